@@ -33,8 +33,8 @@ class Tolerant:
             self._stream.flush()
 
 
-def setup(role: str, *, stream: TextIO | None = None) -> None:
-    """Sends this process's log lines to standard error, stamped with its role."""
+def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO) -> None:
+    """Sends this process's log lines, those of `level` and above, to standard error, stamped with its role."""
     output = Tolerant(stream or sys.stderr)
     renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     if os.environ.get("AZQ_LOG") == "json":
@@ -48,7 +48,7 @@ def setup(role: str, *, stream: TextIO | None = None) -> None:
             _mask,
             renderer,
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(output),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )

@@ -17,7 +17,7 @@ from azq.errors import AzqError, BrokerError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.connect import agree_on_schema
-from daemon.serve.door import bind
+from daemon.serve.door import open_door
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def main(config: Config) -> int:
     control_url_of(config.broker)
     config = with_own_token(config, make=True)
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(bind(config.daemon))
+        listener = stack.enter_context(open_door(config.daemon))
         client = connect_at_start(config.broker)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process

@@ -24,7 +24,7 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, connect_at_start, control_url_of
 from azq.config import Config, GatewayConfig
 from azq.config.access import check_tls
-from azq.errors import AccessRefused, AzqError, BrokerError, ConfigError, ExitCode
+from azq.errors import AccessRefused, AzqError, BrokerError, ExitCode
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.metrics import GAMES_PER_S, SIMULATIONS_PER_S, TABS, Rate
@@ -33,7 +33,7 @@ from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
 from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Supervisor
-from azq.process.webserver import WebServer
+from azq.process.webserver import WebServer, bind, url_of
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
 from azq.volunteers.backing import Backing
@@ -68,7 +68,7 @@ def main(config: Config) -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each tab is a descriptor
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(bind(settings))
+        listener = stack.enter_context(bind(settings.host, settings.port, "gateway.port", socket.socket))
         client = connect_at_start(config.broker)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())
@@ -85,7 +85,7 @@ def main(config: Config) -> int:
             ChildSpec("models", [sys.executable, "-m", "workers.models"], None, env=os.environ | {PARENT_VARIABLE: str(os.getpid())})
         )
         jobs.start()
-        log.info("listening", url=url_of(settings, listener))
+        log.info("listening", url=settings.url or url_of(listener, tls=settings.tls_certificate is not None))
         _beat(config, gateway, RedisBus(client), children, server, stop)
         notify(STOPPING)
     log.info("stopped")
@@ -97,22 +97,6 @@ def backing_of(config: Config, client: redis.Redis) -> Backing:
     networks = StoredNetworks(config.store, config.home, client)
     contributors = Contributors(client, config.gateway, secret := volunteer_secret(client))
     return Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
-
-
-def bind(config: GatewayConfig) -> socket.socket:
-    """The listening socket; `ConfigError` where the address is taken or not this machine's."""
-    try:
-        family = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((config.host, config.port), family=family, backlog=1024)
-    except OSError as error:
-        raise ConfigError(f"gateway {config.host}:{config.port} cannot be bound ({error.strerror or error}); set gateway.port") from None
-
-
-def url_of(config: GatewayConfig, listener: socket.socket) -> str:
-    """The link that people open."""
-    host, port = listener.getsockname()[:2]
-    scheme = "https" if config.tls_certificate else "http"
-    return config.url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
 @contextlib.contextmanager

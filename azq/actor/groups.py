@@ -22,7 +22,7 @@ from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Record, Search, exploring, make_cache, make_search
 from azq.wire.arrays import legal_bytes, outgrown, pack_record, unpack_record
 from azq.wire.codec import most_leaves
-from azq.wire.messages import GameRecord
+from azq.wire.messages import LATEST, GameRecord
 
 MANY_ACTIONS = 64  # with fewer, picking the legal ones' logits costs as much CPU as sending all
 
@@ -66,10 +66,10 @@ class GameGroup:
         self.search_s += time.thread_time() - began_s
         return self.leaves
 
-    def submit(self, evaluator: Evaluator, now_s: float) -> None:
+    def submit(self, evaluator: Evaluator, now_s: float, weight_version: int = LATEST) -> None:
         """Asks for the evaluations of the last leaves (L, P); asking again for the same leaves is harmless."""
         packed, legal = self.asked()
-        self.handle = evaluator.submit(packed, legal=legal) if legal.size else evaluator.submit(packed)
+        self.handle = evaluator.submit(packed, legal=legal if legal.size else None, weight_version=weight_version)
         self.submitted_s = now_s
 
     def asked(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

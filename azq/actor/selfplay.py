@@ -32,10 +32,11 @@ from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Record
 from azq.wire.arrays import outgrown, pack_record
-from azq.wire.messages import GameRecord, SampleEvent
+from azq.wire.messages import LATEST, GameRecord, SampleEvent
 
 POLL_S = 0.1  # a stop is noticed within this time while waiting for an evaluation
 ASK_AGAIN_S = 1.0  # after a failed evaluation, and after the ledger had no more games
+NEXT_WEIGHTS_S = 0.1  # after it had none in lockstep
 REPORT_S = 0.5
 HASTE_S = 0.5  # before the first journal write, twice as long before each next: a move on disk clears a game of suspicion
 
@@ -87,6 +88,8 @@ class SelfPlay:
         self._started_s = self._evaluated_s = self._journaled_s = clock()
         self._reported_s = self._fill_after_s = self._submit_after_s = 0.0
         self._journal_s = min(HASTE_S, self._limits.journal_s)
+        self._version_for = part.sections.learner.version_for
+        self._weight_version = LATEST  # that all open games are played with
         self._to_journal = 0
 
     def run(self) -> SliceEnd:
@@ -168,7 +171,7 @@ class SelfPlay:
     def _submit(self, group: GameGroup) -> None:
         try:
             with self._phases("transport"):
-                group.submit(self._evaluator, self._clock())
+                group.submit(self._evaluator, self._clock(), self._weight_version)
         except (EvaluatorFailure, EvaluationTimeout, BrokerError) as error:
             self._ask_again(group, error)
 
@@ -223,13 +226,14 @@ class SelfPlay:
         group.clear_finished()
         self._progress.games += len(events)
         self._progress.open_games += len(records) - len(events)
+        self._weight_version = self._version_for(records[0].uid) if records else self._weight_version
         for slot, record in zip(room, records, strict=False):
             try:
                 group.start(slot, record)
             except (WireError, IllegalActionError, GameContractError) as error:
                 self._abandon(record.uid, str(error))
         if len(records) < len(room):
-            self._fill_after_s = self._clock() + ASK_AGAIN_S
+            self._fill_after_s = self._clock() + (NEXT_WEIGHTS_S if self._limits.waits else ASK_AGAIN_S)
 
     def _event(self, record: Record) -> SampleEvent | None:
         """What is told of a game that ended; None, and the game abandoned, where that is too long to be sent."""

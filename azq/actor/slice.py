@@ -45,6 +45,7 @@ class SliceLimits:
     slice_s: float
     patience_s: float
     journal_s: float
+    waits: bool = False  # for games, where there are none: in lockstep the next weights bring some
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ class Slice:
         """The job's length goes before the run's; no journal write is so late that the lease gets thin."""
         settings = self.sections.selfplay
         journal_s = journal_interval_s(settings.journal_s, self.lease.lease_s)
-        return SliceLimits(self.lease.job.slice_s or settings.slice_s, self.patience_s, journal_s)
+        waits = self.sections.learner.lockstep_games > 0
+        return SliceLimits(self.lease.job.slice_s or settings.slice_s, self.patience_s, journal_s, waits)
 
 
 def why_stop(moment: Moment, limits: SliceLimits) -> Stop | None:
@@ -75,7 +77,7 @@ def why_stop(moment: Moment, limits: SliceLimits) -> Stop | None:
         return Stop.ASKED
     if moment.directive is not Directive.GO_ON:
         return Stop.RELEASED if moment.directive is Directive.RELEASE else Stop.STALLED
-    if moment.open_games == 0:
+    if moment.open_games == 0 and not limits.waits:
         return Stop.NO_GAMES
     if moment.now_s - moment.started_s >= limits.slice_s:
         return Stop.SLICE_OVER

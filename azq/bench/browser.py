@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.resources
 import json
 import shutil
 import statistics
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from azq.bench.search import CHUNK, SIMULATIONS, TREES, rate
-from azq.bench.tabs import contributions
+from azq.bench.tabs import contributions, memory
 from azq.config import Config
-from azq.errors import MissingExtra
+from azq.host.browser import chromium, web
 from azq.search.search import exploring_values
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 ORIGIN = "https://azq.test"  # answered here: nothing leaves the browser
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}
 ROUNDS = 3
@@ -57,12 +44,15 @@ console.log(1e9 * simulations / (spent() - begun))
 """
 
 
-def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[int], core: bool) -> dict[str, Any]:
+def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[int], core: bool, minutes: float = 0.0) -> dict[str, Any]:
     """The core in a tab, by the number of tabs at once, beside Node and the extension, with the uniform evaluator; then tabs of a run.
 
-    In turns, medians of three rounds; shares are of the extension's speed, per CPU-second. `core` leaves the run out. Raises `MissingExtra`
-    as `chromium`.
+    In turns, medians of three rounds; shares are of the extension's speed, per CPU-second. `core` leaves the run out. With `minutes` the
+    memory of a tab in place of all that. Raises `MissingExtra` as `chromium`.
     """
+    if minutes:
+        with chromium() as browser:
+            return {"game": game} | memory(browser, game, minutes)
     settings = config.search.model_copy(update={"num_simulations": SIMULATIONS})
     turn_s = seconds / (ROUNDS * (2 + len(tabs)))
     given = {"game": game, "settings": exploring_values(settings), "seconds": turn_s}
@@ -87,26 +77,6 @@ def bench_browser(config: Config, *, seconds: float, game: str, tabs: Sequence[i
         "node_share": round(statistics.median(shares), 3) if shares else None,
         "tabs": {each: {key: median(each, key) for key in rounds[0][each]} | runs.get(each, {}) for each in map(str, tabs)},
     }
-
-
-@contextmanager
-def chromium(*more: str) -> Iterator[Any]:
-    """A headless browser, with more arguments, as long as it is entered. Raises `MissingExtra` where one cannot be started."""
-    try:
-        api = importlib.import_module("playwright.sync_api")
-    except ImportError as error:
-        raise MissingExtra("a headless browser needs playwright; `pip install playwright`") from error
-    if not CHROMIUM.exists():
-        raise MissingExtra(f"there is no browser at {CHROMIUM}; on Debian: apt-get install chromium")
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), headless=True, args=[*ARGUMENTS, *more])
-        yield browser
-        browser.close()
-
-
-def web() -> Path:
-    """The folder of what browsers load."""
-    return Path(str(importlib.resources.files("azq") / "web"))
 
 
 def open_tab(browser: Any, more: Mapping[str, Path] | None = None) -> Any:

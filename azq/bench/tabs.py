@@ -22,7 +22,7 @@ from azq.errors import AzqError
 from azq.host.brokers import open_control
 from azq.host.fronts import free_port
 from azq.host.rundir import with_game
-from azq.process.proc import cpu_s
+from azq.process.proc import cpu_s, private_bytes
 from azq.process.start import AZQ, foreign_environment
 from azq.status.observe import read_weights, read_workers
 from azq.status.workers import GATEWAY
@@ -36,6 +36,7 @@ SETTLE_MS = 5_000  # in which a browser compiles what it will run
 SHORTEST_S = 12.0  # a tab reports every few seconds
 SWITCH_MS = 30_000
 STOP_S = 60.0
+LOOKS = 6  # at the memory in a minute: its median leaves out what waits for the garbage collector
 COUNTS = ("games", "simulations", "evaluations")  # of a tab's reports
 FIRST_GAME = """() => parseInt(document.querySelector('[data-tile="in this tab"] b')?.textContent) > 0"""
 PLAYS_WITH = """(version) => Number(document.querySelector('[data-tile="mine"] b').textContent.slice(1)) >= version"""
@@ -49,6 +50,37 @@ def contributions(browser: Any, game: str, seconds: float, tabs: Sequence[int]) 
     """
     with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, running(Path(folder), game) as (url, client):
         return {str(count): _figures(browser, url, client, count, seconds) for count in tabs}
+
+
+def memory(browser: Any, game: str, minutes: float) -> dict[str, Any]:
+    """What one tab that plays for a run holds, in MB, minute by minute, and by how much the last fifth of that is above the second.
+
+    It is the private memory of the tab's process: page, Web Worker, module, network. In the first fifth it warms up.
+    """
+    series = []
+    with (
+        tempfile.TemporaryDirectory(prefix="azq-bench-") as folder,
+        running(Path(folder), game) as (url, _),
+        tab(browser, url) as (page, heard),
+    ):
+        page.wait_for_function(FIRST_GAME, timeout=1000 * START_S)
+        pid = _busiest_renderer(browser)
+        for _ in range(max(5, round(minutes))):
+            looks = []
+            for _ in range(LOOKS):
+                page.wait_for_timeout(60_000 * minutes / max(5, round(minutes)) / LOOKS)
+                looks.append(private_bytes(pid) / 1e6)
+            series.append(round(statistics.median(looks), 1))
+        games = heard.progress[-1][1].games
+    fifth = len(series) // 5
+    before, after = statistics.median(series[fifth : 2 * fifth]), statistics.median(series[-fifth:])
+    return {"memory_mb": series, "memory_growth": round(after / before - 1, 3), "games": games}
+
+
+def _busiest_renderer(browser: Any) -> int:
+    """The process that has spent most of those that run pages: a tab's that plays."""
+    found = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    return int(max((each for each in found if each["type"] == "renderer"), key=lambda each: each["cpuTime"])["id"])
 
 
 @contextlib.contextmanager
@@ -112,7 +144,7 @@ class Overheard:
 
 def _figures(browser: Any, url: str, client: redis.Redis, count: int, seconds: float) -> dict[str, float | None]:
     with contextlib.ExitStack() as stack:
-        tabs = [stack.enter_context(_tab(browser, url)) for _ in range(count)]
+        tabs = [stack.enter_context(tab(browser, url)) for _ in range(count)]
         for page, _ in tabs:
             page.wait_for_function(FIRST_GAME, timeout=1000 * START_S)
         first = tabs[0][0]
@@ -134,7 +166,7 @@ def _figures(browser: Any, url: str, client: redis.Redis, count: int, seconds: f
 
 
 @contextlib.contextmanager
-def _tab(browser: Any, url: str) -> Iterator[tuple[Any, Overheard]]:
+def tab(browser: Any, url: str) -> Iterator[tuple[Any, Overheard]]:
     """A device of its own that plays, and what is heard of it."""
     context = browser.new_context()
     page, heard = context.new_page(), Overheard()

@@ -12,6 +12,8 @@ from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
 from azq.cli.drill import drill_app
 from azq.cli.options import Command
+from azq.cli.samples import samples_app
+from azq.cli.validate import validate
 from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
 
@@ -63,6 +65,7 @@ COMMANDS: dict[str, Command] = {
     "profile": look.profile,
     "compare": look.compare,
     "report": look.report,
+    "validate": validate,
     "join": fleet.join,
     "join-token": fleet.join_token,
     "workers": rest.workers,
@@ -72,6 +75,7 @@ GROUPS = {
     "runs": rest.runs_app,
     "jobs": rest.jobs_app,
     "weights": rest.weights_app,
+    "samples": samples_app,
     "fleet": fleet.fleet_app,
     "volunteers": volunteers_app,
     "config": look.config_app,

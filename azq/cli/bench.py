@@ -128,6 +128,7 @@ def browser(
     game: str = "connect_four",
     tabs: Annotated[list[int] | None, typer.Option("--tabs", min=1, help="Tabs that work at once; repeatable. 1 and 2 without.")] = None,
     core: Annotated[bool, typer.Option("--core", help="The core alone, no run that tabs play for.")] = False,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: the memory of a tab that plays for so long.")] = 0.0,
 ) -> dict[str, Any]:
     """Tabs of a headless Chromium: the core's share of the extension's speed, and what tabs do for a run."""
     return {"tabs": tuple(tabs or (1, 2))}

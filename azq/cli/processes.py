@@ -31,6 +31,10 @@ def up(
     ] = False,
     volunteers: Annotated[bool, typer.Option("--volunteers", help="Let browsers' tabs play: people open the link that is shown.")] = False,
     port: Annotated[int | None, typer.Option("--port", help="With --volunteers, of that link; 8090 by default.")] = None,
+    origin: Annotated[
+        str | None, typer.Option("--from", metavar="RUN[:VERSION]|FILE", help="Begin a new run with these weights, its network theirs.")
+    ] = None,
+    freeze: Annotated[str, typer.Option("--freeze", metavar="trunk", help="With --from: `trunk` lets only the heads learn.")] = "",
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,7 +42,7 @@ def up(
     from azq.console.up import UpRequest
     from azq.console.up import up as command
 
-    asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port)
+    asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze)
     raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
 
 

@@ -136,6 +136,21 @@ def weights_export(
     return Answer(told, f"{told['file']}: version {told['version']}, {told['size']} bytes, sha256 {told['sha256']}")
 
 
+@weights_app.command("average")
+@with_client
+def weights_average(
+    client: Client,
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")],
+    versions: Annotated[str, typer.Option("--versions", metavar="A,B,...", help="Two or more.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The file to write; <run>-<A>+<B>.safetensors by default.")] = None,
+) -> Answer:
+    """Write the mean of several versions into a file, for `--weights` and `azq up --from`."""
+    from azq.console.remote import average_weights
+
+    told = average_weights(client, run, versions, out)
+    return Answer(told, f"{told['file']}: mean of versions {', '.join(map(str, told['versions']))}, {told['size']} bytes")
+
+
 @runs_app.command("delete")
 @with_client
 def runs_delete(

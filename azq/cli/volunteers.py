@@ -31,6 +31,12 @@ def _contributors(settings: Config) -> Iterator[Contributors]:
         yield Contributors(client, config.gateway)
 
 
+@contextlib.contextmanager
+def _one(settings: Config, name: str) -> Iterator[tuple[Contributors, Contributor]]:
+    with _contributors(settings) as contributors:
+        yield contributors, contributors.find(name)
+
+
 def _row(contributor: Contributor, sums: dict[str, dict[str, int]]) -> dict[str, Any]:
     from azq.volunteers.standing import standing_of
 
@@ -78,8 +84,7 @@ def volunteers_show(settings: Config, name: Name) -> Answer:
 @with_settings
 def volunteers_block(settings: Config, name: Name, reason: Reason = "") -> Answer:
     """Take no more games of a contributor; those that count stay, see purge."""
-    with _contributors(settings) as contributors:
-        found = contributors.find(name)
+    with _one(settings, name) as (contributors, found):
         standing = contributors.block(found.contributor, reason)
     return Answer({"blocked": found.contributor}, f"{found.name} is {standing.trust}: {standing.reason}")
 
@@ -88,10 +93,20 @@ def volunteers_block(settings: Config, name: Name, reason: Reason = "") -> Answe
 @with_settings
 def volunteers_unblock(settings: Config, name: Name) -> Answer:
     """Let a contributor begin anew, in probation."""
-    with _contributors(settings) as contributors:
-        found = contributors.find(name)
+    with _one(settings, name) as (contributors, found):
         standing = contributors.unblock(found.contributor)
     return Answer({"unblocked": found.contributor}, f"{found.name} is in {standing.trust}")
+
+
+@volunteers_app.command("rename")
+@with_settings
+def volunteers_rename(
+    settings: Config, name: Name, to: Annotated[str, typer.Option("--to", help="The new name; without it he has none.")] = ""
+) -> Answer:
+    """Give a contributor another name, or none; from then on he cannot change it himself."""
+    with _one(settings, name) as (contributors, found):
+        called = contributors.rename(found.contributor, to)
+    return Answer({"renamed": found.contributor, "name": called}, f"{found.name} is called {called}")
 
 
 @volunteers_app.command("purge")
@@ -105,8 +120,7 @@ def volunteers_purge(
     """Take all games that a contributor has made so far out of a run's window; the log and the ledger keep them as proof."""
     from azq.volunteers.purging import purge
 
-    with _contributors(settings) as contributors:
-        found = contributors.find(name)
+    with _one(settings, name) as (contributors, found):
         said = purge(contributors.client, run, found.contributor, now_ms(), wait_s)
     if said is None:
         return Answer({"purged": found.contributor}, f"{found.name}'s games leave the window as soon as a learner of run {run} works")

@@ -139,6 +139,7 @@ class LearnerConfig(Section):
     threads: FewOrNone = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False  # torch.compile, which takes a minute when training begins; used where a step is then measured to be faster
+    freeze: Literal["none", "trunk"] = "none"  # what does not learn; trunk: all but the heads, for weights that came from elsewhere
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
     prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
     ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them
@@ -146,6 +147,8 @@ class LearnerConfig(Section):
     compression: Literal["none", "fp16", "powersgd"] = "none"  # of gradients between ranks
     most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
     rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
+    lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
+    lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
     _order = field_validator("growth")(ascending)
 
@@ -153,9 +156,15 @@ class LearnerConfig(Section):
     def _sound(self) -> LearnerConfig:
         if self.sync_every > 1 and self.compression != "none":
             raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
+        if self.freeze != "none" and self.growth:
+            raise ValueError("growth changes the trunk that freeze keeps as it is; set one of the two")
         if self.batch_size < self.ranks:
             raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
         return self
+
+    def version_for(self, uid: int) -> int:
+        """The weight version that a game is played with in lockstep; 0, the newest, where nobody waits."""
+        return 1 + (uid - 1) // self.lockstep_games if self.lockstep_games else 0
 
 
 class ArenaConfig(Section):
@@ -205,6 +214,21 @@ class RunSections(Section):
                 raise ValueError(f"learner.growth goes from {blocks}x{channels} to {more_blocks}x{more_channels}; a network only grows")
             if self.network.kind == "transformer" and more_channels > channels:
                 raise ValueError(f"learner.growth widens a transformer to {more_channels} channels; it only grows by blocks")
+        return self
+
+    @model_validator(mode="after")
+    def _in_lockstep(self) -> RunSections:
+        """What a game or step of lockstep depends on is its number alone, never the time."""
+        others = {
+            "learner.ranks": self.learner.ranks > 1,
+            "learner.lr_drops": self.learner.lr_drops,
+            "learner.growth": self.learner.growth,
+            "search.schedule": self.search.schedule,
+            "search.reuse_subtree": self.search.reuse_subtree,
+            "volunteers.kinds": self.volunteers.kinds,
+        }
+        if self.learner.lockstep_games and (wrong := [name for name, value in others.items() if value]):
+            raise ValueError(f"learner.lockstep_games goes with none of {', '.join(wrong)}; set them to 1, [] or false")
         return self
 
 

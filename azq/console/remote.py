@@ -7,6 +7,7 @@ import shutil
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,26 @@ def export_weights(client: Client, run: str, version: str, as_format: str, out: 
     path = out or Path(f"{run}-{number}.{as_format}")
     size = save(data, path)
     return {"file": str(path), "version": int(number), "format": as_format, "size": size, "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def average_weights(client: Client, run: str, versions: str, out: Path | None) -> dict[str, Any]:
+    """Writes the mean of published versions' weights as a file of its own, of version 0; what was written, and where.
+
+    Raises `ConfigError` for fewer than two versions, `WeightsError` for those of different networks, `NotFound`, `StoreError`.
+    """
+    from azq.nets import from_bytes, restore, to_bytes
+    from azq.nets.weights import averaged
+
+    numbers = [number for number in versions.split(",") if number.isdecimal()]
+    if len(numbers) < 2 or len(numbers) != len(versions.split(",")):
+        raise ConfigError(f"--versions {versions} are not at least two numbers, as in 3,5,7")
+    read = {number: client.read_weights(run, number) for number in numbers}
+    meta = from_bytes(read[numbers[-1]])[1]
+    network = restore(read[numbers[-1]], games.load(meta.game, **meta.params))
+    network.load_state_dict(averaged([from_bytes(data)[0] for data in read.values()]))
+    path = out or Path(f"{run}-{'+'.join(numbers)}.safetensors")
+    size = save(to_bytes(network, replace(meta, version=0)), path)
+    return {"file": str(path), "versions": [int(number) for number in numbers], "size": size}
 
 
 def _newest(client: Client, run: str) -> int:

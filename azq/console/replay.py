@@ -22,9 +22,9 @@ from azq.search.again import Outputs
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.replay import DIFFERS, EQUAL, ROUNDING, RecordedGame, ReplayedPly, replay
 from azq.wire.arrays import unpack_record
+from azq.wire.messages import BROWSER_PREFIX
 
 SHOWN = 8  # actions of a ply
-FROM_TABS = "browser:"  # begins the name of a worker that is a tab
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def open_game(config: Config, run: str, uid: int) -> Recorded:
     rules = games.GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
     event = SegmentReader(folder.path / "segments").find(uid)
     arrays = unpack_record(event.record, rules.num_distinct_actions(), rules.value_size())
-    recorded = RecordedGame(rules, sections, uid, arrays, sections.search.reuse_subtree and not event.worker.startswith(FROM_TABS))
+    recorded = RecordedGame(rules, sections, uid, arrays, sections.search.reuse_subtree and not event.worker.startswith(BROWSER_PREFIX))
     if not recorded.searched:
         raise NotFound(f"game {uid} of run {run!r} has no searched ply: a safety cap ended it; name another game")
     return Recorded(folder, recorded, event.worker)

@@ -56,6 +56,7 @@ class Start:
     as_json: bool
     host: Mapping[str, Any] = field(default_factory=dict)  # what the run's preset sets of the host
     volunteers: bool = False  # browsers' tabs may play
+    weights: bytes = b""  # that a new run begins with, as a file has them; empty: random ones
 
 
 @dataclass

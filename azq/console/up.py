@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,8 +12,9 @@ import msgspec
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
-from azq.config import Config, RunSections, load
+from azq.config import Config, RunSections, load, merge
 from azq.config.access import check_tls, is_loopback
+from azq.console.origin import first_weights, publish_first, read_origin
 from azq.console.remote import url_of
 from azq.console.session import Session, Start
 from azq.errors import ConfigError, StateConflict
@@ -37,6 +38,7 @@ from azq.process.liveness import HANG_AFTER_S
 from azq.process.supervisor import Supervisor
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
+from azq.store import open_store
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import RunRecord
 
@@ -56,6 +58,8 @@ class UpRequest:
     as_json: bool = False
     volunteers: bool = False
     port: int | None = None  # of the gateway
+    origin: str | None = None  # of the weights that a new run begins with
+    freeze: str = ""
 
 
 def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
@@ -80,6 +84,9 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
+        if start.weights:
+            store = open_store(config.store, directory=start.run.path / "weights", client=brokers.control)
+            publish_first(ledger, watch.bus, store, start.run.name, start.weights, config.run_sections())
         write_command(watch.bus, "azq up", start.run.name)
         supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         with Interrupts() as interrupts:
@@ -112,20 +119,39 @@ def read_start(asked: UpRequest) -> Start:
     """Settings in their order: preset of the game or the stored run, file, environment, `--set`."""
     machine = load(asked.config_file, [text for text in asked.overrides if text.startswith("home=")])
     game = absolute(asked.game) if asked.game else None
+    origin = read_origin(machine, asked.origin) if asked.origin else None
+    game = game or (origin.meta.game if origin else None)
     name = check_run_name(asked.run or rundir.name_of(game or machine.run.game))
     folder = rundir.RunDir(machine.home, name)
     if folder.exists():
         if preset := asked.preset:
             raise ConfigError(f"run {name!r} exists and keeps its settings; choose another --run for --preset {preset}, or leave it out")
+        if origin:
+            raise ConfigError(f"run {name!r} exists and keeps its weights; choose another --run for --from {asked.origin}, or leave it out")
         base, host = folder.values(), folder.host_values()
         if game and game != base["run"]["game"]:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
         base, host = (read(game or machine.run.game, asked.preset) for read in (preset_of, host_preset))
-    chosen = [*([f'run.game="{game}"'] if game else []), *(['volunteers.kinds=["selfplay"]'] if asked.volunteers else [])]
-    config = load(asked.config_file, [*chosen, *asked.overrides], base=base | host)
+    if origin:
+        base = merge(base, origin.settings())
+    config = load(asked.config_file, [*_chosen(asked, game), *asked.overrides], base=base | host)
     games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
-    return Start(rundir.with_game(config, config.run.game), folder, dict(Goals.parse(asked.until).until), asked.as_json, host)
+    weights = first_weights(origin, config.run_sections()) if origin else b""
+    until = dict(Goals.parse(asked.until).until)
+    return Start(rundir.with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights)
+
+
+def _chosen(asked: UpRequest, game: str | None) -> Iterator[str]:
+    """What options of their own say of a run's settings."""
+    if game:
+        yield f'run.game="{game}"'
+    if asked.freeze:
+        if not asked.origin:
+            raise ConfigError("--freeze keeps weights that came from elsewhere as they are; name them with --from")
+        yield f'learner.freeze="{asked.freeze}"'
+    if asked.volunteers:
+        yield 'volunteers.kinds=["selfplay"]'
 
 
 def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:

@@ -13,6 +13,8 @@ from azq.replay import framing
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
 
+TAB_PREFIX = "browser:"  # of who made a game
+
 
 @dataclass(frozen=True, slots=True)
 class Tally:
@@ -48,6 +50,10 @@ class Evidence:
         """Versions of weights that games in the log were played with."""
         return frozenset(self._versions)
 
+    def by_tabs(self) -> Counter[int]:
+        """Games of browsers' tabs by each version that they were played with."""
+        return Counter(self._tab_versions)
+
     def finished_ms(self, owner: str) -> int:
         """When a worker's newest game was finished, by its own clock; 0 where it finished none."""
         return self._finished_ms.get(owner, 0)
@@ -58,6 +64,7 @@ class Evidence:
         self._uids: set[int] = set()
         self._copies: Counter[int] = Counter()
         self._versions: set[int] = set()
+        self._tab_versions: Counter[int] = Counter()
         self._finished_ms: dict[str, int] = {}
         self._simulations = 0
 
@@ -80,6 +87,8 @@ class Evidence:
         if record.uid in self._uids:
             self._copies[record.uid] += 1
         self._uids.add(record.uid)
-        self._versions.update(np.frombuffer(record.weight_versions, "<u4").tolist())
+        versions = set(np.frombuffer(record.weight_versions, "<u4").tolist())
+        self._versions |= versions
+        self._tab_versions.update(versions if event.worker.startswith(TAB_PREFIX) else ())
         self._finished_ms[event.worker] = event.finished_ms
         self._simulations += int(np.frombuffer(record.simulations, np.uint16).sum(dtype=np.int64))

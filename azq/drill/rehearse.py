@@ -22,9 +22,10 @@ from azq.drill.faults import DEEDS
 from azq.drill.fleet import rehearse_cut
 from azq.drill.hosts import why_not
 from azq.drill.outcome import Outcome, Rehearsal, Throughput, Work
-from azq.drill.scenarios import GATEWAY, HOSTS, MACHINE, PROCESSES, TAB, Harm, Scenario
+from azq.drill.scenarios import GATEWAY, HOSTS, MACHINE, PAGE, PROCESSES, TAB, Harm, Scenario
 from azq.drill.system import READY_S, System
 from azq.errors import AzqError, ConfigError
+from azq.host.browser import no_browser
 from azq.ledger.types import LedgerCounts
 
 GAME = "tic_tac_toe"
@@ -32,6 +33,7 @@ UNDISTURBED_SHARE = 0.25  # of the time of the chaos, before it
 WARM_UP_S = 15.0  # games that begin together end together; then they spread
 GIVE_UP_S = 90.0
 LOOK_S = 0.1
+TABS = {GATEWAY: 2, TAB: 2, PAGE: 0}  # simulated ones, of systems that ask volunteers to play
 
 Tell = Callable[[str], None]
 
@@ -174,13 +176,16 @@ def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehears
     Ledger and disk are compared after each round and at the end; in chaos at the end alone, for it takes seconds in which nothing is
     played. Drills with settings of their own have a system of their own, and take no part in chaos unless nothing else was asked for.
     Drills of hosts have a fleet of their own, take no part in chaos, and are left out where no hosts can be made unless nothing else
-    was asked for (`MissingExtra`).
+    was asked for (`MissingExtra`); so are those of pages where there is no browser.
     """
     systems, hosts = by_system(scenarios)
     if plan.chaos is not None and not systems and hosts:
         raise ConfigError("drills of hosts take no part in chaos; leave --minutes out, or name others")
     rehearsal = Rehearsal([])
     for group in systems if plan.chaos is None else systems[:1]:
+        if group[0].role == PAGE and len(scenarios) > len(group) and (reason := no_browser()):
+            tell(f"{group[0].name}: left out: {reason}")
+            continue
         also = _rehearse(group, plan, tell)
         rehearsal = replace(also, outcomes=[*rehearsal.outcomes, *also.outcomes])
     for scenario in hosts if plan.chaos is None else ():
@@ -217,7 +222,7 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
         game,
         [*scenarios[0].settings, *plan.overrides],
         listens=scenarios[0].role == MACHINE,
-        volunteers=scenarios[0].role in (GATEWAY, TAB),
+        tabs=TABS.get(scenarios[0].role),
     )
     rounds = Rounds(system, scenarios, plan.patience, rng, tell)
     try:

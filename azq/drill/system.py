@@ -48,7 +48,6 @@ POLL_S = 0.02
 SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
 CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
-TABS = 2
 NO_SETTING: dict[str, str] = {}
 
 T = TypeVar("T")
@@ -71,11 +70,12 @@ class Log:
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
-    def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False, volunteers: bool = False) -> None:
+    def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False, tabs: int | None = None) -> None:
         self.folder = folder
-        self._tab_port = free_port(1) if volunteers else 0
+        self._first_tabs = tabs or 0  # None: nobody is asked to play
+        self._tab_port = 0 if tabs is None else free_port(1)
         self._listen = ["--listen", f"127.0.0.1:{free_port(2)}"] if listens else []
-        self._listen += ["--volunteers", "--port", str(self._tab_port)] if volunteers else []
+        self._listen += ["--volunteers", "--port", str(self._tab_port)] if self._tab_port else []
         self.tabs: list[subprocess.Popen[bytes]] = []
         self.game = game
         self._overrides = [
@@ -101,12 +101,17 @@ class System:
         arguments = [*AZQ, "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
         self._process = start(arguments, self.folder / "up.log")
         self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
-        for _ in range(TABS if self._tab_port else 0):
+        for _ in range(self._first_tabs):
             self.open_tab()
+
+    @property
+    def gateway(self) -> str:
+        """Where its gateway answers, without a scheme."""
+        return f"127.0.0.1:{self._tab_port}"
 
     def open_tab(self) -> None:
         """Another tab plays."""
-        command = [sys.executable, "-m", "azq.drill.tab", f"ws://127.0.0.1:{self._tab_port}"]
+        command = [sys.executable, "-m", "azq.drill.tab", f"ws://{self.gateway}"]
         self.tabs.append(start(command, self.folder / "tabs.log", {PARENT_VARIABLE: str(os.getpid())}))
 
     def pid_of_all(self) -> int:

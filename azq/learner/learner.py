@@ -22,6 +22,7 @@ from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.curves import ResultCurves
 from azq.learner.data.intake import Intake
 from azq.learner.data.intake_loop import IntakeLoop
+from azq.learner.lockstep import Lockstep
 from azq.learner.publish import Publisher
 from azq.learner.rounds import Ranks, TrainingRound
 from azq.learner.step.growth import RunNetworks
@@ -73,6 +74,7 @@ class Learner:
     publisher: Publisher
     tracker: Tracker
     start: InitVar[TrainingStart]
+    lockstep: Lockstep | None = None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self, start: TrainingStart) -> None:
@@ -146,7 +148,7 @@ class Learner:
             loss_value=self._losses.value,
             learning_rate=self.trainer.learning_rate,
             weight_version=self.publisher.version,
-            stall_selfplay=stall_selfplay(inserted, self._consumed, self.config),
+            stall_selfplay=self.lockstep is None and stall_selfplay(inserted, self._consumed, self.config),
             waiting=not steps_allowed(inserted, self._consumed, self.config),
             samples_per_s=self._rate.per_s(),
             sent_ms=now_ms(),
@@ -160,10 +162,13 @@ class Learner:
         )
 
     def _steps_allowed(self) -> int:
+        if self.lockstep is not None:
+            return self.lockstep.steps_allowed(self.trainer.step) if self._running else 0
         return steps_allowed(self.intake.segments.samples, self._consumed, self.config) if self._running else 0
 
     def _window_size(self) -> int:
-        return min(window_size(self.intake.segments.samples, self.config), len(self.intake.window))
+        inserted = self.intake.window.total if self.lockstep is not None else self.intake.segments.samples
+        return min(window_size(inserted, self.config), len(self.intake.window))
 
     def _train(self) -> None:
         steps = min(self._steps_allowed(), max(1, int(PHASE_S / self._step_s)), steps_until_due(self.trainer.step, self.config))
@@ -178,7 +183,7 @@ class Learner:
     def _do_due(self) -> None:
         if self._is_due("status", STATUS_EVERY_S):
             self._voice.attempt(self.report)
-        if self._is_due("publish", self.config.publish_every_s, self.config.publish_every_steps):
+        if self.lockstep is not None or self._is_due("publish", self.config.publish_every_s, self.config.publish_every_steps):
             self._publish_if_possible()
         if self._is_due("checkpoint", self.config.checkpoint_every_s, self.config.checkpoint_every_steps):
             with self.phases("checkpoint"):
@@ -233,15 +238,16 @@ class Learner:
             self._losses = losses
 
     def publish(self) -> None:
-        """Publishes when there is something new; the first weights go out before any data is in."""
+        """Publishes when there is something new; the first weights go out before any data is in, in lockstep only whole versions."""
         step = self.trainer.step
-        if step <= self._published_step:
+        if step <= self._published_step or (self.lockstep is not None and not self.lockstep.is_version(step)):
             return
         self._look_at_losses()
         version = self.publisher.next_version()
         meta = replace(self.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
         data = to_bytes(self.trainer.averaged, meta)
-        event = self.publisher.publish(data, version, step, blocks=self._network.blocks, channels=self._network.channels)
+        told = {"blocks": self._network.blocks, "channels": self._network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
+        event = self.publisher.publish(data, version, step, **told)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self.tracker.published(event, partial(self.publisher.fetch, event))
@@ -270,7 +276,12 @@ class Learner:
         self.tracker.flush()
 
     def save(self) -> None:
-        """Writes a checkpoint; raises `StoreError`."""
+        """Writes a checkpoint, in lockstep of published weights alone: whoever goes on from it has all that the next are made of.
+
+        Raises `StoreError`.
+        """
+        if self.lockstep is not None and self.trainer.step > self._published_step:
+            return
         state = TrainState(
             schema=checkpoint.SCHEMA,
             game=self.intake.segments.game,

@@ -23,6 +23,7 @@ from azq.learner import checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import Learner, TrainingStart
+from azq.learner.lockstep import Lockstep, WitnessedFeed
 from azq.learner.publish import Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.leader import Leader
@@ -109,10 +110,11 @@ class LearnerSetup:
             intake=intake,
             networks=networks,
             trainer=trainer,
-            ranks=self._ranks(trainer, intake.window),
+            ranks=self._ranks(trainer, intake),
             publisher=publisher,
             tracker=self.tracker,
             start=start,
+            lockstep=intake.lockstep,
         )
 
     def _intake(self, columns: Columns) -> Intake:
@@ -121,7 +123,11 @@ class LearnerSetup:
         segments = SegmentLog(folder, key, count=count, created_ms=self.created_ms, progress=self.progress)
         window = Window(self.game, config.max_window, columns)
         purges = Purges(folder)
-        rebuild(window, segments, self.game, config.root_value_fraction, purges=purges, progress=self.progress)
+        lockstep = Lockstep(config, self.game, window) if config.lockstep_games else None
+        if lockstep is not None:
+            lockstep.bring(decode(frame, SampleEvent) for frame in segments.tail(segments.samples + 1))
+        else:
+            rebuild(window, segments, self.game, config.root_value_fraction, purges=purges, progress=self.progress)
         return Intake(
             self.run,
             self.game,
@@ -133,6 +139,7 @@ class LearnerSetup:
             root_value_fraction=config.root_value_fraction,
             lease=self.lease,
             purges=purges,
+            lockstep=lockstep,
         )
 
     def _publisher(self) -> Publisher:
@@ -143,9 +150,11 @@ class LearnerSetup:
             publisher.offer_again(_kept_weights(self.run, self.directory / "weights"))
         return publisher
 
-    def _ranks(self, trainer: Trainer, window: Window) -> Ranks:
+    def _ranks(self, trainer: Trainer, intake: Intake) -> Ranks:
         config, place = self.sections.learner, self.place
-        feed = feed_of(window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
+        feed = feed_of(intake.window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
+        if intake.lockstep is not None:
+            feed = WitnessedFeed(feed, intake.lockstep)
         if place.ranks == 1:
             return Ranks(trainer, feed)
         return Leader(trainer, feed, self.run, self.bus, config, place, self.directory / MEETINGS)

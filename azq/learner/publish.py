@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor
 
@@ -62,13 +62,13 @@ class Publisher:
         newest = next(self.announced(), None)
         return max(self.version, newest.version if newest else 0) + 1
 
-    def publish(self, data: bytes, version: int, step: int, *, blocks: int = 0, channels: int = 0) -> WeightEvent:
-        """Stores weights and announces them, with the size of their network where it is told.
+    def publish(self, data: bytes, version: int, step: int, **told: Any) -> WeightEvent:
+        """Stores weights and announces them, with what further fields of a `WeightEvent` are told.
 
         Raises `BrokerUnavailable`, `StoreError`, or what `announce` raises; nothing is announced then.
         """
         sha256, uri = self._store.put(data)
-        event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), blocks, channels)
+        event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), **told)
         self._announce(encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):

@@ -200,7 +200,8 @@ class MemoryLedger(Ledger):
     # -- open games
 
     def adopt(self, lease: Lease, count: int) -> list[GameRecord]:
-        return self._answer(lease.job.run, rules.games.adopt, lease, max(0, count))
+        versions = self._bus.length(keys.weights(lease.job.run))
+        return self._answer(lease.job.run, rules.games.adopt, lease, max(0, count), versions)
 
     def adopt_named(self, lease: Lease, uids: Sequence[int]) -> list[GameRecord]:
         return self._answer(lease.job.run, rules.games.adopt_named, lease, uids)

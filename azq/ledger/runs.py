@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from azq.errors import StateConflict
-from azq.ledger.rules.runs import check_run_name, max_waiting, still_at_work
-from azq.ledger.scripts import ScriptDoor, fields_of, run_look, run_view
+from azq.ledger.rules.runs import check_run_name, max_waiting, per_version, still_at_work
+from azq.ledger.scripts import Argument, ScriptDoor, fields_of, run_look, run_view
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -33,7 +33,7 @@ class LedgerRuns(ScriptDoor):
         with translate(self.client):
             self.client.sadd(keys.RUNS, record.run)
         fingerprint = once.fingerprint if once else ""
-        word, *answer = self.call("runs.create", record.run, fingerprint, encode(record), max_waiting(record), once=once)
+        word, *answer = self.call("runs.create", record.run, fingerprint, *_kept(record), once=once)
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         with translate(self.client):
@@ -80,7 +80,7 @@ class LedgerRuns(ScriptDoor):
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        self.call("runs.replace_record", record.run, b"", encode(record), max_waiting(record))
+        self.call("runs.replace_record", record.run, b"", *_kept(record))
         return self.run(record.run)
 
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
@@ -88,7 +88,7 @@ class LedgerRuns(ScriptDoor):
         while True:
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
-            word, *_ = self.call("runs.replace_record", name, values["record"], encode(changed), max_waiting(changed))
+            word, *_ = self.call("runs.replace_record", name, values["record"], *_kept(changed))
             if word == "ok":
                 return self.run(name)
 
@@ -122,6 +122,11 @@ class LedgerRuns(ScriptDoor):
     def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
         _, now_ms, fields = self.call("runs.read", name)
         return int(now_ms), fields_of(fields)
+
+
+def _kept(record: RunRecord) -> tuple[Argument, ...]:
+    """A run's record, and what scripts read of its settings."""
+    return encode(record), max_waiting(record), per_version(record)
 
 
 def _new_run(values: Mapping[str, bytes]) -> RunView:

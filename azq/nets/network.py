@@ -53,6 +53,11 @@ class Network(nn.Module, ABC):
                 layer.to(dtype)
         return self
 
+    def freeze_trunk(self) -> None:
+        """Lets only the heads learn."""
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_(name.partition(".")[0] in _HEADS)
+
     @abstractmethod
     def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """What the heads read, in the trunk's dtype: (B, wide) for policy, reply and hidden facts, (B, narrow) for value and margin."""

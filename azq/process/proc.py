@@ -85,6 +85,15 @@ def peak_resident_bytes() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
+def private_bytes(pid: int, proc: Path = PROC) -> int:
+    """Memory that a process has written and shares with nobody; 0 where it is gone."""
+    try:
+        lines = (proc / str(pid) / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
+
+
 def usage(pid: int | None = None, proc: Path = PROC) -> dict[str, float]:
     """CPU-seconds and resident bytes of a process (this one) and its children, ended children's CPU included, under their names.
 

@@ -1,17 +1,47 @@
-"""uvicorn in a thread of a process that does other things too."""
+"""uvicorn on a socket that was bound before all else, in a thread of a process that does other things too."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import uvicorn
 
-from azq.errors import AzqError
+from azq.errors import AzqError, ConfigError
 
 START_WITHIN_S = 15.0
+
+S = TypeVar("S", bound=socket.socket)
+
+
+def bind(host: str, port: int, setting: str, make: Callable[[int, int, int], S]) -> S:
+    """A socket to listen with; `ConfigError` names the setting where the address is taken, or not this machine's."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
+        )[0]
+        listener = make(family, kind, protocol)  # asyncio sends at once (TCP_NODELAY) only where the protocol is named
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        what = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
+        raise ConfigError(f"{host}:{port} {what}; stop the other process, or set {setting} (0: any free one)") from None
+    return listener
+
+
+def url_of(listener: socket.socket, *, tls: bool = False) -> str:
+    """Where who listens answers."""
+    host, port = listener.getsockname()[:2]
+    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class _Uvicorn(uvicorn.Server):

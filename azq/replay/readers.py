@@ -63,6 +63,10 @@ class SegmentReader:
         """The newest games that stand before a place, newest first. Raises `NotFound` where there is no log, `StoreError`."""
         return list(self._events(self._places(count, before)))
 
+    def last(self, count: int) -> Iterator[SampleEvent]:
+        """The newest games, oldest first, each read when it is asked for. Raises as `newest`."""
+        return (event for _, event in self._events(self._places(count, None)[::-1]))
+
     def find(self, uid: int) -> SampleEvent:
         """One game. Raises `NotFound` when it is not in the files where its number is to be expected, `StoreError`."""
         with self._lock:

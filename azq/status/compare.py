@@ -42,7 +42,7 @@ class SettingDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """Runs of one game over one axis."""
 
     game: str
@@ -52,18 +52,19 @@ class Comparison:
     settings: list[SettingDifference]
 
 
-def compare(courses: Sequence[Course], by: str) -> Comparison:
+def compare(courses: Sequence[Course], by: str) -> RunComparison:
     """The runs beside each other. Raises `InvalidRequest` for fewer than two or of different games, `NotFound` for one without records."""
     names = [course.view.record.run for course in courses]
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise InvalidRequest(f"a comparison needs two runs or more, each once, not {', '.join(names) or 'none'}")
     settings = [_settings(course) for course in courses]
     games = [values.get("run.game", "") for values in settings]
-    if len(set(games)) > 1:
-        told = ", ".join(f"{name} learns {game}" for name, game in zip(names, games, strict=True))
+    params = [{name: value for name, value in values.items() if name.startswith("run.params.")} for values in settings]
+    if len(set(games)) > 1 or any(each != params[0] for each in params):
+        told = ", ".join(f"{name} learns {game} {each or ''}".strip() for name, game, each in zip(names, games, params, strict=True))
         raise InvalidRequest(f"runs of different games cannot be compared: {told}; name runs of one game")
     runs = [_compared(course, game, by) for course, game in zip(courses, games, strict=True)]
-    return Comparison(games[0], by, runs, _common(runs), _differing(settings))
+    return RunComparison(games[0], by, runs, _common(runs), _differing(settings))
 
 
 def _compared(course: Course, game: str, by: str) -> ComparedRun:

@@ -1,6 +1,7 @@
-"""Contributors in the control plane: devices by a random token of which only a hash is kept, invitations, quotas, histories, totals.
+"""Contributors in the control plane: devices by a random token of which only a hash is kept, their names, invitations, quotas, histories.
 
-What is kept of a person: what he calls his device, the word that an invitation gave him, when he came first, and figures about his games.
+What is kept of a person: what he calls himself and his device, or the name that an invitation gave him, when he came first, and figures
+about his games.
 Addresses are kept for a day as keyed hashes, for the quotas. Games carry `browser:<contributor>`.
 """
 
@@ -10,8 +11,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -22,19 +22,18 @@ from azq.config import GatewayConfig
 from azq.errors import NotFound
 from azq.volunteers.guests import Guests, Volunteer
 from azq.volunteers.judges import Histories
-from azq.volunteers.judging import samples_in
+from azq.volunteers.names import guest_name, is_nobody, sounds_like, tidy, unfit
 from azq.volunteers.standing import ContributorStanding, TrackRecord, Trusted, standing_of
+from azq.volunteers.tallies import DAY_S, PERIODS, SUMS, Tallies
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
-from azq.wire.messages import Message, SampleEvent
+from azq.wire.messages import Message
 from azq.wire.tabs import Refused
 
 HISTORY_LIFE_S = 5.0  # of what is known of a history without asking: a block works after so long
-DAY_S, HOUR_S = 86_400, 3_600
-PERIODS = {"ever": ("ever", 0), "month": ("%Y-%m", 400 * DAY_S), "day": ("%Y-%m-%d", 40 * DAY_S)}  # name of its key, life
-LONGEST_NAME = 32
-DAY_MS = 1000 * DAY_S
+HOUR_S = 3_600
+CALLS_PER_DAY = 20  # names that a contributor may give himself or his device
 
 
 class Contributor(Message, frozen=True):
@@ -46,35 +45,37 @@ class Contributor(Message, frozen=True):
     token: bytes  # its sha256
     created_ms: int
     history: TrackRecord = TrackRecord()
+    fixed: bool = False  # the name was given him
 
 
-class Contributors(Guests, Histories):
+class Contributors(Tallies, Guests, Histories):
     """Those of a control plane; safe to share between threads and gateways. `secret` keys the hashes of addresses."""
 
     def __init__(self, client: redis.Redis, config: GatewayConfig, secret: bytes = b"", clock_ms: Callable[[], int] = now_ms) -> None:
-        self.client = client
+        super().__init__(client, clock_ms)
         self._config = config
         self._secret = secret
-        self._clock_ms = clock_ms
         self._known: dict[str, tuple[float, Contributor]] = {}  # until when
         self._addresses: dict[str, str] = {}  # hash of the last one, by contributor
 
     # -- coming
 
-    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer | Refused:
-        """The contributor of a token, a new one without, or why he may not. Raises `BrokerError`."""
+    def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer | Refused:
+        """The contributor of a token, a new one without, or why he may not; under the name that he wants, if he may have it."""
         tag = hmac.digest(self._secret, address.encode(), "sha256").hex()[:16]
         with translate(self.client):
             if why := self.closed():
                 return Refused("nobody's help is wanted just now", why)
-            contributor = self._of_token(token) or self._new(invite, tag, device)
+            contributor = self._of_token(token) or self._new(invite, tag)
         if isinstance(contributor, Refused):
             return contributor
         found, secret = contributor
         if (standing := standing_of(found.history)).trust is Trusted.BLOCKED:
             return Refused(f"your games are not taken: {standing.reason}", "ask who invited you", final=True)
         self._addresses[found.contributor] = tag
-        return Volunteer(found.contributor, secret, found.name)
+        with translate(self.client):
+            found, problem = self._call(found, tidy(device), tidy(name))
+        return Volunteer(found.contributor, secret, found.name, problem)
 
     def closed(self) -> str:
         """Why nobody may contribute now, as the operator put it; empty where they may. Raises `BrokerError`."""
@@ -86,7 +87,7 @@ class Contributors(Guests, Histories):
         found = self._read(token.partition(".")[0])
         return (found, token) if found and hmac.compare_digest(found.token, _hashed(token)) else None
 
-    def _new(self, invite: str, tag: str, device: str) -> tuple[Contributor, str] | Refused:
+    def _new(self, invite: str, tag: str) -> tuple[Contributor, str] | Refused:
         name = self._invited(invite) if invite else ""
         if name is None:
             return Refused("this invitation is used up or over", "ask for another one", final=True)
@@ -96,10 +97,33 @@ class Contributors(Guests, Histories):
             return Refused("too many new devices come from your address today", "go on with one that came before, or come tomorrow")
         contributor = secrets.token_hex(6)
         token = f"{contributor}.{secrets.token_urlsafe(24)}"
-        device = "".join(letter for letter in device if letter.isprintable())[:LONGEST_NAME]
-        fresh = Contributor(contributor, name or f"guest-{contributor[:6]}", device, _hashed(token), self._clock_ms())
+        fresh = Contributor(contributor, name or guest_name(contributor), "", _hashed(token), self._clock_ms(), fixed=bool(name))
         self.client.hset(keys.CONTRIBUTORS, contributor, encode(fresh))
         return fresh, token
+
+    def _call(self, found: Contributor, device: str, name: str) -> tuple[Contributor, str]:
+        """A contributor as he wants himself and his device to be called; why not, where he may not. Empty words change nothing."""
+        name = guest_name(found.contributor) if is_nobody(name) else name or found.name
+        device = device or found.device
+        if (found.name, found.device) == (name, device):
+            return found, ""
+        if self._spend(f"names:{found.contributor}", 1, DAY_S) > CALLS_PER_DAY:
+            return found, "you changed your name too often today"
+        why = self._why_not(found, name)
+        called = {"device": device} if why else {"device": device, "name": name}
+        return self._change(found.contributor, lambda now: msgspec.structs.replace(now, **called)), why
+
+    def _why_not(self, found: Contributor, name: str) -> str:
+        """Why a contributor may not be called so; empty where he may."""
+        if name == found.name:
+            return ""
+        if found.fixed:
+            return f"you were given the name {found.name}"
+        if name == guest_name(found.contributor):
+            return ""
+        others = (each for each in self.all() if each.contributor != found.contributor)
+        taken = {sounds_like(word) for each in others for word in (each.name, each.contributor)}
+        return unfit(name) or (f"somebody else is called {name}" if sounds_like(name) in taken else "")
 
     def _invited(self, invite: str) -> str | None:
         """The name that an invitation gives; None where it is used up, over, or none."""
@@ -131,31 +155,6 @@ class Contributors(Guests, Histories):
                 return f"more than {self._config.games_per_hour_each} games an hour came from one address"
         return ""
 
-    def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
-        """Adds committed games to the totals; raises `BrokerError`."""
-        with translate(self.client), self.client.pipeline() as pipe:
-            for event in events:
-                contributor = _of(event)
-                for _, key, life_s in self._periods():
-                    pipe.hincrby(key, f"games {contributor}", 1)
-                    pipe.hincrby(key, f"samples {contributor}", samples_in(event.record))
-                    pipe.hset(key, f"last {contributor}", event.finished_ms)
-                    if life_s:
-                        pipe.expire(key, life_s)
-            pipe.execute()
-        return self.figures(set(map(_of, events)))
-
-    def figures(self, contributors: Collection[str]) -> Mapping[str, Mapping[str, int]]:
-        """What some did, ever; raises `BrokerError`."""
-        fields = [(contributor, what) for contributor in contributors for what in ("games", "samples")]
-        key = next(key for name, key, _ in self._periods() if name == "ever")
-        with translate(self.client):
-            values: Any = self.client.hmget(key, [f"{what} {contributor}" for contributor, what in fields]) if fields else []
-        sums: dict[str, dict[str, int]] = {}
-        for (contributor, what), value in zip(fields, values, strict=True):
-            sums.setdefault(contributor, {})[what] = int(value or 0)
-        return sums
-
     def history(self, contributor: str) -> TrackRecord:
         """A contributor's history, as it was a moment ago; an empty one of a stranger."""
         until_s, known = self._known.get(contributor, (0.0, None))
@@ -166,19 +165,21 @@ class Contributors(Guests, Histories):
 
     def change(self, contributor: str, change: Callable[[TrackRecord], TrackRecord]) -> TrackRecord:
         """Changes a history, whoever else changes it meanwhile. Raises `NotFound`, `BrokerError`."""
+        return self._change(contributor, lambda found: msgspec.structs.replace(found, history=change(found.history))).history
 
+    def _change(self, contributor: str, change: Callable[[Contributor], Contributor]) -> Contributor:
         def step(pipe: Any) -> Contributor:
             found = self._read(contributor)
             if found is None:
                 raise NotFound(f"no contributor {contributor}; `azq volunteers list` shows them")
-            found = msgspec.structs.replace(found, history=change(found.history))
+            found = change(found)
             pipe.multi()
             pipe.hset(keys.CONTRIBUTORS, contributor, encode(found))
             return found
 
         with translate(self.client):
             found: Any = self.client.transaction(step, keys.CONTRIBUTORS, value_from_callable=True)  # type: ignore[arg-type]
-        return self._remember(found).history
+        return self._remember(found)
 
     def _read(self, contributor: str) -> Contributor | None:
         frame: Any = self.client.hget(keys.CONTRIBUTORS, contributor) if contributor else None
@@ -207,7 +208,7 @@ class Contributors(Guests, Histories):
     def name(self, contributor: str) -> str:
         """What a contributor is called."""
         _, known = self._known.get(contributor, (0.0, None))
-        return known.name if known else f"guest-{contributor[:6]}"
+        return known.name if known else guest_name(contributor)
 
     def leaderboard(self) -> list[dict[str, object]]:
         """Names and devices with their games and samples, the best first; blocked ones are left out."""
@@ -220,29 +221,6 @@ class Contributors(Guests, Histories):
         ]
         return sorted(rows, key=lambda row: -int(str(row["games"])))
 
-    def totals(self) -> Mapping[str, Mapping[str, int]]:
-        """Games, samples and contributors of all, ever and in this month and day."""
-        found = {}
-        for period in PERIODS:
-            sums = self.sums(period).values()
-            found[period] = {name: sum(one.get(name, 0) for one in sums) for name in ("games", "samples")} | {"contributors": len(sums)}
-        return found
-
-    def sums(self, period: str) -> dict[str, dict[str, int]]:
-        """Figures of each contributor in a period."""
-        key = next(key for name, key, _ in self._periods() if name == period)
-        with translate(self.client):
-            values: Any = self.client.hgetall(key)
-        sums: dict[str, dict[str, int]] = {}
-        for field, value in values.items():
-            what, _, contributor = field.decode().partition(" ")
-            sums.setdefault(contributor, {})[what] = int(value)
-        return sums
-
-    def _periods(self) -> list[tuple[str, str, int]]:
-        today = datetime.fromtimestamp(self._clock_ms() / 1000, UTC)
-        return [(name, keys.totals(today.strftime(form)), life_s) for name, (form, life_s) in PERIODS.items()]
-
     # -- what an operator does
 
     def invite(self, name: str, uses: int, days: float) -> str:
@@ -250,10 +228,15 @@ class Contributors(Guests, Histories):
         code = secrets.token_urlsafe(12)
         key = keys.invitation(_hashed(code).hex())
         with translate(self.client), self.client.pipeline() as pipe:
-            pipe.hset(key, mapping={"name": name[:LONGEST_NAME], "uses": uses})
+            pipe.hset(key, mapping={"name": tidy(name), "uses": uses})
             pipe.expire(key, round(days * DAY_S))
             pipe.execute()
         return code
+
+    def rename(self, contributor: str, name: str) -> str:
+        """Gives a contributor a name that he cannot change; an empty one takes his away. Returns it; raises `NotFound`."""
+        name = tidy(name) or guest_name(contributor)
+        return self._change(contributor, lambda found: msgspec.structs.replace(found, name=name, fixed=True)).name
 
     def block(self, contributor: str, reason: str) -> ContributorStanding:
         """Takes no more games of a contributor. Raises `NotFound`."""
@@ -276,9 +259,5 @@ def _hashed(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _of(event: SampleEvent) -> str:
-    return event.worker.partition(":")[2]
-
-
-def _games(sums: Mapping[str, int]) -> dict[str, int]:
-    return {name: sums.get(name, 0) for name in ("games", "samples")}
+def _games(sums: dict[str, int]) -> dict[str, int]:
+    return {name: sums.get(name, 0) for name in SUMS}

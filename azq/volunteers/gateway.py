@@ -119,7 +119,7 @@ class Gateway:
             link.send(Refused("a tab begins with Hello", "load the page again", final=True))
             return False
         try:
-            guest = await self._in_thread(self._backing.guests.welcome, said.token, said.invite, link.address, said.device)
+            guest = await self._in_thread(self._backing.guests.welcome, said.token, said.invite, link.address, said.device, said.name)
         except BrokerError as error:
             log.warning("broker_lost", reason=str(error))
             guest = Refused("the gateway cannot look up who you are just now", "try again later")
@@ -128,6 +128,8 @@ class Gateway:
             return False
         link.guest, link.wished = guest, said.run
         self._seat(link)
+        if guest.problem:
+            link.send(Refused(guest.problem, "choose another name"))
         with suppress(BrokerError):
             (figures,) = (await self._in_thread(self._backing.guests.figures, (guest.contributor,))).values()
             link.send(TabStanding({name: float(value) for name, value in figures.items()}))

@@ -17,13 +17,14 @@ class Volunteer:
     contributor: str
     token: str
     name: str = ""
+    problem: str = ""  # why he is not called what he wants to be
 
 
 class Guests(Protocol):
     """Who may contribute, and what they did. Each call may take a while and raise `BrokerError`; safe to share between threads."""
 
-    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer | Refused:
-        """The contributor of a token, a new one without, or why he may not."""
+    def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer | Refused:
+        """The contributor of a token, a new one without, or why he may not; called by `name` from now on where there is one."""
         ...
 
     def closed(self) -> str:

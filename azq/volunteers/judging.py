@@ -10,8 +10,6 @@ from azq.config import SearchConfig
 from azq.replay.samples import count_samples
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 
-WORKER_PREFIX = "browser:"  # of who made a sample, before the contributor
-
 
 @dataclass(frozen=True, slots=True)
 class Returned:

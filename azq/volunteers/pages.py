@@ -6,14 +6,12 @@ import asyncio
 import gzip
 import re
 import time
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, lru_cache, partial
 from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,11 +23,10 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq import logs
-from azq.errors import AzqError
-from azq.status.viewer import GameView
+from azq.errors import AzqError, NotFound
 from azq.volunteers.backing import Networks
 from azq.volunteers.gateway import Gateway
-from azq.volunteers.playable import Playable
+from azq.volunteers.public import Public
 
 FOLDER = str(files("azq") / "web")
 CORE = "azq.wasm"
@@ -83,69 +80,64 @@ def _packed(file: Path) -> bytes:
     return gzip.compress(file.read_bytes(), mtime=0)
 
 
-class NetworkFiles:
+def network_files(networks: Networks) -> Callable[[Request], Awaitable[Response]]:
     """`/models/<sha256>.onnx`: what a name says never changes."""
 
-    def __init__(self, networks: Networks) -> None:
-        self._networks = networks
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
+    @lru_cache(NETWORKS_KEPT)
+    def read(sha256: str) -> bytes:
+        if (data := networks.read(sha256)) is None:
+            raise NotFound("nobody was told of it")
+        return data
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(request: Request) -> Response:
         name = request.path_params["name"]
         found = re.fullmatch(r"([0-9a-f]{64})\.onnx", name)
-        headers = {"ETag": f'"{found[1]}"', "Cache-Control": FOREVER} if found else {}
-        if found and request.headers.get("if-none-match") == headers["ETag"]:
-            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        data = await self._read(found[1]) if found else None
-        if data is None:
+        if found is None:
             return PlainTextResponse(f"no network {name} is served here", HTTPStatus.NOT_FOUND)
-        return Response(data, media_type="application/octet-stream", headers=headers)
+        headers = {"ETag": f'"{found[1]}"', "Cache-Control": FOREVER}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        try:
+            return Response(await asyncio.to_thread(read, found[1]), media_type="application/octet-stream", headers=headers)
+        except AzqError as error:
+            log.warning("network_unread", sha256=found[1], reason=str(error))
+            return PlainTextResponse(f"no network {name} is served here", HTTPStatus.NOT_FOUND)
 
-    async def _read(self, sha256: str) -> bytes | None:
-        if sha256 not in self._kept:
-            try:
-                data = await asyncio.to_thread(self._networks.read, sha256)
-            except AzqError as error:
-                log.warning("network_unread", sha256=sha256, reason=str(error))
-                data = None
-            if data is None:
-                return None
-            self._kept[sha256] = data
-            while len(self._kept) > NETWORKS_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(sha256)
-        return self._kept[sha256]
+    return answer
 
 
 class PublicFigures:
-    """What everybody may ask for, worked out at most every other second whoever asks."""
+    """What everybody may ask for of each run, `?run=NAME`, worked out at most every other second whoever asks."""
 
-    def __init__(self, tell: Callable[[], object]) -> None:
+    def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
-        self._until_s = 0.0
-        self._body = b""
+        self._told: dict[str, tuple[float, bytes]] = {}  # until when, by run
         self._lock = asyncio.Lock()
 
     async def answer(self, request: Request) -> Response:
+        run = request.query_params.get("run", "")
         async with self._lock:
-            if time.monotonic() >= self._until_s:
-                try:
-                    self._body = msgspec.json.encode(await asyncio.to_thread(self._tell))
-                except AzqError as error:
-                    return PlainTextResponse(f"no figures just now: {error}", HTTPStatus.SERVICE_UNAVAILABLE)
-                self._until_s = time.monotonic() + PUBLIC_LIFE_S
-        return Response(self._body, media_type="application/json")
+            until_s, body = self._told.get(run, (0.0, b""))
+            if time.monotonic() < until_s:
+                return Response(body, media_type="application/json")
+            answer = await answered(partial(self._tell, run))
+            if answer.status_code == HTTPStatus.OK:
+                self._told[run] = time.monotonic() + PUBLIC_LIFE_S, bytes(answer.body)
+            return answer
 
 
-class Telling(Protocol):
-    """What everybody may ask for; each call may take a while and raise `AzqError`."""
+async def answered(call: Callable[[], object]) -> Response:
+    """What a call in a thread returns, as JSON, or why it returns nothing."""
+    try:
+        return Response(msgspec.json.encode(await asyncio.to_thread(call)), media_type="application/json")
+    except NotFound as error:
+        status, detail = HTTPStatus.NOT_FOUND, str(error)
+    except AzqError as error:
+        status, detail = HTTPStatus.SERVICE_UNAVAILABLE, f"no figures just now: {error}"
+    return Response(msgspec.json.encode({"detail": detail}), status, media_type="application/json")
 
-    def figures(self) -> dict[str, Any]: ...
-    def playable(self) -> Playable | None: ...
-    def game(self, uid: int) -> GameView | None: ...
 
-
-def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
+def make_site(gateway: Gateway, networks: Networks, public: Public) -> ASGIApp:
     """The gateway's pages and its WebSocket, with the gateway's own tasks for as long as it serves."""
 
     @asynccontextmanager
@@ -162,10 +154,7 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
         return PlainTextResponse("ok\n")
 
     async def game(request: Request) -> Response:
-        found = await asyncio.to_thread(public.game, request.path_params["uid"])
-        if found is None:
-            return Response(b'{"detail": "it is none of the newest games"}', HTTPStatus.NOT_FOUND, media_type="application/json")
-        return Response(msgspec.json.encode(found), media_type="application/json")
+        return await answered(partial(public.game, request.path_params["uid"], request.query_params.get("run", "")))
 
     routes: list[BaseRoute] = [
         Route("/", to("/web/contribute/")),
@@ -176,7 +165,7 @@ def make_site(gateway: Gateway, networks: Networks, public: Telling) -> ASGIApp:
         Route("/v1/public", PublicFigures(public.figures).answer),
         Route("/v1/public/play", PublicFigures(public.playable).answer),
         Route("/v1/public/games/{uid:int}", game),
-        Route("/models/{name}", NetworkFiles(networks).answer),
+        Route("/models/{name}", network_files(networks)),
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),
         Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
     ]

@@ -1,25 +1,26 @@
-"""What everybody may know of a run that volunteers play for."""
+"""What everybody may know of the runs that volunteers play for."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from azq.arena.players import version_of
 from azq.bus.base import Bus
-from azq.errors import WireError
+from azq.errors import NotFound, WireError
 from azq.games.files import GameFiles
 from azq.ledger import Ledger
 from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.guests import Guests
-from azq.volunteers.judging import WORKER_PREFIX
 from azq.volunteers.models import ModelCatalog
 from azq.volunteers.playable import Playable, playable
 from azq.volunteers.rooms import Room
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import LearnerStatus, MatchResult
+from azq.wire.messages import BROWSER_PREFIX, LearnerStatus, MatchResult, SampleEvent
 
 LEADERS = 100
 SHOWN = 20  # of the newest games
@@ -35,30 +36,37 @@ class Public:
         self._guests = guests
         self._standings = Standings()
 
-    def figures(self) -> dict[str, Any]:
-        """Of the run that most tabs play for; empty where none wants them. Raises `AzqError`."""
-        room = self._room()
+    def figures(self, run: str = "") -> dict[str, Any]:
+        """Of a run, or else of the one that most tabs play for; empty where none wants them. Raises `NotFound`, `AzqError`."""
+        room = self._room(run)
         return self._of(room) if room else {}
 
-    def playable(self) -> Playable | None:
-        """What tabs play with against the same run; None where there is none. Raises `AzqError`."""
-        room = self._room()
+    def playable(self, run: str = "") -> Playable | None:
+        """What tabs play with against the same run; None where there is none. Raises as `figures`."""
+        room = self._room(run)
         if room is None:
             return None
         run = room.record.run
         return playable(run, room.sections, ModelCatalog(self._bus, run).all(), read_standing(self._bus, run, self._standings).ratings)
 
-    def game(self, uid: int) -> GameView | None:
-        """One of the newest games, ply by ply."""
-        for room in tuple(self._gateway.rooms.values()):
-            for event in tuple(room.newest):
-                if event.record.uid == uid:
-                    run = room.sections.run
-                    return view(run.game, GameFiles().load(run.game, run.params), event)
-        return None
+    def game(self, uid: int, run: str = "") -> GameView:
+        """One of the newest games of a run as `figures` finds it, ply by ply. Raises `NotFound`."""
+        room = self._room(run)
+        event = next((event for event in tuple(room.newest) if event.record.uid == uid), None) if room else None
+        if room is None or event is None:
+            raise NotFound("it is none of the newest games")
+        game = room.sections.run
+        named = msgspec.structs.replace(event, worker=self._name(event))
+        return view(game.game, GameFiles().load(game.game, game.params), named)
 
-    def _room(self) -> Room | None:
-        return max(self._gateway.rooms.values(), key=lambda room: len(room.sessions.tabs), default=None)
+    def _name(self, event: SampleEvent) -> str:
+        return self._guests.name(event.worker.removeprefix(BROWSER_PREFIX))
+
+    def _room(self, run: str) -> Room | None:
+        rooms = dict(self._gateway.rooms)
+        if run and run not in rooms:
+            raise NotFound(f"no run {run} wants volunteers here; {'there is: ' + ', '.join(sorted(rooms)) if rooms else 'none does'}")
+        return rooms.get(run) or max(rooms.values(), key=lambda room: len(room.sessions.tabs), default=None)
 
     def _of(self, room: Room) -> dict[str, Any]:
         run, links = room.record.run, tuple(self._gateway.links.values())
@@ -74,12 +82,16 @@ class Public:
             "run_totals": {"games": self._ledger.counts(run).finished, "samples": self._samples(run)},
             "leaders": self._guests.leaderboard()[:LEADERS],
             "versions": self._versions(run),
+            "runs": [
+                {"run": name, "game": each.sections.run.game, "params": each.sections.run.params, "tabs": len(each.sessions.tabs)}
+                for name, each in sorted(self._gateway.rooms.items())
+            ],
             "newest": [
                 {
                     "uid": event.record.uid,
                     "plies": len(event.record.actions) // 2,
                     "returns": event.returns,
-                    "name": self._guests.name(event.worker.removeprefix(WORKER_PREFIX)),
+                    "name": self._name(event),
                     "finished_ms": event.finished_ms,
                 }
                 for event in tuple(room.newest)[: -SHOWN - 1 : -1]

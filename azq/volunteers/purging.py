@@ -9,18 +9,17 @@ import redis
 
 from azq.errors import EvaluationTimeout
 from azq.ledger import Ledger
-from azq.volunteers.judging import WORKER_PREFIX
 from azq.waiting import until
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
-from azq.wire.messages import PurgedGames, PurgeOrders
+from azq.wire.messages import BROWSER_PREFIX, PurgedGames, PurgeOrders
 
 
 def purge(client: redis.Redis, run: str, contributor: str, until_ms: int, wait_s: float) -> PurgedGames | None:
     """Orders out the games finished by then; what the learner says of it, None where none did in time. Raises `NotFound`, `BrokerError`."""
     Ledger(client).run(run)
-    worker = f"{WORKER_PREFIX}{contributor}"
+    worker = f"{BROWSER_PREFIX}{contributor}"
 
     def order(pipe: Any) -> None:
         before: Any = client.get(keys.purges(run))

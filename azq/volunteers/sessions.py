@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
-from azq.volunteers.judging import WORKER_PREFIX, GamesVerdict, Returned
-from azq.wire.messages import GameRecord, SampleEvent
+from azq.volunteers.judging import GamesVerdict, Returned
+from azq.wire.messages import BROWSER_PREFIX, GameRecord, SampleEvent
 from azq.wire.tabs import Accepted, Refused, TabGame
 
 NOT_YOURS = "it was not handed to you"
@@ -343,4 +343,4 @@ def _returned(game: HeldGame) -> Returned:
 
 def _event(game: HeldGame, finished_ms: int) -> SampleEvent:
     assert game.brought is not None
-    return SampleEvent(game.brought.record, game.returns, f"{WORKER_PREFIX}{game.contributor}", finished_ms)
+    return SampleEvent(game.brought.record, game.returns, f"{BROWSER_PREFIX}{game.contributor}", finished_ms)

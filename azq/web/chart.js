@@ -67,7 +67,7 @@ export class Chart {
   #gridLine(tick) {
     const y = this.toY(tick);
     return s("g", {}, s("line", { x1: PAD.left, x2: this.width - PAD.right, y1: y, y2: y, class: "grid" }),
-      s("text", { x: PAD.left - 6, y: y + 3.5, class: "tick end" }, this.format(tick)));
+      this.data.x.length ? s("text", { x: PAD.left - 6, y: y + 3.5, class: "tick end" }, this.format(tick)) : null);
   }
 
   #timeLabels(from, to) {

@@ -12,6 +12,7 @@ export const TERMINAL_PLAYER = -4
 
 /** The core from the bytes of azq.wasm, or from where they are served. */
 export async function loadCore(source) {
+  if (typeof WebAssembly !== "object") throw new Error("this browser lacks WebAssembly; use a newer one")
   const bytes = typeof source === "string" || source instanceof URL ? await fetched(source) : source
   const module = await WebAssembly.compile(bytes)
   const imports = {}

@@ -4,6 +4,7 @@ import { h } from "./dom.js";
 import { token } from "./api.js";
 
 const KEY = "azq-theme";
+const PAGES = ["contribute", "progress", "play"];
 const THEMES = [["", "as the system"], ["light", "light"], ["dark", "dark"]];
 
 /** The button that goes through the colours; what it was set to last holds on all pages. */
@@ -22,6 +23,13 @@ export function themeButton() {
   });
   set(localStorage.getItem(KEY) ?? "");
   return button;
+}
+
+/** Shows the ways to the pages for everybody; `current` is the folder of this one. */
+export function showPages(current) {
+  if (document.querySelector(".pages")) return;
+  const links = PAGES.map((one) => h("a", { href: `/web/${one}/`, "aria-current": one === current && "page" }, one));
+  document.querySelector(".mark").after(h("nav", { class: "pages", "aria-label": "pages" }, links));
 }
 
 let asking = null;

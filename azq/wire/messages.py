@@ -17,6 +17,7 @@ DENSE = 2  # records with whole policies alone
 UNCHECKED = 1  # frames without a checksum, of the same messages: those of older azqs, and those that scripts on the server write
 READABLE = (UNCHECKED, DENSE, SCHEMA)
 LATEST = 0  # weight version that asks for the newest
+BROWSER_PREFIX = "browser:"  # of a sample's worker that is a contributor's browser; his id follows
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -80,6 +81,8 @@ class WeightEvent(Message, frozen=True):
     published_ms: int
     blocks: int = 0  # of the network they are for; 0: older weights, whose event does not say
     channels: int = 0
+    samples_sha256: str = ""  # in lockstep: of the samples that were new since the version before, in no order
+    order_sha256: str = ""  # and of the batches that were drawn since then, one after the other
 
 
 class ModelEvent(Message, frozen=True):

@@ -41,7 +41,8 @@ class Hello(TabMessage, frozen=True):
     token: Secret = ""  # of a contributor whom a gateway welcomed before; empty: a new one
     invite: Secret = ""
     device: Name = ""  # what its owner calls it
-    run: Name = ""  # that it played for before, whose games it may still bring
+    run: Name = ""  # that it played for before, whose games it may still bring, or wants to play for
+    name: Name = ""  # what its owner wants to be called; empty: as before
 
 
 class WorkerReady(TabMessage, frozen=True):

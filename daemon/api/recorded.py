@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
@@ -14,6 +14,8 @@ from azq.games.files import is_python_file
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.replay.readers import LogPlace
+from azq.samples.played import read_games
+from azq.samples.stats import SampleStats, stats
 from azq.status.history import History, downsample, read
 from azq.status.viewer import GameSummary, GameView, summary, view
 from daemon.api.access import READ
@@ -61,6 +63,20 @@ def show_game(run: str, uid: int, use: Use) -> GameView:
         return view(settings.game, rules, event, note)
     except (WireError, IllegalActionError) as error:  # recorded under other rules than the run has now
         return view(settings.game, None, event, f"positions are not shown: {error}")
+
+
+@router.get("/{run}/samples", tags=["games"], dependencies=[READ])
+def run_samples(
+    run: str,
+    use: Use,
+    by: Annotated[Literal["source", "worker", "version"] | None, Query(description="What tells the games apart; absent: nothing.")] = None,
+    games: Annotated[int, Query(ge=1, le=20_000, description="The newest so many.")] = 2_000,
+) -> dict[str, SampleStats]:
+    """What the recorded games look like: lengths, results, policies, values against results, versions, openings, symmetry."""
+    known = use.ledger.run(run)
+    rules = rules_of(sections_of(known.record).run)
+    played = read_games(rules, use.games_of(_segments(known)).last(games))
+    return {name: stats(rules, rows) for name, rows in played.groups(by).items()}
 
 
 def rules_of(settings: RunConfig) -> games.Game:

@@ -8,7 +8,6 @@ longest to say what it wants; one who is being answered is never turned away.
 from __future__ import annotations
 
 import contextlib
-import errno
 import resource
 import socket
 import time
@@ -19,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 
 from azq import logs
 from azq.config import DaemonConfig
-from azq.errors import ConfigError
+from azq.process.webserver import bind
 
 MOST = 2048
 KEPT_BACK = 256  # descriptors for brokers, files and what is being accepted
@@ -147,26 +146,6 @@ class Door(socket.socket):
             gone.turn_away()
 
 
-def bind(config: DaemonConfig) -> Door:
-    """A socket to listen with at the configured address, before all else; `ConfigError` when it is taken or not this machine's."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            config.host, config.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
-        )[0]
-        listener = Door(family, kind, protocol)  # asyncio sends at once (TCP_NODELAY) only where the protocol is named
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        what = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be bound ({error.strerror})"
-        raise ConfigError(f"{config.host}:{config.port} {what}; stop the other process, or set daemon.port (0: any free one)") from None
-    return listener
-
-
-def url_of(listener: socket.socket, *, tls: bool = False) -> str:
-    """Where the interface answers."""
-    host, port = listener.getsockname()[:2]
-    return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+def open_door(config: DaemonConfig) -> Door:
+    """The door at the configured address. Raises as `bind`."""
+    return bind(config.host, config.port, "daemon.port", Door)

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from azq import games, logs
 from azq.config import BrokerConfig, Config, RunSections
 from azq.inference.ask.stream import open_stream
-from azq.process.webserver import WebServer
+from azq.process.webserver import WebServer, url_of
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
@@ -30,7 +30,7 @@ from azq.wire.connect import open_client
 from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services, guesses
-from daemon.serve.door import BACKLOG, Door, Phase, url_of
+from daemon.serve.door import BACKLOG, Door, Phase
 from daemon.serve.loop import Loop
 
 STOP_WITHIN_S = 5.0

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from azq.bench.browser import CHROMIUM
 from azq.bench.plan import cases, parts
 from azq.bench.rig import command_of
 from azq.bench.suite import described, measure_part
+from azq.host.browser import CHROMIUM
 
 SMALL = ["--set", "selfplay.games_in_flight=64", "--set", "selfplay.cache_entries=1024"]
 
@@ -45,6 +45,15 @@ def test_tabs_of_a_run(tmp_path: Path) -> None:
     (figures,) = bench(tmp_path, "browser", "--seconds", "0.5", "--game", "tic_tac_toe", "--tabs", "1")["tabs"].values()
     for name in ("games_per_s", "simulations_per_s", "evaluations_per_s", "gateway_cpu_s_per_game", "bytes_per_game"):
         assert figures[name] > 0, name
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
+def test_the_memory_of_a_tab(tmp_path: Path) -> None:
+    figures = bench(tmp_path, "browser", "--game", "tic_tac_toe", "--minutes", "0.2")
+    assert len(figures["memory_mb"]) == 5
+    assert min(figures["memory_mb"]) > 20
+    assert figures["games"] > 0
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A run that browsers alone make games for: two tabs play, the learner learns, and what was learned shows."""
+"""Runs that browsers make games for: two tabs play, the learner learns, and what was learned shows; what they make is what servers make."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.test_whole_loop import AZQ, QUICK, environment, losing_lines, move_of
+from acceptance.test_whole_loop import AZQ, QUICK, azq, environment, losing_lines, move_of
 from browsing import launched
 from waiting import until
 
 from azq.host.fronts import free_port
 from azq.replay.readers import SegmentReader
-from azq.volunteers.judging import WORKER_PREFIX
+from azq.wire.messages import BROWSER_PREFIX
 
 RUN = "tabs"
 SETTINGS = (
@@ -26,16 +26,48 @@ SETTINGS = (
     "selfplay.random_opening_plies=2",
     "learner.publish_every_s=5",
 )
+BESIDE_A_SERVER = (
+    "search.reuse_subtree=false",  # tabs keep no subtree from ply to ply, so servers keep none here
+    "selfplay.games_in_flight=32",  # as many as tabs play: who has many unfinished ones at the end lacks long ones
+    "learner.limiter_slack=4096",
+)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
+    last = learned_with_two_tabs(tmp_path, "steps=800", *SETTINGS)
+    assert last["ledger"]["balanced"]
+    assert last["ledger"]["inserted"] == last["ledger"]["finished"] > 500
+    assert last["weight_version"] > 2
+    workers = {event.worker for _, event in SegmentReader(tmp_path / RUN / "segments").newest(10_000)}
+    assert len(workers) == 2
+    assert all(worker.startswith(BROWSER_PREFIX) for worker in workers)
+    # 162 with a network that knows nothing; as a rule none is left.
+    assert len(losing_lines(move_of(tmp_path, RUN))) <= 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
+    last = learned_with_two_tabs(tmp_path, "games=3000", *BESIDE_A_SERVER)
+    assert last["ledger"]["balanced"]
+    done = azq(tmp_path, "samples", "diff", RUN, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["groups"] == ["browser", "server"]
+    assert min(found["diff"]["games"]) > 300
+    # One run in a hundred fails here by chance; a tab with half the simulations never passes (tests/unit/samples).
+    assert found["diff"]["verdict"] == "agrees", done.stdout
+
+
+def learned_with_two_tabs(home: Path, until_goal: str, *settings: str) -> dict[str, Any]:
+    """The last words of a run of tic-tac-toe that two tabs play for, none of whose games was refused."""
     port = free_port()
-    settings = [word for text in SETTINGS for word in ("--set", text)]
-    command = [*AZQ, "up", "--game", "tic_tac_toe", "--run", RUN, "--volunteers", "--port", str(port), "--until", "steps=800", "--json"]
+    sets = [word for text in settings for word in ("--set", text)]
+    command = [*AZQ, "up", "--game", "tic_tac_toe", "--run", RUN, "--volunteers", "--port", str(port), "--until", until_goal, "--json"]
     up = subprocess.Popen(
-        [*command, *QUICK, *settings], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(tmp_path), cwd=tmp_path
+        [*command, *QUICK, *sets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(home), cwd=home
     )
     try:
         with launched() as browser:
@@ -45,15 +77,8 @@ def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
     finally:
         up.kill()
     assert up.returncode == 0, output
-    last = json.loads(output.splitlines()[-1])
-    assert last["ledger"]["balanced"]
-    assert last["ledger"]["inserted"] == last["ledger"]["finished"] > 500
-    assert last["weight_version"] > 2
-    workers = {event.worker for _, event in SegmentReader(tmp_path / RUN / "segments").newest(10_000)}
-    assert len(workers) == 2
-    assert all(worker.startswith(WORKER_PREFIX) for worker in workers)
-    # 162 with a network that knows nothing; as a rule none is left.
-    assert len(losing_lines(move_of(tmp_path, RUN))) <= 10
+    last: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return last
 
 
 def open_tab(browser: Any, port: int) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browsing import launched, shot
-from tab_site import RUN, TabSite
+from tab_site import OTHER, RUN, TabSite
 from waiting import until
 
 from azq.wire.arrays import unpack_record
@@ -25,8 +25,9 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def site(tmp_path: Any, request: Any) -> Iterator[TabSite]:
     """With weights, of which tabs are told something untrue where a test asks for that."""
-    place = TabSite(tmp_path)
-    place.publish(1, **getattr(request, "param", {}))
+    asked = dict(getattr(request, "param", {}))
+    place = TabSite(tmp_path, runs=asked.pop("runs", (RUN,)))
+    place.publish(1, **asked)
     place.start()
     yield place
     place.stop()
@@ -131,6 +132,97 @@ def test_a_gateway_that_was_away_loses_no_game(visit: Any, site: TabSite) -> Non
     assert balanced(site)
 
 
+KEPT = """async () => {
+    const done = (request) => new Promise((resolve) => { request.onsuccess = () => resolve(request.result) })
+    const database = await done(indexedDB.open("azq-finished", 1))
+    const games = await done(database.transaction("games").objectStore("games").getAll())
+    database.close()
+    return games.map(({ uid, actions }) => [uid, [...actions]])
+}"""
+
+SILENCED = """
+    const { send } = WebSocket.prototype
+    const isGames = (frame) => new TextDecoder().decode(frame).includes("GamesComplete")
+    WebSocket.prototype.send = function (frame) { if (sessionStorage.silenced === "no" || !isGames(frame)) send.call(this, frame) }
+"""
+
+
+def test_a_page_that_is_loaded_again_brings_what_it_had_finished(visit: Any, site: TabSite) -> None:
+    page = visit(script=SILENCED)
+    page.locator("#go").click()
+    until(lambda: len(page.evaluate(KEPT)) >= GAMES, "finished games that no gateway has")
+    assert not site.finished()
+    kept = {uid: bytes(actions) for uid, actions in page.evaluate(KEPT)}
+    page.evaluate("sessionStorage.silenced = 'no'")
+    page.reload()
+    until(lambda: kept.keys() <= {event.record.uid for event in site.finished()}, "the games of before")
+    assert kept.items() <= {event.record.uid: event.record.actions for event in site.finished()}.items()
+    until(lambda: not kept.keys() & {uid for uid, _ in page.evaluate(KEPT)}, "answers to all of them")
+    page.locator("#go").click()
+    page.get_by_text("at rest").wait_for()
+    page.reload()
+    page.get_by_text("at rest").wait_for()
+    assert balanced(site)
+    assert tile(page, "refused") == "0"
+
+
+def test_a_contributor_has_the_name_that_he_wants_and_nobody_elses(visit: Any, site: TabSite) -> None:
+    page = playing(visit, site, 1)
+    page.locator("#name").fill("Ann")
+    page.locator("#name").blur()
+    page.locator("#link").get_by_text("Ann").wait_for()
+    until(lambda: [row["name"] for row in site.guests.leaderboard()] == ["Ann"], "the name in public")
+    other = visit()
+    other.locator("#name").fill("Ann")
+    other.locator("#go").click()
+    other.get_by_text("somebody else is called Ann; choose another name").wait_for()
+    assert other.locator("#link").inner_text() == "guest-2"
+
+
+@pytest.mark.parametrize("site", [{"runs": (RUN, OTHER)}], indirect=True)
+def test_a_visitor_chooses_the_run(visit: Any, site: TabSite) -> None:
+    page = visit()
+    page.locator("#runs").select_option(OTHER)
+    page.locator("#go").click()
+    until(lambda: len(site.finished(OTHER)) >= 2, "games of the chosen run")
+    assert not site.finished()
+    page.locator("#runs").select_option(RUN)
+    until(lambda: len(site.finished()) >= 2, "games of the other")
+    page.locator("#title").get_by_text(f"for {RUN}").wait_for()
+    shot(page, "contribute-runs")
+    lost = visit("contribute/?run=gone")
+    lost.get_by_text("gone wants no volunteers here now").wait_for()
+    seen = visit(f"progress/?run={OTHER}")
+    seen.locator("#title").get_by_text(OTHER).wait_for()
+    seen.locator("#runs").select_option(RUN)
+    seen.locator("#title").get_by_text(f"· {RUN}").wait_for()
+    shot(seen, "progress-runs")
+    nowhere = visit("progress/?run=gone")
+    nowhere.get_by_text(f"no run gone wants volunteers here; there is: {OTHER}, {RUN}").wait_for()
+    assert page.complaints == seen.complaints == []
+
+
+def test_a_second_visit_downloads_nothing_that_is_there(visit: Any, site: TabSite) -> None:
+    page = playing(visit, site, 1)
+    first = {path for path, status in site.answers if status == 200 and path.startswith(("/web/", "/models/"))}
+    assert {"/web/azq.wasm", "/web/vendor/ort-wasm-simd-threaded.wasm.gz"} <= first
+    site.answers.clear()
+    page.reload()
+    more = len(site.finished()) + 1
+    until(lambda: len(site.finished()) >= more, "a game of the second visit")
+    files = [(path, status) for path, status in site.answers if path.startswith(("/web/", "/models/"))]
+    assert files
+    assert [(path, status) for path, status in files if status != 304] == []
+    assert not any(path.startswith("/models/") for path, _ in files)
+
+
+def test_a_network_that_was_damaged_on_its_way_is_not_used(visit: Any, site: TabSite) -> None:
+    page = playing(visit, site, 1)
+    page.route("**/models/*", lambda route: route.fulfill(body=b"damaged"))
+    site.publish(2)
+    page.get_by_text("weights 2 were damaged on their way; the ones before stay in use").wait_for()
+
+
 def test_choices_are_kept_and_reach_the_workers(visit: Any, site: TabSite) -> None:
     page = playing(visit, site, 1)
     for name, value in {"share": "50", "workers": "2", "games": "4"}.items():
@@ -163,8 +255,8 @@ def test_who_is_on_battery_rests(visit: Any, site: TabSite) -> None:
 )
 def test_a_browser_that_cannot_is_told_so(visit: Any, script: str, said: str) -> None:
     page = visit(script=script)
-    page.locator("#go").click()
     page.locator("#problem").get_by_text(said).wait_for()
+    assert page.locator("#go").is_disabled()
 
 
 def test_everybody_sees_what_was_done_and_can_replay_it(visit: Any, site: TabSite) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from azq.bench.browser import chromium
+from azq.bench.browser import open_tab
 from azq.errors import MissingExtra
+from azq.host.browser import chromium
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
@@ -24,6 +25,13 @@ def launched(*more: str) -> Iterator[Any]:
         except MissingExtra as error:
             pytest.skip(str(error))
         yield browser
+
+
+def in_browser(script: Path, run: str, given: Any = None) -> Any:
+    """What `run`, a JavaScript function of (core, the script's exports, given), returns in a page; skips where there is no browser."""
+    with launched() as browser:
+        page = open_tab(browser, {script.name: script})
+        return page.evaluate(f"async (given) => ({run})(window.core, await import('/{script.name}'), given)", given)
 
 
 def shot(page: Any, name: str) -> None:

@@ -12,7 +12,7 @@ from replay_games import frame
 from azq import games
 from azq.bus.base import Bus
 from azq.bus.memory import MemoryBus
-from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections, SearchConfig
 from azq.learner.data.intake import BATCH
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
@@ -58,6 +58,7 @@ class Workplace:
         }
         sections = RunSections(
             run=RunConfig(game="tic_tac_toe", seed=seed),
+            search=SearchConfig(reuse_subtree=False),
             network=network or NetworkConfig(blocks=1, channels=8),
             learner=LearnerConfig(**{**defaults, **options}),
         )

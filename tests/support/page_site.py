@@ -16,6 +16,7 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, dump_run
 from azq.ledger import MemoryLedger
+from azq.process.webserver import url_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -34,7 +35,7 @@ from azq.wire.messages import (
 )
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import bind, url_of
+from daemon.serve.door import open_door
 from daemon.serve.health import Health
 from daemon.serve.rest import Server
 
@@ -83,7 +84,7 @@ class Site:
     def start(self) -> None:
         """Serves; again at the same address after `stop`."""
         config = self.config if not self.url else self.config.model_copy(update={"port": int(self.url.rpartition(":")[2])})
-        listener = bind(config)
+        listener = open_door(config)
         self.url = url_of(listener)
         self._server = Server(self.app, listener)  # type: ignore[arg-type]
         self._server.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 import numpy as np
 import uvicorn
 from sharp_nets import KINDS, sharp_bytes
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from waiting import until
 
 from azq import games
@@ -33,6 +35,7 @@ from azq.wire.messages import GameRecord, Job, MatchResult, MatchSpec, ModelEven
 from azq.wire.tabs import ModelUpdate
 
 RUN = "tabs"
+OTHER = "others"  # a second run, where a site has one
 
 
 class MemoryGuests(Guests):
@@ -43,10 +46,13 @@ class MemoryGuests(Guests):
         self._guests: dict[str, Volunteer] = {}
         self._samples: dict[str, list[int]] = {}  # of each game, by contributor
 
-    def welcome(self, token: str, invite: str, address: str, device: str) -> Volunteer:
+    def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer:
         with self._lock:
-            name = f"guest-{len(self._guests) + 1}"
-            return self._guests.setdefault(token or name, Volunteer(name, name, name))
+            fresh = f"guest-{len(self._guests) + 1}"
+            known = self._guests.get(token or fresh, Volunteer(fresh, fresh, fresh))
+            taken = name in {other.name for other in self._guests.values()} - {known.name}
+            self._guests[known.token] = found = replace(known, name=known.name if taken else name or known.name)
+            return replace(found, problem=f"somebody else is called {name}" if taken else "")
 
     def closed(self) -> str:
         return ""
@@ -58,7 +64,7 @@ class MemoryGuests(Guests):
             return {name: {"games": len(each), "samples": sum(each)} for name, each in self._samples.items()}
 
     def name(self, contributor: str) -> str:
-        return contributor
+        return self._guests[contributor].name
 
     def figures(self, contributors: Collection[str]) -> dict[str, dict[str, int]]:
         done = self.credit(())
@@ -70,7 +76,7 @@ class MemoryGuests(Guests):
         return dict.fromkeys(("ever", "month", "day"), sums)
 
     def leaderboard(self) -> list[dict[str, object]]:
-        return [{"name": name, "device": "", **sums, "last_ms": 0} for name, sums in self.credit(()).items()]
+        return [{"name": self.name(who), "device": "", **sums, "last_ms": 0} for who, sums in self.credit(()).items()]
 
 
 class Believer(Judge):
@@ -96,7 +102,9 @@ class Believer(Judge):
 class TabSite:
     """`start` serves on a free port; `publish` puts out weights, which tabs get within a second or two."""
 
-    def __init__(self, folder: Path, kind: str = "mlp", num_simulations: int = 32, most_games: int = 400) -> None:
+    def __init__(
+        self, folder: Path, kind: str = "mlp", num_simulations: int = 32, most_games: int = 400, runs: tuple[str, ...] = (RUN,)
+    ) -> None:
         self.kind, self.game = kind, games.load(KINDS[kind][0])
         self.bus = MemoryBus()
         self.ledger = MemoryLedger(self.bus)
@@ -109,7 +117,10 @@ class TabSite:
         self.sections = RunSections(
             run=RunConfig(game=self.game.name, seed=7), search=search, volunteers=VolunteersConfig(kinds=("selfplay",))
         )
-        self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(self.sections)), {"minutes": 60.0}, str(folder), 1))
+        self.runs = runs
+        for run in runs:
+            self.ledger.create_run(RunRecord(run, msgspec.json.encode(dump_run(self.sections)), {"minutes": 60.0}, str(folder), 1))
+        self.answers: list[tuple[str, int]] = []  # path and status of each
         self.url = ""
         self._server: uvicorn.Server | None = None
 
@@ -124,15 +135,15 @@ class TabSite:
     # What the gateway asks of its networks.
 
     def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
-        return self.update
+        return self.update and msgspec.structs.replace(self.update, run=record.run)
 
     def read(self, sha256: str) -> bytes | None:
         event = self._models.get(sha256)
         return self.store.get(event.uri, event.sha256) if event else None
 
-    def finished(self) -> list[SampleEvent]:
+    def finished(self, run: str = RUN) -> list[SampleEvent]:
         """All games that were committed."""
-        return [decode(entry.frame, SampleEvent) for entry in self.bus.newest(keys.samples(RUN), 10_000)]
+        return [decode(entry.frame, SampleEvent) for entry in self.bus.newest(keys.samples(run), 10_000)]
 
     def rate(self, versions: int) -> None:
         """Matches of so many versions, each stronger than the one before."""
@@ -147,7 +158,9 @@ class TabSite:
         gateway = Gateway(GatewayConfig(), Backing(self.ledger, self.guests, Believer(self.game), self, b"secret"))
         port = int(self.url.rpartition(":")[2]) if self.url else 0
         site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests))
-        settings = uvicorn.Config(site, host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1)
+        settings = uvicorn.Config(
+            self._noted(site), host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1
+        )
         self._server = server = uvicorn.Server(settings)
 
         async def serve() -> None:
@@ -158,10 +171,22 @@ class TabSite:
         self._thread.start()
         until(lambda: server.started, "the gateway")
         self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "browser", games=self._most_games, slice_s=600)).job
-        lease = self.ledger.claim(job.job_id, 1, "gateway", 60.0)
-        assert lease is not None
-        ready["loop"].call_soon_threadsafe(gateway.begin, lease, self.ledger.run(RUN), self.sections, lambda: None)
+        for run in self.runs:
+            job = self.ledger.enqueue(Job("", run, Kind.SELFPLAY, "browser", games=self._most_games, slice_s=600)).job
+            lease = self.ledger.claim(job.job_id, 1, "gateway", 60.0)
+            assert lease is not None
+            ready["loop"].call_soon_threadsafe(gateway.begin, lease, self.ledger.run(run), self.sections, lambda: None)
+
+    def _noted(self, app: ASGIApp) -> ASGIApp:
+        async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+            async def note(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    self.answers.append((scope["path"], message["status"]))
+                await send(message)
+
+            await app(scope, receive, note)
+
+        return noted
 
     def stop(self) -> None:
         """The gateway ends; its games return to the pool."""

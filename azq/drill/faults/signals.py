@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from azq.bus.redis import RedisBus
-from azq.drill.scenarios import BROKERS, GATEWAY, PROCESSES, SECOND_BROKER, TAB, Harm, Scenario, fault
+from azq.drill.scenarios import BROKERS, GATEWAY, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
 from azq.drill.system import LEASE_S, READY_S, RUN, System, killed_if, signalled
 from azq.errors import EvaluationTimeout, StateConflict
 from azq.process.proc import children
@@ -59,16 +59,6 @@ def strike_child(system: System, scenario: Scenario, rng: random.Random) -> Harm
     lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
     os.kill(child, SIGNALS[scenario.fault])
     return Harm(lambda: _replaced(parent, child), search_lost_s=lost_s)
-
-
-@fault("kill-tab", TAB)
-def kill_tab(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGKILL to a browser's tab in mid-game; another one comes in its place, and is somebody else."""
-    system.working(GATEWAY)
-    system.tabs[0].kill()
-    system.tabs.pop(0).wait()
-    system.open_tab()
-    return Harm(lambda: system.pid(GATEWAY) is not None)
 
 
 @fault("kill-unacknowledged", "learner")

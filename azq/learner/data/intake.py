@@ -13,6 +13,7 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
+from azq.learner.lockstep import Lockstep
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
@@ -97,6 +98,7 @@ class Intake:
     duplicates: int = 0
     lease: LearnerLease | None = None  # its place in the control plane, where others may want it
     purges: Purges | None = None  # whose games stay out of the window
+    lockstep: Lockstep | None = None  # which brings games to the window instead
     phases: Phases = field(default_factory=partial(Phases, cpu_clock=time.thread_time))  # of the thread that takes in
     dead_letters: int = field(default=0, init=False)
     mean_weight_version: float = field(default=0.0, init=False)  # of the games of the last read
@@ -150,7 +152,9 @@ class Intake:
     def _take(self, entries: Sequence[Entry]) -> None:
         found = self._sort(entries)
         self.segments.append(list(found.fresh.values()))
-        for samples in found.samples:
+        if self.lockstep is not None:
+            self.lockstep.bring(found.accepted)
+        for samples in found.samples if self.lockstep is None else ():
             self.window.add(samples)
         duplicates, ids = self.duplicates + found.duplicates, [entry.id for entry in entries]
         self.ledger.record_inserted(self.run, self.segments.games, duplicates, ack=ids, refused=found.refused, lease=self.lease)

@@ -39,7 +39,7 @@ def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
 
 
 def adamw(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
-    parameters = list(module.parameters())
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},

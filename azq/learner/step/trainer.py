@@ -151,6 +151,8 @@ class Trainer:
         """Trains this network from now on, with an average and an optimiser of its own."""
         # Channels last: what tensor cores take, and on CPUs 3 to 10 % faster.
         self.module = module.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        if self._config.freeze == "trunk":
+            self.module.freeze_trunk()
         self._ema = Ema(self.module, self._config.ema_decay)
         self._optimizer = adamw(self.module, self._config)
         self._may_compile = self._config.compile  # tried when the first batch is there

@@ -1,5 +1,12 @@
 -- Open games: adopted, journaled, finished, abandoned, given back. All commands take a lease, and answer lost where it is lost.
 
+-- How many games may be opened: in lockstep none before the weights that it is to be played with.
+local function openable()
+  local per_version = tonumber(call('HGET', RUN, 'per_version') or '0')
+  if per_version == 0 then return math.huge end
+  return per_version * call('XLEN', WEIGHTS) - tonumber(call('HGET', LEDGER, 'opened') or '0')
+end
+
 -- Appends uid and record of each to `games`, at most `most`: from the pool first, then new ones.
 local function adopted(games, most)
   local before = #games
@@ -22,12 +29,16 @@ local function adopted(games, most)
       if #games > before then return games end
     end
   end
+  local fresh = openable()
   for _ = 1, most do
     local uid
     if not suspicion or strikes_of(call('LINDEX', POOL, 0) or '') < SUSPECT then uid = call('LPOP', POOL) end
     if uid then
       hand_out(uid, call('HGET', OPEN_GAMES, uid))
+    elseif fresh < 1 then
+      break
     else
+      fresh = fresh - 1
       uid = text(call('HINCRBY', LEDGER, 'opened', 1))
       call('HSET', OPEN_GAMES, uid, '')
       hand_out(uid, '')

@@ -9,13 +9,14 @@ local function counted()
   return {held[1], held[2], text(call('HLEN', OPEN_GAMES)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5], held[6]}
 end
 
--- `max_waiting`: most games that may wait for the learner. Answers ok, conflict, or what a first answer says.
-function commands.create(fingerprint, record, max_waiting)
+-- `max_waiting`: most games that may wait for the learner; `per_version`: that may be opened for each version of the weights, 0 for any
+-- number. Answers ok, conflict, or what a first answer says.
+function commands.create(fingerprint, record, max_waiting, per_version)
   local before = first_answer(fingerprint)
   if before then return before end
   if not missing() then return {'conflict', call('HGET', RUN, 'state')} end
   call('HSET', RUN, 'record', record, 'state', 'running', 'reason', '', 'active_ms', '0', 'changed_ms', text(now),
-    'max_waiting', max_waiting)
+    'max_waiting', max_waiting, 'per_version', per_version)
   remember(fingerprint, RUN, '')
   note('run.running', {reason = ''})
   return {'ok'}
@@ -60,10 +61,10 @@ function commands.set_state(state, reason)
 end
 
 -- `before`: the record as it was read, '' for whatever it is. Answers ok, missing or conflict.
-function commands.replace_record(before, record, max_waiting)
+function commands.replace_record(before, record, max_waiting, per_version)
   if missing() then return {'missing'} end
   if before ~= '' and call('HGET', RUN, 'record') ~= before then return {'conflict', 'changed meanwhile'} end
-  call('HSET', RUN, 'record', record, 'max_waiting', max_waiting)
+  call('HSET', RUN, 'record', record, 'max_waiting', max_waiting, 'per_version', per_version)
   return {'ok'}
 end
 

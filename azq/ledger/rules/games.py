@@ -8,16 +8,18 @@ from itertools import takewhile
 
 from azq.errors import StateConflict
 from azq.ledger.rules.jobs import give_back
+from azq.ledger.rules.runs import per_version
 from azq.ledger.rules.state import State, all_held, end_job, ended_by, leased_row, may_work, put
 from azq.ledger.rules.strikes import is_suspect, moved_on, under_test
 from azq.ledger.types import JobState, Lease
 from azq.wire.messages import GameRecord, SampleEvent
 
 
-def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecord]]:
+def adopt(state: State, lease: Lease, count: int, versions: int = 0) -> tuple[State, list[GameRecord]]:
     """Exactly `count` games, from the pool first; none while the run does not want the job. Raises `LeaseLost`.
 
-    Fewer where they are suspects, who are played by themselves, and none besides while they have not moved.
+    Fewer where they are suspects, who are played by themselves, and none besides while they have not moved; and in lockstep, where no game
+    is opened before the weights that it is to be played with: `versions` of them there are.
     """
     number, row = leased_row(state, lease)
     if not may_work(state, row) or any(is_suspect(state, uid) for uid in row.held):
@@ -26,7 +28,8 @@ def adopt(state: State, lease: Lease, count: int) -> tuple[State, list[GameRecor
         state = replace(state, pool=state.pool[: -len(uids)])
         return put(state, number, replace(row, held=frozenset(uids))), [state.open[uid] for uid in uids]
     pooled = tuple(takewhile(lambda uid: not is_suspect(state, uid), state.pool[:count]))
-    fresh = range(state.opened + 1, state.opened + 1 + count - len(pooled))
+    wanted, most = count - len(pooled), per_version(state.record)
+    fresh = range(state.opened + 1, state.opened + 1 + (min(wanted, max(0, most * versions - state.opened)) if most else wanted))
     uids = (*pooled, *fresh)
     opened = {**state.open, **{uid: GameRecord(uid) for uid in fresh}}
     state = replace(state, open=opened, pool=state.pool[len(pooled) :], opened=state.opened + len(fresh))

@@ -30,6 +30,15 @@ class _SelfPlay(msgspec.Struct):
     max_waiting_games: int = SelfPlayConfig().max_waiting_games
 
 
+class _Learner(msgspec.Struct):
+    lockstep_games: int = 0
+
+
+def per_version(record: RunRecord) -> int:
+    """Games that may be opened for each weight version of a run; 0: any number."""
+    return known_section(record, "learner", _Learner).lockstep_games
+
+
 def max_waiting(record: RunRecord) -> int:
     """Finished games of a run that may wait for its learner before self-play stalls; the default where its settings do not parse."""
     return known_section(record, "selfplay", _SelfPlay).max_waiting_games

@@ -3,14 +3,15 @@
 import { board } from "../board.js";
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
-import { clock, count, many, percent, signed, whole } from "../format.js";
-import { themeButton } from "../frame.js";
-import { fetchPublic, knownRun, strength } from "../public.js";
+import { clock, count, many, signed, whole } from "../format.js";
+import { showPages, themeButton } from "../frame.js";
+import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
 import { sha256 } from "../sha256.js";
 import { Crew } from "./crew.js";
+import { Kept } from "./kept.js";
 import { Link } from "./link.js";
 import { watchPower } from "./power.js";
-import { CONTROLS, load, save, token } from "./settings.js";
+import { CONTROLS, load, running as going, save, token } from "./settings.js";
 
 const PAGE = "1"; // of what the gateway speaks with
 const AHEAD = 2; // games asked for, for each that is played: the next one is there when one ends
@@ -19,15 +20,17 @@ const $ = (id) => document.getElementById(id);
 
 const settings = load();
 const invite = /^#invite=([\w.~-]+)$/.exec(location.hash)?.[1] ?? "";
-const me = { state: "ended", why: "", problem: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "" };
+const me = { state: "ended", why: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "" };
 const run = { name: "", game: "", wanted: 0, simulations: 0, facts: null };
+const problems = {}; // by what they are about
 const marks = []; // [at_ms, totals] of the last seconds
-let crew = null, power = null, core = "", told_ms = 0;
+let crew = null, power = null, core = "", told_ms = 0, left = ""; // the run whose games an earlier page left
 
 const link = new Link({
   url: new URL("/v1/volunteers/tab", location.href.replace(/^http/, "ws")).href,
-  hello: () => ({ page: PAGE, token: token.get(), invite, device: settings.device, run: run.name }),
-  on: { message: hear, state: (state, why) => Object.assign(me, { state, why }) && draw() },
+  hello: () => ({ page: PAGE, token: token.get(), invite, device: settings.device, run: settings.run || run.name || left, name: settings.name }),
+  on: { message: hear, state: (state, why) => (state === "ended" && why ? give("gateway", why, false) : Object.assign(me, { state, why }) && draw()) },
+  kept: new Kept({ answered: (theirs, uids) => link.forget(theirs, uids) }),
 });
 
 // -- what the gateway says
@@ -40,14 +43,17 @@ function hear(message) {
 const handlers = {
   Welcome({ token: mine, name, run: theirs }) {
     token.set(mine);
-    Object.assign(me, { name, problem: "" });
+    me.name = name;
+    problems.gateway = "";
+    if (run.name && run.name !== theirs) crew.forget(); // their numbers are of another run
     run.name = theirs;
     ready();
+    see();
   },
   ModelUpdate(model) {
     run.game = model.game;
     run.wanted = model.version;
-    fetchModel(model).catch((error) => fail(error.message));
+    fetchModel(model).catch((error) => fail("weights", error.message));
   },
   PlayGames({ seed, search, games, stop }) {
     if (stop) return crew.forget();
@@ -62,7 +68,7 @@ const handlers = {
   Refused({ reason, remedy, uids }) {
     me.refused += uids?.length ?? 0;
     crew.forget(uids ?? []);
-    fail([uids?.length ? `${uids.length} games were refused: ${reason}` : reason, remedy].filter(Boolean).join("; "));
+    fail(uids?.length ? "games" : "gateway", [uids?.length ? `${many(uids.length, "game")} refused: ${reason}` : reason, remedy].filter(Boolean).join("; "));
   },
   Standing({ figures }) {
     Object.assign(me, { games: figures.games ?? me.games, samples: figures.samples ?? me.samples });
@@ -119,21 +125,21 @@ const running = () => me.since > 0;
 const resting = () => power?.why(settings) ?? "";
 
 async function start() {
-  me.problem = "";
+  for (const about of Object.keys(problems)) problems[about] = "";
   try {
     power ??= await watchPower(steer);
     crew ??= await hire();
   } catch (error) {
-    return fail(`${error.message}; load the page again, or use a newer browser`);
+    return fail("page", `${error.message}; load the page again`);
   }
   me.since = Date.now();
+  going.set(true);
   crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
   steer();
   link.start();
 }
 
 async function hire() {
-  if (typeof WebAssembly !== "object" || typeof Worker !== "function") throw new Error("this browser lacks WebAssembly or Web Workers");
   const response = await fetch("../azq.wasm");
   if (!response.ok) throw new Error(`the games' rules are not there (${response.status})`);
   const bytes = new Uint8Array(await response.arrayBuffer());
@@ -146,18 +152,19 @@ async function hire() {
       me.shown = { uid, text };
     },
     loaded: (_, all) => {
-      me.problem = "";
+      problems.weights = "";
       if (all) ready();
     },
-    unfit: ({ version, reason }) => give(`weights ${version} are not used: ${reason}`, Boolean(crew.version)),
+    unfit: ({ version, reason }) => give("weights", `weights ${version} are not used: ${reason}`, Boolean(crew.version)),
     beat,
-    failed: (reason) => give(`${reason}; load the page again`, false),
+    failed: (reason) => give("page", `${reason}; load the page again`, false),
   });
 }
 
 function stop() {
   me.up_ms += Date.now() - me.since;
   me.since = 0;
+  going.set(false);
   link.stop();
   crew.stop();
   marks.length = 0;
@@ -173,16 +180,19 @@ function steer() {
   draw();
 }
 
-function fail(reason) {
-  me.problem = reason;
+function fail(about, reason) {
+  problems[about] = reason;
   draw();
 }
 
-/** Says what is wrong, and without weights that can be used gives all games back. */
-function give(reason, on) {
+/** Says what is wrong, and gives all games back where it cannot go on. */
+function give(about, reason, on) {
   if (!on && running()) stop();
-  fail(reason);
+  fail(about, reason);
 }
+
+/** Why this browser cannot play at all. */
+const lacking = () => (typeof WebAssembly !== "object" ? "WebAssembly" : typeof Worker !== "function" ? "Web Workers" : "");
 
 function choose(name, value) {
   const before = { ...settings };
@@ -192,6 +202,12 @@ function choose(name, value) {
     crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
   }
   if (running() && ["workers", "games", "quality"].includes(name)) ready();
+  if (running() && name === "run") {
+    link.send({ tag: "Bye" });
+    link.again("another run");
+  }
+  if (running() && ["name", "device"].includes(name)) link.again("another name");
+  if (name === "run") see();
   steer();
 }
 
@@ -216,11 +232,18 @@ function check(name, label, disabled = false) {
   return h("label", { class: "check" }, input, label);
 }
 
+/** A field for a name; `none` is what an empty one says, where there was something before. */
+function words(name, label, placeholder, none) {
+  const input = h("input", { id: name, type: "text", maxlength: 32, value: settings[name], placeholder, autocomplete: "off" });
+  input.addEventListener("change", () => choose(name, input.value.trim() || none));
+  return h("div", { class: "control" }, h("label", { for: name }, label), input);
+}
+
 function build() {
+  const runs = h("select", { id: "runs" });
+  runs.addEventListener("change", () => choose("run", runs.value));
   const button = h("button", { id: "go", type: "button", class: "first large" }, "start");
   button.addEventListener("click", () => (running() ? stop() : start()));
-  const device = h("input", { id: "device", type: "text", maxlength: 40, value: settings.device, placeholder: "my laptop" });
-  device.addEventListener("change", () => choose("device", device.value.trim()));
   $("main").replaceChildren(
     h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Play games for a run"),
       h("p", { class: "muted" }, "This tab plays games against itself with the newest network; what it plays is checked, and the network learns from it. It uses this device's power, and nothing of what is on it.")),
@@ -232,13 +255,15 @@ function build() {
       h("div", { class: "stack" },
         h("section", { class: "panel controls4" }, h("h2", {}, "controls"), Object.entries(CONTROLS).map(([name, control]) => slider(name, control)),
           h("div", { class: "checks" }, check("battery", "rest while on battery"), check("hidden", "rest while this tab is hidden"), check("gpu", "use the GPU where it can")),
-          h("div", { class: "control" }, h("label", { for: "device" }, "name of this device"), device)),
-        h("section", { class: "panel" }, h("h2", {}, "the run"), h("div", { id: "run", class: "tiles three" })),
+          words("name", "my name, for everybody to see", "none", "guest"), words("device", "name of this device", "my laptop", "")),
+        h("section", { class: "panel" }, h("h2", {}, "the run"), h("div", { id: "choice", class: "control", hidden: true }, h("label", { for: "runs" }, "play for"), runs), h("p", { id: "elsewhere", class: "warn" }),
+          h("div", { id: "run", class: "tiles three" })),
         chart.element)));
+  showPages("contribute");
   document.querySelector("header").append(themeButton());
 }
 
-const tile = (name, text, title = "") => h("div", { class: "tile", "data-tile": name, title }, h("span", {}, name), h("b", {}, text));
+const tile = (name, text, title = "", more = "") => h("div", { class: "tile", "data-tile": name, title }, h("span", {}, name), h("b", {}, text), more && h("span", {}, more));
 
 function draw() {
   const now = rates();
@@ -248,11 +273,11 @@ function draw() {
     ? ["good", crew.playing.length ? `playing ${many(Math.min(crew.playing.length, settings.workers * settings.games), "game")}` : "waiting for games"] : ["warn", me.state === "waiting" ? `${me.why}; again within ${Math.ceil(link.retry_ms / 1000)} s` : me.why];
   show($("state"), h("span", { class: `pill ${tone}` }, said));
   show($("link"), h("span", { class: `pill ${me.state === "welcome" ? "good" : running() ? "warn" : ""}` }, me.state === "welcome" ? me.name || "connected" : running() ? "away" : "not connected"));
-  show($("problem"), me.problem || (me.state === "ended" ? me.why : ""));
+  show($("problem"), Object.values(problems).filter(Boolean).map((one) => h("span", {}, one)));
   const up_ms = me.up_ms + (running() ? Date.now() - me.since : 0);
   show($("tiles"),
-    tile("my games", whole(me.games), "that count, of all my devices"), tile("my samples", whole(me.samples)),
-    tile("in this tab", `${whole(crew?.totals.games ?? 0)}${link.unanswered ? ` · ${link.unanswered} being checked` : ""}`), tile("refused", whole(me.refused)), tile("uptime", clock(up_ms / 1000)),
+    tile("my games", whole(me.games), "that count"), tile("my samples", whole(me.samples)),
+    tile("in this tab", whole(crew?.totals.games ?? 0), "finished since the page was loaded", `${link.unanswered || "none"} being checked`), tile("refused", whole(me.refused)), tile("uptime", clock(up_ms / 1000)),
     tile("games/s", count(now.games)), tile("simulations/s", count(now.simulations)), tile("evaluations/s", count(now.evaluations)),
     tile("cores busy", now.cpu.toFixed(1)), tile("backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
   if (me.shown) {
@@ -265,28 +290,49 @@ function draw() {
 function drawRun() {
   const facts = run.facts;
   const mine = crew?.version ?? 0;
+  const offered = facts?.runs ?? [];
+  $("choice").hidden = offered.length < 2 && !settings.run;
+  show($("runs"), h("option", { value: "" }, "whichever needs it most"), offered.map(({ run: name, game }) => h("option", { value: name }, `${name} · ${game.replaceAll("_", " ")}`)));
+  $("runs").value = offered.some(({ run: name }) => name === settings.run) ? settings.run : "";
+  const away = facts && settings.run && !offered.some(({ run: name }) => name === settings.run);
+  show($("elsewhere"), away ? `${settings.run} wants no volunteers here now; this tab plays for ${facts.run} meanwhile` : "");
   show($("title"), facts?.game ? `Play ${facts.game.replaceAll("_", " ")} for ${facts.run}` : "Play games for a run");
   show($("run"),
     tile("version", facts ? `v${facts.version}` : "–"), tile("mine", mine ? `v${mine}` : "–"), tile("simulations", run.simulations ? String(run.simulations) : "–"),
-    tile("games", facts ? count(facts.run_totals.games) : "–"), tile("of volunteers", facts ? percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games)) : "–"), tile("tabs now", facts ? String(facts.tabs) : "–"));
+    tile("games", facts ? count(facts.run_totals.games) : "–", "of this run, whoever played them"), tile("by volunteers", facts ? count(facts.totals.ever.games) : "–", "of all runs"), tile("tabs now", facts ? String(facts.tabs) : "–"));
 }
 
-async function follow() {
-  for (;;) {
-    try {
-      run.facts = knownRun(await fetchPublic());
-      chart.update(strength(run.facts?.versions ?? []));
-    } catch (error) {
-      if (running() && me.state === "welcome") me.problem ||= error.message;
-    }
-    draw();
-    await new Promise((resolve) => setTimeout(resolve, RUN_MS));
+/** What is known of the run that this tab plays for, or would. */
+async function see() {
+  const wanted = run.name || settings.run;
+  try {
+    run.facts = knownRun(await fetchPublic("", wanted).catch((error) => (wanted ? fetchPublic() : Promise.reject(error))));
+    chart.update(strength(run.facts?.versions ?? []));
+    problems.figures = "";
+  } catch (error) {
+    problems.figures = running() && me.state !== "welcome" ? "" : error.message;
   }
+  draw();
 }
 
-build();
-draw();
-follow();
+async function open() {
+  if (runOfAddress()) save(Object.assign(settings, { run: runOfAddress() }));
+  build();
+  draw();
+  see();
+  setInterval(see, RUN_MS);
+  if (lacking()) {
+    $("go").disabled = true;
+    return fail("page", `this browser lacks ${lacking()}; use a newer one`);
+  }
+  const games = await link.kept.open();
+  left = games.at(-1)?.run ?? "";
+  link.take(games);
+  if (going.get()) start();
+  else draw();
+}
+
+open();
 addEventListener("online", () => link.again("the network is back"));
 addEventListener("pagehide", () => running() && link.send({ tag: "Bye" }));
 setInterval(() => running() && beat(), 1000);

@@ -14,17 +14,17 @@ export class Link {
   #socket = null;
   #attempts = 0;
   #timer = null;
-  #unanswered = new Map(); // finished games by uid
+  #unanswered = new Map(); // finished games by run and uid
   #sent = new Set(); // those of them that went over this connection
   #looked_ms;
   #drained_ms;
 
   /**
    * `url`: the gateway's; `hello()`: the first message's fields; `on.message(message)`: what the gateway says; `on.state(state, why)`:
-   * "away", "waiting", "welcome" or "ended". The rest are doubles for tests.
+   * "away", "waiting", "welcome" or "ended"; `kept`: where finished games outlive the page. The rest are doubles for tests.
    */
-  constructor({ url, hello, on, Socket = globalThis.WebSocket, now = Date.now, wait = (call, ms) => setTimeout(call, ms), random = Math.random }) {
-    Object.assign(this, { url, hello, on, Socket, now, wait, random, wanted: false, welcome: false, retry_ms: 0 });
+  constructor({ url, hello, on, kept, Socket = globalThis.WebSocket, now = Date.now, wait = (call, ms) => setTimeout(call, ms), random = Math.random }) {
+    Object.assign(this, { url, hello, on, kept, Socket, now, wait, random, wanted: false, welcome: false, retry_ms: 0, run: "" });
     this.#looked_ms = this.#drained_ms = now();
   }
 
@@ -54,10 +54,22 @@ export class Link {
     return true;
   }
 
-  /** A game is finished; it is offered until it is answered for. */
+  /** A game of this run is finished; it is offered until it is answered for. */
   offer(game) {
-    this.#unanswered.set(game.uid, game);
+    const whole = { ...game, run: this.run };
+    this.kept.put(whole);
+    this.take([whole]);
+  }
+
+  /** Finished games, of whichever run: each is offered whenever the gateway has this tab play for it. */
+  take(games) {
+    for (const game of games) this.#unanswered.set(keyOf(game), game);
     this.#deliver();
+  }
+
+  /** Games that were answered for, to whichever tab of this browser. */
+  forget(run, uids) {
+    for (const uid of uids) this.#unanswered.delete(keyOf({ run, uid }));
   }
 
   /** Now and then: notices a sleep of the machine and a connection that carries nothing any more. */
@@ -105,19 +117,22 @@ export class Link {
       return this.#end(error.message);
     }
     if (message.tag === "Welcome") {
-      Object.assign(this, { welcome: true });
+      Object.assign(this, { welcome: true, run: message.run });
       this.#attempts = 0;
       this.#sent.clear();
       this.on.state("welcome", "");
     }
-    for (const uid of message.tag === "Accepted" || message.tag === "Refused" ? message.uids ?? [] : []) this.#unanswered.delete(uid);
+    if ((message.tag === "Accepted" || message.tag === "Refused") && message.uids?.length) {
+      this.forget(this.run, message.uids);
+      this.kept.drop(this.run, message.uids);
+    }
     this.on.message(message);
     if (message.tag === "Welcome") this.#deliver();
     if (message.tag === "Refused" && message.final) this.#end([message.reason, message.remedy].filter(Boolean).join("; "));
   }
 
   #deliver() {
-    const waiting = [...this.#unanswered.values()].filter(({ uid }) => !this.#sent.has(uid));
+    const waiting = [...this.#unanswered.values()].filter((game) => game.run === this.run && !this.#sent.has(keyOf(game)));
     while (this.welcome && waiting.length) {
       let bytes = 0;
       const games = [];
@@ -126,7 +141,7 @@ export class Link {
         games.push(waiting.shift());
       }
       this.send({ tag: "GamesComplete", games: games.map(tabGame) });
-      for (const { uid } of games) this.#sent.add(uid);
+      for (const game of games) this.#sent.add(keyOf(game));
     }
   }
 
@@ -151,5 +166,7 @@ export class Link {
     socket?.close();
   }
 }
+
+const keyOf = ({ run, uid }) => `${run} ${uid}`;
 
 const sizeOf = (game) => Object.values(game).reduce((sum, part) => sum + (part?.length ?? 9) + 5, 0);

@@ -1,6 +1,6 @@
 // What a person chose for this device, kept by the browser; a browser that keeps nothing has the defaults each time.
 
-const KEY = "azq-contribute", TOKEN = "azq-contributor";
+const KEY = "azq-contribute", TOKEN = "azq-contributor", RUNNING = "azq-running";
 const CORES = Math.max(1, navigator.hardwareConcurrency || 2);
 
 /** The four controls first: {least, most, usual, step, name, says(value)}. */
@@ -10,7 +10,7 @@ export const CONTROLS = {
   quality: { name: "simulations", least: 25, most: 100, step: 25, usual: 100, says: (value) => (value === 100 ? "as the run asks" : `${value} % of what the run asks, or what it bears`) },
   games: { name: "batch", least: 1, most: 64, step: 1, usual: 16, says: (value) => `${value} games at once per worker` },
 };
-const MANNERS = { battery: true, hidden: false, gpu: true, device: "" };
+const MANNERS = { battery: true, hidden: false, gpu: true, device: "", name: "", run: "" };
 
 /** The settings, whole and within their bounds. */
 export function load() {
@@ -26,17 +26,20 @@ export const save = (settings) => write(KEY, JSON.stringify(settings));
 /** What the gateway knows this browser by. */
 export const token = { get: () => read(TOKEN) ?? "", set: (value) => write(TOKEN, value) };
 
-function read(key) {
+/** Whether this tab was at work when it was loaded anew. */
+export const running = { get: () => read(RUNNING, "sessionStorage") === "yes", set: (value) => write(RUNNING, value ? "yes" : "", "sessionStorage") };
+
+function read(key, where = "localStorage") {
   try {
-    return localStorage.getItem(key);
+    return globalThis[where].getItem(key);
   } catch {
     return null;
   }
 }
 
-function write(key, value) {
+function write(key, value, where = "localStorage") {
   try {
-    localStorage.setItem(key, value);
+    globalThis[where].setItem(key, value);
   } catch {
     // the browser keeps nothing
   }

@@ -6,7 +6,7 @@ const SCHEMA = 1;
 
 /** Fields by message, in the order of the wire; those that an older gateway leaves out at the end are undefined. */
 export const FIELDS = {
-  Hello: ["page", "token", "invite", "device", "run"],
+  Hello: ["page", "token", "invite", "device", "run", "name"],
   WorkerReady: ["backend", "workers", "core", "features", "games"],
   Progress: ["games", "simulations", "evaluations", "plies", "playing", "version", "cpu"],
   GamesComplete: ["games"],

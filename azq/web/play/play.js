@@ -4,7 +4,7 @@ import { Refused, takeToken } from "../api.js";
 import { beside, board } from "../board.js";
 import { loadCore } from "../core.js";
 import { h, show } from "../dom.js";
-import { askForToken, themeButton } from "../frame.js";
+import { askForToken, showPages, themeButton } from "../frame.js";
 import { Replay, thoughts } from "../replay.js";
 import { findSource } from "./source.js";
 import { Table } from "./table.js";
@@ -21,7 +21,7 @@ const page = { core: null, source: null, run: null, rules: null, opponents: [], 
 function readAddress() {
   const said = new URLSearchParams(location.hash.slice(1));
   const moves = (said.get("moves") ?? "").split(".").filter(Boolean).map((one) => parseInt(one, 36));
-  return { run: said.get("run"), level: said.get("level"), seat: Number(said.get("seat") ?? 0), moves };
+  return { run: said.get("run") ?? new URLSearchParams(location.search).get("run"), level: said.get("level"), seat: Number(said.get("seat") ?? 0), moves };
 }
 
 function address() {
@@ -254,15 +254,18 @@ async function start() {
   const said = readAddress();
   page.core ??= await loadCore("/web/azq.wasm");
   page.source ??= await findSource(guarded);
-  if (!page.source.runs.length) throw new Error("there are no runs yet; `azq up` starts one");
+  if (page.source.gateway) showPages("play");
+  if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is nobody to play against" : "there are no runs yet; `azq up` starts one");
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, run.name)));
   await openRun(said.run, said);
+  document.querySelector(".play").classList.remove("waiting");
   try {
     begin(said.moves);
   } catch (error) {
     begin();
     problem(`the link's moves are not those of a game (${error.message}); this is a new one`);
   }
+  if (said.run && said.run !== page.run.name) problem(`there is no run ${said.run} to play against; this is ${page.run.name}`);
 }
 
 /** A click on what may be done; on a point of backgammon it plays where there is one move from there, else shows where to. */
@@ -295,4 +298,4 @@ $("runs").addEventListener("change", telling(async () => { await openRun($("runs
 window.addEventListener("hashchange", telling(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());
 takeToken();
-telling(start)();
+telling(start)().finally(() => page.table || ($("status").textContent = ""));

@@ -1,10 +1,10 @@
 // Where the page comes from, and so the runs it can play against: a daemon with all of its runs, which also searches, or a gateway of
-// volunteers with the one run that they play for, where everything happens in the tab.
+// volunteers with the runs that they play for, where everything happens in the tab.
 
 import { Refused, call, callBytes, path } from "../api.js";
 import { ServerOpponent, TabOpponent } from "./opponent.js";
 
-/** {runs: [{name, sections: {run: {game, params}}}], opponents(run)}; `guarded` asks for a token where one is needed. */
+/** {runs: [{name, sections: {run: {game, params}}}], opponents(run), gateway}; `guarded` asks for a token where one is needed. */
 export async function findSource(guarded) {
   try {
     const runs = await guarded(() => call("/v1/runs"));
@@ -12,9 +12,13 @@ export async function findSource(guarded) {
   } catch (error) {
     if (!(error instanceof Refused && error.status === 404)) throw error;
   }
-  const told = await call("/v1/public/play");
-  const runs = told ? [{ name: told.run, sections: { run: { game: told.game, params: told.params } } }] : [];
-  return { runs, opponents: async () => inTab(told, (sha256) => callBytes(`/models/${sha256}.onnx`)) };
+  const { runs = [] } = await call("/v1/public");
+  const told = (run) => call(`/v1/public/play?run=${encodeURIComponent(run)}`);
+  const byTabs = (one, other) => other.tabs - one.tabs;
+  return {
+    gateway: true, runs: runs.sort(byTabs).map(({ run, game, params }) => ({ name: run, sections: { run: { game, params } } })),
+    opponents: async (run) => inTab(await told(run), (sha256) => callBytes(`/models/${sha256}.onnx`)),
+  };
 }
 
 const byAge = (one, other) => (other.state === "running") - (one.state === "running") || other.created_ms - one.created_ms;

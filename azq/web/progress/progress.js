@@ -2,9 +2,9 @@
 
 import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
-import { ago, count, many, percent, signed, whole } from "../format.js";
-import { themeButton } from "../frame.js";
-import { fetchPublic, knownRun, strength } from "../public.js";
+import { ago, count, many, signed, whole } from "../format.js";
+import { showPages, themeButton } from "../frame.js";
+import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
 import { Replay, results } from "../replay.js";
 
 const ASK_MS = 5000;
@@ -35,25 +35,31 @@ function build() {
     byDevice = !byDevice;
     draw();
   });
+  const runs = h("select", { id: "runs", "aria-label": "run", hidden: true });
+  runs.addEventListener("change", () => location.assign(`?run=${encodeURIComponent(runs.value)}`));
   $("main").replaceChildren(
     h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Progress"), h("p", { id: "about", class: "muted" })),
-      h("div", { class: "go" }, h("a", { class: "button", href: "../contribute/" }, "contribute"))),
+      h("div", { class: "go" }, runs, h("a", { id: "join", class: "button", href: "../contribute/" }, "contribute"))),
     h("p", { id: "problem", class: "bad", role: "alert" }),
     h("div", { id: "totals", class: "tiles three" }),
-    h("div", { class: "halves" },
+    h("div", { id: "rest", class: "halves" },
       h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", {}, "contributors ", toggle), h("div", { id: "leaders", class: "scroll long" })),
         h("section", { class: "panel" }, h("h2", {}, "newest games"), h("div", { id: "newest", class: "scroll long" }))),
       h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "versions"), h("div", { id: "versions", class: "scroll" })))),
     replay.element);
+  showPages("progress");
   document.querySelector("header").append(themeButton());
 }
 
 function draw() {
   show($("problem"), problem);
-  show($("link"), h("span", { class: `pill ${problem ? "bad" : "good"}` }, problem ? "away" : facts ? `${many(facts.tabs, "tab")} now` : "no run"));
-  if (!facts) return show($("about"), problem ? "" : "No run wants volunteers at the moment.");
+  for (const id of ["totals", "rest"]) $(id).hidden = !facts;
+  show($("link"), h("span", { class: `pill ${problem ? "bad" : facts ? "good" : ""}` }, problem ? "away" : facts ? `${many(facts.tabs, "tab")} now` : "no run"));
+  if (!facts) return show($("about"), problem ? "" : "No run wants volunteers at the moment; this page looks again every few seconds.");
+  $("runs").hidden = facts.runs.length < 2;
+  show($("runs"), facts.runs.map(({ run }) => h("option", { value: run, selected: run === facts.run }, run)));
   show($("title"), `${facts.game.replaceAll("_", " ")} · ${facts.run}`);
-  show($("about"), `Version ${facts.version}, learned from ${whole(facts.run_totals.games)} games; volunteers played ${percent(facts.totals.ever.games / Math.max(1, facts.run_totals.games))} of them.`);
+  show($("about"), `Version ${facts.version}, learned from ${many(facts.run_totals.games, "game")}. Below is what volunteers did, for ${facts.runs.length > 1 ? "all runs" : "it"}.`);
   show($("totals"), PERIODS.map(([period, words]) => {
     const { games, samples, contributors } = facts.totals[period];
     return h("div", { class: "tile", "data-tile": period }, h("span", {}, words), h("b", {}, many(games, "game")), h("span", {}, `${count(samples)} samples`), h("span", {}, many(contributors, "contributor")));
@@ -72,7 +78,7 @@ function drawLeaders() {
   const rows = byDevice ? facts.leaders : persons(facts.leaders);
   const second = (one) => (byDevice ? one.device || "–" : String(one.devices || "–"));
   show($("leaders"), table([["", "number"], ["name"], [byDevice ? "device" : "devices"], ["games", "number"], ["samples", "number"], ["last", "number"]],
-    rows.map((one, i) => h("tr", {}, cell(i + 1, "number muted"), cell(one.name), cell(second(one), "muted"), cell(whole(one.games), "number"), cell(count(one.samples), "number"), cell(ago(one.last_ms), "number muted"))),
+    rows.map((one, i) => h("tr", {}, cell(i + 1, "number muted"), cell(one.name, "name"), cell(second(one), "muted"), cell(whole(one.games), "number"), cell(count(one.samples), "number"), cell(ago(one.last_ms), "number muted"))),
     "nobody has contributed yet"));
 }
 
@@ -86,7 +92,7 @@ function drawVersions() {
 
 function drawNewest() {
   show($("newest"), table([["game"], ["result"], ["plies", "number"], ["by"], ["finished", "number"]],
-    facts.newest.map((one) => h("tr", { "aria-current": String(one.uid) === opened && "true" }, h("td", {}, h("a", { href: `#${one.uid}` }, `#${one.uid}`)), cell(results(one.returns)), cell(one.plies, "number"), cell(one.name), cell(ago(one.finished_ms), "number muted"))),
+    facts.newest.map((one) => h("tr", { "aria-current": String(one.uid) === opened && "true" }, h("td", {}, h("a", { href: `#${one.uid}` }, `#${one.uid}`)), cell(results(one.returns)), cell(one.plies, "number"), cell(one.name, "name"), cell(ago(one.finished_ms), "number muted"))),
     "no game was finished yet"));
 }
 
@@ -97,7 +103,7 @@ async function route() {
   if (uid === opened && ply !== undefined) return replay.goToPly(Number(ply));
   opened = uid;
   try {
-    replay.open(await fetchPublic(`/games/${uid}`), Number(ply ?? 0));
+    replay.open(await fetchPublic(`/games/${uid}`, runOfAddress()), Number(ply ?? 0));
   } catch (error) {
     replay.refuse(error.message);
   }
@@ -108,7 +114,7 @@ async function follow() {
   for (;;) {
     if (!document.hidden) {
       try {
-        facts = knownRun(await fetchPublic());
+        facts = knownRun(await fetchPublic("", runOfAddress()));
         problem = "";
       } catch (error) {
         problem = error.message;
@@ -121,6 +127,8 @@ async function follow() {
 
 if (globalThis.document) {
   build();
+  show($("about"), "asking the gateway …");
+  for (const id of ["totals", "rest"]) $(id).hidden = true;
   addEventListener("hashchange", route);
   route();
   follow();

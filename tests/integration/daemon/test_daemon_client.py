@@ -24,6 +24,7 @@ from azq.config import DaemonConfig, TokenConfig
 from azq.errors import AccessDenied, ConfigError, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
+from azq.process.webserver import url_of
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -31,7 +32,7 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import bind, url_of
+from daemon.serve.door import open_door
 from daemon.serve.health import Health
 from daemon.serve.rest import Server
 
@@ -60,7 +61,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     services = Services(ledger, bus, config, health, tmp_path, lambda: ["connect_four", "tic_tac_toe"])
     beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
     bus.put(keys.beat("w1"), encode(beat), life_s=60)
-    with capture_logs(), bind(config) as listener:  # what a command prints is then the command's alone
+    with capture_logs(), open_door(config) as listener:  # what a command prints is then the command's alone
         server = Server(create_app(services), listener)
         server.start()
         try:

@@ -22,9 +22,10 @@ import daemon.serve.door
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
+from azq.process.webserver import url_of
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import BODY_S, HEADERS_S, bind, url_of
+from daemon.serve.door import BODY_S, HEADERS_S, open_door
 from daemon.serve.health import Health
 from daemon.serve.rest import Server
 
@@ -89,7 +90,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setattr(daemon.serve.door, "time", clock)
     bus, config = MemoryBus(), DaemonConfig(port=0)
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), tmp_path, list))
-    with bind(config) as listener:
+    with open_door(config) as listener:
         serving = Server(app, listener)
         serving.start()
         ahead.url = url_of(listener)

@@ -21,13 +21,14 @@ from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import RunState
+from azq.process.webserver import url_of
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.decide.actions import ReportUnroutable
-from daemon.serve.door import bind, url_of
+from daemon.serve.door import open_door
 from daemon.serve.health import Health
 from daemon.serve.rest import Server
 
@@ -44,7 +45,7 @@ class Place:
     def serving(self, **options: Any) -> Iterator[tuple[str, Services]]:
         config = DaemonConfig(port=0, **options)
         services = Services(self.ledger, self.bus, config, self.health, Path("runs"), list)
-        with bind(config) as listener:
+        with open_door(config) as listener:
             server = Server(create_app(services), listener)
             server.start()
             try:
@@ -168,5 +169,5 @@ def test_small_answers_are_sent_at_once_over_a_connection_that_stays_open() -> N
             client.get(f"{url}/healthz")
             waits.append(time.perf_counter() - began)
     assert min(waits) < 0.035
-    with bind(DaemonConfig(port=0)) as listener:
+    with open_door(DaemonConfig(port=0)) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -16,9 +16,10 @@ from azq.config import DaemonConfig
 from azq.config.access import check_tls
 from azq.errors import ConfigError
 from azq.ledger import MemoryLedger
+from azq.process.webserver import url_of
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import bind, url_of
+from daemon.serve.door import open_door
 from daemon.serve.health import Health
 from daemon.serve.rest import Server
 
@@ -42,7 +43,7 @@ def test_requests_are_answered_over_tls_and_not_without(pair: tuple[Path, Path])
     check_tls(config)
     bus = MemoryBus()
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), Path("runs"), list))
-    with bind(config) as listener:
+    with open_door(config) as listener:
         server = Server(app, listener, certificate=certificate, key=key)
         server.start()
         try:

@@ -16,9 +16,10 @@ from azq.cli.app import app
 from azq.config import GatewayConfig
 from azq.errors import NotFound
 from azq.ledger import Ledger
-from azq.volunteers.contributors import DAY_S, Contributors
+from azq.volunteers.contributors import CALLS_PER_DAY, Contributors
 from azq.volunteers.guests import Volunteer
 from azq.volunteers.standing import Judgement, Trusted, after_batch, standing_of
+from azq.volunteers.tallies import DAY_S
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
@@ -43,8 +44,8 @@ class Door:
         self.now_ms = NOW_MS
         self.all = Contributors(client, GatewayConfig(**limits), b"secret", lambda: self.now_ms)
 
-    def come(self, token: str = "", invite: str = "", address: str = "10.0.0.1", device: str = "laptop") -> Volunteer:
-        found = self.all.welcome(token, invite, address, device)
+    def come(self, token: str = "", invite: str = "", address: str = "10.0.0.1", device: str = "laptop", name: str = "") -> Volunteer:
+        found = self.all.welcome(token, invite, address, device, name)
         assert isinstance(found, Volunteer), found
         return found
 
@@ -82,6 +83,41 @@ def test_invitations_name_their_guests_and_have_an_end(client: Any) -> None:
     assert code.encode() not in key
     known = door.come(door.come(invite=door.all.invite("", 1, 1)).token)
     assert known.name.startswith("guest-")
+
+
+def test_a_contributor_calls_himself_as_he_likes_and_as_nobody_else_does(client: Any) -> None:
+    door = Door(client)
+    ann = door.come(name="  Ann\tMüller ")
+    assert (ann.name, ann.problem) == ("Ann Müller", "")
+    assert door.come(ann.token).name == "Ann Müller"
+    bob = door.come(name="ANN.müller")
+    assert (bob.name, bob.problem) == (f"guest-{bob.contributor[:6]}", "somebody else is called ANN.müller")
+    assert door.come(bob.token, name=ann.contributor).problem == f"somebody else is called {ann.contributor}"
+    assert "not <" in door.come(bob.token, name="<b>").problem
+    assert door.come(bob.token, name="Bob", device="phone").name == "Bob"
+    assert [(each.name, each.device) for each in door.all.all()] == [("Ann Müller", "laptop"), ("Bob", "phone")]
+    assert door.come(ann.token, name="guest").name == f"guest-{ann.contributor[:6]}"
+    assert door.come(bob.token, name="Ann Müller").name == "Ann Müller"
+
+
+def test_a_name_that_was_given_stays(client: Any) -> None:
+    door = Door(client)
+    one = door.come(invite=door.all.invite("class 7b", 1, 1), name="Zoe")
+    assert (one.name, one.problem) == ("class 7b", "you were given the name class 7b")
+    ann = door.come(name="Rude")
+    assert door.all.rename(ann.contributor, "") == f"guest-{ann.contributor[:6]}"
+    assert "you were given" in door.come(ann.token, name="Rude").problem
+    assert door.all.rename(ann.contributor, "class 7b") == "class 7b"
+
+
+def test_names_change_so_often_a_day(client: Any) -> None:
+    door = Door(client)
+    ann = door.come(device="")
+    for number in range(CALLS_PER_DAY):
+        assert door.come(ann.token, device="", name=f"Ann {number}").problem == ""
+    assert "too often" in door.come(ann.token, device="", name="Ann").problem
+    door.now_ms += 1000 * DAY_S
+    assert door.come(ann.token, name="Ann").name == "Ann"
 
 
 def test_quotas_by_key_and_by_address(client: Any) -> None:
@@ -165,6 +201,8 @@ def test_the_commands_do_what_they_say(client: Any, broker: Any, monkeypatch: py
     assert said("block", ann.name, "--reason", "rude")["blocked"] == ann.contributor
     assert said("show", ann.contributor)["reason"] == "rude"
     said("unblock", ann.name)
+    assert said("rename", ann.name, "--to", "Ann") == {"renamed": ann.contributor, "name": "Ann"}
+    assert said("rename", "Ann")["name"] == ann.name
     code = said("invite", "--name", "friends")["link"].partition("#invite=")[2]
     assert door.come(invite=code).name == "friends"
     said("off", "--reason", "later")

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from modules import ROOT, WEB, in_node
+from nodejs import SUPPORT, WEB, in_node
 from numpy.typing import NDArray
 from reference.config import Settings
 
-CHECKS = ROOT / "tests" / "support" / "core_checks.mjs"
+ROOT = SUPPORT.parents[1]
+CHECKS = SUPPORT / "core_checks.mjs"
 
 
 def build_script(folder: Path) -> ModuleType:

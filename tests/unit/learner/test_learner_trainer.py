@@ -12,7 +12,7 @@ from learner_doubles import train
 from replay_games import play_game, samples_of_one
 
 from azq import games
-from azq.config import LearnerConfig, NetworkConfig
+from azq.config import LearnerConfig, NetworkConfig, NetworkStage
 from azq.errors import WeightsError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
@@ -172,3 +172,23 @@ def test_divergence_is_an_error_that_names_the_step_and_the_remedy():
     train(trainer, Samples(batch.packed, batch.policies, np.full_like(batch.values, np.inf), batch.masks), np.random.default_rng(0))
     with pytest.raises(WeightsError, match=r"diverged at step 1.*learning_rate"):
         trainer.mean_losses()
+
+
+def test_a_frozen_trunk_stays_bit_for_bit_while_the_heads_learn():
+    trainer, spec = trainer_for("connect_four", freeze="trunk", weight_decay=0.1), spec_of("connect_four")
+    before = {name: tensor.clone() for name, tensor in trainer.module.state_dict().items()}
+    for seed in range(5):
+        train(trainer, planted(spec, 32, seed), np.random.default_rng(0))
+    after = trainer.module.state_dict()
+    moved = {name.partition(".")[0] for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"policy", "value"}
+    again = trainer_for("connect_four", freeze="trunk", weight_decay=0.1)
+    again.load_tensors(trainer.tensors(), trainer.step)
+    for each in (trainer, again):
+        train(each, planted(spec, 32, 99), np.random.default_rng(1))
+    assert all(torch.equal(tensor, again.tensors()[name]) for name, tensor in trainer.tensors().items())
+
+
+def test_what_is_frozen_does_not_grow():
+    with pytest.raises(ValueError, match="growth changes the trunk that freeze keeps"):
+        LearnerConfig(freeze="trunk", growth=(NetworkStage(at=0.5, blocks=4, channels=16),))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from azq import metrics
-from azq.process.proc import alive, children, command, cpu_s, is_my_child, stat_of, usage
+from azq.process.proc import alive, children, command, cpu_s, is_my_child, private_bytes, stat_of, usage
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
 BURN = "import time\nwhile time.process_time() < {s}: pass\nprint('done', flush=True)\ninput()"
@@ -34,6 +34,13 @@ def test_where_there_is_nothing_to_read_nothing_is_said(tmp_path: Path) -> None:
     assert command(os.getpid(), tmp_path) == []
     assert stat_of(os.getpid(), tmp_path) is None
     assert children(os.getpid(), tmp_path) == []
+    assert private_bytes(os.getpid(), tmp_path) == 0
+
+
+def test_private_memory_grows_with_what_is_written() -> None:
+    before = private_bytes(os.getpid())
+    written = b"x" * (64 << 20)
+    assert private_bytes(os.getpid()) - before > 0.9 * len(written)
 
 
 def test_only_living_children_of_this_process_are_its_children() -> None:

@@ -71,8 +71,17 @@ def test_games_over_rest_page_by_page(tmp_path: Path) -> None:
     assert client.get(f"/v1/runs/{RUN}/games?cursor=x").status_code == 422
 
 
+def test_what_games_look_like_over_rest(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.plant_games(range(1, 8))
+    seen = client_of(site).get(f"/v1/runs/{RUN}/samples?games=5").json()["all"]
+    assert (seen["games"], sum(seen["wins"]) + seen["shared"], seen["symmetry"]["symmetries"]) == (5, pytest.approx(1.0), 2)
+    assert list(client_of(site).get(f"/v1/runs/{RUN}/samples?by=source").json()) == ["server"]
+    assert client_of(site).get(f"/v1/runs/{RUN}/samples?by=host").status_code == 422
+
+
 def test_a_host_without_the_games_says_where_they_are(tmp_path: Path) -> None:
-    for path in ("games", "games/1"):
+    for path in ("games", "games/1", "samples"):
         answer = client_of(Site(tmp_path)).get(f"/v1/runs/{RUN}/{path}")
         assert (answer.status_code, "learner's host" in answer.json()["detail"]) == (404, True)
 

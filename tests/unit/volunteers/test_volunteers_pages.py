@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from azq.errors import NotFound
 from azq.volunteers import pages
 
 SHA = "ab" * 32
@@ -23,15 +24,17 @@ class Told:
         self.asked += 1
         return b"network" if sha256 == SHA else None
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self, run: str = "") -> dict[str, Any]:
         self.asked += 1
-        return {"run": "r"}
+        if run not in ("", "r", "s"):
+            raise NotFound(f"no run {run} wants volunteers here; there is: r, s")
+        return {"run": run or "r"}
 
-    def playable(self) -> None:
+    def playable(self, run: str = "") -> None:
         return None
 
-    def game(self, uid: int) -> None:
-        return None
+    def game(self, uid: int, run: str = "") -> Any:
+        raise NotFound("it is none of the newest games")
 
 
 @pytest.fixture
@@ -92,5 +95,9 @@ def test_the_core_is_packed_for_who_takes_that(client: TestClient) -> None:
 def test_public_figures_are_worked_out_once_for_all_who_ask(client: TestClient, told: Told) -> None:
     assert [client.get("/v1/public").json() for _ in range(3)] == [{"run": "r"}] * 3
     assert told.asked == 1
+    assert [client.get("/v1/public", params={"run": "s"}).json() for _ in range(2)] == [{"run": "s"}] * 2
+    assert told.asked == 2
+    unknown = client.get("/v1/public", params={"run": "x"})
+    assert (unknown.status_code, unknown.json()) == (404, {"detail": "no run x wants volunteers here; there is: r, s"})
     assert client.get("/v1/public/games/7").json() == {"detail": "it is none of the newest games"}
     assert client.get("/v1/runs").status_code == 404

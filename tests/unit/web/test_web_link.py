@@ -36,7 +36,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
         const game = {{ uid: 2 ** 40, ticket: bytes(1), actions: bytes(2), policies: bytes(3), rootValues: bytes(4), simulations: bytes(5),
           weightVersions: bytes(6), spentMs: 7 }};
         const said = [
-          {{ tag: "Hello", page: "1", token: "t", invite: "", device: "d", run: "r" }},
+          {{ tag: "Hello", page: "1", token: "t", invite: "", device: "d", run: "r", name: "Ann" }},
           {{ tag: "WorkerReady", backend: "wasm", workers: 2, core: "c", features: [], games: 8 }},
           {{ tag: "Progress", games: 1, simulations: 2, evaluations: 3, plies: 4, playing: [2 ** 40], version: 5, cpu: 0.5 }},
           {{ tag: "GamesComplete", games: [tabGame(game)] }},
@@ -48,7 +48,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
     """
     told: dict[str, Any] = json.loads(node(script))
     hello, ready, progress, complete, bye = (tabs.from_tab(bytes.fromhex(each)) for each in told["said"])
-    assert hello == tabs.Hello("1", "t", "", "d", "r")
+    assert hello == tabs.Hello("1", "t", "", "d", "r", "Ann")
     assert ready == tabs.WorkerReady("wasm", 2, "c", (), 8)
     assert progress == tabs.TabProgress(1, 2, 3, 4, (2**40,), 5, 0.5)
     assert complete == tabs.GamesComplete((tabs.TabGame(2**40, b"\1", b"\2", b"\3", b"\4", b"\5", b"\6", 7),))
@@ -64,7 +64,9 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
 WORLD = f"""
     import {{ Link, patience }} from "{CONTRIBUTE}/link.js";
     import {{ encode, decode }} from "{WEB}/vendor/msgpack.mjs";
-    const world = {{ now: 0, sockets: [], timers: [], states: [], heard: [], log: [] }};
+    const world = {{ now: 0, sockets: [], timers: [], states: [], heard: [], log: [], kept: new Set() }};
+    const kept = {{ put: ({{ run, uid }}) => world.kept.add(`${{run}} ${{uid}}`),
+      drop: (run, uids) => uids.forEach((uid) => world.kept.delete(`${{run}} ${{uid}}`)) }};
     class Socket {{
       constructor(url) {{ this.url = url; this.sent = []; this.bufferedAmount = 0; world.sockets.push(this); }}
       send(frame) {{ this.sent.push(decode(frame)[1]); }}
@@ -72,7 +74,7 @@ WORLD = f"""
       say(...message) {{ this.onmessage({{ data: encode([1, message]).slice().buffer }}); }}
       welcome() {{ this.onopen(); this.say("Welcome", "c", "t", "n", "r", "0"); }}
     }}
-    const link = new Link({{ url: "ws://x", hello: () => ({{ page: "1", token: "", invite: "", device: "", run: "" }}), Socket,
+    const link = new Link({{ url: "ws://x", hello: () => ({{ page: "1", token: "", invite: "", device: "", run: "" }}), kept, Socket,
       now: () => world.now, random: () => 0.5, wait: (call, ms) => world.timers.push([call, ms]),
       on: {{ message: ({{ tag }}) => world.heard.push(tag), state: (state, why) => world.states.push(state) }} }});
     const game = (uid, size = 1) => ({{ uid, ticket: new Uint8Array(1), actions: new Uint8Array(size), policies: new Uint8Array(1),
@@ -91,9 +93,9 @@ def story(script: str) -> list[Any]:
 def test_finished_games_are_offered_again_until_they_are_answered_for():
     said = story(
         """
+        link.take([{ ...game(1), run: "r" }, { ...game(5), run: "other" }]);
         link.start();
         const [one] = world.sockets;
-        link.offer(game(1));
         one.welcome();
         link.offer(game(2)); link.offer(game(3));
         say(brought(one));
@@ -105,22 +107,35 @@ def test_finished_games_are_offered_again_until_they_are_answered_for():
         two.welcome();
         say(brought(two));
         two.say("Refused", "late", "", [2], false);
-        say(link.unanswered);
+        say([link.unanswered, [...world.kept]]);
         two.say("Welcome", "c", "t", "n", "other", "0");
         say(brought(two).at(-1));
+        two.say("Welcome", "c", "t", "n", "r", "0");
+        say(brought(two).at(-1));
+        link.forget("r", [3]);
         link.stop();
         say([tags(two).at(-1), two.closed, link.unanswered]);
         """
     )
-    assert said == [[[1], [2], [3]], [[2, 3, 4]], 2, [3, 4], ["Bye", True, 2]]
+    assert said == [[[1], [2], [3]], [[2, 3, 4]], [3, ["r 3", "r 4"]], [5], [3, 4], ["Bye", True, 2]]
+
+
+def test_what_outlives_a_page_is_bounded_in_time_and_number():
+    script = f"""
+        import {{ sifted }} from "{CONTRIBUTE}/kept.js";
+        const games = Array.from({{ length: 1100 }}, (_, i) => ({{ run: "r", uid: i, at_ms: 90_000_000 - 1000 * i }}));
+        const {{ worth, rest }} = sifted([...games, {{ run: "r", uid: -1, at_ms: 1 }}, {{ run: "r", uid: -2, at_ms: 9e9 }}], 90_000_000);
+        console.log(JSON.stringify([worth.length, worth.at(-1).uid, worth[0].uid, rest.length, rest[0].uid]));
+    """
+    assert json.loads(node(script)) == [1000, 0, 999, 102, -1]
 
 
 def test_frames_are_small_enough_for_a_gateway():
     said = story(
         """
         link.start();
-        for (let uid = 1; uid <= 130; uid++) link.offer(game(uid));
-        for (let uid = 131; uid <= 134; uid++) link.offer(game(uid, 300000));
+        const all = [...Array(134).keys()].map((i) => ({ ...game(i + 1, i < 130 ? 1 : 300000), run: "r" }));
+        link.take(all);
         world.sockets[0].welcome();
         say(brought(world.sockets[0]).map((games) => games.length));
         """

@@ -1,0 +1,129 @@
+"""`azq samples`: recorded games from the folders of runs, their figures in tables and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from azq import games
+from azq.config import Config
+from azq.console.move import folder_of
+from azq.console.profile import pyplot_of
+from azq.errors import ConfigError, NotFound
+from azq.replay.readers import SegmentReader
+from azq.samples.diff import TOO_FEW, SamplesDiff
+from azq.samples.played import PlayedGames, read_games
+from azq.samples.stats import SampleStats, Spread
+
+Groups = Mapping[str, NDArray[Any]]
+SHOWN = 20  # groups in a table
+
+
+def read(config: Config, run: str, most: int, opening_plies: int) -> tuple[games.Game, PlayedGames]:
+    """The rules of a run and figures of its newest games. Raises `NotFound` for no such run and for one without games here."""
+    folder = folder_of(config, None, run)
+    settings = folder.sections().run
+    rules = games.load(settings.game, **settings.params)
+    return rules, read_games(rules, SegmentReader(folder.path / "segments").last(most), opening_plies)
+
+
+def pair(config: Config, runs: tuple[str, str | None], by: str, chosen: Sequence[str], most: int, opening_plies: int) -> Groups:
+    """Two groups of games by name: those of two runs, or two of one run, all that there are where none are `chosen`.
+
+    Raises `ConfigError` for runs of different games, `NotFound` where there are no two such groups.
+    """
+    run, other = runs
+    rules, played = read(config, run, most, opening_plies)
+    if other is not None:
+        other_rules, other_played = read(config, other, most, opening_plies)
+        if (rules.name, rules.params) != (other_rules.name, other_rules.params):
+            raise ConfigError(
+                f"{run} plays {rules.name} {rules.params}, {other} {other_rules.name} {other_rules.params}; name runs of one game"
+            )
+        return {run: played.rows, other: other_played.rows}
+    groups = played.groups(by)
+    wanted = tuple(chosen or groups)
+    if len(wanted) != 2 or not groups.keys() >= set(wanted):
+        there = f"{len(groups)} ({', '.join(list(groups)[:SHOWN])})"
+        raise NotFound(f"two groups are compared; by {by} {run} has {there}: --groups A,B names two, or name a second run")
+    return {name: groups[name] for name in wanted}
+
+
+def stats_text(found: Mapping[str, SampleStats]) -> str:
+    """A column a group, the largest ones."""
+    shown = dict(sorted(found.items(), key=lambda group: -group[1].games)[:SHOWN])
+    columns = [_column(each) for each in shown.values()]
+    lines = [f"{'':<26}" + "".join(f"{name[-28:]:>32}" for name in shown)]
+    lines += [f"{label:<26}" + "".join(f"{column[label]:>32}" for column in columns) for label in columns[0]]
+    more = len(found) - len(shown)
+    return "\n".join([*lines, f"and {more} smaller groups: --json"] if more else lines)
+
+
+def _column(stats: SampleStats) -> dict[str, str]:
+    even = stats.symmetry
+    off = sum(each.plies * abs(each.value - each.result) for each in stats.calibration) / max(
+        1, sum(each.plies for each in stats.calibration)
+    )
+    return {
+        "games, plies": f"{stats.games:,}, {stats.plies:,}",
+        "length (10, 50, 90 %)": _spread(stats.length),
+        "wins by seat, shared": " ".join(f"{share:.3f}" for share in (*stats.wins, stats.shared)),
+        "entropy of policies": _spread(stats.entropy),
+        "simulations": _spread(stats.simulations),
+        "root value": _spread(stats.value),
+        "squared error of values": f"{stats.squared_error:.4f}",
+        "miscalibration": f"{off:.4f}",
+        "weight versions": f"{stats.versions[0]} to {stats.versions[1]}",
+        "age of weights": _spread(stats.age),
+        "openings, commonest": f"{stats.openings:,}, {stats.commonest_opening:.1%}",
+        "duplicates": f"{stats.duplicates:.2%}",
+        "asymmetry of first moves": "-" if even is None else f"{even.imbalance:.3f} (p = {even.p_value:.3f})",
+    }
+
+
+def _spread(spread: Spread | None) -> str:
+    return "-" if spread is None else f"{spread.mean:.4g} ({spread.low:.3g} {spread.median:.3g} {spread.high:.3g})"
+
+
+def diff_text(found: SamplesDiff, names: Sequence[str]) -> str:
+    """A line a figure, then what it means."""
+    heads = [name[-14:] for name in names]
+    lines = [f"{'':<14}{heads[0]:>15}{heads[1]:>15}{'distance':>10}{'noticed':>9}{'p':>9}{'p (Holm)':>10}"]
+    lines += [
+        f"{each.figure:<14}{each.first:>15.4g}{each.second:>15.4g}{each.distance:>10.3f}{each.noticed_from:>9.3f}"
+        f"{each.p_value:>9.4f}{each.corrected:>10.4f}  {each.verdict}"
+        for each in found.figures
+    ]
+    told = "; play more of the same versions, or compare with --any-version" if found.verdict == TOO_FEW else ""
+    many = ", ".join(
+        f"{name} {games:,} games ({left:,} left out)" for name, games, left in zip(names, found.games, found.left_out, strict=True)
+    )
+    return "\n".join([*lines, many, f"{found.verdict}{told}"])
+
+
+def draw(found: Mapping[str, SampleStats], groups: Groups, out: Path, title: str) -> None:
+    """Lengths, entropies, versions and how values meet results, the largest groups over each other. Raises `MissingExtra`."""
+    pyplot = pyplot_of("--plot")
+    figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), dpi=120)
+    for name in sorted(found, key=lambda name: -found[name].games)[:6]:
+        panels = zip(
+            axes.flat,
+            ("length", "entropy", "version"),
+            ("plies of a game", "mean entropy of policies, nats", "weight version"),
+            strict=False,
+        )
+        for panel, key, label in panels:
+            panel.hist(groups[name][key], bins=30, density=True, histtype="step", label=name[-24:])
+            panel.set(xlabel=label, ylabel="density of games")
+        bins = found[name].calibration
+        axes[1][1].plot([each.value for each in bins], [each.result for each in bins], "o-", markersize=3, label=name[-24:])
+    axes[1][1].plot([-1, 1], [-1, 1], color="#9aa0a8", linewidth=0.8)
+    axes[1][1].set(xlabel="root value", ylabel="mean result")
+    axes[1][1].legend(frameon=False, fontsize=8)
+    figure.suptitle(title)
+    figure.tight_layout()
+    figure.savefig(out)
+    pyplot.close(figure)

@@ -1,0 +1,120 @@
+"""What a group of games looks like: lengths, results, policies, values against results, versions, openings, symmetry. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq.games import Game
+from azq.samples.played import SHARED
+
+SHUFFLES = 999
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How a figure of games is spread."""
+
+    mean: float
+    low: float  # a tenth of the games lie below
+    median: float
+    high: float  # a tenth lie above
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationBin:
+    """Searched plies whose root values lie near each other."""
+
+    value: float
+    result: float
+    plies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symmetry:
+    """Whether first moves are as often played as their images under the symmetries that keep the start as it is."""
+
+    symmetries: int
+    imbalance: float  # share of the games that would have to begin with an image of their first move
+    p_value: float  # that chance alone makes it so large
+
+
+@dataclass(frozen=True, slots=True)
+class SampleStats:
+    """A group of games; of figures by game None where none was searched."""
+
+    games: int
+    plies: int
+    length: Spread
+    wins: list[float]  # share of the games that each seat won alone
+    shared: float  # share of draws
+    entropy: Spread | None  # of a game's mean policy target, nats
+    simulations: Spread | None
+    value: Spread | None  # a game's mean root value for the player to move
+    squared_error: float  # of root values against results, over plies
+    calibration: list[CalibrationBin]
+    versions: tuple[int, int]
+    age: Spread  # of the weights, in versions, when a game was finished
+    openings: int  # different ones
+    commonest_opening: float  # its share of the games
+    duplicates: float  # share of games that repeat another move by move
+    symmetry: Symmetry | None  # None where no symmetry keeps the start, or chance begins
+
+
+def stats(game: Game, rows: NDArray[Any]) -> SampleStats:
+    """The figures of at least one game, (G,) of `ROW`."""
+    number, values, results = rows["bins"].sum(axis=0, dtype=np.float64)
+    count, searched = len(rows), rows["bins"][:, 0].sum(axis=1)
+    weighted = np.where(searched > 0, rows["error"], 0.0) @ searched
+    winners = np.bincount(rows["winner"] + 1, minlength=game.num_players() + 1) / count
+    return SampleStats(
+        games=count,
+        plies=int(rows["length"].sum()),
+        length=_spread(rows["length"]),
+        wins=winners[SHARED + 2 :].tolist(),
+        shared=float(winners[SHARED + 1]),
+        entropy=_searched(rows["entropy"]),
+        simulations=_searched(rows["simulations"]),
+        value=_searched(rows["value"]),
+        squared_error=float(weighted / max(1.0, searched.sum())),
+        calibration=[CalibrationBin(values[bin] / plies, results[bin] / plies, int(plies)) for bin, plies in enumerate(number) if plies],
+        versions=(int(rows["version"].min()), int(rows["version"].max())),
+        age=_spread(rows["age"]),
+        openings=len(np.unique(rows["opening"])),
+        commonest_opening=float(np.unique(rows["opening"], return_counts=True)[1].max() / count),
+        duplicates=1 - len(np.unique(rows["moves"])) / count,
+        symmetry=_symmetry(game, rows["first"]),
+    )
+
+
+def _spread(figures: NDArray[Any]) -> Spread:
+    return Spread(float(figures.mean()), *map(float, np.quantile(figures, (0.1, 0.5, 0.9))))
+
+
+def _searched(figures: NDArray[Any]) -> Spread | None:
+    known = figures[np.isfinite(figures)]
+    return _spread(known) if len(known) else None
+
+
+def _symmetry(game: Game, firsts: NDArray[np.uint16]) -> Symmetry | None:
+    """The test draws an image of each game's first move by chance."""
+    start = game.new_initial_state()
+    if start.is_chance_node():
+        return None
+    legal = np.flatnonzero(start.legal_actions_mask())
+    images = np.stack([game.action_permutation(symmetry) for symmetry in range(game.num_symmetries())])
+    images = images[[np.array_equal(np.sort(image[legal]), legal) for image in images]]
+    if len(images) < 2:
+        return None
+    played = np.bincount(firsts, minlength=images.shape[1])
+    even = played[images].mean(axis=0)
+    rng, drawn = np.random.default_rng(0), np.zeros((SHUFFLES, len(played)))
+    for action in np.flatnonzero(played):
+        shares = rng.multinomial(played[action], np.full(len(images), 1 / len(images)), SHUFFLES)
+        for image, share in zip(images[:, action], shares.T, strict=True):
+            drawn[:, image] += share
+    imbalance, by_chance = (np.abs(each - even).sum(axis=-1) / (2 * len(firsts)) for each in (played, drawn))
+    return Symmetry(len(images), float(imbalance), float((1 + (by_chance >= imbalance - 1e-12).sum()) / (1 + SHUFFLES)))

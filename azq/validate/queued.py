@@ -1,0 +1,95 @@
+"""The same run through the real queue: `azq up` with its brokers, daemon, learner and workers, hurt and stopped while it plays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from azq.bus.redis import RedisBus
+from azq.config import RunSections
+from azq.drill.system import RUN, System, processes
+from azq.errors import StateConflict
+from azq.process.proc import children
+from azq.status.observe import read_weights
+from azq.validate.versions import HOST, LockstepVersion, overrides_of, version_of
+
+PATIENCE_S = 60.0  # for a version
+MOMENT_S = 0.4  # a version is played within about so long
+PREFIX = "azq-validate-"
+
+
+@dataclass(frozen=True, slots=True)
+class Hardship:
+    """What such a run has to bear."""
+
+    workers: int = 2
+    kill: bool = False  # a process that plays, infers or learns, while each version is made
+    stop: bool = False  # all of it, once, and start it again
+    seed: int = 0  # of what is random about it
+
+    def __str__(self) -> str:
+        what = [f"{self.workers} workers", *(["kills"] if self.kill else []), *(["a stop"] if self.stop else [])]
+        return f"queue with {', '.join(what)}"
+
+
+def play_queued(sections: RunSections, hardship: Hardship, count: int) -> list[LockstepVersion]:
+    """The first `count` versions; raises `EvaluationTimeout` where one does not come, `StateConflict` where a game was given up."""
+    with _system(sections, hardship) as system:
+        rng, stop_at = random.Random(hardship.seed), max(1, count // 2) if hardship.stop else 0
+        for number in range(1, count):
+            system.until(lambda number=number: _has(system, number), f"version {number}", PATIENCE_S)
+            if hardship.kill:
+                system.rest(time.monotonic() + rng.uniform(0.0, MOMENT_S))
+                _kill_one(system, rng)
+            if number == stop_at:
+                system.stop()
+                system.start()
+        system.until(lambda: _has(system, count), f"version {count}", PATIENCE_S)
+        return versions(system, sections)[:count]
+
+
+def versions(system: System, sections: RunSections) -> list[LockstepVersion]:
+    """What was published so far, oldest first."""
+    events = system.asked(lambda client: read_weights(RedisBus(client), RUN, 100_000)) or []
+    return [version_of(event, sections) for event in reversed(events)]
+
+
+@contextlib.contextmanager
+def _system(sections: RunSections, hardship: Hardship) -> Iterator[System]:
+    host = [f"inference.{name}={value!r}".lower().replace("'", '"') for name, value in HOST.items()]
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    overrides = [*overrides_of(sections), *host, f"worker.concurrency={hardship.workers}"]
+    system, passed = System(folder, sections.run.game, overrides), False
+    try:
+        system.start()
+        yield system
+        passed = True
+    finally:
+        system.stop()
+        if passed:
+            system.put_away(passed, lambda line: None)
+
+
+def _has(system: System, number: int) -> bool:
+    """Whether a version was published."""
+    counts = system.counts()
+    if counts is not None and counts.abandoned:
+        raise StateConflict(f"{counts.abandoned} games were given up, and lockstep goes on without none; see {system.folder}")
+    newest = system.asked(lambda client: read_weights(RedisBus(client), RUN))
+    return bool(newest) and newest[0].version >= number
+
+
+def _kill_one(system: System, rng: random.Random) -> None:
+    found = processes(system.pid_of_all())
+    playing = children(found["selfplay"]) if "selfplay" in found else []
+    targets = [*playing, *(pid for role, pid in found.items() if role in ("selfplay", "learner", "inference"))]
+    if targets:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rng.choice(sorted(targets)), signal.SIGKILL)

@@ -1,0 +1,110 @@
+"""What a run in lockstep is set to, what its versions are, and where two such runs part. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from azq.config import RunSections, dump_run, parse_run
+from azq.presets import preset
+from azq.wire.messages import WeightEvent
+
+#: over the game's preset: small, and nothing that goes by the clock
+LOCKSTEP: dict[str, dict[str, Any]] = {
+    "search": {"num_simulations": 16, "reuse_subtree": False, "schedule": []},
+    "selfplay": {"games_in_flight": 8, "groups": 2, "threads": 1, "cache_entries": 0, "journal_s": 1.0},
+    "network": {"blocks": 2, "channels": 32},
+    "learner": {
+        "device": "cpu",
+        "precision": "float32",
+        "threads": 1,
+        "compile": False,
+        "ranks": 1,
+        "batch_size": 64,
+        "warmup_steps": 10,
+        "lr_drops": [],
+        "growth": [],
+        "min_window": 1,
+        "max_window": 100_000,
+        "lockstep_games": 32,
+        "lockstep_steps": 16,
+        "checkpoint_every_s": 1.0,
+    },
+    "arena": {"every_s": 0},
+}
+HOST = {"device": "cpu", "precision": "float32", "threads": 1, "compile": False}  # of inference
+
+
+@dataclass(frozen=True, slots=True)
+class LockstepVersion:
+    """One set of weights, and what it was made of."""
+
+    number: int
+    hash: str  # sha256 of the weights' names, shapes, types and bytes, as they are published
+    step: int
+    games: int  # that it was learned from
+    samples: str  # sha256 of the samples that were new, in no order
+    order: str  # sha256 of the batches, one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDifference:
+    """Where a run parts from what was expected."""
+
+    run: str
+    version: int
+    differs: str  # samples, order or gradients; weights of the first version; missing
+    hash: str
+    expected: str
+
+
+def lockstep_sections(game: str, seed: int, evaluator: str) -> RunSections:
+    """A game's preset in lockstep; raises `ConfigError` where that has settings that no lockstep goes with."""
+    base, ours = preset(game), {**LOCKSTEP, "run": {"seed": seed, "tag": "cpu"}}
+    ours["selfplay"] = {**LOCKSTEP["selfplay"], "evaluator": evaluator}
+    merged = {name: {**base.get(name, {}), **ours.get(name, {})} for name in (*base, *ours)}
+    return parse_run(merged, f"the preset of {game} in lockstep")
+
+
+def overrides_of(sections: RunSections) -> list[str]:
+    """All settings of a run as after `--set`, so that no file and no environment has a say."""
+    return [
+        f"{name}.{key}={json.dumps(value)}"
+        for name, section in dump_run(sections).items()
+        for key, value in section.items()
+        if not isinstance(value, dict)
+    ]
+
+
+def fingerprint(sections: RunSections) -> str:
+    """Of the settings that weights follow from; who evaluates is none of them."""
+    values = dump_run(sections)
+    del values["selfplay"]["evaluator"]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def version_of(event: WeightEvent, sections: RunSections) -> LockstepVersion:
+    """A published version as it is compared."""
+    games = event.step // sections.learner.lockstep_steps * sections.learner.lockstep_games
+    return LockstepVersion(event.version, event.sha256, event.step, games, event.samples_sha256, event.order_sha256)
+
+
+def first_difference(run: str, found: Sequence[LockstepVersion], expected: Sequence[LockstepVersion]) -> FirstDifference | None:
+    """The first version that is not as expected, and what differs; None where all are, as far as both go."""
+    for ours, theirs in zip(found, expected, strict=False):
+        if ours != theirs:
+            return FirstDifference(run, theirs.number, _differs(ours, theirs), ours.hash, theirs.hash)
+    return None
+
+
+def _differs(ours: LockstepVersion, theirs: LockstepVersion) -> str:
+    if (ours.number, ours.step) != (theirs.number, theirs.step):
+        return "missing"
+    if ours.samples != theirs.samples:
+        return "samples"
+    if ours.order != theirs.order:
+        return "order"
+    return "gradients" if ours.samples else "weights"

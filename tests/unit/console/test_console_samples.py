@@ -1,0 +1,90 @@
+"""`azq samples` on the folders of runs: tables, JSON, a picture, and one line for what cannot be told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from replay_games import play_game
+from typer.testing import CliRunner
+
+from azq import games
+from azq.cli.app import app
+from azq.config import RunConfig, RunSections
+from azq.errors import AzqError
+from azq.host.rundir import RunDir
+from azq.replay.segments import LogEntry, SegmentLog
+from azq.wire.codec import encode
+from azq.wire.messages import BROWSER_PREFIX
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("AZQ_HOME", str(tmp_path))
+    return tmp_path
+
+
+def plant(home: Path, run: str, game: str = "tic_tac_toe", count: int = 60) -> None:
+    """A run's folder with random games, every second of them a browser's."""
+    folder, rules = RunDir(home, run), games.load(game)
+    folder.create(RunSections(run=RunConfig(game=game)))
+    log = SegmentLog(folder.path / "segments", game)
+    for uid in range(1, count + 1):
+        event = play_game(rules, uid)
+        event = msgspec.structs.replace(event, worker=f"{BROWSER_PREFIX}ada") if uid % 2 else event
+        log.append([LogEntry(uid, 1, encode(event))])
+    log.close()
+
+
+def asked(*arguments: str) -> Any:
+    done = CliRunner().invoke(app, ["samples", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout) if "--json" in arguments else done.stdout
+
+
+def test_stats_for_people_for_machines_and_as_a_picture(home: Path) -> None:
+    plant(home, "first")
+    assert {name: each["games"] for name, each in asked("stats", "first", "--by", "source", "--json").items()} == {
+        "browser": 30,
+        "server": 30,
+    }
+    assert asked("stats", "first", "--games", "7", "--json")["all"]["games"] == 7
+    pytest.importorskip("matplotlib")
+    text = asked("stats", "first", "--by", "source", "--plot", str(home / "first.svg"))
+    assert "browser" in text.splitlines()[0]
+    assert "asymmetry of first moves" in text
+    assert (home / "first.svg").read_text().startswith("<?xml")
+
+
+def test_diff_of_sources_and_of_runs(home: Path) -> None:
+    plant(home, "first")
+    plant(home, "second", count=40)
+    found = asked("diff", "first", "--json")
+    assert (found["groups"], found["diff"]["games"], found["diff"]["left_out"]) == (["browser", "server"], [30, 30], [0, 0])
+    assert "differs" not in {each["verdict"] for each in found["diff"]["figures"]}
+    text = asked("diff", "first", "second", "--opening-plies", "1")
+    assert "first 60 games (0 left out), second 40 games" in text
+    assert "noticed" in text.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("stats", "third"), "no run 'third' under"),
+        (("stats", "empty"), "no recorded games in"),
+        (("stats", "first", "--by", "host"), "told apart by source, worker, version, not by 'host'"),
+        (("diff", "first", "other"), "name runs of one game"),
+        (("diff", "first", "--by", "version"), r"by version first has 1 \(1\): --groups A,B names two"),
+        (("diff", "first", "--groups", "server,tab"), r"by source first has 2 \(browser, server\)"),
+    ],
+)
+def test_what_cannot_be_told_is_one_line_with_the_remedy(home: Path, arguments: tuple[str, ...], told: str) -> None:
+    plant(home, "first", count=4)
+    plant(home, "other", "connect_four", count=2)
+    RunDir(home, "empty").create(RunSections())
+    with pytest.raises(AzqError, match=told) as raised:
+        CliRunner().invoke(app, ["samples", *arguments], catch_exceptions=False)
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,104 @@
+"""The test of two groups of games: quiet where they are of one kind, loud where not, whatever the mix of weight versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from honest_tabs import TinyNetworks, games_of, order_of
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from azq.samples.diff import AGREES, DIFFERS, TOO_FEW, diff, holm
+from azq.samples.played import ROW, read_games
+from azq.wire.messages import SampleEvent
+
+GAMES = 400
+HONEST: dict[str, Any] = {"algorithm": "puct", "num_simulations": 32, "temperature_plies": 4}
+
+
+@cache
+def made(first_uid: int, games: int = GAMES, version: int = 3, **otherwise: Any) -> NDArray[Any]:
+    """Figures of games of tic-tac-toe by one network, searched as ordered or otherwise."""
+    honest = order_of("tic_tac_toe", **HONEST)
+    order = order_of("tic_tac_toe", **(HONEST | otherwise))
+    evaluate, events = TinyNetworks(honest.game), []
+    for start in range(first_uid, first_uid + games, 100):
+        uids = range(start, min(start + 100, first_uid + games))
+        for each in games_of(honest, evaluate, uids, version=version, config=order.config(order.budgets[-1])):
+            returns = honest.game.replay(np.frombuffer(each.record.actions, "<u2"))[3]
+            events.append(SampleEvent(each.record, tuple(returns.tolist()), "selfplay@test:1", 1))
+    return read_games(honest.game, events).rows
+
+
+def different(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool = True) -> set[str]:
+    return {each.figure for each in diff(first, second, match_versions=match_versions).figures if each.verdict == DIFFERS}
+
+
+def test_games_of_one_kind_agree() -> None:
+    found = diff(made(1), made(10_001), match_versions=True)
+    assert found.verdict == AGREES
+    assert found.games == (GAMES, GAMES)
+    assert found.left_out == (0, 0)
+    assert all(each.distance <= each.noticed_from < 0.25 for each in found.figures)
+
+
+@pytest.mark.parametrize(
+    ("otherwise", "seen"),
+    [
+        ({"num_simulations": 16}, "simulations"),
+        ({"num_simulations": 28}, "simulations"),
+        ({"temperature_plies": 0}, "opening"),
+        ({"algorithm": "gumbel"}, "entropy"),
+    ],
+)
+def test_a_tab_that_searches_otherwise_is_found(otherwise: dict[str, Any], seen: str) -> None:
+    assert seen in different(made(1), made(10_001, **otherwise))
+
+
+def test_a_tab_that_stays_with_an_old_network_is_found_where_it_says_so_and_where_not() -> None:
+    old = made(10_001, version=2)
+    found = diff(made(1), old, match_versions=True)
+    assert (found.verdict, found.games, found.left_out) == (TOO_FEW, (0, 0), (GAMES, GAMES))
+    assert different(made(1), old, match_versions=False)
+    pretended = old.copy()
+    pretended["version"] = 3
+    assert different(made(1), pretended)
+
+
+def test_another_mix_of_versions_is_no_difference() -> None:
+    first = np.concatenate([made(1), made(20_001, 100, version=2)])
+    second = np.concatenate([made(10_001, 100), made(30_001, version=2)])
+    assert different(first, second, match_versions=False)
+    assert not different(first, second)
+
+
+def test_few_games_tell_little_and_say_so() -> None:
+    found = diff(made(1)[:12], made(10_001)[:12], match_versions=True)
+    assert found.verdict == TOO_FEW
+    assert max(each.noticed_from for each in found.figures) > 0.25
+
+
+def test_alarms_are_as_rare_as_they_should_be() -> None:
+    rng = np.random.default_rng(5)
+    alarms = 0
+    for seed in range(20):
+        rows = np.zeros(240, ROW)
+        for name in ("length", "entropy", "simulations", "value", "error"):
+            rows[name] = rng.normal(10, 2, 240)
+        rows["winner"], rows["opening"] = rng.integers(-1, 2, 240), rng.integers(0, 30, 240)
+        alarms += diff(rows[:120], rows[120:], match_versions=False, seed=seed).verdict == DIFFERS
+    assert alarms <= 2
+
+
+@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=9))
+def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: dict[str, float]) -> None:
+    corrected = holm(p_values)
+    order: Sequence[str] = sorted(p_values, key=lambda name: p_values[name])
+    assert all(p_values[name] <= corrected[name] <= 1 for name in p_values)
+    assert [corrected[name] for name in order] == sorted(corrected.values())
+    assert corrected[order[0]] == min(1.0, len(p_values) * p_values[order[0]])
