@@ -9,7 +9,7 @@ from typing import Any
 
 from azq.errors import InvalidRequest, NotFound
 from azq.ledger.types import RunState
-from azq.status.curves import FIGURES, Course, CourseMoment, Curves, value_at
+from azq.status.curves import FIGURES, Course, Curves, Reached, value_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class ComparedRun:
     game: str
     state: RunState
     weight_version: int
-    reached: CourseMoment
+    reached: Reached
     curves: Curves
 
 
@@ -71,7 +71,7 @@ def _compared(course: Course, game: str, by: str) -> ComparedRun:
     name, curves = course.view.record.run, course.curves(by)
     if not curves:
         raise NotFound(f"nothing was recorded of run {name} that could be compared: it never trained; let it run first")
-    reached = course.moments[-1]
+    reached = course.reached
     if not reached.on(by):
         raise NotFound(
             f"nothing was recorded of run {name} over {by}: it ran under an older azq, or never trained; compare by minutes or steps"

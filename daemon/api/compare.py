@@ -21,4 +21,4 @@ def compare_runs(
     by: Annotated[Literal["minutes", "games", "steps", "cpu-s"], Query(description="What the curves are drawn over.")] = "minutes",
 ) -> RunComparison:
     """Losses, graded errors and Elo of runs over one axis, their figures where all were, and the settings that differ."""
-    return compare([read_course(use.ledger, use.bus, name) for name in runs.split(",")], by)
+    return compare([read_course(use.ledger, use.bus, name, use.standings) for name in runs.split(",")], by)
