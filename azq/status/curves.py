@@ -98,7 +98,7 @@ class Course:
         trained = [number for number, point in enumerate(self.points) if point.step]
         kept = [(float(places[1 + number]), self.points[number]) for number in trained[:: -max(1, -(-len(trained) // MOST_POINTS))]]
         found: dict[str, list[CurvePoint | None]] = {
-            "errors": [_error_share(place, grade) for grade in _best_known(self.grades)],
+            "errors": [_error_share(place, grade) for grade in most_positions(self.grades)],
             "elo": [_elo(place, rating) for rating in self.ratings],
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
             "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],
@@ -127,7 +127,7 @@ def _placing(
     return place
 
 
-def _best_known(grades: Sequence[GradeResult]) -> list[GradeResult]:
+def most_positions(grades: Sequence[GradeResult]) -> list[GradeResult]:
     """Of each version the result on most positions."""
     found: dict[int, GradeResult] = {}
     for grade in grades:
