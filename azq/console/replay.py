@@ -31,7 +31,7 @@ SHOWN = 8  # actions of a ply
 def replay_game(config: Config, run: str, uid: int, ply: int | None) -> dict[str, Any]:
     """Everything `azq replay` tells. Raises `ConfigError` for a ply that was not searched, `NotFound` for what is not there any more."""
     folder = folder_of(config, None, run)
-    recorded, worker = read_game(config, folder, uid)
+    recorded, worker = read_game(folder, uid)
     searched, versions = recorded.searched, recorded.arrays["weight_versions"]
     if ply is not None and ply not in searched:
         raise ConfigError(
@@ -62,10 +62,10 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None) -> dict[str
     }
 
 
-def read_game(config: Config, folder: rundir.RunDir, uid: int) -> tuple[RecordedGame, str]:
+def read_game(folder: rundir.RunDir, uid: int) -> tuple[RecordedGame, str]:
     """A game of a run's folder, and who made it; `NotFound` where there is none of that number, or nothing of it was searched."""
     sections = folder.sections()
-    rules = games.GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
+    rules = games.load(sections.run.game, **sections.run.params)
     event = SegmentReader(folder.path / "segments").find(uid)
     arrays = unpack_record(event.record, rules.num_distinct_actions(), rules.value_size())
     keeps_trees = sections.search.reuse_subtree and not event.worker.startswith(BROWSER_PREFIX)
