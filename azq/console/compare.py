@@ -23,7 +23,7 @@ from azq.host.brokers import reading_control
 from azq.ledger import Ledger
 from azq.samples.diff import SamplesDiff, diff
 from azq.samples.played import OPENING_PLIES
-from azq.status.compare import RunComparison, compare
+from azq.status.compare import RunComparison, checked, compare
 from azq.status.curves import AXES, FIGURES, read_course
 
 SLOTS = 256
@@ -43,7 +43,7 @@ def compare_runs(
     if len(weights) not in (0, len(runs)):
         raise ConfigError(f"--weights names {len(weights)} for {len(runs)} runs; give one for each in turn, or none for the newest")
     with reading_control(config) as client:
-        compared = compare([read_course(Ledger(client), RedisBus(client), name) for name in runs], by)
+        compared = compare([read_course(Ledger(client), RedisBus(client), name) for name in checked(runs)], by)
     if not count or not positions.available(compared.game):
         return compared, []
     chosen = positions.choose(positions.load(compared.game), count, 0)

@@ -11,6 +11,8 @@ from azq.errors import InvalidRequest, NotFound
 from azq.ledger.types import RunState
 from azq.status.curves import FIGURES, Course, Curves, Reached, value_at
 
+MOST_RUNS = 8  # as many as charts have colours
+
 
 @dataclass(frozen=True, slots=True)
 class ComparedRun:
@@ -52,11 +54,16 @@ class RunComparison:
     settings: list[SettingDifference]
 
 
+def checked(names: Sequence[str]) -> Sequence[str]:
+    """The names of runs, where so many can be compared. Raises `InvalidRequest`."""
+    if not 2 <= len(set(names)) == len(names) <= MOST_RUNS:
+        raise InvalidRequest(f"a comparison needs two to {MOST_RUNS} runs, each once, not {', '.join(names) or 'none'}")
+    return names
+
+
 def compare(courses: Sequence[Course], by: str) -> RunComparison:
-    """The runs beside each other. Raises `InvalidRequest` for fewer than two or of different games, `NotFound` for one without records."""
+    """The runs beside each other. Raises `InvalidRequest` for runs of different games, `NotFound` for one without records."""
     names = [course.view.record.run for course in courses]
-    if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise InvalidRequest(f"a comparison needs two runs or more, each once, not {', '.join(names) or 'none'}")
     settings = [_settings(course) for course in courses]
     games = [values.get("run.game", "") for values in settings]
     params = [{name: value for name, value in values.items() if name.startswith("run.params.")} for values in settings]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from azq.status.compare import RunComparison, compare
+from azq.status.compare import RunComparison, checked, compare
 from azq.status.curves import read_course
 from daemon.api.access import READ
 from daemon.api.services import Use
@@ -21,4 +21,4 @@ def compare_runs(
     by: Annotated[Literal["minutes", "games", "steps", "cpu-s"], Query(description="What the curves are drawn over.")] = "minutes",
 ) -> RunComparison:
     """Losses, graded errors and Elo of runs over one axis, their figures where all were, and the settings that differ."""
-    return compare([read_course(use.ledger, use.bus, name, use.standings) for name in runs.split(",")], by)
+    return compare([read_course(use.ledger, use.bus, name, use.standings) for name in checked(runs.split(","))], by)

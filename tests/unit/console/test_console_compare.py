@@ -80,7 +80,7 @@ def home(tmp_path: Path) -> Path:
     ("runs", "by", "error", "said"),
     [
         (["a", "c"], "minutes", InvalidRequest, "different games"),
-        (["a"], "minutes", InvalidRequest, "two runs or more"),
+        (["a"], "minutes", InvalidRequest, "two to 8 runs"),
         (["a", "b"], "minutes", NotFound, "nothing was recorded of run a"),
         (["a", "z"], "minutes", NotFound, "z"),
         (["a", "b"], "days", ConfigError, "--by 'days' is not one of"),

@@ -12,7 +12,7 @@ from run_courses import courses, plant_run
 
 from azq.console.remote import weights_row
 from azq.errors import InvalidRequest, NotFound
-from azq.status.compare import SettingDifference, compare
+from azq.status.compare import SettingDifference, checked, compare
 from azq.status.schemas import WeightsOut
 
 
@@ -29,13 +29,18 @@ def test_figures_stand_where_all_were_and_settings_that_differ_are_named() -> No
 @pytest.mark.parametrize(
     ("runs", "error", "said"),
     [
-        ([{"name": "a"}], InvalidRequest, "two runs or more"),
         ([{"name": "a"}, {"name": "b", "game": "othello"}], InvalidRequest, "a learns connect_four, b learns othello"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(runs: list[dict[str, object]], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         compare(courses(*runs), "minutes")
+
+
+@pytest.mark.parametrize("names", [[], ["a"], ["a", "a"], [f"run{number}" for number in range(9)]])
+def test_two_to_eight_runs_are_compared(names: list[str]) -> None:
+    with pytest.raises(InvalidRequest, match="needs two to 8 runs"):
+        checked(names)
 
 
 def test_a_run_without_a_past_is_named() -> None:
