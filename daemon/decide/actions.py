@@ -32,6 +32,7 @@ class EnqueueEval:
     weight_version: int
     specs: tuple[MatchSpec | GradeSpec, ...]
     for_tabs: tuple[MatchSpec, ...] = ()
+    step: int = 0  # of these weights
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,28 +177,37 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
 def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene: _Scene) -> do.EnqueueEval | None:
     """The round that is due now, or None.
 
-    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one), no evaluation job outstanding.
+    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one) or `arena.every_steps` trained, no
+    evaluation job outstanding.
     Where moves can be graded, the first weights are graded on a few positions as soon as a worker takes that.
     A finished run waits for no time: its last weights get their round as soon as self-play has given its games back.
     """
     arena, finished = sections.arena, run.state is RunState.FINISHED
-    if arena.every_s == 0 or seen.weight_version <= seen.round_version:
+    if not arena.evaluates or seen.weight_version <= seen.round_version:
         return None
     if any(finished or view.job.kind == Kind.EVAL for view in seen.jobs):
         return None
     tag = eval_tag(scene.offers, sections.run.tag)
     begins = not (seen.round_version or finished) and slots_of(scene.offers, queue_name(Kind.EVAL, tag))
     if begins and (first := _grade(sections, seen.weight_version, scene, most=FIRST_POSITIONS)):
-        return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(first))
-    waited_ms = scene.now_ms - seen.round_ms if seen.round_ms else seen.active_ms
-    if waited_ms < arena.every_s * 1000 and not finished:
+        return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(first), step=seen.weight_step)
+    if not (finished or _waited(arena, seen, scene.now_ms)):
         return None
     matches = _matches(arena, sections.run.seed, seen)
     tabs = Kind.EVAL in sections.volunteers.kinds and not finished and slots_of(scene.offers, TABS_MATCHES)
     for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
     specs: list[MatchSpec | GradeSpec] = [match for match in matches if match not in for_tabs]
     specs += _grade(sections, seen.weight_version, scene)
-    return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs)) if specs or for_tabs else None
+    return (
+        do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs), seen.weight_step) if specs or for_tabs else None
+    )
+
+
+def _waited(arena: ArenaConfig, seen: ObservedRun, now_ms: int) -> bool:
+    """Whether enough time has gone by, or enough steps have been trained, since the last round."""
+    waited_ms = now_ms - seen.round_ms if seen.round_ms else seen.active_ms
+    by_steps = arena.every_steps > 0 and seen.weight_step - seen.round_step >= arena.every_steps
+    return by_steps or (arena.every_s > 0 and waited_ms >= arena.every_s * 1000)
 
 
 def _matches(arena: ArenaConfig, seed: int, seen: ObservedRun) -> list[MatchSpec]:

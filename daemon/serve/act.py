@@ -72,7 +72,7 @@ def _do(action: Action, hands: Hands, now_ms: int) -> None:
 
 def _start_round(action: do.EnqueueEval, hands: Hands, now_ms: int) -> None:
     # Noted first: a crash in between costs a round, the reverse order would ask for one twice.
-    hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms)))
+    hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms, action.step)))
     specs = [*((action.tag, spec) for spec in action.specs), *((BROWSER, spec) for spec in action.for_tabs)]
     for tag, spec in specs:
         games = getattr(spec, "games", 0)

@@ -205,6 +205,14 @@ class TestEvaluationRounds:
     def test_no_round(self, seen: ObservedRun) -> None:
         assert self.rounds(seen) == []
 
+    @pytest.mark.parametrize(("every_s", "steps", "due"), [(120.0, 499, False), (120.0, 500, True), (0.0, 500, True), (0.0, 499, False)])
+    def test_steps_bring_a_round_as_time_does(self, every_s: float, steps: int, due: bool) -> None:
+        sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=every_s, every_steps=500)})
+        seen = ObservedRun(
+            EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 1, weight_step=1000 + steps, round_step=1000
+        )
+        assert [action.step for action in self.rounds(seen, sections=sections)] == [1000 + steps] * due
+
     def test_never_when_switched_off(self) -> None:
         sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=0)})
         assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=9, active_ms=NOW), sections=sections) == []
