@@ -209,7 +209,7 @@ def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNe
     device, networks = training_device(sections.learner, place.local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
     trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
-    return networks, trainer, Columns.of(game, sections.network.auxiliary)
+    return networks, trainer, Columns.of(game, sections.network.auxiliary, sections.learner.discount)
 
 
 def _restore(found: Checkpoint, key: str, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
