@@ -187,7 +187,9 @@ class ArenaConfig(Section):
 class VolunteersConfig(Section):
     """What a run lets browsers' tabs do for it."""
 
-    kinds: tuple[Literal["selfplay"], ...] = ()  # of jobs that tabs take on; none: they have nothing of the run
+    kinds: tuple[
+        Literal["selfplay", "eval"], ...
+    ] = ()  # of jobs that tabs take on; eval: matches between versions; none: they have nothing of the run
     num_simulations: Annotated[int, Field(ge=0, le=65_535)] = 0  # of a move; 0: as servers search
     least_quality: Annotated[int, Field(ge=25, le=100)] = 50  # percent of these simulations that a tab may settle for
     games_at_once: Few = 8  # of one of a tab's workers

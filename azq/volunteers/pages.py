@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
+import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,9 +19,9 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
-from starlette.staticfiles import StaticFiles
+from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq import logs
@@ -62,7 +64,15 @@ class Guarded:
 
 
 class WebFiles(StaticFiles):
-    """The files of the pages; what is kept packed is sent as it lies there, and the core is packed for who takes that."""
+    """The files of the pages, known by what is in them, so that an upgrade leaves with browsers what it did not change.
+
+    What is kept packed is sent as it lies there, and the core is packed for who takes that.
+    """
+
+    def file_response(self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = HTTPStatus.OK) -> Response:
+        headers = {"ETag": f'"{_digest(str(full_path), stat_result.st_mtime_ns)}"'}
+        response = FileResponse(full_path, status_code, headers, stat_result=stat_result)
+        return NotModifiedResponse(response.headers) if self.is_not_modified(response.headers, Headers(scope=scope)) else response
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -73,6 +83,11 @@ class WebFiles(StaticFiles):
             body = await asyncio.to_thread(_packed, Path(str(self.directory), path))
             return Response(body, media_type="application/wasm", headers=headers)
         return response
+
+
+@cache
+def _digest(file: str, mtime_ns: int) -> str:
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
 
 
 @cache

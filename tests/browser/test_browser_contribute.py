@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from browsing import launched, shot
-from tab_site import OTHER, RUN, TabSite
+from tab_site import FAR, OTHER, RUN, TabSite
 from waiting import until
 
 from azq.wire.arrays import unpack_record
@@ -70,10 +70,10 @@ def playing(visit: Any, site: TabSite, more: int = GAMES) -> Any:
     return page
 
 
-def versions(site: TabSite) -> set[int]:
-    """Those that the newest game was searched with."""
-    record = site.finished()[0].record
-    return set(unpack_record(record, site.game.num_distinct_actions(), site.game.value_size())["weight_versions"].tolist())
+def versions(site: TabSite, run: str = RUN, games: int = 1) -> set[int]:
+    """Those that the newest games were searched with."""
+    size = site.game.num_distinct_actions(), site.game.value_size()
+    return {version for event in site.finished(run)[:games] for version in unpack_record(event.record, *size)["weight_versions"].tolist()}
 
 
 def balanced(site: TabSite) -> bool:
@@ -187,7 +187,8 @@ def test_a_visitor_chooses_the_run(visit: Any, site: TabSite) -> None:
     until(lambda: len(site.finished(OTHER)) >= 2, "games of the chosen run")
     assert not site.finished()
     page.locator("#runs").select_option(RUN)
-    until(lambda: len(site.finished()) >= 2, "games of the other")
+    until(lambda: len(site.finished()) >= GAMES, "games of the other")
+    assert (versions(site, OTHER, 1000), versions(site, RUN, 1000)) == ({1 + FAR}, {1})
     page.locator("#title").get_by_text(f"for {RUN}").wait_for()
     shot(page, "contribute-runs")
     lost = visit("contribute/?run=gone")

@@ -47,7 +47,7 @@ def break_network(system: System, scenario: Scenario, rng: random.Random) -> Har
     """
     with contextlib.ExitStack() as stack:
         page = stack.enter_context(_page(system))
-        system.until(lambda: _games(system), "games of a tab", READY_S)
+        system.until(lambda: _games(system) > 0, "games of a tab", READY_S)
         refused = {_refusal(system, page, way) for way in (HASH, FLIPPED, ANSWERS)}
         good, over = offer_network(system), stack.pop_all()
 

@@ -1,11 +1,10 @@
 // The page on which a browser makes games for a run: its controls, what it does, and the threads between gateway and workers.
 
 import { board } from "../board.js";
-import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
-import { clock, count, many, signed, whole } from "../format.js";
+import { clock, count, many, whole } from "../format.js";
 import { showPages, themeButton } from "../frame.js";
-import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
+import { fetchPublic, knownRun, runOfAddress, strengthChart } from "../public.js";
 import { sha256 } from "../sha256.js";
 import { Crew } from "./crew.js";
 import { Kept } from "./kept.js";
@@ -20,7 +19,7 @@ const $ = (id) => document.getElementById(id);
 
 const settings = load();
 const invite = /^#invite=([\w.~-]+)$/.exec(location.hash)?.[1] ?? "";
-const me = { state: "ended", why: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "" };
+const me = { state: "ended", why: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "", bout: null, unfit: false };
 const run = { name: "", game: "", wanted: 0, simulations: 0, facts: null };
 const problems = {}; // by what they are about
 const marks = []; // [at_ms, totals] of the last seconds
@@ -45,7 +44,7 @@ const handlers = {
     token.set(mine);
     me.name = name;
     problems.gateway = "";
-    if (run.name && run.name !== theirs) crew.forget(); // their numbers are of another run
+    if (run.name && run.name !== theirs) crew.anew();
     run.name = theirs;
     ready();
     see();
@@ -62,6 +61,9 @@ const handlers = {
     crew.hand(games);
     tell();
   },
+  EvalGames(asked) {
+    takeMatch(asked).catch((error) => noMatches(error.message));
+  },
   Accepted({ totals }) {
     Object.assign(me, { games: totals?.games ?? me.games, samples: totals?.samples ?? me.samples });
   },
@@ -75,13 +77,34 @@ const handlers = {
   },
 };
 
-async function fetchModel({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
-  if (!wanted) return crew.use({ name: game, params, version, bytes: null });
+async function fetchModel(model) {
+  const made = await fetched(model);
+  if (model.version === run.wanted) crew.use(made);
+}
+
+/** {name, params, version, bytes, test}, as worker.js takes it. */
+async function fetched({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
+  if (!wanted) return { name: game, params, version, bytes: null };
   const response = await fetch(`/models/${wanted}.onnx`);
   if (!response.ok) throw new Error(`weights ${version} are not there (${response.status}); the ones before stay in use`);
   const bytes = new Uint8Array(await response.arrayBuffer());
   if (sha256(bytes) !== wanted) throw new Error(`weights ${version} were damaged on their way; the ones before stay in use`);
-  if (version === run.wanted) crew.use({ name: game, params, version, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } });
+  return { name: game, params, version, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } };
+}
+
+/** Games of a match, once both networks are here. */
+async function takeMatch({ seed, search, networks, games }) {
+  const key = JSON.stringify([run.name, seed, search, networks.map(({ version }) => version)]);
+  if (me.bout?.key !== key) me.bout = { key, made: Promise.all(networks.map(fetched)).then((models) => ({ seed, search, models })) };
+  const bout = await me.bout.made;
+  if (running()) crew.hand(games.map((game) => ({ ...game, bout })));
+}
+
+/** This tab cannot play matches: it gets no more of them. */
+function noMatches(reason) {
+  me.unfit = true;
+  ready();
+  fail("match", reason);
 }
 
 const floats = (bytes) => new Float32Array(bytes.slice().buffer);
@@ -90,7 +113,7 @@ const floats = (bytes) => new Float32Array(bytes.slice().buffer);
 
 function ready() {
   if (resting()) return tell();
-  const wish = settings.quality < 100 ? [`quality=${settings.quality}`] : [];
+  const wish = [...(settings.quality < 100 ? [`quality=${settings.quality}`] : []), ...(me.unfit ? [] : ["eval"])];
   const { workers, games } = settings;
   link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games });
   tell();
@@ -134,10 +157,12 @@ async function start() {
   }
   me.since = Date.now();
   going.set(true);
-  crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
+  employ();
   steer();
   link.start();
 }
+
+const employ = () => crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
 
 async function hire() {
   const response = await fetch("../azq.wasm");
@@ -146,16 +171,20 @@ async function hire() {
   core = sha256(bytes);
   return new Crew(bytes, {
     finished: (game) => link.offer(game),
-    board: ({ uid, text }) => {
+    board: ({ uid, text, match }) => {
       if (me.shown?.uid !== uid) me.before = text;
       else if (me.shown.text !== text) me.before = me.shown.text;
-      me.shown = { uid, text };
+      me.shown = { uid, text, match };
     },
     loaded: (_, all) => {
       problems.weights = "";
       if (all) ready();
     },
-    unfit: ({ version, reason }) => give("weights", `weights ${version} are not used: ${reason}`, Boolean(crew.version)),
+    unfit: ({ version, reason, match }) => {
+      const why = `weights ${version} are not used: ${reason}`;
+      if (match) noMatches(why);
+      else give("weights", why, Boolean(crew.version));
+    },
     beat,
     failed: (reason) => give("page", `${reason}; load the page again`, false),
   });
@@ -198,9 +227,7 @@ function choose(name, value) {
   const before = { ...settings };
   settings[name] = value;
   save(settings);
-  if (running() && ["workers", "games", "gpu"].some((one) => settings[one] !== before[one])) {
-    crew.start({ workers: settings.workers, games: settings.games, backend: settings.gpu ? "auto" : "wasm" });
-  }
+  if (running() && ["workers", "games", "gpu"].some((one) => settings[one] !== before[one])) employ();
   if (running() && ["workers", "games", "quality"].includes(name)) ready();
   if (running() && name === "run") {
     link.send({ tag: "Bye" });
@@ -213,10 +240,7 @@ function choose(name, value) {
 
 // -- what there is to see
 
-const chart = new Chart({
-  title: "strength, Elo by version", series: [{ name: "Elo", colour: 3, points: true, band: true }], format: signed, formatX: (version) => `v${Math.round(version)}`,
-  floor: null, empty: "no version was rated yet",
-});
+const chart = strengthChart({ floor: null });
 
 function slider(name, { name: label, least, most, step, says }) {
   const shown = h("output", { for: name }, says(settings[name]));
@@ -281,7 +305,7 @@ function draw() {
     tile("games/s", count(now.games)), tile("simulations/s", count(now.simulations)), tile("evaluations/s", count(now.evaluations)),
     tile("cores busy", now.cpu.toFixed(1)), tile("backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
   if (me.shown) {
-    show($("playing-title"), "the game being played ", h("span", { class: "muted" }, `${run.game} #${me.shown.uid}`));
+    show($("playing-title"), "the game being played ", h("span", { class: "muted" }, me.shown.match ? `evaluation match version ${me.shown.match.join(" against ")}` : `${run.game} #${me.shown.uid}`));
     show($("board"), board(me.shown.text, me.before));
   }
   drawRun();
@@ -307,7 +331,7 @@ async function see() {
   const wanted = run.name || settings.run;
   try {
     run.facts = knownRun(await fetchPublic("", wanted).catch((error) => (wanted ? fetchPublic() : Promise.reject(error))));
-    chart.update(strength(run.facts?.versions ?? []));
+    chart.told(run.facts?.versions ?? []);
     problems.figures = "";
   } catch (error) {
     problems.figures = running() && me.state !== "welcome" ? "" : error.message;

@@ -1,10 +1,9 @@
 // What volunteers have done for a run, who they are, how strong it has become, and their newest games; for everybody.
 
-import { Chart } from "../chart.js";
 import { h, show } from "../dom.js";
 import { ago, count, many, signed, whole } from "../format.js";
 import { showPages, themeButton } from "../frame.js";
-import { fetchPublic, knownRun, runOfAddress, strength } from "../public.js";
+import { fetchPublic, knownRun, runOfAddress, strengthChart } from "../public.js";
 import { Replay, results } from "../replay.js";
 
 const ASK_MS = 5000;
@@ -14,10 +13,7 @@ const $ = (id) => document.getElementById(id);
 
 let facts = null, problem = "", byDevice = false, opened = "";
 const replay = new Replay((ply) => history.replaceState(null, "", `#${opened}/${ply}`));
-const chart = new Chart({
-  title: "strength, Elo by version", series: [{ name: "Elo", colour: 3, points: true }], format: signed, formatX: (version) => `v${Math.round(version)}`,
-  floor: 0, empty: "no version was rated yet",
-});
+const chart = strengthChart({ floor: 0 });
 
 /** Persons with what all their devices did, the most games first. Pure. */
 export function persons(leaders) {
@@ -67,7 +63,7 @@ function draw() {
   drawLeaders();
   drawVersions();
   drawNewest();
-  chart.update(strength(facts.versions));
+  chart.told(facts.versions);
 }
 
 const table = (heads, rows, empty) => (rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map(([text, kind]) => h("th", { class: kind }, text)))), h("tbody", {}, rows)) : h("p", { class: "empty" }, empty));
