@@ -198,9 +198,9 @@ def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene
     for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
     specs: list[MatchSpec | GradeSpec] = [match for match in matches if match not in for_tabs]
     specs += _grade(sections, seen.weight_version, scene)
-    if not (specs or for_tabs):
-        return None
-    return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs), seen.weight_step)
+    return (
+        do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs), seen.weight_step) if specs or for_tabs else None
+    )
 
 
 def _waited(arena: ArenaConfig, seen: ObservedRun, now_ms: int) -> bool:
