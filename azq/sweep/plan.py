@@ -66,7 +66,7 @@ class StudyPlan(_Part):
     at_once: Annotated[int, Field(ge=1, le=64)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     prune: bool = True  # trials that do worse than most did at the same point end early
-    settings: dict[str, Scalar] = {}
+    settings: dict[str, Scalar | list[Scalar]] = {}
     space: Annotated[Space, Field(min_length=1)]
 
     @property

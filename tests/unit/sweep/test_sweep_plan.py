@@ -18,6 +18,7 @@ until = "games=500"
 
 [settings]
 "arena.every_s" = 0
+"arena.opponents" = []
 
 [space]
 "learner.learning_rate" = { low = 1e-4, high = 1e-2, log = true }
@@ -36,6 +37,7 @@ def test_a_trial_is_the_settings_and_what_was_chosen(tmp_path: Path) -> None:
     texts = plan.overrides({"learner.learning_rate": 0.001, "search.num_simulations": 16})
     config = load(overrides=texts)
     assert (config.arena.every_s, config.learner.learning_rate, config.search.num_simulations) == (0, 0.001, 16)
+    assert config.arena.opponents == ()
     assert not plan.upwards
 
 
