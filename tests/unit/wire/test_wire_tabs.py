@@ -56,7 +56,7 @@ def test_round_trip(kind):
 
 
 def test_a_frame_is_plain_msgpack():
-    assert msgspec.msgpack.decode(tabs.encode_tab(Hello("4.0", "key"))) == [TAB_SCHEMA, ["Hello", "4.0", "key", "", "", ""]]
+    assert msgspec.msgpack.decode(tabs.encode_tab(Hello("4.0", "key"))) == [TAB_SCHEMA, ["Hello", "4.0", "key", "", "", "", ""]]
     assert msgspec.msgpack.decode(tabs.encode_tab(TabProgress(1, 2, 3, 4)))[1][0] == "Progress"
 
 
