@@ -80,8 +80,8 @@ $(VENV)/.wasm: ops/locks/wasm.txt | $(BIN)/python
 	$(LOCKED) -r $<
 	@touch $@
 
-# Packages that only the tests of `tracking.backends` need.
-$(VENV)/.trackers: ops/locks/trackers.txt | setup
+# Packages of extras that few tests need: of `tracking.backends` and `azq sweep`.
+$(VENV)/.extras: ops/locks/extras.txt | setup
 	$(LOCKED) -r $<
 	@touch $@
 
@@ -89,4 +89,4 @@ lock: $(BIN)/python
 	ops/lock.sh $(BIN)/python $(WHEELS)
 
 clean:
-	rm -rf build $(VENV)/.built $(VENV)/.deps $(VENV)/.wasm $(VENV)/.trackers
+	rm -rf build $(VENV)/.built $(VENV)/.deps $(VENV)/.wasm $(VENV)/.extras

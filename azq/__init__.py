@@ -18,6 +18,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.host                                              one machine: brokers, run folders, devices, systemd, joining a fleet
     azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
     azq.bench | azq.drill                                 what this machine reaches; failures rehearsed
+    azq.validate | azq.sweep                              the same seed, the same weights; better settings by search
     azq.cli                                               the command line: the composition root
 """
 

@@ -11,11 +11,11 @@ compile() { "$python" -m uv pip compile - --python-version 3.11 --universal --ge
 
 echo "pip==26.3" | compile -o $locks/pip.txt
 echo "uv" | compile -o $locks/uv.txt
-sed -n 's/^wasm = \["\(.*\)"\]$/\1/p' pyproject.toml | compile -o $locks/wasm.txt
+"$python" ops/requirements.py group wasm | compile -o $locks/wasm.txt
 "$python" ops/requirements.py direct embedded eval nvml plot s3 | compile -o constraints.txt
 sed -i '1{/^#/!i # Every dependency of azq, pinned and hashed, for each Python and machine. Made by `make lock`, not by hand.
 }' constraints.txt
-sed -n 's/^trackers = \["\(.*\)", "\(.*\)"\]$/\1\n\2/p' pyproject.toml | compile -c constraints.txt -o $locks/trackers.txt
+"$python" ops/requirements.py group extras | compile -c constraints.txt -o $locks/extras.txt
 "$python" ops/requirements.py torch >$locks/torch.txt
 "$python" ops/requirements.py torch-cpu "$@" >$locks/torch-cpu.new
 mv $locks/torch-cpu.new $locks/torch-cpu.txt

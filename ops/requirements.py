@@ -1,6 +1,7 @@
 """What is to be installed, out of pyproject.toml and of the lock.
 
 Usage: requirements.py direct [extra ...]    direct requirements, one a line: the project's own, the named extras, the `dev` group
+       requirements.py group NAME            those of a dependency group alone
        requirements.py torch                 PyTorch as the package index has it
        requirements.py torch-cpu [wheel ...]  PyTorch's CPU builds with the hashes that the lock before has, and those of these wheels
        requirements.py locked                all that the lock names beside PyTorch, for the build of PyTorch that is installed here
@@ -28,6 +29,12 @@ def direct(extras: list[str]) -> list[str]:
     project = data["project"]
     optional = [line for extra in extras for line in project["optional-dependencies"][extra]]
     return [*project["dependencies"], *optional, *data["dependency-groups"]["dev"]]
+
+
+def group(name: str) -> list[str]:
+    """A dependency group's requirements."""
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    return [str(line) for line in data["dependency-groups"][name]]
 
 
 def entries(lock: str) -> list[str]:
@@ -67,6 +74,8 @@ def main(what: str, names: list[str]) -> str:
     """The text that was asked for."""
     if what == "direct":
         return "\n".join(direct(names))
+    if what == "group":
+        return "\n".join(group(*names))
     lock = LOCK.read_text("utf-8")
     if what == "torch":
         return torch(lock)

@@ -50,7 +50,8 @@ from azq.wire.kinds import BROWSER, Kind, queue_name
 from azq.wire.tabs import MAX_TAB_BYTES
 from workers.context import sections_now
 
-QUEUE = queue_name(Kind.SELFPLAY, BROWSER)
+SELFPLAY, MATCHES = queue_name(Kind.SELFPLAY, BROWSER), queue_name(Kind.EVAL, BROWSER)
+MATCH_ROLE = f"{GATEWAY}-matches"
 BACKOFF = Backoff(0.2, 5.0)
 STOP_WITHIN_S = 10.0
 HANG_AFTER_S = 8.0  # an event loop that has not turned for so long is not fed to the watchdog
@@ -159,14 +160,17 @@ class JobSource(threading.Thread):
     def _consume(self) -> None:
         """Takes messages until told to stop; raises what kombu raises."""
         self._ended = []
-        with self._app.connection_for_read() as connection, connection.channel() as channel:
-            consumer = Consumer(channel, [make_queue(QUEUE)], on_message=self._take, accept=["msgpack"], prefetch_count=self._slots)  # type: ignore[no-untyped-call]
-            with consumer:
-                while not self._over.is_set():
-                    with contextlib.suppress(TimeoutError):
-                        connection.drain_events(timeout=0.2)
-                    while self._ended:
-                        self._ended.pop().ack()  # type: ignore[no-untyped-call]
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(self._app.connection_for_read())
+            for queue in (SELFPLAY, MATCHES):  # each by a channel of its own, so that long leases on games keep no match waiting
+                channel = stack.enter_context(connection.channel())
+                options = {"on_message": self._take, "accept": ["msgpack"], "prefetch_count": self._slots}
+                stack.enter_context(Consumer(channel, [make_queue(queue)], **options))  # type: ignore[no-untyped-call]
+            while not self._over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    connection.drain_events(timeout=0.2)
+                while self._ended:
+                    self._ended.pop().ack()  # type: ignore[no-untyped-call]
 
     def _take(self, message: Message) -> None:
         try:
@@ -194,7 +198,9 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
     """Says what the gateway does until it is told to stop. Raises `AccessRefused`, and `AzqError` where it serves no more."""
     worker = config.worker
     slots = config.gateway.jobs
-    presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(QUEUE,), tags=(BROWSER,), slots=slots)
+    presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(SELFPLAY,), tags=(BROWSER,), slots=slots)
+    # Of its own: leases on games take no match's place.
+    matches = Presence(MATCH_ROLE, life_s=worker.heartbeat_life_s, queues=(MATCHES,), tags=(BROWSER,), slots=slots)
     interval_s = min(worker.heartbeat_s, watchdog_interval_s() or worker.heartbeat_s)
     rates, ready = {GAMES_PER_S: Rate(), SIMULATIONS_PER_S: Rate()}, False
     while True:
@@ -207,6 +213,10 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
         versions = {name: room.network.version for name, room in tuple(gateway.rooms.items()) if room.network}
         try:
             presence.beat(bus, figures, weight_versions=versions, note=f"{len(gateway.links)} tabs")
+            if gateway.plays_matches:
+                matches.beat(bus)
+            else:
+                matches.leave(bus)
         except AccessRefused:
             raise
         except BrokerError as error:
@@ -218,3 +228,4 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
             break
     with contextlib.suppress(BrokerError):
         presence.leave(bus)
+        matches.leave(bus)

@@ -8,19 +8,22 @@ import redis
 
 from azq import logs
 from azq.bus.redis import RedisBus, connect_at_start
-from azq.config import Config, load
+from azq.config import Config, VolunteersConfig, load
 from azq.errors import AzqError, BrokerError, ExitCode
 from azq.games import GameFiles
+from azq.inference.weights import WeightCatalog
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunState, RunView
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.start import run_main
-from azq.status.observe import read_weights
 from azq.store import open_run_store
+from azq.volunteers.matches import versions_named
 from azq.volunteers.models import ModelCatalog, make_model
+from azq.wire.kinds import BROWSER, Kind, queue_name
 
 LOOK_S = 1.0
+Catalogs = tuple[WeightCatalog, ModelCatalog]  # of one run
 
 log = logs.get(__name__)
 
@@ -35,7 +38,7 @@ def main(config: Config) -> int:
 
 def follow(config: Config, client: redis.Redis, stop: StopSign) -> None:
     """Looks at the runs that volunteers play for; one that fails keeps no other waiting, and is said once a version."""
-    catalogs: dict[tuple[str, int], ModelCatalog] = {}
+    catalogs: dict[tuple[str, int], Catalogs] = {}
     failed: set[tuple[str, int, int]] = set()
     while not stop.wait(LOOK_S):
         try:
@@ -44,26 +47,39 @@ def follow(config: Config, client: redis.Redis, stop: StopSign) -> None:
             log.warning("broker_lost", reason=str(error))
             continue
         for view in views:
-            catalog = catalogs.setdefault((view.record.run, view.record.created_ms), ModelCatalog(RedisBus(client), view.record.run))
-            _make(config, client, view, catalog, failed)
+            run, bus = view.record.run, RedisBus(client)
+            known = catalogs.setdefault((run, view.record.created_ms), (WeightCatalog(bus, run), ModelCatalog(bus, run)))
+            _make(config, client, view, known, failed)
 
 
-def _make(config: Config, client: redis.Redis, view: RunView, catalog: ModelCatalog, failed: set[tuple[str, int, int]]) -> None:
+def _make(config: Config, client: redis.Redis, view: RunView, known: Catalogs, failed: set[tuple[str, int, int]]) -> None:
     record, version = view.record, 0
+    weights, models = known
     try:
         sections = sections_of(record)
-        weights = read_weights(RedisBus(client), record.run) if sections.volunteers.kinds else []
-        version = weights[0].version if weights else 0
-        if not weights or (record.run, record.created_ms, version) in failed or catalog.find(version) is not None:
-            return
-        game = GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
-        made = make_model(RedisBus(client), open_run_store(config.store, record, config.home, client), game, weights[0], catalog)
-        log.info("network_made", run=record.run, version=version, sha256=made.sha256, bytes=made.size)
+        for version in _wanted(client, record.run, sections.volunteers, weights):
+            event = weights.find(version)
+            if event is None or (record.run, record.created_ms, version) in failed or models.find(version) is not None:
+                continue
+            game = GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
+            made = make_model(RedisBus(client), open_run_store(config.store, record, config.home, client), game, event, models)
+            log.info("network_made", run=record.run, version=version, sha256=made.sha256, bytes=made.size)
     except BrokerError as error:
         log.warning("broker_lost", reason=str(error))
     except AzqError as error:
         failed.add((record.run, record.created_ms, version))
         log.error("network_not_made", run=record.run, version=version, reason=str(error))
+
+
+def _wanted(client: redis.Redis, run: str, volunteers: VolunteersConfig, weights: WeightCatalog) -> list[int]:
+    """The newest version, and those that the matches of tabs are between."""
+    if not volunteers.kinds:
+        return []
+    while weights.refresh():
+        pass
+    jobs = Ledger(client).jobs(run) if Kind.EVAL in volunteers.kinds else []
+    matches = [view.job for view in jobs if view.job.queue == queue_name(Kind.EVAL, BROWSER)]
+    return [event.version for event in weights.newest_first()[:1]] + [version for job in matches for version in versions_named(job)]
 
 
 if __name__ == "__main__":

@@ -83,6 +83,10 @@ class HeldLease:
             self._renewing(partial(self._ledger.journal, self._lease, batch))
         self._persist(partial(self._ledger.release, self._lease, []))
 
+    def complete(self, result: bytes) -> None:
+        """Commits the job's result and ends it."""
+        self._persist(partial(self._ledger.complete, self._lease, result))
+
     def _renewing(self, call: Callable[[], Directive]) -> None:
         self.directive = self._persist(call)
         self._renewed_s = self._clock()

@@ -13,6 +13,7 @@ from azq.cli.bench import bench_app
 from azq.cli.drill import drill_app
 from azq.cli.options import Command
 from azq.cli.samples import samples_app
+from azq.cli.sweep import sweep
 from azq.cli.validate import validate
 from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
@@ -66,6 +67,7 @@ COMMANDS: dict[str, Command] = {
     "compare": look.compare,
     "report": look.report,
     "validate": validate,
+    "sweep": sweep,
     "join": fleet.join,
     "join-token": fleet.join_token,
     "workers": rest.workers,

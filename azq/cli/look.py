@@ -97,15 +97,17 @@ def compare(
     weights: Annotated[list[str] | None, typer.Option("--weights", help="Of each run in turn, for the positions; the newest.")] = None,
     positions: Annotated[int, typer.Option("--positions", min=0, help="Graded positions that all play; 0: none.")] = 600,
     num_simulations: Annotated[int, typer.Option(min=1, help="Simulations a position.")] = 64,
+    samples: Annotated[int, typer.Option("--samples", min=0, help="Newest recorded games of each that are compared; 0: none.")] = 2000,
     picture: Annotated[Path | None, typer.Option("--plot", help="Also draw the curves into this PNG (extra `plot`).")] = None,
 ) -> Answer:
-    """Compare runs: curves over each other, their networks on the same graded positions with paired intervals, settings that differ."""
-    from azq.console.compare import compare_runs, comparison_text, comparison_values, plot_comparison
+    """Compare runs: curves over each other, networks on the same graded positions with paired intervals, recorded games, settings."""
+    from azq.console.compare import compare_runs, comparison_text, comparison_values, plot_comparison, samples_beside
 
     compared, paired = compare_runs(settings, runs, by, weights or [], positions, num_simulations)
+    beside = samples_beside(settings, runs, samples)
     if picture is not None:
         plot_comparison(compared, picture)
-    return Answer(comparison_values(compared, paired), comparison_text(compared, paired))
+    return Answer(comparison_values(compared, paired, beside), comparison_text(compared, paired, beside))
 
 
 @with_settings

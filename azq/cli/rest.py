@@ -151,6 +151,20 @@ def weights_average(
     return Answer(told, f"{told['file']}: mean of versions {', '.join(map(str, told['versions']))}, {told['size']} bytes")
 
 
+@weights_app.command("list")
+@with_client
+def weights_list(
+    client: Client,
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=600, help="So many of the newest.")] = 20,
+) -> Answer:
+    """List published weights: step, Elo, graded errors, hash, and how many inference workers serve them."""
+    from azq.console.remote import weights_row
+
+    found = client.weights(run, limit=limit)
+    return Answer(found, [weights_row(each) for each in found] or "none")
+
+
 @runs_app.command("delete")
 @with_client
 def runs_delete(

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import logging
 import signal
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azq.cli.options import Answer, with_answer
 from azq.errors import ConfigError, ExitCode
 
+if TYPE_CHECKING:
+    from azq.validate.queued import Hardship
+
 
 @with_answer
 def validate(
     game: str = "tic_tac_toe",
-    iterations: Annotated[int, typer.Option("--iterations", min=1, help="Versions of the weights after the first.")] = 6,
+    iterations: Annotated[
+        int, typer.Option("--iterations", min=0, help="Versions after the first; 6, and 500 with --soak, by default.")
+    ] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the run.")] = 0,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that play.")] = 2,
     evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
     kill: Annotated[bool, typer.Option("--kill", help="Kill a process with each version.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop everything halfway, and start it again.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times through the queue.")] = 1,
+    soak: Annotated[bool, typer.Option("--soak", help="Hundreds of versions: what grows, leaks or drifts.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="With --soak: folder for soak.md and soak.html.")] = None,
     baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier answer of --json, from this kind of machine.")] = None,
 ) -> Answer:
     """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
@@ -35,6 +43,22 @@ def validate(
         raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends it as Ctrl-C does, and with it the system that it started
     logs.setup("validate", level=logging.WARNING)
-    asked = Validation(game, iterations, seed, evaluator, Hardship(workers, kill, stop), repeat, baseline)
+    if soak:
+        return _soaked(game, iterations or 500, seed, Hardship(workers, kill, stop), out)
+    asked = Validation(game, iterations or 6, seed, evaluator, Hardship(workers, kill, stop), repeat, baseline)
     report = command(asked, lambda line: typer.echo(line, err=True))
     return Answer(report.values(), report.as_text(), ExitCode.OK if report.passed else ExitCode.CRASH)
+
+
+def _soaked(game: str, iterations: int, seed: int, hardship: Hardship, out: Path | None) -> Answer:
+    from azq.validate.soak import soak
+    from azq.validate.soak_report import as_markdown, write_report
+    from azq.validate.versions import lockstep_sections
+
+    if hardship.kill or hardship.stop:
+        raise ConfigError("--soak takes neither --kill nor --stop: memory is followed process by process")
+    report = soak(lockstep_sections(game, seed, "stream"), hardship, iterations)
+    if out is not None:
+        write_report(report, out)
+    values = {"game": game, "versions": report.versions, "lines": [{**asdict(line), "passed": line.passed} for line in report.lines]}
+    return Answer({**values, "passed": report.passed}, as_markdown(report), ExitCode.OK if report.passed else ExitCode.CRASH)

@@ -124,6 +124,7 @@ class LearnerConfig(Section):
     margin_weight: Weight = 0.25
     hidden_weight: Weight = 0.5
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
+    discount: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the result in the value target, for each ply from there to the game's end
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.995
     samples_per_insert: Factor = 2.0
     limiter_slack: Many = 200_000  # samples self-play may run ahead before it stalls; the learner never runs ahead
@@ -132,6 +133,8 @@ class LearnerConfig(Section):
     window_fraction: Fraction = 0.5  # the newest share of all samples, once above min_window
     publish_every_s: Seconds = 10.0
     checkpoint_every_s: Seconds = 60.0
+    publish_every_steps: Natural = 0  # also at each multiple of so many steps; 0: by time alone
+    checkpoint_every_steps: Natural = 0
     symmetries: bool = True
     threads: FewOrNone = 0
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -168,17 +171,25 @@ class ArenaConfig(Section):
     """Evaluation jobs that follow a run."""
 
     every_s: SecondsOrNever = 120.0  # 0: never
+    every_steps: Natural = 0  # also once weights are published so many steps after the ones evaluated last; 0: by time alone
     num_simulations: Simulations = 64
     games: Positive = 40  # per match, colours swapped in pairs
     opponents: tuple[str, ...] = ("previous", "uct:100")
     grade_positions: Natural = 200  # graded positions per evaluation, where the game has a set
     opening_plies: Plies = 4  # random plies before a match game
 
+    @property
+    def evaluates(self) -> bool:
+        """Whether a run is evaluated at all."""
+        return self.every_s > 0 or self.every_steps > 0
+
 
 class VolunteersConfig(Section):
     """What a run lets browsers' tabs do for it."""
 
-    kinds: tuple[Literal["selfplay"], ...] = ()  # of jobs that tabs take on; none: they have nothing of the run
+    kinds: tuple[
+        Literal["selfplay", "eval"], ...
+    ] = ()  # of jobs that tabs take on; eval: matches between versions; none: they have nothing of the run
     num_simulations: Annotated[int, Field(ge=0, le=65_535)] = 0  # of a move; 0: as servers search
     least_quality: Annotated[int, Field(ge=25, le=100)] = 50  # percent of these simulations that a tab may settle for
     games_at_once: Few = 8  # of one of a tab's workers

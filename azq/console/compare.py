@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,13 @@ from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console.play import Seating, seated
 from azq.console.profile import pyplot_of
+from azq.console.samples import diff_text, pair
 from azq.errors import ConfigError
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
-from azq.status.compare import Comparison, compare
+from azq.samples.diff import SamplesDiff, diff
+from azq.samples.played import OPENING_PLIES
+from azq.status.compare import RunComparison, checked, compare
 from azq.status.curves import AXES, FIGURES, read_course
 
 SLOTS = 256
@@ -30,7 +33,7 @@ PAIRED = ("errors", "loss")
 
 def compare_runs(
     config: Config, runs: Sequence[str], by: str, weights: Sequence[str], count: int, num_simulations: int
-) -> tuple[Comparison, list[dict[str, Any]]]:
+) -> tuple[RunComparison, list[dict[str, Any]]]:
     """Curves and settings, and each later run against the first on `count` graded positions; none where 0 or the game has none.
 
     Raises `ConfigError` for wrong flags, `InvalidRequest` and `NotFound` as `compare`, `NotFound` for missing weights.
@@ -40,7 +43,7 @@ def compare_runs(
     if len(weights) not in (0, len(runs)):
         raise ConfigError(f"--weights names {len(weights)} for {len(runs)} runs; give one for each in turn, or none for the newest")
     with reading_control(config) as client:
-        compared = compare([read_course(Ledger(client), RedisBus(client), name) for name in runs], by)
+        compared = compare([read_course(Ledger(client), RedisBus(client), name) for name in checked(runs)], by)
     if not count or not positions.available(compared.game):
         return compared, []
     chosen = positions.choose(positions.load(compared.game), count, 0)
@@ -82,12 +85,19 @@ def paired_interval(differences: np.ndarray[Any, np.dtype[np.float64]]) -> tuple
     return mean, mean - half, mean + half
 
 
-def comparison_values(compared: Comparison, paired: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def samples_beside(config: Config, runs: Sequence[str], games: int) -> dict[str, SamplesDiff]:
+    """Whether the newest games of each later run are of the same kind as those of the first; raises `NotFound` where none are here."""
+    return {
+        run: diff(*pair(config, (runs[0], run), "", (), games, OPENING_PLIES).values(), match_versions=False) for run in runs[1:] if games
+    }
+
+
+def comparison_values(compared: RunComparison, paired: Sequence[dict[str, Any]], samples: Mapping[str, SamplesDiff]) -> dict[str, Any]:
     """All of it in plain values."""
-    return {**asdict(compared), "paired": list(paired)}
+    return {**asdict(compared), "paired": list(paired), "samples": {run: asdict(found) for run, found in samples.items()}}
 
 
-def comparison_text(compared: Comparison, paired: Sequence[dict[str, Any]]) -> list[str]:
+def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], samples: Mapping[str, SamplesDiff]) -> list[str]:
     """Tables for people."""
     names = [run.run for run in compared.runs]
     head = f"{'':<28}" + "".join(f"{name:>18}" for name in names)
@@ -100,18 +110,19 @@ def comparison_text(compared: Comparison, paired: Sequence[dict[str, Any]]) -> l
     for axis in AXES:
         lines.append(_line(axis, [f"{each.on(axis):,.1f}" if axis == "minutes" else f"{each.on(axis):,.0f}" for each in reached]))
     lines += ["", f"where all were, by {compared.by}"]
-    for row in compared.common:
-        lines.append(_line(f"{NAMES[row.figure]} at {row.x:,.4g}", [_figure(row.figure, value) for value in row.values]))
+    lines += [
+        _line(f"{NAMES[row.figure]} at {row.x:,.4g}", [_figure(row.figure, value) for value in row.values]) for row in compared.common
+    ]
     if paired:
         lines += ["", f"on the same graded positions, more than {names[0]} (95 %)"]
-    for pair in paired:
+    for row in paired:
         for name in PAIRED:
-            each = pair[name]
+            each = row[name]
             told = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
             values = " against ".join(f"{value:.4f}" for value in reversed(each["values"]))
-            lines.append(
-                f"{pair['run']} {pair['players'][1]}, {name}: {told}: {values} of {pair['players'][0]}, {pair['positions']} positions"
-            )
+            lines.append(f"{row['run']} {row['players'][1]}, {name}: {told}: {values} of {row['players'][0]}, {row['positions']} positions")
+    for run, found in samples.items():
+        lines += ["", "recorded games", diff_text(found, [names[0], run])]
     if compared.settings:
         lines += ["", "settings that differ"]
     lines += [_line(row.setting, ["-" if value is None else str(value) for value in row.values]) for row in compared.settings]
@@ -126,7 +137,7 @@ def _figure(name: str, value: float) -> str:
     return f"{value:.1%}" if name == "errors" else f"{value:+.0f}" if name == "elo" else f"{value:.4f}"
 
 
-def plot_comparison(compared: Comparison, out: Path) -> None:
+def plot_comparison(compared: RunComparison, out: Path) -> None:
     """Draws the curves over each other, intervals as bands; raises `MissingExtra` without matplotlib."""
     pyplot = pyplot_of("--plot")
     figure, places = pyplot.subplots(2, 2, figsize=(10, 6.4), dpi=120)

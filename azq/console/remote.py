@@ -20,7 +20,7 @@ from azq.config import Config, ListenConfig
 from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, NotFound, StoreError
 from azq.files import publish_file
-from azq.status.schemas import AuditOut
+from azq.status.schemas import AuditOut, WeightsOut
 
 FORMATS = ("onnx", "safetensors")
 
@@ -169,3 +169,15 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
     except OSError as error:
         raise StoreError(f"the run is forgotten, and {folder} cannot be removed ({error.strerror or error}); remove it by hand") from None
+
+
+def weights_row(weights: WeightsOut) -> str:
+    """Published weights in a line."""
+    size, elo, share, serves = f"{weights.blocks}x{weights.channels}", "", "", ""
+    if weights.elo is not None:
+        elo = f"Elo {weights.elo:+.0f} ({weights.elo_low:+.0f} to {weights.elo_high:+.0f}), {weights.rated_games} games"
+    if weights.errors is not None:
+        share = f"errors {weights.errors / weights.graded_positions:.1%} of {weights.graded_positions}"
+    if weights.served_by:
+        serves = f"served by {weights.served_by}"
+    return f"{weights.version:>6}  step {weights.step:<9,}{size:<8}{elo:<40}{share:<22}{serves:<14}{weights.sha256[:12]}"

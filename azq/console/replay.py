@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,87 +23,68 @@ from azq.search.again import Outputs
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.replay import DIFFERS, EQUAL, ROUNDING, RecordedGame, ReplayedPly, replay
 from azq.wire.arrays import unpack_record
+from azq.wire.messages import BROWSER_PREFIX
 
 SHOWN = 8  # actions of a ply
-FROM_TABS = "browser:"  # begins the name of a worker that is a tab
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A game of a run's folder."""
-
-    folder: rundir.RunDir
-    game: RecordedGame
-    worker: str
-
-
-def open_game(config: Config, run: str, uid: int) -> Recorded:
-    """The game; `NotFound` where there is none of that number, or nothing of it was searched, `ConfigError` for rules that are gone."""
-    folder = folder_of(config, None, run)
-    sections = folder.sections()
-    rules = games.GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
-    event = SegmentReader(folder.path / "segments").find(uid)
-    arrays = unpack_record(event.record, rules.num_distinct_actions(), rules.value_size())
-    recorded = RecordedGame(rules, sections, uid, arrays, sections.search.reuse_subtree and not event.worker.startswith(FROM_TABS))
-    if not recorded.searched:
-        raise NotFound(f"game {uid} of run {run!r} has no searched ply: a safety cap ended it; name another game")
-    return Recorded(folder, recorded, event.worker)
 
 
 def replay_game(config: Config, run: str, uid: int, ply: int | None) -> dict[str, Any]:
-    """Everything `azq replay` tells. Raises `ConfigError` for a ply that was not searched, `NotFound` also for weights that are gone."""
-    recorded = open_game(config, run, uid)
-    searched, versions = recorded.game.searched, recorded.game.arrays["weight_versions"]
+    """Everything `azq replay` tells. Raises `ConfigError` for a ply that was not searched, `NotFound` for what is not there any more."""
+    folder = folder_of(config, None, run)
+    recorded, worker = read_game(folder, uid)
+    searched, versions = recorded.searched, recorded.arrays["weight_versions"]
     if ply is not None and ply not in searched:
-        raise ConfigError(f"--ply {ply} was not searched; {_ranges(searched)} of game {uid} were")
+        raise ConfigError(
+            f"--ply {ply} was not searched; of game {uid} plies {searched[0]} to {searched[-1]} were, but for those of chance"
+        )
     with ExitStack() as stack:
-        networks = _Networks(config, recorded, stack)
-        for version in dict.fromkeys(int(versions[each]) for each in searched if ply is None or each <= ply):
-            networks.of(version)  # what is missing is told before anything was searched
-        plies = list(replay(recorded.game, networks, ply))
-    shown = [_told(recorded.game, each, text) for each, text in zip(plies, _texts(recorded.game, plies), strict=True)]
-    first = next((each["ply"] for each in shown if each["verdict"] != EQUAL), None)
-    counts = {verdict: sum(each["verdict"] == verdict for each in shown) for verdict in (EQUAL, ROUNDING, DIFFERS)}
+
+        @cache
+        def network(version: int) -> Evaluator:
+            return stack.enter_context(closing(_opened(config, folder, recorded, version)))
+
+        def outputs(version: int, packed: NDArray[np.uint8]) -> Outputs:
+            found = evaluate(network(version), packed)
+            return found.logits, found.values
+
+        for version in sorted({int(versions[each]) for each in searched if ply is None or each <= ply}):
+            network(version)  # what is missing is told before anything was searched
+        plies = list(replay(recorded, outputs, ply))
+    shown = [_told(recorded, each, text) for each, text in zip(plies, _texts(recorded, plies), strict=True)]
     return {
         "run": run,
         "game": uid,
-        "worker": recorded.worker,
-        "seed": recorded.game.sections.run.seed,
-        "counts": counts,
-        "first_difference": first,
+        "worker": worker,
+        "seed": recorded.sections.run.seed,
+        "counts": {verdict: sum(each["verdict"] == verdict for each in shown) for verdict in (EQUAL, ROUNDING, DIFFERS)},
+        "first_difference": next((each["ply"] for each in shown if each["verdict"] != EQUAL), None),
         "plies": [each for each in shown if ply in (None, each["ply"])],
     }
 
 
-class _Networks:
-    """The run's weights by version, each opened once, evaluated as this machine does."""
+def read_game(folder: rundir.RunDir, uid: int) -> tuple[RecordedGame, str]:
+    """A game of a run's folder, and who made it; `NotFound` where there is none of that number, or nothing of it was searched."""
+    sections = folder.sections()
+    rules = games.load(sections.run.game, **sections.run.params)
+    event = SegmentReader(folder.path / "segments").find(uid)
+    arrays = unpack_record(event.record, rules.num_distinct_actions(), rules.value_size())
+    keeps_trees = sections.search.reuse_subtree and not event.worker.startswith(BROWSER_PREFIX)
+    recorded = RecordedGame(rules, sections, uid, arrays, keeps_trees)
+    if not recorded.searched:
+        raise NotFound(f"game {uid} of run {folder.name!r} has no searched ply: a safety cap ended it; name another game")
+    return recorded, event.worker
 
-    def __init__(self, config: Config, recorded: Recorded, stack: ExitStack) -> None:
-        self._config, self._recorded, self._stack = config, recorded, stack
-        self._open: dict[int, Evaluator] = {}
 
-    def __call__(self, version: int, packed: NDArray[np.uint8]) -> Outputs:
-        found = evaluate(self.of(version), packed)
-        return found.logits, found.values
-
-    def of(self, version: int) -> Evaluator:
-        """Raises `NotFound` with the remedy where the weights are not there."""
-        if version not in self._open:
-            self._open[version] = self._stack.enter_context(closing(self._opened(version)))
-        return self._open[version]
-
-    def _opened(self, version: int) -> Evaluator:
-        game = self._recorded.game.game
-        if self._recorded.game.sections.selfplay.evaluator == "uniform":
-            return UniformEvaluator(game.num_distinct_actions(), game.value_size())
-        folder = self._recorded.folder
-        try:
-            return LocalEvaluator.from_file(game, weights_file(folder, str(version)), self._config.inference)
-        except NotFound:
-            raise NotFound(
-                f"weights of version {version} are not in {folder.path / 'weights'} any more, and the game was searched with them; "
-                f"name a game of other versions, a --ply before that one, or put the file back"
-            ) from None
+def _opened(config: Config, folder: rundir.RunDir, recorded: RecordedGame, version: int) -> Evaluator:
+    if recorded.sections.selfplay.evaluator == "uniform":
+        return UniformEvaluator(recorded.game.num_distinct_actions(), recorded.game.value_size())
+    try:
+        return LocalEvaluator.from_file(recorded.game, weights_file(folder, str(version)), config.inference)
+    except NotFound:
+        raise NotFound(
+            f"weights of version {version} are not in {folder.path / 'weights'} any more, and the game was searched with them; "
+            "name a game of other versions, a --ply before that one, or put the file back"
+        ) from None
 
 
 def _texts(recorded: RecordedGame, plies: list[ReplayedPly]) -> Iterator[dict[int, str]]:
@@ -162,7 +144,3 @@ def replay_text(told: dict[str, Any]) -> list[str]:
         *lines,
         f"game {told['game']} by {told['worker']}: {counts}" + ("" if first is None else f"; the first difference is at ply {first}"),
     ]
-
-
-def _ranges(plies: list[int]) -> str:
-    return f"plies {plies[0]} to {plies[-1]} that players chose" if len(plies) > 1 else f"ply {plies[0]}"

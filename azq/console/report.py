@@ -29,7 +29,7 @@ from azq.ledger.rules.state import KEPT_EVENTS
 from azq.ledger.types import RunState
 from azq.masking import masked_settings
 from azq.process.source import commit
-from azq.status.curves import PAUSE_MS, Course, CurvePoint, read_course
+from azq.status.curves import MOST_POINTS, Course, CurvePoint, read_course
 from azq.wire import keys
 from azq.wire.codec import decode, skip_unreadable
 from azq.wire.messages import RunEvent
@@ -106,14 +106,14 @@ def sections_of(course: Course, events: Sequence[RunEvent]) -> list[ReportSectio
 
 
 def _heads(course: Course, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    view, last = course.view, course.moments[-1]
+    view = course.view
     yield "game", str(settings.get("run", {}).get("game", ""))
     yield "state", f"{view.state}" + (f": {view.reason}" if view.reason else "")
     yield "created", _time(view.record.created_ms)
     yield "active", f"{view.active_ms / 60_000:.1f} minutes"
     yield "goals", ", ".join(f"{name}={limit:g}" for name, limit in view.record.until.items()) or "no end"
     yield "games", f"{course.counts.finished:,}"
-    yield "steps", f"{max([int(last.steps), *(event.step for event in course.weights)]):,}"
+    yield "steps", f"{max([int(course.reached.steps), *(event.step for event in course.weights)]):,}"
     curves = course.curves("minutes")
     for name, text in (("elo", _elo), ("errors", _percent)):
         if curve := curves.get(name):
@@ -148,8 +148,8 @@ def _charts(course: Course) -> Iterator[str]:
     losses = {name: curves[f"loss_{name}"] for name in ("policy", "value") if f"loss_{name}" in curves}
     if losses:
         yield line_chart("losses", losses, "minutes", lambda value: f"{value:.2f}")
-    moments = course.moments[1:]
-    rates = [CurvePoint(moment.minutes, point.games_per_s) for moment, point in zip(moments, course.points, strict=True)]
+    every = max(1, -(-len(course.points) // MOST_POINTS))
+    rates = [CurvePoint(x, point.games_per_s) for x, point in zip(course.on("minutes").tolist()[1:], course.points, strict=True)][::every]
     if rates:
         yield line_chart("games/s", {"games/s": rates}, "minutes", lambda value: f"{value:.3g}")
 
@@ -187,12 +187,11 @@ def _matches(course: Course) -> ReportSection:
 
 def _cost(course: Course) -> ReportSection:
     spent: Counter[str] = Counter()
-    for (before, moment), point in zip(pairwise(course.moments), course.points, strict=True):
-        if 0 < moment.at_ms - before.at_ms <= PAUSE_MS:
-            spent.update({role: cores * (moment.at_ms - before.at_ms) / 1000 for role, cores in point.cores.items()})
+    for ran_s, point in zip(course.ran_s.tolist(), course.points, strict=True):
+        spent.update({role: cores * ran_s for role, cores in point.cores.items()})
     rows = [(role, f"{seconds:,.0f}") for role, seconds in spent.items()]
     total = spent.total()
-    rows += [("all", f"{total:,.0f}"), ("games per CPU-second", f"{course.moments[-1].games / total:.3g}")] if total else []
+    rows += [("all", f"{total:,.0f}"), ("games per CPU-second", f"{course.reached.games / total:.3g}")] if total else []
     note = "As processes say in their heartbeats; those that several runs share count for each. Daemon, brokers and arena are not in it."
     return ReportSection("Cost in CPU-seconds", ("role", ""), rows, note=note if rows else "Nothing was recorded of it.")
 

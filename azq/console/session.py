@@ -181,7 +181,7 @@ class Session:
     def _await_evaluation(self) -> None:
         """Waits until the daemon's round for the newest weights is over, where the run asks for evaluations, but not too long."""
         deadline = time.monotonic() + LONGEST_WAIT_S
-        while self.config.arena.every_s and time.monotonic() < deadline and not self._evaluated():
+        while self.config.arena.evaluates and time.monotonic() < deadline and not self._evaluated():
             self.supervisor.tick()
             self.interrupts.pause(LOOK_S)
 

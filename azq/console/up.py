@@ -35,6 +35,7 @@ from azq.presets import host_preset
 from azq.presets import preset as preset_of
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import HANG_AFTER_S
+from azq.process.start import die_with_parent
 from azq.process.supervisor import Supervisor
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
@@ -65,6 +66,7 @@ class UpRequest:
 def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
     """Trains until Ctrl-C or the end that was asked for; returns an exit code. `listen`: where other machines reach its brokers."""
     logs.setup("up")
+    die_with_parent()
     start = read_start(asked)
     where = parse_listen(listen, plaintext)
     if asked.volunteers:

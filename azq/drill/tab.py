@@ -10,23 +10,31 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from azq import __version__, games, logs
+from azq import __version__, _core, games, logs
 from azq.actor.groups import GameGroup
 from azq.config import SearchConfig
 from azq.process.start import die_with_parent
+from azq.search.again import Outputs
 from azq.search.evaluator import UniformEvaluator
 from azq.search.search import exploring, make_search
 from azq.waiting import Backoff
-from azq.wire.arrays import pack_record
+from azq.wire.arrays import pack_record, unpack_record
 from azq.wire.codec import decode
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import (
     GAMES_PER_FRAME,
+    GROUP_UIDS,
+    MATCHES,
     Accepted,
     Bye,
+    EvalGames,
+    EvalResult,
     FromGateway,
     FromTab,
     GamesComplete,
@@ -40,6 +48,8 @@ from azq.wire.tabs import (
     WorkerReady,
     encode_tab,
     from_gateway,
+    is_match,
+    luck_of,
 )
 
 PATH = "/v1/volunteers/tab"
@@ -80,6 +90,36 @@ class Play:
         return [_brought(pack_record(record), self.tickets.pop(record.uid)) for record in finished if record.uid in self.tickets]
 
 
+def play_match(asked: EvalGames, evaluate: Callable[[int, NDArray[np.uint8]], Outputs]) -> list[TabGame]:
+    """The games of a match, played to their ends; `evaluate` has the outputs of a version on packed observations."""
+    told = asked.networks[0]
+    game = games.load(told.game, **told.params)
+    width, depth = game.num_distinct_actions(), game.value_size()
+    config = _core.SearchConfig(**asked.search)
+    search = _core.Search(game, config, num_slots=len(asked.games), seed=int(asked.seed))
+    for slot, handed in enumerate(asked.games):
+        record = decode(handed.record, GameRecord) if handed.record else GameRecord(handed.uid)
+        search.start(slot, luck_of(handed.uid), **unpack_record(record, width, depth))
+    capacity = search.num_slots * config.leaves_per_step
+    packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
+    while leaves := search.collect(packed, slots):
+        logits, values = np.zeros((leaves, width), np.float16), np.zeros((leaves, depth), np.float16)
+        first = np.array([search.state(slot).current_player() == asked.games[slot].uid % GROUP_UIDS for slot in slots[:leaves]])
+        for theirs, network in zip((first, ~first), asked.networks, strict=True):
+            if theirs.any():
+                logits[theirs], values[theirs] = evaluate(network.version, packed[:leaves][theirs])
+        search.apply(logits, values)
+    records = (msgspec.structs.replace(pack_record(search.record(slot)), uid=handed.uid) for slot, handed in enumerate(asked.games))
+    return [_brought(record, handed.ticket) for record, handed in zip(records, asked.games, strict=True)]
+
+
+def uniform(asked: EvalGames) -> Callable[[int, NDArray[np.uint8]], Outputs]:
+    """Outputs that are all alike, for `play_match`."""
+    game = games.load(asked.networks[0].game, **asked.networks[0].params)
+    width, depth = game.num_distinct_actions(), game.value_size()
+    return lambda _, packed: (np.zeros((len(packed), width), np.float16), np.zeros((len(packed), depth), np.float16))
+
+
 def _brought(record: GameRecord, ticket: bytes) -> TabGame:
     arrays = (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions)
     return TabGame(record.uid, ticket, *arrays, support=record.support)
@@ -93,6 +133,7 @@ class SimulatedTab:
     slots: int = 4
     token: str = ""
     run: str = ""
+    features: tuple[str, ...] = (MATCHES,)
     finished: dict[int, TabGame] = field(default_factory=dict)  # not yet answered
     accepted: list[int] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -124,8 +165,7 @@ class SimulatedTab:
                 self._heed(socket, heard)
                 if self.unwanted:
                     return
-            if brought := self._advance():
-                _say(socket, GamesComplete(tuple(brought)))
+            _bring(socket, self._advance())
             if time.monotonic() - said_s >= PROGRESS_S:
                 said_s = time.monotonic()
                 self._progress(socket)
@@ -143,13 +183,11 @@ class SimulatedTab:
         match heard:
             case Welcome():
                 self.token, self.run = heard.token, heard.run
-                waiting = list(self.finished.values())
-                for start in range(0, len(waiting), GAMES_PER_FRAME):
-                    _say(socket, GamesComplete(tuple(waiting[start : start + GAMES_PER_FRAME])))
+                _bring(socket, list(self.finished.values()))
                 self._progress(socket)
             case ModelUpdate():
                 self._told = heard
-                _say(socket, WorkerReady("simulated", 1, "", games=self.slots))
+                _say(socket, WorkerReady("simulated", 1, "", self.features, games=self.slots))
             case PlayGames(stop=True):
                 self._play = None
             case PlayGames():
@@ -157,6 +195,10 @@ class SimulatedTab:
                 if self._play is None:
                     self._play = Play(self._told, heard, self.slots)
                 self._play.take(heard)
+            case EvalGames():
+                brought = play_match(heard, uniform(heard))
+                self.finished.update((game.uid, game) for game in brought)
+                _bring(socket, brought)
             case Accepted():
                 self.accepted += [uid for uid in heard.uids if self.finished.pop(uid, None)]
             case Refused():
@@ -169,6 +211,13 @@ class SimulatedTab:
         play = self._play
         simulations, playing = (play.simulations, tuple(play.tickets)) if play else (0, ())
         _say(socket, TabProgress(len(self.accepted) + len(self.finished), simulations, simulations, 0, playing))
+
+
+def _bring(socket: ClientConnection, brought: list[TabGame]) -> None:
+    for message, match in ((GamesComplete, False), (EvalResult, True)):
+        theirs = [game for game in brought if is_match(game.uid) is match]
+        for start in range(0, len(theirs), GAMES_PER_FRAME):
+            _say(socket, message(tuple(theirs[start : start + GAMES_PER_FRAME])))
 
 
 def _say(socket: ClientConnection, message: FromTab) -> None:

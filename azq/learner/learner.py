@@ -5,6 +5,7 @@ Rounds of training are bounded by time, so that nothing that is due waits for mo
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, replace
@@ -91,6 +92,8 @@ class Learner:
         self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
         self._done_s = {"checkpoint": self.clock()}  # when what is due now and then was done last
+        self._done_step: dict[str, int] = {}  # and at which step
+        self._began_at = self.trainer.step
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
@@ -168,7 +171,7 @@ class Learner:
         return min(window_size(inserted, self.config), len(self.intake.window))
 
     def _train(self) -> None:
-        steps = min(self._steps_allowed(), max(1, int(PHASE_S / self._step_s)))
+        steps = min(self._steps_allowed(), max(1, int(PHASE_S / self._step_s)), steps_until_due(self.trainer.step, self.config))
         if not steps:
             return
         start, batch = self.clock(), self.config.batch_size
@@ -180,9 +183,9 @@ class Learner:
     def _do_due(self) -> None:
         if self._is_due("status", STATUS_EVERY_S):
             self._voice.attempt(self.report)
-        if self.lockstep is not None or self._is_due("publish", self.config.publish_every_s):
+        if self.lockstep is not None or self._is_due("publish", self.config.publish_every_s, self.config.publish_every_steps):
             self._publish_if_possible()
-        if self._is_due("checkpoint", self.config.checkpoint_every_s):
+        if self._is_due("checkpoint", self.config.checkpoint_every_s, self.config.checkpoint_every_steps):
             with self.phases("checkpoint"):
                 self._disk.attempt(self.save)
 
@@ -190,11 +193,13 @@ class Learner:
         with self.phases("publish"):
             self._broker.attempt(partial(self._disk.attempt, self.publish))
 
-    def _is_due(self, what: str, every_s: float) -> bool:
-        now = self.clock()
-        if now < self._done_s.get(what, float("-inf")) + every_s:
+    def _is_due(self, what: str, every_s: float, every_steps: int = 0) -> bool:
+        """Whether the time is over, or a multiple of the steps was passed; it is taken for done then."""
+        now, step = self.clock(), self.trainer.step
+        by_steps = every_steps and step // every_steps > self._done_step.get(what, self._began_at) // every_steps
+        if not by_steps and now < self._done_s.get(what, float("-inf")) + every_s:
             return False
-        self._done_s[what] = now
+        self._done_s[what], self._done_step[what] = now, step
         return True
 
     def report(self) -> None:
@@ -291,3 +296,10 @@ class Learner:
         )
         path = checkpoint.save(self.checkpoints, Checkpoint(state, self.trainer.tensors()))
         log.info("checkpoint_written", file=path.name, step=state.step)
+
+
+def steps_until_due(step: int, config: LearnerConfig) -> int:
+    """Steps to the next at which weights or a checkpoint are due by steps; a great many where none are. Pure."""
+    return min(
+        (every - step % every for every in (config.publish_every_steps, config.checkpoint_every_steps) if every), default=sys.maxsize
+    )

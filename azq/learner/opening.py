@@ -20,6 +20,7 @@ from azq.config import LearnerConfig, NetworkConfig, RunSections
 from azq.errors import StateConflict, WeightsError
 from azq.games import Game
 from azq.learner import checkpoint
+from azq.learner.checkpoint import Checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import Learner, TrainingStart
@@ -100,7 +101,7 @@ class LearnerSetup:
         networks, trainer, columns = _trained(self.sections, self.game, self.place)
         intake = self._intake(columns)
         publisher = self._publisher()
-        start = _restore(self.directory / "checkpoints", intake.segments.game, trainer, publisher, networks)
+        start = self._start(intake, trainer, publisher, networks)
         publisher.version, intake.duplicates = start.version, start.duplicates
         _log_start(intake, trainer, start)
         return Learner(
@@ -116,6 +117,15 @@ class LearnerSetup:
             start=start,
             lockstep=intake.lockstep,
         )
+
+    def _start(self, intake: Intake, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
+        found = checkpoint.load_newest(self.directory / "checkpoints")
+        if found is not None:
+            return _restore(found, intake.segments.game, trainer, publisher, networks)
+        if intake.lockstep is None:
+            return _from_published(trainer, publisher, networks)
+        newest = _last_published(publisher, 0)  # whose optimiser nobody has: all steps up to it are taken again
+        return TrainingStart(self.sections.network, newest.step if newest else -1, newest.version if newest else 0)
 
     def _intake(self, columns: Columns) -> Intake:
         config, count = self.sections.learner, partial(count_trained, self.game)
@@ -168,8 +178,8 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         except WeightsError as error:
             log.warning("weights_passed_over", file=path.name, reason=str(error))
             continue
-        size = (int(meta.network.get(name, 0)) for name in ("blocks", "channels"))
-        yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), *size)
+        blocks, channels = (int(meta.network.get(name, 0)) for name in ("blocks", "channels"))
+        yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), blocks, channels)
 
 
 def open_follower(run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace) -> Follower:
@@ -199,16 +209,13 @@ def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNe
     device, networks = training_device(sections.learner, place.local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
     trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
-    return networks, trainer, Columns.of(game, sections.network.auxiliary)
+    return networks, trainer, Columns.of(game, sections.network.auxiliary, sections.learner.discount)
 
 
-def _restore(checkpoints: Path, key: str, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
-    found = checkpoint.load_newest(checkpoints)
-    if found is None:
-        return _from_published(trainer, publisher, networks)
+def _restore(found: Checkpoint, key: str, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
     state = found.state
     if state.game != key:
-        raise StateConflict(f"checkpoints in {checkpoints} are of {state.game!r}, the run plays {key!r}; give the run another name")
+        raise StateConflict(f"the run's checkpoints are of {state.game!r}, the run plays {key!r}; give the run another name")
     network = _take_network(trainer, networks, state.network)
     trainer.load_tensors(found.tensors, state.step)
     published = _last_published(publisher, state.weight_version)

@@ -33,19 +33,20 @@ class Declared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The optional columns of samples; a size of 0 and False mean that the column is not there."""
+    """What samples have beside the plain ones: optional columns, where a size of 0 and False mean none, and the discount of their value."""
 
     reply: bool = False
     margin: bool = False
     outcomes: int = 0  # K
     hidden: int = 0  # F facts, packed in ceil(F / 8) bytes
+    discount: float = 1.0  # of the result in every sample's value, for each ply to the game's end
 
     @classmethod
-    def of(cls, game: Declared, auxiliary: Sequence[str]) -> Columns:
+    def of(cls, game: Declared, auxiliary: Sequence[str], discount: float = 1.0) -> Columns:
         """Those of a network's auxiliary heads, and the outcomes wherever the game has them."""
         combination = game.outcome_combination()
         outcomes = len(combination[0]) if combination else 0
-        return cls("reply" in auxiliary, "margin" in auxiliary, outcomes, game.num_hidden() if "hidden" in auxiliary else 0)
+        return cls("reply" in auxiliary, "margin" in auxiliary, outcomes, game.num_hidden() if "hidden" in auxiliary else 0, discount)
 
     def shapes(self) -> dict[str, tuple[type[np.generic], tuple[int, ...]]]:
         """Element type and shape of one sample's entry, by the name of each column that is there."""
@@ -144,9 +145,10 @@ def samples_of(
 ) -> tuple[Samples, list[int]]:
     """The samples of at least one finished game, in their order, and how many each game gave; checked and put together in one go.
 
-    Value target = (1 - fraction) * result + fraction * the search's root value. A game that a safety cap ended gives none: it has no
-    result. `columns` are the optional targets to add. Raises `WireError` where the first game found to be wrong contradicts itself or the
-    rules, `IllegalActionError` for an action the rules forbid.
+    Value target = (1 - fraction) * discount^plies * result + fraction * the search's root value, where `plies` are those that were played
+    from there on. A game that a safety cap ended gives none: it has no result. `columns` are the optional targets to add, and the discount.
+    Raises `WireError` where the first game found to be wrong contradicts itself or the rules, `IllegalActionError` for an action the rules
+    forbid.
     """
     games = [_play(game, event) for event in events]
     rows = _searched(games)
@@ -158,6 +160,9 @@ def samples_of(
         kept = ~np.array([each.targets["truncated"] for each in games])[rows.of]
         rows, policies, legal, root_values = rows.where(kept), policies[kept], legal[kept], root_values[kept]
     results = seat_values(np.stack([each.returns for each in games]), rows.mover, game.value_size(), rows.of)
+    if columns.discount != 1.0:
+        ends = np.cumsum([len(each.actions) for each in games])[rows.of]
+        results = results * (columns.discount ** (ends - rows.ply))[:, None]
     values = (1.0 - root_value_fraction) * results + root_value_fraction * root_values
     samples = Samples(
         packed=np.concatenate([each.packed for each in games])[rows.ply],

@@ -16,6 +16,7 @@ CLASSES = ("winner", "opening")
 TOLD_APART = 16  # the commonest classes; the others are one, since many rare ones hide what is there
 MOST_GAMES = 5_000  # of a group; the newest
 PERMUTATIONS = 1_999
+EDGES = 4  # of so many versions in common or fewer all are compared
 AT_ONCE = 50  # permutations that share numpy's calls
 ALPHA = 0.01
 COARSE = 0.25  # where only larger distances would be noticed, there is nothing to tell
@@ -23,7 +24,7 @@ AGREES, DIFFERS, TOO_FEW = "agrees", "differs", "too few games"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FigureDiff:
     """A figure in two groups of games."""
 
     figure: str
@@ -42,7 +43,7 @@ class SamplesDiff:
 
     games: tuple[int, int]  # compared
     left_out: tuple[int, int]  # made with weight versions that only one has, or older than the newest that are compared
-    figures: list[Comparison]
+    figures: list[FigureDiff]
     verdict: str  # `differs` where one does
 
 
@@ -54,6 +55,8 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
     kept = [first, second]
     if match_versions:
         common = np.intersect1d(first["version"], second["version"])
+        # The first and last versions have the short ones of the games that began before and ended after, more so of who plays slowly.
+        common = common[1:-1] if len(common) > EDGES else common
         kept = [rows[np.isin(rows["version"], common)] for rows in kept]
     kept = [rows[-MOST_GAMES:] for rows in kept]
     sizes, left_out = (len(kept[0]), len(kept[1])), (len(first) - len(kept[0]), len(second) - len(kept[1]))
@@ -71,7 +74,7 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
         noticed = float(np.quantile(found[1:], 1 - ALPHA / len(distances)))
         verdict = DIFFERS if corrected[name] < ALPHA else TOO_FEW if noticed > COARSE else AGREES
         of_first, of_second = (_told(rows[name], np.where(labels[0] == own, weights[own], 0.0), name in CLASSES) for own in (1, 0))
-        figures.append(Comparison(name, of_first, of_second, float(found[0]), noticed, p_values[name], corrected[name], verdict))
+        figures.append(FigureDiff(name, of_first, of_second, float(found[0]), noticed, p_values[name], corrected[name], verdict))
     verdicts = {figure.verdict for figure in figures}
     return SamplesDiff(sizes, left_out, figures, next(each for each in (DIFFERS, TOO_FEW, AGREES) if each in verdicts))
 

@@ -29,8 +29,8 @@ ROW = np.dtype(
         ("simulations", "f4"),  # mean
         ("value", "f4"),  # mean root value for the player to move
         ("error", "f4"),  # mean squared distance of root value and result
-        ("version", "u4"),  # of the weights that searched first; their mean would be of other games where games last longer
-        ("age", "f4"),  # newest version until then less the mean of this game
+        ("version", "u4"),  # of the weights: the mean, rounded
+        ("age", "f4"),  # newest version until then less this mean
         ("opening", "u8"),  # the first plies
         ("moves", "u8"),  # all plies
         ("first", "u2"),  # action
@@ -84,6 +84,7 @@ def read_games(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 
         place = np.clip((BINS * (values + 1) / 2).astype(np.intp), 0, BINS - 1)
         count = len(values) or np.nan
         best = np.flatnonzero(np.asarray(event.returns) == max(event.returns))
+        version = versions.mean() if len(versions) else 0.0
         return (
             len(actions),
             best[0] if len(best) == 1 else SHARED,
@@ -91,8 +92,8 @@ def read_games(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 
             simulations.sum() / count,
             values.sum() / count,
             np.square(values - results).sum() / count,
-            versions[0] if len(versions) else 0,
-            newest - (versions.mean() if len(versions) else 0.0),
+            round(version),
+            newest - version,
             _hashed(record.actions[: 2 * opening_plies]),
             _hashed(record.actions),
             actions[0],

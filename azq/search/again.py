@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from azq import _core
 from azq.search.search import Record, Result, Search, make_search
+from azq.wire.tabs import luck_of
 
 SLOTS = 256  # plies that are searched in step
 Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (L, A), values (L, V)
@@ -159,7 +160,7 @@ class _Walk:
         self._search, self._slot, self._stretch = search, slot, stretch
         self._ply, self.steps = stretch.first, 0
         self.found: list[Searched] = []
-        search.start(slot, stretch.uid, stretch.game["actions"][: stretch.first])
+        search.start(slot, luck_of(stretch.uid), stretch.game["actions"][: stretch.first])
 
     @property
     def version(self) -> int:

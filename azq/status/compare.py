@@ -9,7 +9,9 @@ from typing import Any
 
 from azq.errors import InvalidRequest, NotFound
 from azq.ledger.types import RunState
-from azq.status.curves import FIGURES, Course, CourseMoment, Curves, value_at
+from azq.status.curves import FIGURES, Course, Curves, Reached, value_at
+
+MOST_RUNS = 8  # as many as charts have colours
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class ComparedRun:
     game: str
     state: RunState
     weight_version: int
-    reached: CourseMoment
+    reached: Reached
     curves: Curves
 
 
@@ -42,7 +44,7 @@ class SettingDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """Runs of one game over one axis."""
 
     game: str
@@ -52,25 +54,31 @@ class Comparison:
     settings: list[SettingDifference]
 
 
-def compare(courses: Sequence[Course], by: str) -> Comparison:
-    """The runs beside each other. Raises `InvalidRequest` for fewer than two or of different games, `NotFound` for one without records."""
+def checked(names: Sequence[str]) -> Sequence[str]:
+    """The names of runs, where so many can be compared. Raises `InvalidRequest`."""
+    if not 2 <= len(set(names)) == len(names) <= MOST_RUNS:
+        raise InvalidRequest(f"a comparison needs two to {MOST_RUNS} runs, each once, not {', '.join(names) or 'none'}")
+    return names
+
+
+def compare(courses: Sequence[Course], by: str) -> RunComparison:
+    """The runs beside each other. Raises `InvalidRequest` for runs of different games, `NotFound` for one without records."""
     names = [course.view.record.run for course in courses]
-    if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise InvalidRequest(f"a comparison needs two runs or more, each once, not {', '.join(names) or 'none'}")
     settings = [_settings(course) for course in courses]
     games = [values.get("run.game", "") for values in settings]
-    if len(set(games)) > 1:
-        told = ", ".join(f"{name} learns {game}" for name, game in zip(names, games, strict=True))
+    params = [{name: value for name, value in values.items() if name.startswith("run.params.")} for values in settings]
+    if len(set(games)) > 1 or any(each != params[0] for each in params):
+        told = ", ".join(f"{name} learns {game} {each or ''}".strip() for name, game, each in zip(names, games, params, strict=True))
         raise InvalidRequest(f"runs of different games cannot be compared: {told}; name runs of one game")
     runs = [_compared(course, game, by) for course, game in zip(courses, games, strict=True)]
-    return Comparison(games[0], by, runs, _common(runs), _differing(settings))
+    return RunComparison(games[0], by, runs, _common(runs), _differing(settings))
 
 
 def _compared(course: Course, game: str, by: str) -> ComparedRun:
     name, curves = course.view.record.run, course.curves(by)
     if not curves:
         raise NotFound(f"nothing was recorded of run {name} that could be compared: it never trained; let it run first")
-    reached = course.moments[-1]
+    reached = course.reached
     if not reached.on(by):
         raise NotFound(
             f"nothing was recorded of run {name} over {by}: it ran under an older azq, or never trained; compare by minutes or steps"

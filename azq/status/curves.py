@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from azq.arena.players import version_of
-from azq.arena.rating import Z95, Rating, rate
+from azq.arena.rating import Z95, Rating
 from azq.bus.base import Bus
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
 from azq.status.history import read
-from azq.status.observe import RESULTS_READ, read_results, read_weights
+from azq.status.observe import Standings, read_standing, read_weights
 from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
@@ -25,17 +26,16 @@ MOST_POINTS = 240  # of a curve
 
 
 @dataclass(frozen=True, slots=True)
-class CourseMoment:
-    """How far a run was at a moment."""
+class Reached:
+    """How far a run came; the names are those of `AXES`."""
 
-    at_ms: int
-    minutes: float = 0.0  # spent running
-    games: float = 0.0  # finished
-    steps: float = 0.0
-    cpu_s: float = 0.0  # of self-play, inference and learner, as they tell it
+    minutes: float  # spent running
+    games: float  # finished
+    steps: float
+    cpu_s: float  # of self-play, inference and learner, as they tell it
 
     def on(self, axis: str) -> float:
-        """Its place on one of the `AXES`."""
+        """Its place on an axis."""
         return float(getattr(self, axis.replace("-", "_")))
 
 
@@ -66,19 +66,39 @@ class Course:
     ratings: Sequence[Rating]
 
     @property
-    def moments(self) -> list[CourseMoment]:
-        """How far it was at each recorded point, from its beginning on."""
-        return list(_moments(self.view.record.created_ms, self.points))
+    def at_ms(self) -> NDArray[np.int64]:
+        """(1 + N,) when the run was created, and when each point was recorded."""
+        return np.array([self.view.record.created_ms, *(point.at_ms for point in self.points)], np.int64)
+
+    @property
+    def ran_s(self) -> NDArray[np.float64]:
+        """(N,) seconds that it ran until each point, from the one before on."""
+        passed_ms = np.diff(self.at_ms)
+        return np.where((passed_ms > 0) & (passed_ms <= PAUSE_MS), passed_ms / 1000, 0.0)
+
+    def on(self, axis: str) -> NDArray[np.float64]:
+        """(1 + N,) how far it was at these moments, on one of the `AXES`."""
+        if axis == "minutes":
+            found = np.cumsum(self.ran_s) / 60
+        elif axis == "cpu-s":
+            found = np.cumsum(self.ran_s * [sum(point.cores.values()) for point in self.points])
+        else:
+            found = np.maximum.accumulate(np.array([point.games if axis == "games" else point.step for point in self.points], np.float64))
+        return np.concatenate([[0.0], found])
+
+    @property
+    def reached(self) -> Reached:
+        """How far it came."""
+        return Reached(*(float(self.on(axis)[-1]) for axis in AXES))
 
     def curves(self, axis: str) -> Curves:
         """Its figures over an axis; a figure that was never known is not there."""
-        moments = self.moments
-        place = _placing(moments, {event.version: event for event in self.weights}, axis)
-        trained = [(moment.on(axis), point) for moment, point in zip(moments[1:], self.points, strict=True) if point.step]
-        every = max(1, -(-len(trained) // MOST_POINTS))
-        kept = trained[::-every][::-1]
+        places = self.on(axis)
+        place = _placing(self.at_ms, places, {event.version: event for event in self.weights}, axis)
+        trained = [number for number, point in enumerate(self.points) if point.step]
+        kept = [(float(places[1 + number]), self.points[number]) for number in trained[:: -max(1, -(-len(trained) // MOST_POINTS))]]
         found: dict[str, list[CurvePoint | None]] = {
-            "errors": [_error_share(place, grade) for grade in _best_known(self.grades)],
+            "errors": [_error_share(place, grade) for grade in most_positions(self.grades)],
             "elo": [_elo(place, rating) for rating in self.ratings],
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
             "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],
@@ -86,44 +106,28 @@ class Course:
         return {name: sorted(known, key=lambda point: point.x) for name, each in found.items() if (known := list(filter(None, each)))}
 
 
-def read_course(ledger: Ledger, bus: Bus, run: str) -> Course:
+def read_course(ledger: Ledger, bus: Bus, run: str, standings: Standings | None = None) -> Course:
     """Everything recorded of a run. Raises `NotFound` naming the runs there are, `BrokerError`."""
-    view = ledger.run(run)
-    matches, grades = read_results(bus, run, RESULTS_READ)
+    view, standing = ledger.run(run), read_standing(bus, run, standings or Standings())
     weights = read_weights(bus, run, MOST_WEIGHTS)
-    return Course(view, ledger.counts(run), read(bus, run, 0), weights, matches, grades, rate(matches))
+    return Course(view, ledger.counts(run), read(bus, run, 0), weights, standing.matches, standing.grades, standing.ratings)
 
 
-def _moments(created_ms: int, points: Iterable[HistoryPoint]) -> Iterable[CourseMoment]:
-    now = CourseMoment(created_ms)
-    yield now
-    for point in points:
-        passed_ms = point.at_ms - now.at_ms
-        ran_s = passed_ms / 1000 if 0 < passed_ms <= PAUSE_MS else 0.0
-        now = CourseMoment(
-            at_ms=point.at_ms,
-            minutes=now.minutes + ran_s / 60,
-            games=max(now.games, point.games),
-            steps=max(now.steps, point.step),
-            cpu_s=now.cpu_s + ran_s * sum(point.cores.values()),
-        )
-        yield now
-
-
-def _placing(moments: Sequence[CourseMoment], weights: dict[int, WeightEvent], axis: str) -> Callable[[int], float | None]:
+def _placing(
+    at_ms: NDArray[np.int64], places: NDArray[np.float64], weights: Mapping[int, WeightEvent], axis: str
+) -> Callable[[int], float | None]:
     """Where on an axis a weight version was published; None for one that nobody knows of."""
-    at, places = [moment.at_ms for moment in moments], [moment.on(axis) for moment in moments]
 
     def place(version: int) -> float | None:
         event = weights.get(version)
         if event is None:
             return None
-        return float(event.step) if axis == "steps" else float(np.interp(event.published_ms, at, places))
+        return float(event.step) if axis == "steps" else float(np.interp(event.published_ms, at_ms, places))
 
     return place
 
 
-def _best_known(grades: Sequence[GradeResult]) -> list[GradeResult]:
+def most_positions(grades: Sequence[GradeResult]) -> list[GradeResult]:
     """Of each version the result on most positions."""
     found: dict[int, GradeResult] = {}
     for grade in grades:

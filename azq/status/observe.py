@@ -228,6 +228,8 @@ def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest
         weight_version=weights.version if weights else 0,
         round_version=asked.weight_version if asked else 0,
         round_ms=asked.asked_ms if asked else 0,
+        weight_step=weights.step if weights else 0,
+        round_step=asked.step if asked else 0,
     )
 
 

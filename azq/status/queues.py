@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from azq.ledger.types import JobState, JobView
 from azq.status.state import Offer, Offering
-from azq.wire.kinds import Kind
+from azq.wire.kinds import BROWSER, Kind
 from azq.wire.messages import Heartbeat
 
 
@@ -42,11 +42,11 @@ def tags_of(beat: Heartbeat) -> frozenset[str]:
 
 
 def eval_tag(workers: Sequence[Offering], wanted: str) -> str:
-    """The run's own tag where an eval worker has it, else `cpu`, else any live one; the wanted one when there is none.
+    """The run's own tag where an eval worker has it, else `cpu`, else any live one of servers; the wanted one when there is none.
 
     Evaluation jobs need no hardware of their own: their leaves go to the inference workers.
     """
-    tags = live_tags(workers, Kind.EVAL)
+    tags = [tag for tag in live_tags(workers, Kind.EVAL) if tag != BROWSER]  # tabs play some matches only
     return next((tag for tag in (wanted, "cpu", *tags) if tag in tags), wanted)
 
 

@@ -300,6 +300,15 @@ class WeightsOut(_MessageOut):
     uri: str
     step: int
     published_ms: int
+    blocks: int = 0  # of their network, as the next; 0: not told
+    channels: int = 0
+    elo: float | None = None  # with its 95 % interval; None: no match of them is among the newest results
+    elo_low: float | None = None
+    elo_high: float | None = None
+    errors: int | None = None  # of the positions that they were graded on
+    graded_positions: int = 0
+    rated_games: int = 0
+    served_by: int = 0  # inference workers whose newest of this run they are
 
 
 class MatchOut(BaseModel):

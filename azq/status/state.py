@@ -69,6 +69,8 @@ class ObservedRun:
     weight_version: int = 0  # 0: none published yet
     round_version: int = 0  # weights of the newest evaluation round
     round_ms: int = 0  # when that round was asked for
+    weight_step: int = 0  # of training, of the newest weights
+    round_step: int = 0  # and of those of the newest round
 
 
 @dataclass(frozen=True, slots=True)

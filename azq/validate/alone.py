@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from azq import games
 from azq.actor import Arenas, SelfPlay, Slice
 from azq.bus.memory import MemoryBus
 from azq.clock import now_ms
-from azq.config import InferenceConfig, RunSections
+from azq.config import RunSections
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog, fetch_from
 from azq.learner.opening import LearnerSetup, prepare_training
+from azq.learner.tracking.opening import Trackers
 from azq.ledger import MemoryLedger
 from azq.ledger.records import record_of
 from azq.search.evaluator import Evaluator
@@ -28,26 +29,16 @@ RUN = "alone"
 FOR_EVER_S = 1e6
 
 
-class Silence:
-    """Curves that nobody looks at."""
-
-    def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Forgets them."""
-
-    def flush(self) -> None:
-        """Nothing to write."""
-
-
 def play_alone(sections: RunSections, folder: Path) -> Iterator[LockstepVersion]:
     """The versions of such a run, one after the other, for as long as they are asked for; what it makes lies in `folder`."""
     game, bus = games.load(sections.run.game, **sections.run.params), MemoryBus()
     ledger, store = MemoryLedger(bus), open_store("file", directory=folder / "weights")
     ledger.create_run(record_of(RUN, sections, folder, now_ms()))
     prepare_training(sections.learner)
-    setup = LearnerSetup(RUN, folder, sections, game, bus=bus, ledger=ledger, store=store, tracker=Silence(), consumer=RUN)
+    setup = LearnerSetup(RUN, folder, sections, game, bus=bus, ledger=ledger, store=store, tracker=Trackers([]), consumer=RUN)
     learner, arenas, never = setup.open(), Arenas(), threading.Event()
     catalog = WeightCatalog(bus, RUN)
-    with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), InferenceConfig(**HOST))) as evaluator:
+    with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), HOST)) as evaluator:
         told = 0
         try:
             while True:

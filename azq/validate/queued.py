@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import signal
@@ -41,18 +42,23 @@ class Hardship:
 
 def play_queued(sections: RunSections, hardship: Hardship, count: int) -> list[LockstepVersion]:
     """The first `count` versions; raises `EvaluationTimeout` where one does not come, `StateConflict` where a game was given up."""
-    with _system(sections, hardship) as system:
+    with started(sections, hardship) as system:
         rng, stop_at = random.Random(hardship.seed), max(1, count // 2) if hardship.stop else 0
         for number in range(1, count):
-            system.until(lambda number=number: _has(system, number), f"version {number}", PATIENCE_S)
+            await_version(system, number)
             if hardship.kill:
                 system.rest(time.monotonic() + rng.uniform(0.0, MOMENT_S))
                 _kill_one(system, rng)
             if number == stop_at:
                 system.stop()
                 system.start()
-        system.until(lambda: _has(system, count), f"version {count}", PATIENCE_S)
+        await_version(system, count)
         return versions(system, sections)[:count]
+
+
+def await_version(system: System, number: int) -> None:
+    """Returns once it was published; raises as `play_queued`."""
+    system.until(lambda: _has(system, number), f"version {number}", PATIENCE_S)
 
 
 def versions(system: System, sections: RunSections) -> list[LockstepVersion]:
@@ -62,8 +68,9 @@ def versions(system: System, sections: RunSections) -> list[LockstepVersion]:
 
 
 @contextlib.contextmanager
-def _system(sections: RunSections, hardship: Hardship) -> Iterator[System]:
-    host = [f"inference.{name}={value!r}".lower().replace("'", '"') for name, value in HOST.items()]
+def started(sections: RunSections, hardship: Hardship) -> Iterator[System]:
+    """A system of its own that plays such a run; its folder goes with it unless something failed."""
+    host = [f"inference.{name}={json.dumps(value)}" for name, value in HOST.model_dump(exclude_unset=True).items()]
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     overrides = [*overrides_of(sections), *host, f"worker.concurrency={hardship.workers}"]
     system, passed = System(folder, sections.run.game, overrides), False
@@ -83,7 +90,7 @@ def _has(system: System, number: int) -> bool:
     if counts is not None and counts.abandoned:
         raise StateConflict(f"{counts.abandoned} games were given up, and lockstep goes on without none; see {system.folder}")
     newest = system.asked(lambda client: read_weights(RedisBus(client), RUN))
-    return bool(newest) and newest[0].version >= number
+    return bool(newest and newest[0].version >= number)
 
 
 def _kill_one(system: System, rng: random.Random) -> None:

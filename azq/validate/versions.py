@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from azq.config import RunSections, dump_run, parse_run
+from azq.config import InferenceConfig, RunSections, dump_run, parse_run
 from azq.presets import preset
 from azq.wire.messages import WeightEvent
 
@@ -35,7 +35,7 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
     },
     "arena": {"every_s": 0},
 }
-HOST = {"device": "cpu", "precision": "float32", "threads": 1, "compile": False}  # of inference
+HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,17 @@ def lockstep_sections(game: str, seed: int, evaluator: str) -> RunSections:
 
 def overrides_of(sections: RunSections) -> list[str]:
     """All settings of a run as after `--set`, so that no file and no environment has a say."""
-    return [
-        f"{name}.{key}={json.dumps(value)}"
-        for name, section in dump_run(sections).items()
-        for key, value in section.items()
-        if not isinstance(value, dict)
-    ]
+    return [f"{name}.{key}={_toml(value)}" for name, section in dump_run(sections).items() for key, value in section.items()]
+
+
+def _toml(value: Any) -> str:
+    return f"{{{', '.join(f'{key} = {_toml(item)}' for key, item in value.items())}}}" if isinstance(value, dict) else json.dumps(value)
 
 
 def fingerprint(sections: RunSections) -> str:
-    """Of the settings that weights follow from; who evaluates is none of them."""
-    values = dump_run(sections)
-    del values["selfplay"]["evaluator"]
+    """Of the settings that weights follow from, but for defaults: a setting that is new alters none. Who evaluates is none of them."""
+    values = sections.model_dump(mode="json", exclude_defaults=True)
+    values["selfplay"].pop("evaluator", None)
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -16,12 +16,12 @@ from azq.wire.tabs import ModelUpdate
 class Networks(Protocol):
     """What tabs evaluate with."""
 
-    def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
-        """The message about the newest weights that tabs can load, None while there are none. May take a while; raises `AzqError`."""
+    def find(self, record: RunRecord, sections: RunSections, version: int | None = None) -> ModelUpdate | None:
+        """The message about a version's network, or the newest that tabs can load; None: there is none. Slow; raises `AzqError`."""
         ...
 
     def read(self, sha256: str) -> bytes | None:
-        """A network that `newest` told of."""
+        """A network that `find` told of."""
         ...
 
 

@@ -19,20 +19,19 @@ from typing import Any, TypeVar
 from starlette.websockets import WebSocket
 
 from azq import __version__, logs
-from azq.actor.lease import RECORDS_PER_CALL, HeldLease
-from azq.clock import now_ms
 from azq.config import GatewayConfig, RunSections
-from azq.errors import AzqError, BrokerError, ConfigError, LeaseLost, WireError
+from azq.errors import AzqError, BrokerError, ConfigError, WireError
 from azq.ledger.records import sections_of
-from azq.ledger.types import Directive, Lease, RunState, RunView
+from azq.ledger.types import Lease, RunState, RunView
 from azq.volunteers.backing import Backing
-from azq.volunteers.judging import GamesBatch, GamesVerdict, Returned
-from azq.volunteers.rooms import MOST_GAMES, Kept, Link, Room, make_room, quality_wished, tab_search
+from azq.volunteers.leases import Leases
+from azq.volunteers.rooms import MATCH_GAMES, MOST_GAMES, Link, Room, make_room, quality_wished
 from azq.volunteers.sessions import TabPatience
 from azq.wire.kinds import Kind
-from azq.wire.messages import GameRecord, SampleEvent
 from azq.wire.tabs import (
+    MATCHES,
     Bye,
+    EvalResult,
     FromTab,
     GamesComplete,
     Hello,
@@ -47,10 +46,8 @@ from azq.wire.tabs import (
 )
 
 LOOK_S = 1.0  # between two looks at runs and their weights, and for whom is silent
-IDLE_S = 0.5
 HELLO_S = 10.0
 UNREADABLE = 8  # frames after which a tab has to go
-CLOSING_SLICES = 2  # slices after which a lease ends although tabs still play
 THREADS = 16
 
 T = TypeVar("T")
@@ -66,6 +63,7 @@ class Gateway:
         self.links: dict[int, Link] = {}
         self.counts: Counter[str] = Counter()  # games by what became of them, simulations
         self.turned_s = clock()
+        self.plays_matches = False  # whether there is a tab that would
         self.stopping = threading.Event()
         self._backing = backing
         self._patience = TabPatience(config.silent_after_s, config.late_after_s, config.batch_after_s)
@@ -74,7 +72,7 @@ class Gateway:
         self._addresses: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(THREADS, "gateway")
-        self._judging = ThreadPoolExecutor(1, "judge")
+        self._leases = Leases(backing, self.stopping, clock, self._in_thread, self._deliver, config.late_after_s)
 
     # -- tabs
 
@@ -168,7 +166,7 @@ class Gateway:
                 link.simulations = said.simulations
                 if room is not None:
                     room.sessions.hear(link.number, said.playing, now_s)
-            case GamesComplete(games):
+            case GamesComplete(games) | EvalResult(games):
                 if room is None:
                     return  # it brings them again when it is welcomed to a run
                 for game in games:
@@ -201,8 +199,13 @@ class Gateway:
             return
         wanted = link.ready.games or link.ready.workers * room.sections.volunteers.games_at_once
         room.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
+        plays_matches = MATCHES in link.ready.features and Kind.EVAL in room.sections.volunteers.kinds
+        room.sessions.tabs[link.number].match_room = link.ready.workers * MATCH_GAMES if plays_matches else 0
         if handed := room.sessions.hand(link.number, self._clock()):
             link.send(room.play(handed, quality_wished(link.ready)))
+        for job, kept in room.matches.items():
+            if kept.networks and (handed := room.sessions.hand(link.number, self._clock(), job)):
+                link.send(kept.match.told(room.record.run, kept.networks, handed))
 
     def _deliver(self, room: Room) -> None:
         """Tells tabs what became of their games, and hands out what waits."""
@@ -217,90 +220,16 @@ class Gateway:
 
     def begin(self, lease: Lease, view: RunView, sections: RunSections, ended: Callable[[], None]) -> None:
         """Takes a lease on; `ended` is called once it hands out no more games."""
-        room = self._room_of(view, sections)
-        held = HeldLease(self._backing.ledger, lease, should_stop=self.stopping.is_set, clock=self._clock, wait=threading.Event().wait)
-        self._start(self._keep(room, Kept(lease, held, tab_search(sections)), ended))
+        room, leases = self._room_of(view, sections), self._leases
+        match = lease.job.kind == Kind.EVAL
+        self._start(leases.referee(room, lease, ended) if match else leases.keep(room, lease, sections, ended))
 
     def _room_of(self, view: RunView, sections: RunSections) -> Room:
         name = view.record.run
         if name not in self.rooms:
             self.rooms[name] = make_room(view.record, sections, self._backing.secret, self._patience, self.counts)
-            self._start(self._judge(self.rooms[name]))
+            self._start(self._leases.judge(self.rooms[name]))
         return self.rooms[name]
-
-    async def _keep(self, room: Room, kept: Kept, ended: Callable[[], None]) -> None:
-        """One lease from its claim to its end."""
-        job, began_s = kept.lease.job, self._clock()
-        slice_s = job.slice_s or room.sections.volunteers.slice_s
-        room.leases.append(kept)
-        log.info("lease_begins", job=job.job_id, attempt=kept.lease.attempt)
-        reason = "released"
-        try:
-            while kept.held.directive is not Directive.RELEASE and self._is_here(room):
-                age_s = self._clock() - began_s
-                if not kept.closing and (age_s >= slice_s or kept.held.directive is Directive.STALL):
-                    kept.closing = True
-                    ended()
-                if kept.closing and (not room.sessions.held(job.job_id) or age_s >= CLOSING_SLICES * slice_s):
-                    break
-                rung = room.bell.rung
-                await self._step(room, kept)
-                await room.bell.after(rung, min(IDLE_S, kept.lease.lease_s / 8))
-            await self._in_thread(kept.held.release, ())
-        except (LeaseLost, BrokerError) as error:
-            reason = str(error)
-        finally:
-            if not kept.closing:
-                ended()
-            room.leases.remove(kept)
-            room.sessions.lost(job.job_id, self._clock())
-            log.info("lease_ends", job=job.job_id, reason=reason)
-
-    async def _step(self, room: Room, kept: Kept) -> None:
-        """Commits what was accepted and adopts what tabs have room for; renews the lease in any case. Raises as `HeldLease`."""
-        sessions, job = room.sessions, kept.lease.job.job_id
-        takes = room.open_lease is kept
-        if takes and (named := sessions.claimed()[:RECORDS_PER_CALL]):
-            sessions.adopted(job, await self._in_thread(kept.held.adopt_named, named), self._clock())
-        events = sessions.to_commit(job, RECORDS_PER_CALL, now_ms())
-        wanted = min(RECORDS_PER_CALL, sessions.wanted(self._clock())) if takes and room.network is not None else 0
-        if events or wanted:
-            records, totals = await self._in_thread(self._commit, kept.held, events, wanted)
-            sessions.committed(events, totals)
-            room.newest.extend(events)
-            sessions.adopted(job, records, self._clock())
-        if self._clock() >= kept.renew_s:
-            await self._in_thread(kept.held.journal, ())
-            kept.renew_s = self._clock() + kept.lease.lease_s / 4
-        self._deliver(room)
-
-    def _commit(self, held: HeldLease, events: list[SampleEvent], wanted: int) -> tuple[list[GameRecord], Any]:
-        """In a thread: the one atomic step, and the contributors' totals after it; games count also where those cannot be told."""
-        records = held.replace(events, wanted)
-        try:
-            return records, self._backing.guests.credit(events) if events else {}
-        except AzqError as error:
-            log.warning("not_credited", games=len(events), reason=str(error))
-            return records, {}
-
-    async def _judge(self, room: Room) -> None:
-        """Has the finished games of a run judged, for as long as it is here."""
-        judge = self._backing.judge
-        while self._is_here(room):
-            rung = room.bell.rung
-            for job, contributor, games in room.sessions.batches(judge.batch_games, self._clock()):
-                search = next((kept.search for kept in room.leases if kept.lease.job.job_id == job), tab_search(room.sections))
-                await self._verdict(room, GamesBatch(room.record, search, contributor, games), games)
-            await room.bell.after(rung, IDLE_S)
-
-    async def _verdict(self, room: Room, batch: GamesBatch, games: tuple[Returned, ...]) -> None:
-        try:
-            verdict = await asyncio.get_running_loop().run_in_executor(self._judging, self._backing.judge.judge, batch)
-        except AzqError as error:
-            log.warning("not_judged", run=room.record.run, contributor=batch.contributor, games=len(games), reason=str(error))
-            verdict = GamesVerdict()
-        room.sessions.judged(batch.contributor, games, verdict, self._clock())
-        room.bell.ring()
 
     # -- runs
 
@@ -328,6 +257,7 @@ class Gateway:
             for number in tuple(room.sessions.tabs):
                 self._serve(self.links[number], room)
             self._deliver(room)
+        self.plays_matches = any(tab.match_room for room in self.rooms.values() for tab in room.sessions.tabs.values())
         for link in tuple(self.links.values()):
             if link.guest is not None and link.room is None and self.rooms:
                 self._seat(link)
@@ -338,8 +268,8 @@ class Gateway:
         for view in () if self._backing.guests.closed() else self._backing.ledger.runs():
             try:
                 sections = sections_of(view.record)
-                if view.state is RunState.RUNNING and Kind.SELFPLAY in sections.volunteers.kinds:
-                    found.append((view, sections, self._backing.networks.newest(view.record, sections)))
+                if view.state is RunState.RUNNING and sections.volunteers.kinds:
+                    found.append((view, sections, self._backing.networks.find(view.record, sections)))
             except BrokerError:
                 raise
             except AzqError as error:
@@ -348,6 +278,7 @@ class Gateway:
 
     def _close(self, room: Room) -> None:
         """A run that ended, rests, or wants no tabs any more: those that played for it wait for another."""
+        room.open = False
         room.bell.ring()
         for number in tuple(room.sessions.tabs):
             link = self.links[number]
@@ -361,14 +292,12 @@ class Gateway:
         """Gives all games back."""
         self.stopping.set()
         for room in self.rooms.values():
+            room.open = False
             room.bell.ring()
         self.rooms.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._threads.shutdown(wait=False)
-        self._judging.shutdown(wait=False)
-
-    def _is_here(self, room: Room) -> bool:
-        return self.rooms.get(room.record.run) is room
+        self._leases.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -57,7 +57,8 @@ class VerifyingJudge(Judge):
         standing = self.standing(batch.contributor)
         if reason := standing.reason or self._histories.refusal(batch.contributor, len(batch.games)):
             return GamesVerdict({}, {each.record.uid: reason for each in batch.games})
-        found = self._verifier.judge(JudgeRequest(batch.run, batch.search.model_dump_json().encode(), standing.share, batch.games))
+        search = batch.search.model_dump_json().encode()
+        found = self._verifier.judge(JudgeRequest(batch.run, search, standing.share, batch.games, batch.match))
         self._histories.change(batch.contributor, lambda history: after_batch(history, found))
         if found.fault:
             log.warning(

@@ -21,6 +21,14 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchOrder:
+    """What else than its search makes the games of a match: its seed, and the versions of the first player and the second."""
+
+    seed: int
+    versions: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class GamesBatch:
     """Finished games of one contributor, each once, to be accepted or refused."""
 
@@ -28,6 +36,7 @@ class GamesBatch:
     search: SearchConfig  # that tabs were told
     contributor: str
     games: tuple[Returned, ...]
+    match: MatchOrder | None = None  # that they are of
 
 
 @dataclass(frozen=True, slots=True)

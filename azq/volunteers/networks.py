@@ -31,16 +31,17 @@ class StoredNetworks:
         self._catalogs: dict[tuple[str, int], ModelCatalog] = {}
         self._places: dict[str, tuple[Store, str]] = {}  # by sha256: store and URI
 
-    def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
+    def find(self, record: RunRecord, sections: RunSections, version: int | None = None) -> ModelUpdate | None:
         if sections.run.game not in games.names():
             raise UnknownGameError(f"tabs cannot play {sections.run.game}: it is none of the core's games; leave volunteers.kinds empty")
         game = GameFiles().load(sections.run.game, sections.run.params)
         if sections.selfplay.evaluator == "uniform":
-            return ModelUpdate(record.run, game.name, dict(game.params), 0, "", 0, b"", b"", b"", 0.0)
-        weights = read_weights(self._bus, record.run)
+            return ModelUpdate(record.run, game.name, dict(game.params), version or 0, "", 0, b"", b"", b"", 0.0)
+        if version is None:
+            version = next((weights.version for weights in read_weights(self._bus, record.run)), None)
         with self._lock:
             catalog = self._catalogs.setdefault((record.run, record.created_ms), ModelCatalog(self._bus, record.run))
-            made = catalog.find(weights[0].version) if weights else None
+            made = catalog.find(version) if version is not None else None
             if made is None:
                 return None
             store = open_run_store(self._settings, record, self._home, self._client)

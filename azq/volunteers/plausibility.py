@@ -20,9 +20,10 @@ from azq.errors import IllegalActionError, WireError
 from azq.replay.samples import samples_of
 from azq.search.again import Arrays, ChosenPly
 from azq.search.search import exploring
-from azq.volunteers.judging import Returned
+from azq.volunteers.judging import MatchOrder, Returned
 from azq.wire.arrays import unpack_record
 from azq.wire.messages import GameRecord, SampleEvent
+from azq.wire.tabs import GROUP_UIDS, luck_of
 
 MOST_SIMULATIONS_PER_S = 3e6  # of one game; a core makes some 10^6 without a network
 MOST_KNOWN = 1 << 17  # games whose moves are remembered
@@ -50,6 +51,7 @@ class SearchOrder:
     random_opening_plies: int
     budgets: tuple[int, ...]  # simulations of a ply, ascending; several where the run's budget grows, or tabs may settle for less
     versions: Collection[int]  # of weights that may be played with
+    players: tuple[int, int] | None = None  # in a match: those of the first player and the second, who has all other seats
 
     @classmethod
     def of(cls, game: _core.Game, sections: RunSections, search: SearchConfig, versions: Collection[int]) -> SearchOrder:
@@ -61,6 +63,11 @@ class SearchOrder:
         budgets = {tab_budget(ordered, quality) for ordered in ordered_ones for quality in qualities}
         ordered = search.model_copy(update={"reuse_subtree": False, "schedule": ()})
         return cls(game, sections.run.seed, ordered, sections.selfplay.random_opening_plies, tuple(sorted(budgets)), versions)
+
+    @classmethod
+    def of_match(cls, game: _core.Game, search: SearchConfig, match: MatchOrder) -> SearchOrder:
+        """The order of a match's games."""
+        return cls(game, match.seed, search, 0, (search.num_simulations,), match.versions, match.versions)
 
     def config(self, budget: int) -> _core.SearchConfig:
         """What the core is told."""
@@ -96,12 +103,14 @@ def check(order: SearchOrder, returned: Returned) -> Replayed:
         arrays = unpack_record(record, game.num_distinct_actions(), game.value_size())
         given = _given(game, arrays, returned.handed)
         returns = _returns(order, record.uid, arrays)
+        if order.players:
+            arrays["weight_versions"] = _versions_by_mover(game, order.players, record.uid, arrays["actions"])
         samples_of(game, [SampleEvent(record, returns, "", 0)], 0.0)  # which checks actions, policies and root values
     except (WireError, IllegalActionError) as error:
         raise Implausible(str(error)) from None
     searched = _searched(game, arrays)
-    _check_luck(order, record.uid, arrays["actions"], searched)
-    own = np.flatnonzero(searched & (np.arange(len(searched)) >= given))
+    own = np.flatnonzero(searched[given:]) + given
+    _check_luck(order, record.uid, arrays["actions"], given, own)
     plies = tuple(ChosenPly(record.uid, arrays, int(ply), _budgets(order, arrays, int(ply))) for ply in own)
     _check_figures(order, plies, returned.spent_ms)
     return Replayed(record.uid, arrays["actions"], returns, plies, _log_chance(game, arrays, searched))
@@ -115,9 +124,16 @@ def _given(game: _core.Game, arrays: Arrays, handed: GameRecord) -> int:
     return len(given["actions"])
 
 
+def _versions_by_mover(game: _core.Game, players: tuple[int, int], uid: int, actions: NDArray[np.uint16]) -> NDArray[np.uint32]:
+    """What a match's plies were to be searched with (T,), whatever the tab says; chance's moves aside."""
+    first, second = players
+    movers = game.replay(actions)[2]
+    return np.where(movers == uid % GROUP_UIDS, first, second).astype(np.uint32)
+
+
 def _returns(order: SearchOrder, uid: int, arrays: Arrays) -> tuple[float, ...]:
     search = _core.Search(order.game, order.config(1), num_slots=1, seed=order.seed, autoplay=False)
-    search.start(0, uid, arrays["actions"])
+    search.start(0, luck_of(uid), arrays["actions"])
     if not search.finished_slots():
         raise Implausible(f"it is not over after {len(arrays['actions'])} plies")
     return tuple(search.record(0).returns.tolist())
@@ -148,12 +164,15 @@ def _check_figures(order: SearchOrder, plies: tuple[ChosenPly, ...], spent_ms: i
         raise Implausible(f"{simulations} simulations in {spent_ms} ms are faster than any machine")
 
 
-def _check_luck(order: SearchOrder, uid: int, actions: NDArray[np.uint16], searched: NDArray[np.bool_]) -> None:
-    """Dice, cards and random openings follow from the game's number: each run of plies that nobody searched is made anew."""
+def _check_luck(order: SearchOrder, uid: int, actions: NDArray[np.uint16], given: int, searched: NDArray[np.intp]) -> None:
+    """Dice, cards and random openings follow from the game's number: each run of plies that nobody searched is made anew.
+
+    What was handed out is as it was handed out; `searched` are the places of the contributor's own plies.
+    """
     search = _core.Search(order.game, order.config(1), num_slots=1, seed=order.seed, autoplay=True)
-    ends = [*np.flatnonzero(searched).tolist(), len(actions)]
-    for first, last in zip([0, *(end + 1 for end in ends)], ends, strict=False):
-        search.start(0, uid, actions[:first])
+    ends = [*searched.tolist(), len(actions)]
+    for first, last in zip([given, *(end + 1 for end in ends)], ends, strict=False):
+        search.start(0, luck_of(uid), actions[:first])
         if not np.array_equal(search.record(0).actions, actions[:last]):
             raise Implausible(f"its dice, cards or opening from ply {first} on are not those of game {uid}")
         search.clear(0)

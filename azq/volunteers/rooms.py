@@ -18,19 +18,21 @@ from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
 from azq.ledger.types import Lease
 from azq.volunteers.guests import Volunteer
+from azq.volunteers.matches import TabMatch, in_hand
 from azq.volunteers.plausibility import QUALITIES, tab_budget
 from azq.volunteers.sessions import Sessions, TabPatience
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
-from azq.wire.tabs import FromGateway, Handed, ModelUpdate, PlayGames, WorkerReady, encode_tab
+from azq.wire.tabs import FromGateway, ModelUpdate, PlayGames, WorkerReady, encode_tab
 
 OUTBOX_FRAMES = 256  # that a tab has not yet taken; one that falls back further is disconnected
 PAUSE_S = 0.05
 FRAMES_PER_S = 50.0  # of one tab; whoever sends more is read more slowly
 NEWEST = 500  # finished games that may be looked at
 MOST_GAMES = 512  # that one tab plays at once
+MATCH_GAMES = 4  # of matches that each worker of a tab gets at once: few, so that many tabs have a share
 TICKET_BYTES = 16
 
 
@@ -65,6 +67,14 @@ class Kept:
     renew_s: float = 0.0  # when it is renewed next
 
 
+@dataclass(eq=False, kw_only=True)
+class KeptMatch(Kept):
+    """A lease on a match; `networks` are the messages about its players', none before tabs can load them."""
+
+    match: TabMatch
+    networks: tuple[ModelUpdate, ...] = ()
+
+
 @dataclass(eq=False)
 class Room:
     """One run; `network` is the message about its newest weights, None before there are any."""
@@ -74,8 +84,10 @@ class Room:
     sessions: Sessions
     network: ModelUpdate | None = None
     leases: list[Kept] = field(default_factory=list)
+    matches: dict[str, KeptMatch] = field(default_factory=dict)  # by lease
     newest: deque[SampleEvent] = field(default_factory=partial(deque, maxlen=NEWEST))  # that tabs finished
     bell: Bell = field(default_factory=Bell)
+    open: bool = True  # until the run ends, rests, or wants no tabs any more
 
     @property
     def open_lease(self) -> Kept | None:
@@ -88,8 +100,7 @@ class Room:
         budget = tab_budget(newest.num_simulations, max(quality, self.sections.volunteers.least_quality))
         told = {"num_simulations": budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
         settings = newest.model_dump(exclude={"schedule"}) | told
-        records = tuple(Handed(record.uid, ticket, encode(record) if record.actions else b"") for record, ticket in handed)
-        return PlayGames(self.record.run, str(self.sections.run.seed), settings, records)
+        return PlayGames(self.record.run, str(self.sections.run.seed), settings, in_hand(handed))
 
 
 def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: Counter[str]) -> Room:

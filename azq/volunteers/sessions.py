@@ -16,11 +16,12 @@ from itertools import islice
 
 from azq.volunteers.judging import GamesVerdict, Returned
 from azq.wire.messages import BROWSER_PREFIX, GameRecord, SampleEvent
-from azq.wire.tabs import Accepted, Refused, TabGame
+from azq.wire.tabs import Accepted, Refused, TabGame, is_match
 
 NOT_YOURS = "it was not handed to you"
 LATE = "others play it, or it is finished"
 DONE_KEPT = 100_000  # verdicts remembered for tabs that lost the answer
+MATCH_HELD_S = 300.0  # that a tab may keep a match's game, however alive it is
 CLAIMS_EACH = 1024  # games without a lease that one contributor may claim
 
 Ticket = Callable[[int, str, GameRecord], bytes]  # of a game by its number, for a contributor, from what he is handed
@@ -66,6 +67,8 @@ class Tab:
     contributor: str
     heard_s: float
     room: int = 0  # games that it plays at once
+    match_room: int = 0  # games of matches, besides
+    slow: bool = False  # it kept one for too long, and gets no more
     plays: set[int] = field(default_factory=set)  # with a lease or without
 
 
@@ -89,6 +92,7 @@ class Sessions:
         self._ticket = ticket
         self._patience = patience
         self._waiting: dict[int, None] = {}  # games at WAITING, first come first served
+        self._matches_waiting: dict[int, None] = {}  # those of matches
         self._claimed: Counter[str] = Counter()  # claims of each contributor
         self._done: OrderedDict[int, str] = OrderedDict()  # whose games were committed
         self._answers: list[tuple[int, Accepted | Refused]] = []
@@ -123,15 +127,16 @@ class Sessions:
                 if uid not in self._done:
                     self._claim(uid, known.contributor, GameClaim(tab, now_s))
             elif game.place is Place.WAITING:
-                if self._room(known, now_s):
+                if self._room(known, now_s, match=is_match(uid)):
                     self._give(uid, known.contributor, tab, now_s)
             elif game.place is Place.PLAYING and game.contributor == known.contributor and game.tab != tab:
                 self._give(uid, known.contributor, tab, now_s)
 
-    def hand(self, tab: int, now_s: float) -> list[tuple[GameRecord, bytes]]:
-        """Games for a tab that has room, with their tickets."""
+    def hand(self, tab: int, now_s: float, match: str = "") -> list[tuple[GameRecord, bytes]]:
+        """Games for a tab that has room, with their tickets; those of a match by its lease."""
         known, handed = self.tabs[tab], []
-        for uid in list(islice(self._waiting, self._room(known, now_s))):
+        waiting = (uid for uid in self._matches_waiting if self.games[uid].lease == match) if match else self._waiting
+        for uid in list(islice(waiting, self._room(known, now_s, match=bool(match)))):
             self._give(uid, known.contributor, tab, now_s)
             record = self.games[uid].record
             handed.append((record, self._ticket(uid, known.contributor, record)))
@@ -158,12 +163,15 @@ class Sessions:
             self._refuse(tab, uid, LATE, "late")
 
     def expire(self, now_s: float) -> None:
-        """Games of tabs that were silent for too long go to others; claims that waited too long are refused."""
+        """Games of tabs that were silent, or kept a match waiting, for too long go to others; claims that waited too long are refused."""
         for uid, game in self.games.items():
             if game.place is not Place.PLAYING:
                 continue
             tab = self.tabs.get(game.tab)
-            if now_s - max(game.since_s, tab.heard_s if tab else 0.0) >= self._patience.silent_s:
+            slow = is_match(uid) and now_s - game.since_s >= MATCH_HELD_S
+            if slow and tab is not None:
+                tab.slow = True
+            if slow or now_s - max(game.since_s, tab.heard_s if tab else 0.0) >= self._patience.silent_s:
                 self._wait(uid, now_s)
         for (uid, contributor), claim in tuple(self.claims.items()):
             if now_s - claim.since_s >= self._patience.late_s:
@@ -180,7 +188,7 @@ class Sessions:
     @property
     def waiting(self) -> bool:
         """Whether games wait for a tab."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._matches_waiting)
 
     def wanted(self, now_s: float) -> int:
         """Games that the tabs have room for, besides those that wait."""
@@ -188,14 +196,14 @@ class Sessions:
 
     def claimed(self) -> list[int]:
         """Games to be adopted by name."""
-        return list(dict.fromkeys(uid for uid, _ in self.claims))
+        return list(dict.fromkeys(uid for uid, _ in self.claims if not is_match(uid)))
 
     def adopted(self, lease: str, records: Iterable[GameRecord], now_s: float) -> None:
         """Games came under a lease; those that somebody claims with right are his."""
         for record in records:
             uid = record.uid
             self.games[uid] = HeldGame(lease, record, since_s=now_s)
-            self._waiting[uid] = None
+            self._shelf(uid)[uid] = None
             for contributor, claim in self._claims_on(uid):
                 self._drop_claim(uid, contributor)
                 if claim.tab not in self.tabs:
@@ -278,12 +286,12 @@ class Sessions:
     def _wait(self, uid: int, now_s: float) -> None:
         game = self._release(uid)
         game.place, game.contributor, game.tab, game.brought, game.since_s = Place.WAITING, "", 0, None, now_s
-        self._waiting[uid] = None
+        self._shelf(uid)[uid] = None
 
     def _release(self, uid: int) -> HeldGame:
         """A game, which neither waits nor is played in a tab any more."""
         game = self.games[uid]
-        self._waiting.pop(uid, None)
+        self._shelf(uid).pop(uid, None)
         if (tab := self.tabs.get(game.tab)) is not None:
             tab.plays.discard(uid)
         return game
@@ -293,9 +301,14 @@ class Sessions:
         del self.games[uid]
         return game
 
-    def _room(self, tab: Tab, now_s: float) -> int:
+    def _shelf(self, uid: int) -> dict[int, None]:
+        return self._matches_waiting if is_match(uid) else self._waiting
+
+    def _room(self, tab: Tab, now_s: float, *, match: bool = False) -> int:
         """How many more games a tab gets; a silent one none."""
-        return max(0, tab.room - len(tab.plays)) if now_s - tab.heard_s < self._patience.silent_s else 0
+        if now_s - tab.heard_s >= self._patience.silent_s or (match and tab.slow):
+            return 0
+        return max(0, tab.match_room - sum(map(is_match, tab.plays)) if match else tab.room - len(tab.plays))
 
     def _claims_on(self, uid: int) -> list[tuple[str, GameClaim]]:
         """Finished games first: who has one with right has it."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from azq._core import Game
 from azq.errors import AzqError, ExitCode
 from azq.search.again import Outputs
-from azq.volunteers.judging import Returned
+from azq.volunteers.judging import MatchOrder, Returned
 from azq.volunteers.standing import Judgement
 from azq.wire.messages import RunRecord
 
@@ -42,6 +42,7 @@ class JudgeRequest(msgspec.Struct, frozen=True, tag=True):
     search: bytes  # settings that the tabs were told, as JSON
     share: float
     games: tuple[Returned, ...]
+    match: MatchOrder | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
@@ -102,9 +103,9 @@ class RunVerifications:
                 del self._runs[next(iter(self._runs))]
             self._runs[key] = _uniform(game) if sections.selfplay.evaluator == "uniform" else self._opened(request.run, game)
         verification, versions = self._runs[key]
-        return verification.judge(
-            SearchOrder.of(game, sections, SearchConfig.model_validate_json(request.search), versions()), request.share, request.games
-        )
+        search, match = SearchConfig.model_validate_json(request.search), request.match
+        order = SearchOrder.of_match(game, search, match) if match else SearchOrder.of(game, sections, search, versions())
+        return verification.judge(order, request.share, request.games)
 
     def _opened(self, run: RunRecord, game: Game) -> Opened:
         from azq.bus.redis import RedisBus

@@ -8,16 +8,19 @@ const START = primes.slice(0, 8).map((prime) => fraction(Math.sqrt(prime)));
 
 /** The hash of bytes, as hexadecimal text. */
 export function sha256(bytes) {
-  const padded = new Uint8Array(((bytes.length + 72) >> 6) << 6);
-  padded.set(bytes);
-  padded[bytes.length] = 0x80;
-  const view = new DataView(padded.buffer);
-  view.setBigUint64(padded.length - 8, BigInt(bytes.length) * 8n);
+  const whole = bytes.length & ~63; // of them in full blocks, which are read where they lie
+  const rest = new Uint8Array(bytes.length - whole < 56 ? 64 : 128);
+  rest.set(bytes.subarray(whole));
+  rest[bytes.length - whole] = 0x80;
+  new DataView(rest.buffer).setBigUint64(rest.length - 8, BigInt(bytes.length) * 8n);
   const state = Int32Array.from(START);
   const words = new Int32Array(64);
-  for (let place = 0; place < padded.length; place += 64) {
-    for (let i = 0; i < 16; i++) words[i] = view.getInt32(place + 4 * i);
-    mix(state, words);
+  for (const [part, size] of [[bytes, whole], [rest, rest.length]]) {
+    const view = new DataView(part.buffer, part.byteOffset);
+    for (let place = 0; place < size; place += 64) {
+      for (let i = 0; i < 16; i++) words[i] = view.getInt32(place + 4 * i);
+      mix(state, words);
+    }
   }
   return [...state].map((word) => (word >>> 0).toString(16).padStart(8, "0")).join("");
 }

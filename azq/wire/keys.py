@@ -70,7 +70,7 @@ TABLE = (
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
     _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", **_PLAYED),
-    _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="r"),
+    _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="rw"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
     _key("azq:once:<name>", "string", "the request that an idempotency key was sent with; a day", daemon="rw"),

@@ -201,6 +201,7 @@ class EvalRound(Message, frozen=True):
 
     weight_version: int
     asked_ms: int
+    step: int = 0  # of these weights
 
 
 class Heartbeat(Message, frozen=True):

@@ -17,6 +17,9 @@ from azq.wire.messages import GameRecord
 TAB_SCHEMA = 1
 MAX_TAB_BYTES = 1024 * 1024  # of a frame from a tab
 GAMES_PER_FRAME = 64
+MATCHES = "eval"  # feature of a tab that plays matches
+MATCH_UIDS = 2**52  # numbers of matches' games; self-play's are below
+GROUP_UIDS = 64  # numbers of a group of such games, the seat of its first player added; the group's luck is that of its first number
 
 Name = Annotated[str, Meta(max_length=64)]
 Secret = Annotated[str, Meta(max_length=256)]
@@ -93,6 +96,12 @@ class GamesComplete(TabMessage, frozen=True):
     games: Annotated[tuple[TabGame, ...], Meta(max_length=GAMES_PER_FRAME)]
 
 
+class EvalResult(TabMessage, frozen=True):
+    """Finished games of matches; otherwise as `GamesComplete`."""
+
+    games: Annotated[tuple[TabGame, ...], Meta(max_length=GAMES_PER_FRAME)]
+
+
 class Bye(TabMessage, frozen=True):
     """The tab stops: whatever it holds may be handed to others."""
 
@@ -140,6 +149,16 @@ class PlayGames(TabMessage, frozen=True):
     stop: bool = False
 
 
+class EvalGames(TabMessage, frozen=True):
+    """Games of a match handed to a tab that announced `MATCHES`, besides those that it has: each ply by the network of who moves."""
+
+    run: str
+    seed: str  # of the match
+    search: dict[str, Setting]
+    networks: tuple[ModelUpdate, ...]  # of the first player, and of the second, who has all other seats
+    games: tuple[Handed, ...]
+
+
 class Accepted(TabMessage, frozen=True):
     """Games that count; the tab forgets them."""
 
@@ -162,8 +181,8 @@ class TabStanding(TabMessage, frozen=True, tag="Standing"):
     figures: dict[str, float]
 
 
-FromTab = Hello | WorkerReady | TabProgress | GamesComplete | Bye
-FromGateway = Welcome | ModelUpdate | PlayGames | Accepted | Refused | TabStanding
+FromTab = Hello | WorkerReady | TabProgress | GamesComplete | EvalResult | Bye
+FromGateway = Welcome | ModelUpdate | PlayGames | EvalGames | Accepted | Refused | TabStanding
 
 M = TypeVar("M")
 
@@ -171,6 +190,16 @@ _encoder = msgspec.msgpack.Encoder()
 _from_tab = msgspec.msgpack.Decoder(tuple[int, FromTab])
 _from_gateway = msgspec.msgpack.Decoder(tuple[int, FromGateway])
 _schema = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
+
+
+def is_match(uid: int) -> bool:
+    """Whether a game is one of a match."""
+    return uid >= MATCH_UIDS
+
+
+def luck_of(uid: int) -> int:
+    """The number by which a game's random numbers are drawn: its own, in a match that of its group."""
+    return uid - uid % GROUP_UIDS if is_match(uid) else uid
 
 
 def encode_tab(message: FromTab | FromGateway) -> bytes:

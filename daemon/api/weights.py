@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
+from azq.arena.players import version_of
 from azq.bus.base import Bus
 from azq.errors import NotFound, WireError
 from azq.status import observe
+from azq.status.curves import most_positions
 from azq.status.schemas import WeightsOut
 from azq.wire import keys
 from azq.wire.codec import decode_either
@@ -32,9 +35,22 @@ FILE: dict[int | str, dict[str, Any]] = {
 
 @router.get("", dependencies=[WORKER])
 def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observe.RESULTS_READ)] = 20) -> list[WeightsOut]:
-    """The newest published weights, newest first."""
+    """The newest published weights, newest first: what they were evaluated on, and how many inference workers serve them."""
     use.ledger.run(run)
-    return [WeightsOut.of(event) for event in observe.read_weights(use.bus, run, limit)]
+    standing = observe.read_standing(use.bus, run, use.standings)
+    ratings = {version_of(rating.player): rating for rating in standing.ratings}
+    grades = {grade.weight_version: grade for grade in most_positions(standing.grades)}
+    serving = Counter(beat.weight_versions.get(run) for beat in use.workers() if beat.role == "inference")
+
+    def told(event: WeightEvent) -> WeightsOut:
+        found: dict[str, Any] = {"served_by": serving[event.version]}
+        if rating := ratings.get(event.version):
+            found |= {"elo": rating.elo, "elo_low": rating.low, "elo_high": rating.high, "rated_games": rating.games}
+        if grade := grades.get(event.version):
+            found |= {"errors": grade.errors, "graded_positions": grade.positions}
+        return WeightsOut.of(event).model_copy(update=found)
+
+    return [told(event) for event in observe.read_weights(use.bus, run, limit)]
 
 
 @router.get("/{version}", response_class=Response, responses=FILE, dependencies=[WORKER])

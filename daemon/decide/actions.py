@@ -25,12 +25,14 @@ class EnqueueJob:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueEval:
-    """Start an evaluation round: one job for each match, one for the graded positions."""
+    """Start an evaluation round: one job for each match, one for the graded positions; some of the matches for browsers' tabs."""
 
     run: str
     tag: str
     weight_version: int
     specs: tuple[MatchSpec | GradeSpec, ...]
+    for_tabs: tuple[MatchSpec, ...] = ()
+    step: int = 0  # of these weights
 
 
 @dataclass(frozen=True, slots=True)

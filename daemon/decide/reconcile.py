@@ -21,6 +21,7 @@ from daemon.decide.actions import Action
 SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
 SEED_LIMIT = 2**63
 FIRST_POSITIONS = 50  # a few seconds of work: what a run begins with, so that its first figure of strength is there at once
+TABS_MATCHES = queue_name(Kind.EVAL, BROWSER)
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
 
@@ -78,7 +79,7 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
         actions += _drop(run.state, seen)
     if run.state not in (RunState.RUNNING, RunState.FINISHED) or run.sections is None:
         return actions
-    actions += _deliver(run.state, seen, scene)
+    actions += _deliver(run.state, run.sections.run.tag, seen, scene)
     if run.state is RunState.RUNNING:
         actions += _top_up(run.name, run.sections, seen, scene)
     if run.state is RunState.FINISHED and scene.now_ms - run.changed_ms < SETTLE_MS:
@@ -119,23 +120,38 @@ def _survives(view: JobView, state: RunState) -> bool:
 
 def _route(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
     queue = queue_name(Kind.EVAL, evaluation.tag)
-    return evaluation if slots_of(offers, queue) else do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
+    if slots_of(offers, queue) or not evaluation.specs:
+        return evaluation
+    return do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
 
 
-def _deliver(state: RunState, seen: ObservedRun, scene: _Scene) -> list[Action]:
+def _deliver(state: RunState, own_tag: str, seen: ObservedRun, scene: _Scene) -> list[Action]:
     """First publications, and new attempts for messages that nobody claimed although a worker was free all the while."""
     actions: list[Action] = []
     for view in seen.jobs:
         queue = view.job.queue
         if view.state is not JobState.QUEUED or not _survives(view, state):
             continue
-        if not slots_of(scene.offers, queue):
+        if queue == TABS_MATCHES and (left := _left_by_tabs(view, state, own_tag, scene.offers)):
+            actions += left
+        elif not slots_of(scene.offers, queue):
             actions.append(do.ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
         elif view.published_ms == 0:
             actions.append(do.PublishJob(view))
         elif scene.now_ms - max(view.published_ms, scene.full_ms.get(queue, scene.now_ms)) >= scene.config.unclaimed_s * 1000:
             actions.append(do.RequeueLost(view.job.job_id, view.attempt))
     return list(dict.fromkeys(actions))
+
+
+def _left_by_tabs(view: JobView, state: RunState, own_tag: str, offers: Sequence[Offer]) -> list[Action]:
+    """A queued match that no tabs are there for, or did not bring to its end, goes to servers where there are any; else nothing."""
+    tag = eval_tag(offers, own_tag)
+    servers = slots_of(offers, queue_name(Kind.EVAL, tag))
+    tabs = slots_of(offers, TABS_MATCHES) if state is RunState.RUNNING else 0
+    if tabs and not (servers and view.attempt > 1):
+        return []
+    moved = [do.EnqueueJob(msgspec.structs.replace(view.job, job_id="", tag=tag))] if servers else []
+    return [do.CancelQueued(view.job.job_id), *moved]
 
 
 def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
@@ -161,24 +177,37 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
 def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene: _Scene) -> do.EnqueueEval | None:
     """The round that is due now, or None.
 
-    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one), no evaluation job outstanding.
+    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one) or `arena.every_steps` trained, no
+    evaluation job outstanding.
     Where moves can be graded, the first weights are graded on a few positions as soon as a worker takes that.
     A finished run waits for no time: its last weights get their round as soon as self-play has given its games back.
     """
     arena, finished = sections.arena, run.state is RunState.FINISHED
-    if arena.every_s == 0 or seen.weight_version <= seen.round_version:
+    if not arena.evaluates or seen.weight_version <= seen.round_version:
         return None
     if any(finished or view.job.kind == Kind.EVAL for view in seen.jobs):
         return None
     tag = eval_tag(scene.offers, sections.run.tag)
     begins = not (seen.round_version or finished) and slots_of(scene.offers, queue_name(Kind.EVAL, tag))
     if begins and (first := _grade(sections, seen.weight_version, scene, most=FIRST_POSITIONS)):
-        return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(first))
-    waited_ms = scene.now_ms - seen.round_ms if seen.round_ms else seen.active_ms
-    if waited_ms < arena.every_s * 1000 and not finished:
+        return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(first), step=seen.weight_step)
+    if not (finished or _waited(arena, seen, scene.now_ms)):
         return None
-    specs: list[MatchSpec | GradeSpec] = [*_matches(arena, sections.run.seed, seen), *_grade(sections, seen.weight_version, scene)]
-    return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs)) if specs else None
+    matches = _matches(arena, sections.run.seed, seen)
+    tabs = Kind.EVAL in sections.volunteers.kinds and not finished and slots_of(scene.offers, TABS_MATCHES)
+    for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
+    specs: list[MatchSpec | GradeSpec] = [match for match in matches if match not in for_tabs]
+    specs += _grade(sections, seen.weight_version, scene)
+    return (
+        do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs), seen.weight_step) if specs or for_tabs else None
+    )
+
+
+def _waited(arena: ArenaConfig, seen: ObservedRun, now_ms: int) -> bool:
+    """Whether enough time has gone by, or enough steps have been trained, since the last round."""
+    waited_ms = now_ms - seen.round_ms if seen.round_ms else seen.active_ms
+    by_steps = arena.every_steps > 0 and seen.weight_step - seen.round_step >= arena.every_steps
+    return by_steps or (arena.every_s > 0 and waited_ms >= arena.every_s * 1000)
 
 
 def _matches(arena: ArenaConfig, seed: int, seen: ObservedRun) -> list[MatchSpec]:

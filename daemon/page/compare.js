@@ -16,7 +16,7 @@ const FIGURES = {
 };
 
 export class CompareView {
-  asks = [[5000, this.refresh]];
+  asks = [[20_000, this.refresh]];  // whole histories: nothing new can be seen sooner
 
   constructor(run, rest) {
     this.run = run;

@@ -12,7 +12,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import JobView, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.kinds import Kind
+from azq.wire.kinds import BROWSER, Kind
 from azq.wire.messages import EvalRound, Job
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
@@ -72,9 +72,10 @@ def _do(action: Action, hands: Hands, now_ms: int) -> None:
 
 def _start_round(action: do.EnqueueEval, hands: Hands, now_ms: int) -> None:
     # Noted first: a crash in between costs a round, the reverse order would ask for one twice.
-    hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms)))
-    for spec in action.specs:
+    hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms, action.step)))
+    specs = [*((action.tag, spec) for spec in action.specs), *((BROWSER, spec) for spec in action.for_tabs)]
+    for tag, spec in specs:
         games = getattr(spec, "games", 0)
-        job = Job("", action.run, Kind.EVAL, action.tag, priority=EVAL_PRIORITY, games=games, payload=encode(spec))
+        job = Job("", action.run, Kind.EVAL, tag, priority=EVAL_PRIORITY, games=games, payload=encode(spec))
         send(hands, hands.ledger.enqueue(job))
-    log.info("evaluation_round", run=action.run, weight_version=action.weight_version, jobs=len(action.specs))
+    log.info("evaluation_round", run=action.run, weight_version=action.weight_version, jobs=len(specs))

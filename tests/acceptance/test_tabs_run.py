@@ -28,7 +28,9 @@ SETTINGS = (
 )
 BESIDE_A_SERVER = (
     "search.reuse_subtree=false",  # tabs keep no subtree from ply to ply, so servers keep none here
-    "selfplay.games_in_flight=32",  # as many as tabs play: who has many unfinished ones at the end lacks long ones
+    "selfplay.games_in_flight=8",  # who has many unfinished ones at the end lacks long ones
+    "learner.min_window=1024",
+    "learner.samples_per_insert=32",  # holds a server, which is quicker than tabs, to the learner's pace
     "learner.limiter_slack=4096",
 )
 
@@ -50,13 +52,13 @@ def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
-    last = learned_with_two_tabs(tmp_path, "games=3000", *BESIDE_A_SERVER)
+    last = learned_with_two_tabs(tmp_path, "games=3500", *BESIDE_A_SERVER)
     assert last["ledger"]["balanced"]
     done = azq(tmp_path, "samples", "diff", RUN, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["groups"] == ["browser", "server"]
-    assert min(found["diff"]["games"]) > 300
+    assert min(found["diff"]["games"]) > 150
     # One run in a hundred fails here by chance; a tab with half the simulations never passes (tests/unit/samples).
     assert found["diff"]["verdict"] == "agrees", done.stdout
 

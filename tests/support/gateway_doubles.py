@@ -18,8 +18,10 @@ from azq.config import VolunteersConfig
 from azq.drill.tab import SimulatedTab
 from azq.errors import AzqError
 from azq.ledger.types import JobState
+from azq.wire import keys
+from azq.wire.codec import decode, encode
 from azq.wire.kinds import BROWSER, Kind
-from azq.wire.messages import Job
+from azq.wire.messages import Job, MatchResult, MatchSpec
 
 
 class Hall(Fleet):
@@ -34,9 +36,10 @@ class Hall(Fleet):
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._tend, daemon=True)]
 
-    def open(self, *, slice_s: float = 300.0, **selfplay: Any) -> None:
+    def open(self, *, slice_s: float = 300.0, matches: bool = False, **selfplay: Any) -> None:
         """Makes the run, and jobs of it from now on."""
-        self.create_run(volunteers=VolunteersConfig(kinds=("selfplay",), slice_s=slice_s), **selfplay)
+        volunteers = VolunteersConfig(kinds=("selfplay", "eval") if matches else ("selfplay",), slice_s=slice_s)
+        self.create_run(volunteers=volunteers, **selfplay)
         self._threads[0].start()
 
     def start_gateway(self) -> subprocess.Popen[bytes]:
@@ -60,6 +63,16 @@ class Hall(Fleet):
         thread.start()
         self._threads.append(thread)
         return tab
+
+    def ask_match(self, first: str = "weights:1", second: str = "weights:2", games: int = 12) -> str:
+        """A match for tabs; its job."""
+        spec = MatchSpec(first, second, games, 16, 2, 5)
+        job = Job("", RUN, Kind.EVAL, BROWSER, games=games, payload=encode(spec))
+        return self.ledger.enqueue(job).job.job_id
+
+    def results(self) -> list[MatchResult]:
+        """Of all matches that ended."""
+        return [decode(entry.frame, MatchResult) for entry in self.bus.after(keys.results(RUN), "0", count=1000)]
 
     def opened(self) -> int:
         return self.ledger.counts(RUN).opened
@@ -91,5 +104,5 @@ class Hall(Fleet):
                 for view in jobs:
                     if view.state is JobState.QUEUED and not view.published_ms:
                         self.publish(view)
-                if len(jobs) < 2:
+                if sum(view.job.kind is Kind.SELFPLAY for view in jobs) < 2:
                     self.publish(self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, BROWSER)))

@@ -32,9 +32,12 @@ def plant_run(ledger: MemoryLedger, bus: Bus, name: str, *, game: str = "connect
             version = number // 24
             weights = f"weights:{version}"
             bus.publish(keys.weights(name), encode(WeightEvent(name, version, "0" * 64, "file:x", step, at_ms)))
-            bus.publish(keys.results(name), encode(GradeResult(version, 64, 200, 60 - 10 * version, at_ms)))
-            spec = MatchSpec(weights, "uct:100", 40, 64, 4, 0)
-            bus.publish(keys.results(name), encode(MatchResult(spec, weights, "uct:100", 4 + 6 * version, 0, 36 - 6 * version, at_ms)))
+            bus.publish(keys.results(name), encode(GradeResult(version, 64, 200, max(0, 60 - 10 * version), at_ms)))
+            spec, wins = MatchSpec(weights, "uct:100", 40, 64, 4, 0), min(40, 4 + 6 * version)
+            bus.publish(
+                keys.results(name),
+                encode(MatchResult(spec, weights, "uct:100", wins, 0, 40 - wins, at_ms)),
+            )
 
 
 def courses(*runs: dict[str, object]) -> list[Course]:

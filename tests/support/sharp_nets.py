@@ -24,10 +24,10 @@ STEPS = 120
 
 
 @cache
-def sharp_bytes(kind: str) -> bytes:
-    """A network, one of `KINDS`, as published weights; the same each time."""
+def sharp_bytes(kind: str, seed: int = 3) -> bytes:
+    """A network, one of `KINDS`, as published weights; the same each time for a seed."""
     name, config = KINDS[kind]
-    module = build(config, games.load(name), seed=3)
+    module = build(config, games.load(name), seed=seed)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # so little work is done sooner by one
     try:

@@ -20,6 +20,7 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
 from azq.ledger import MemoryLedger
+from azq.ledger.types import Lease
 from azq.store import open_store
 from azq.volunteers.backing import Backing
 from azq.volunteers.gateway import Gateway
@@ -112,11 +113,13 @@ class TabSite:
         self.guests = MemoryGuests()
         self.store = open_store("file", directory=folder)
         self.update: ModelUpdate | None = None
+        self.judge: Judge = Believer(self.game)
+        self._updates: dict[int, ModelUpdate] = {}
         self._most_games = most_games
         self._models: dict[str, ModelEvent] = {}
         search = SearchConfig(num_simulations=num_simulations)
         self.sections = RunSections(
-            run=RunConfig(game=self.game.name, seed=7), search=search, volunteers=VolunteersConfig(kinds=("selfplay",))
+            run=RunConfig(game=self.game.name, seed=7), search=search, volunteers=VolunteersConfig(kinds=("selfplay", "eval"))
         )
         self.runs = runs
         for run in runs:
@@ -125,20 +128,20 @@ class TabSite:
         self.url = ""
         self._server: uvicorn.Server | None = None
 
-    def publish(self, version: int, **lies: Any) -> None:
+    def publish(self, version: int, seed: int = 3, **lies: Any) -> None:
         """New weights, with something untrue in what tabs are told of them where that is asked for."""
-        sha256, uri = self.store.put(sharp_bytes(self.kind))
+        sha256, uri = self.store.put(sharp_bytes(self.kind, seed))
         event = make_model(self.bus, self.store, self.game, WeightEvent(RUN, version, sha256, uri, version, 0), ModelCatalog(self.bus, RUN))
         self._models[event.sha256] = event
         told: dict[str, Any] = {name: getattr(event, name) for name in ("sha256", "size", "positions", "logits", "values", "tolerance")}
-        self.update = ModelUpdate(RUN, self.game.name, dict(self.game.params), version, **{**told, **lies})
+        self.update = self._updates[version] = ModelUpdate(RUN, self.game.name, dict(self.game.params), version, **{**told, **lies})
 
     # What the gateway asks of its networks.
 
-    def newest(self, record: RunRecord, sections: RunSections) -> ModelUpdate | None:
-        return self.update and msgspec.structs.replace(
-            self.update, run=record.run, version=self.update.version + FAR * (record.run == OTHER)
-        )
+    def find(self, record: RunRecord, sections: RunSections, version: int | None = None) -> ModelUpdate | None:
+        update = self.update if version is None else self._updates.get(version)
+        far = FAR * (record.run == OTHER)
+        return update and msgspec.structs.replace(update, run=record.run, version=update.version + far)
 
     def read(self, sha256: str) -> bytes | None:
         event = self._models.get(sha256)
@@ -158,7 +161,7 @@ class TabSite:
     def start(self) -> None:
         """Serves; again at the same address after `stop`."""
         ready: dict[str, Any] = {}
-        gateway = Gateway(GatewayConfig(), Backing(self.ledger, self.guests, Believer(self.game), self, b"secret"))
+        gateway = Gateway(GatewayConfig(batch_after_s=1.0), Backing(self.ledger, self.guests, self.judge, self, b"secret"))
         port = int(self.url.rpartition(":")[2]) if self.url else 0
         site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests))
         settings = uvicorn.Config(
@@ -174,11 +177,21 @@ class TabSite:
         self._thread.start()
         until(lambda: server.started, "the gateway")
         self.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+
+        def begin(lease: Lease) -> None:
+            ready["loop"].call_soon_threadsafe(gateway.begin, lease, self.ledger.run(lease.job.run), self.sections, bool)
+
+        self._begin = begin
         for run in self.runs:
-            job = self.ledger.enqueue(Job("", run, Kind.SELFPLAY, "browser", games=self._most_games, slice_s=600)).job
-            lease = self.ledger.claim(job.job_id, 1, "gateway", 60.0)
-            assert lease is not None
-            ready["loop"].call_soon_threadsafe(gateway.begin, lease, self.ledger.run(run), self.sections, lambda: None)
+            self.ask(Job("", run, Kind.SELFPLAY, "browser", games=self._most_games, slice_s=600))
+
+    def ask(self, job: Job) -> str:
+        """A job that the gateway takes at once."""
+        view = self.ledger.enqueue(job)
+        lease = self.ledger.claim(view.job.job_id, 1, "gateway", 60.0)
+        assert lease is not None
+        self._begin(lease)
+        return view.job.job_id
 
     def _noted(self, app: ASGIApp) -> ASGIApp:
         async def noted(scope: Scope, receive: Receive, send: Send) -> None:

@@ -19,7 +19,7 @@ const $ = (id) => document.getElementById(id);
 
 const settings = load();
 const invite = /^#invite=([\w.~-]+)$/.exec(location.hash)?.[1] ?? "";
-const me = { state: "ended", why: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "" };
+const me = { state: "ended", why: "", games: 0, samples: 0, refused: 0, name: "", since: 0, up_ms: 0, shown: null, before: "", bout: null, unfit: false };
 const run = { name: "", game: "", wanted: 0, simulations: 0, facts: null };
 const problems = {}; // by what they are about
 const marks = []; // [at_ms, totals] of the last seconds
@@ -61,6 +61,9 @@ const handlers = {
     crew.hand(games);
     tell();
   },
+  EvalGames(asked) {
+    takeMatch(asked).catch((error) => noMatches(error.message));
+  },
   Accepted({ totals }) {
     Object.assign(me, { games: totals?.games ?? me.games, samples: totals?.samples ?? me.samples });
   },
@@ -74,13 +77,34 @@ const handlers = {
   },
 };
 
-async function fetchModel({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
-  if (!wanted) return crew.use({ name: game, params, version, bytes: null });
+async function fetchModel(model) {
+  const made = await fetched(model);
+  if (model.version === run.wanted) crew.use(made);
+}
+
+/** {name, params, version, bytes, test}, as worker.js takes it. */
+async function fetched({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
+  if (!wanted) return { name: game, params, version, bytes: null };
   const response = await fetch(`/models/${wanted}.onnx`);
   if (!response.ok) throw new Error(`weights ${version} are not there (${response.status}); the ones before stay in use`);
   const bytes = new Uint8Array(await response.arrayBuffer());
   if (sha256(bytes) !== wanted) throw new Error(`weights ${version} were damaged on their way; the ones before stay in use`);
-  if (version === run.wanted) crew.use({ name: game, params, version, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } });
+  return { name: game, params, version, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } };
+}
+
+/** Games of a match, once both networks are here. */
+async function takeMatch({ seed, search, networks, games }) {
+  const key = JSON.stringify([run.name, seed, search, networks.map(({ version }) => version)]);
+  if (me.bout?.key !== key) me.bout = { key, made: Promise.all(networks.map(fetched)).then((models) => ({ seed, search, models })) };
+  const bout = await me.bout.made;
+  if (running()) crew.hand(games.map((game) => ({ ...game, bout })));
+}
+
+/** This tab cannot play matches: it gets no more of them. */
+function noMatches(reason) {
+  me.unfit = true;
+  ready();
+  fail("match", reason);
 }
 
 const floats = (bytes) => new Float32Array(bytes.slice().buffer);
@@ -89,7 +113,7 @@ const floats = (bytes) => new Float32Array(bytes.slice().buffer);
 
 function ready() {
   if (resting()) return tell();
-  const wish = settings.quality < 100 ? [`quality=${settings.quality}`] : [];
+  const wish = [...(settings.quality < 100 ? [`quality=${settings.quality}`] : []), ...(me.unfit ? [] : ["eval"])];
   const { workers, games } = settings;
   link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games });
   tell();
@@ -147,16 +171,20 @@ async function hire() {
   core = sha256(bytes);
   return new Crew(bytes, {
     finished: (game) => link.offer(game),
-    board: ({ uid, text }) => {
+    board: ({ uid, text, match }) => {
       if (me.shown?.uid !== uid) me.before = text;
       else if (me.shown.text !== text) me.before = me.shown.text;
-      me.shown = { uid, text };
+      me.shown = { uid, text, match };
     },
     loaded: (_, all) => {
       problems.weights = "";
       if (all) ready();
     },
-    unfit: ({ version, reason }) => give("weights", `weights ${version} are not used: ${reason}`, Boolean(crew.version)),
+    unfit: ({ version, reason, match }) => {
+      const why = `weights ${version} are not used: ${reason}`;
+      if (match) noMatches(why);
+      else give("weights", why, Boolean(crew.version));
+    },
     beat,
     failed: (reason) => give("page", `${reason}; load the page again`, false),
   });
@@ -277,7 +305,7 @@ function draw() {
     tile("games/s", count(now.games)), tile("simulations/s", count(now.simulations)), tile("evaluations/s", count(now.evaluations)),
     tile("cores busy", now.cpu.toFixed(1)), tile("backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
   if (me.shown) {
-    show($("playing-title"), "the game being played ", h("span", { class: "muted" }, `${run.game} #${me.shown.uid}`));
+    show($("playing-title"), "the game being played ", h("span", { class: "muted" }, me.shown.match ? `evaluation match version ${me.shown.match.join(" against ")}` : `${run.game} #${me.shown.uid}`));
     show($("board"), board(me.shown.text, me.before));
   }
   drawRun();

@@ -4,7 +4,7 @@ const WORKER = new URL("worker.js", import.meta.url);
 const NOTHING = { games: 0, plies: 0, simulations: 0, evaluations: 0, busyMs: 0 };
 
 export class Crew {
-  #hands = []; // {worker, games: Map of those it has, facts}
+  #hands = []; // {worker, games: Map of those it has, bout: the match that it knows, loaded}
   #model = null;
   #plan = null;
   #share = 0;
@@ -42,6 +42,7 @@ export class Crew {
 
   /** {name, params, version, bytes, test}, as worker.js takes it. */
   use(model) {
+    this.#model?.bytes?.buffer.transfer?.(0); // given back now: a page makes little garbage, so its collector would let a hundred of them lie
     this.#model = model;
     this.#all({ model });
   }
@@ -54,13 +55,15 @@ export class Crew {
     this.#all({ plan: { ...wanted, slots: this.#settings.games } });
   }
 
-  /** Games go to those who have the fewest. */
+  /** Games go to those who have the fewest; one of a match with its `bout`: {seed, search, models}. */
   hand(games) {
     for (const game of games) {
       if (this.#hands.some((hand) => hand.games.has(game.uid))) continue;
       const idle = this.#hands.reduce((one, other) => (other.games.size < one.games.size ? other : one));
       idle.games.set(game.uid, game);
-      idle.worker.postMessage({ games: [game] });
+      const { bout, ...rest } = game;
+      idle.worker.postMessage(bout ? { match: { ...rest, bout: bout === idle.bout ? null : bout } } : { games: [rest] });
+      idle.bout = bout ?? idle.bout;
     }
   }
 
@@ -85,7 +88,7 @@ export class Crew {
   }
 
   #hire(number) {
-    const hand = { worker: new Worker(WORKER, { type: "module" }), games: new Map(), loaded: 0 };
+    const hand = { worker: new Worker(WORKER, { type: "module" }), games: new Map(), bout: null, loaded: 0 };
     hand.worker.onmessage = ({ data }) => this.#hear(hand, data);
     hand.worker.onerror = (event) => this.on.failed(event.message || "a Web Worker could not be loaded; load the page again");
     hand.worker.postMessage({ setup: { bytes: this.core, backend: this.#settings.backend }, share: this.#share, watch: number === 0 });
@@ -110,6 +113,7 @@ export class Crew {
       this.backend = loaded.backend;
       this.on.loaded(loaded, this.#hands.every((each) => each.loaded === loaded.version));
     }
+    if (unfit?.match) for (const [uid, game] of hand.games) if (game.bout === hand.bout) hand.games.delete(uid);
     if (unfit) this.on.unfit(unfit);
     if (failed) this.on.failed(failed);
   }

@@ -1,6 +1,6 @@
 // The tab's connection to its gateway: comes back by itself, and keeps finished games until the gateway has said what became of them.
 
-import { fromFrame, tabGame, toFrame } from "./wire.js";
+import { fromFrame, isMatch, tabGame, toFrame } from "./wire.js";
 
 const FIRST_MS = 1000, LONGEST_MS = 60_000;
 const FRAME_BYTES = 768 * 1024, FRAME_GAMES = 64; // below what a gateway takes
@@ -136,11 +136,12 @@ export class Link {
     while (this.welcome && waiting.length) {
       let bytes = 0;
       const games = [];
-      while (waiting.length && games.length < FRAME_GAMES && (!games.length || bytes + sizeOf(waiting[0]) <= FRAME_BYTES)) {
+      const match = isMatch(waiting[0].uid);
+      while (waiting.length && isMatch(waiting[0].uid) === match && games.length < FRAME_GAMES && (!games.length || bytes + sizeOf(waiting[0]) <= FRAME_BYTES)) {
         bytes += sizeOf(waiting[0]);
         games.push(waiting.shift());
       }
-      this.send({ tag: "GamesComplete", games: games.map(tabGame) });
+      this.send({ tag: match ? "EvalResult" : "GamesComplete", games: games.map(tabGame) });
       for (const game of games) this.#sent.add(keyOf(game));
     }
   }

@@ -3,6 +3,14 @@
 import { decode, encode } from "../vendor/msgpack.mjs";
 
 const SCHEMA = 1;
+const MATCH_UIDS = 2 ** 52;
+export const GROUP_UIDS = 64; // of a match: the rest is the seat of its first player
+
+/** Whether a game is one of a match. */
+export const isMatch = (uid) => uid >= MATCH_UIDS;
+
+/** The number by which a game's random numbers are drawn. */
+export const luckOf = (uid) => (isMatch(uid) ? uid - (uid % GROUP_UIDS) : uid);
 
 /** Fields by message, in the order of the wire; those that an older gateway leaves out at the end are undefined. */
 export const FIELDS = {
@@ -10,10 +18,12 @@ export const FIELDS = {
   WorkerReady: ["backend", "workers", "core", "features", "games"],
   Progress: ["games", "simulations", "evaluations", "plies", "playing", "version", "cpu"],
   GamesComplete: ["games"],
+  EvalResult: ["games"],
   Bye: [],
   Welcome: ["contributor", "token", "name", "run", "served"],
   ModelUpdate: ["run", "game", "params", "version", "sha256", "size", "positions", "logits", "values", "tolerance"],
   PlayGames: ["run", "seed", "search", "games", "stop"],
+  EvalGames: ["run", "seed", "search", "networks", "games"],
   Accepted: ["uids", "totals"],
   Refused: ["reason", "remedy", "uids", "final"],
   Standing: ["figures"],
@@ -34,7 +44,8 @@ export function fromFrame(frame) {
   const [tag, ...values] = body;
   if (!Object.hasOwn(FIELDS, tag)) throw new Error(`the gateway says ${tag}, which this page does not know; load the page again`);
   const message = Object.assign({ tag }, named(FIELDS[tag], values));
-  if (tag === "PlayGames") message.games = (message.games ?? []).map(([, uid, ticket, record]) => ({ uid, ticket, record: fromRecord(record) }));
+  if (tag === "EvalGames") message.networks = message.networks.map(([, ...fields]) => named(FIELDS.ModelUpdate, fields));
+  if (tag === "PlayGames" || tag === "EvalGames") message.games = (message.games ?? []).map(([, uid, ticket, record]) => ({ uid, ticket, record: fromRecord(record) }));
   return message;
 }
 

@@ -1,15 +1,16 @@
 // One core's share of the work: searches its games in step, evaluates their leaves, and says what it finished.
 //
-// Messages in: {setup} {model} {plan} {games} {forget} {share} {watch}; out: {loaded} {unfit} {finished} {progress} {failed}.
+// Messages in: {setup} {model} {plan} {games} {match} {forget} {share} {watch}; out: {loaded} {unfit} {finished} {progress} {failed}.
 // What comes in waits until the step that is under way has ended: a search is touched by one hand only.
 
 import { loadCore } from "../core.js";
 import { openNetwork } from "../network.js";
-import { withoutZeros } from "../policies.js";
+import { Table } from "./table.js";
 
 const TELL_MS = 1000;
 const BREATH_MS = 40; // of work without a look at the messages
 const PLIES_EACH = 4; // that games move on average before the next network: however slow the tab, they come to their end
+const MATCH_SLOTS = 4;
 const NO_COUNTS = { plies: 0, simulations: 0, evaluations: 0, busyMs: 0 };
 
 /** Leaves of a run that has no network yet, or wants none. */
@@ -21,14 +22,15 @@ const UNIFORM = {
 
 const inbox = [];
 let wake = () => {};
-let core = null, game = null, network = null, search = null, plan = null, version = 0;
-let sameParams = "";
+let core = null, plan = null;
+let used = null; // {game, network, version} of self-play
+let next = null; // the same that waits to be used
+let table = null; // of self-play
+let early = []; // games that came before there was one
+let matches = []; // {table, networks, versions}, which come before self-play, for others wait for their last game
+let latest = null; // of them, to which games are added
 let backend = "auto", share = 1, watched = false;
-let next = null; // a network that waits to be used
-let waiting = []; // games that no slot plays yet
-let slots = []; // by slot: the game in it as it was handed, with the time spent on it, or null
 let counts = { ...NO_COUNTS };
-let simulations = 0; // of the search that is in use, when it was last asked
 
 onmessage = ({ data }) => {
   inbox.push(data);
@@ -42,14 +44,13 @@ const handlers = {
   },
 
   /** Another network, tried at once and used from a later ply on. */
-  async model({ name, params, version: number, bytes, test }) {
-    const known = game?.name === name && sameParams === JSON.stringify(params) ? game : core.game(name, params);
+  async model(model) {
     try {
-      const opened = bytes ? await openNetwork(bytes, { backend, test: { ...test, game: known } }) : UNIFORM;
+      const opened = await open(model);
       await next?.network.close();
-      next = { game: known, params: JSON.stringify(params), network: opened, version: number };
+      next = opened;
     } catch (error) {
-      postMessage({ unfit: { version: number, reason: error.message } });
+      postMessage({ unfit: { version: model.version, reason: error.message } });
     }
   },
 
@@ -59,18 +60,20 @@ const handlers = {
   },
 
   games(handed) {
-    waiting.push(...handed);
+    (table?.waiting ?? early).push(...handed);
+  },
+
+  /** A game of a match; `bout` is the match where it is not the one of the game before. */
+  async match({ bout, ...game }) {
+    if (bout) latest = await begin(bout);
+    latest?.table.waiting.push(game);
   },
 
   /** Games that are no longer this tab's; all of them without a list. */
   forget(uids) {
-    const gone = (each) => !uids || uids.includes(each.uid);
-    waiting = waiting.filter((each) => !gone(each));
-    slots.forEach((each, slot) => {
-      if (!each || !gone(each)) return;
-      search.clear(slot);
-      slots[slot] = null;
-    });
+    early = early.filter((each) => uids && !uids.includes(each.uid));
+    table?.forget(uids);
+    for (const each of matches) each.table.forget(uids);
   },
 
   share(wanted) {
@@ -82,86 +85,82 @@ const handlers = {
   },
 };
 
+/** {game, network, version} of a model, tried. Throws where it does not compute what it must. */
+async function open({ name, params, version, bytes, test }) {
+  const same = [used, next].find((each) => each?.game.name === name && each.params === JSON.stringify(params));
+  const game = same?.game ?? core.game(name, params);
+  const network = bytes ? await openNetwork(bytes, { backend, test: { ...test, game } }) : UNIFORM;
+  return { game, params: JSON.stringify(params), network, version };
+}
+
+/** Takes a match on, and leaves those that have no more games; null where a network cannot be used. */
+async function begin({ seed, search, models }) {
+  const versions = models.map(({ version }) => version);
+  for (const { table, networks } of matches.filter((each) => !each.table.all.length)) {
+    table.leave();
+    for (const { network } of networks) await network.close();
+  }
+  matches = matches.filter((each) => each.table.all.length);
+  try {
+    const networks = [await open(models[0]), await open(models[1])];
+    matches.push({ networks, versions, table: new Table(networks[0].game, { seed, search }, MATCH_SLOTS) });
+    return matches.at(-1);
+  } catch (error) {
+    postMessage({ unfit: { version: versions.join(" or "), reason: error.message, match: true } });
+    return null;
+  }
+}
+
 /** The next network takes over, where it is time: the ply that each game is in begins anew, so that every ply has one version. */
 async function swap() {
-  const moved = search && network ? search.totals().plies : Infinity;
-  if (!next || moved < PLIES_EACH * slots.filter(Boolean).length) return;
-  const old = network;
-  if (game && next.game !== game) handlers.forget(null); // what was begun under other rules
-  ({ game, params: sameParams, network, version } = next);
+  const moved = table ? table.search.totals().plies : Infinity;
+  if (!next || moved < PLIES_EACH * (table?.playing.length ?? 0)) return;
+  const old = used;
+  if (old && next.game !== old.game) handlers.forget(null); // what was begun under other rules
+  used = next;
   next = null;
   renew();
-  await old?.close();
-  postMessage({ loaded: { version, backend: network.backend, fallback: network.fallback } });
+  await old?.network.close();
+  postMessage({ loaded: { version: used.version, backend: used.network.backend, fallback: used.network.fallback } });
 }
 
 /** The same games in a new search, each at the beginning of the ply that it is in. */
 function renew() {
-  if (!game || !plan) return;
-  const played = slots.map((each, slot) => each && { ...each, record: search.record(slot) }).filter(Boolean);
-  count();
-  search?.free();
-  simulations = 0;
-  search = game.search(plan.search, { slots: plan.slots, seed: BigInt(plan.seed), autoplay: true });
-  slots = Array(plan.slots).fill(null);
-  waiting = [...played, ...waiting];
+  if (!used || !plan) return;
+  if (table) counts.simulations += table.moved();
+  const played = table ? table.leave() : early;
+  early = [];
+  table = new Table(used.game, plan, plan.slots);
+  table.waiting = played;
 }
 
-function fill() {
-  for (let slot = 0; slot < slots.length && waiting.length; slot++) {
-    if (slots[slot]) continue;
-    slots[slot] = { spentMs: 0, ...waiting.shift() };
-    const { record, uid } = slots[slot];
-    search.start(slot, { ...record, uid: BigInt(uid) });
-  }
-}
-
-/** One leaf of each tree; false where there is nothing to search. */
+/** Whether there was anything to search, in a match or else in self-play: one leaf of each tree, and the games that ended with it. */
 async function step() {
-  fill();
-  const leaves = slots.some(Boolean) ? search.collect() : 0;
-  if (leaves) {
-    const { logits, values } = await network.evaluate(search.planes(), leaves, game);
-    search.apply(logits, values, version);
-    counts.evaluations += leaves;
+  const match = matches.find((each) => each.table.all.length);
+  const at = match?.table ?? table;
+  if (!at) return false;
+  const from = performance.now();
+  const leaves = at.collect();
+  if (leaves) await (match ? at.evaluateByMover(match.networks, leaves) : at.evaluate(used, leaves));
+  counts.evaluations += leaves;
+  const spent = performance.now() - from;
+  const playing = at.playing;
+  for (const each of playing) each.spentMs += spent / playing.length;
+  const ended = at.harvest();
+  for (const finished of ended) {
+    counts.plies += finished.plies;
+    postMessage({ finished });
   }
-  return harvest() > 0 || leaves > 0;
-}
-
-function count() {
-  const now = search?.totals().simulations ?? 0;
-  counts.simulations += now - simulations;
-  simulations = now;
-}
-
-/** Hands finished games over; how many. */
-function harvest() {
-  let found = 0;
-  slots.forEach((each, slot) => {
-    if (!each || search.status(slot) !== "finished") return;
-    const { plies, actions, policies, rootValues, simulations: spent, weightVersions } = search.record(slot);
-    const { uid, ticket, spentMs } = each;
-    counts.plies += plies;
-    const sparse = withoutZeros(policies, game.numActions);
-    postMessage({ finished: { uid, ticket, actions, rootValues, simulations: spent, weightVersions, ...sparse, spentMs: Math.round(spentMs), plies } });
-    search.clear(slot);
-    slots[slot] = null;
-    found++;
-  });
-  return found;
+  return leaves > 0 || ended.length > 0;
 }
 
 function tell() {
-  count();
-  const playing = [...slots.filter(Boolean), ...waiting].map(({ uid }) => uid);
-  const shown = watched ? slots.findIndex(Boolean) : -1;
-  let board = null;
-  if (shown >= 0) {
-    const state = search.state(shown);
-    board = { uid: slots[shown].uid, text: state.text() };
-    state.free();
-  }
-  postMessage({ progress: { ...counts, playing, version, board } });
+  const all = [...matches, { table, versions: null }].filter((each) => each.table);
+  for (const each of all) counts.simulations += each.table.moved();
+  const playing = [...all.flatMap((each) => each.table.all), ...early].map(({ uid }) => uid);
+  const shown = watched ? all.find((each) => each.table.playing.length) : null;
+  const board = shown ? { ...shown.table.shown(), match: shown.versions } : null;
+  postMessage({ progress: { ...counts, playing, version: used?.version ?? 0, board } });
   counts = { ...NO_COUNTS };
 }
 
@@ -174,10 +173,8 @@ async function main() {
     while (inbox.length) for (const [name, value] of Object.entries(inbox.shift())) await handlers[name](value);
     await swap();
     const from = performance.now();
-    const worked = share > 0 && network && search ? await step() : false;
+    const worked = share > 0 ? await step() : false;
     const spent = worked ? performance.now() - from : 0;
-    const playing = slots.filter(Boolean);
-    for (const each of playing) each.spentMs += spent / playing.length;
     busy += spent;
     counts.busyMs += spent;
     if (performance.now() - told >= TELL_MS) {

@@ -30,7 +30,7 @@ from azq.status.observe import Beats, Observer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect, open_client
-from azq.wire.messages import GradeSpec, Heartbeat, MatchSpec, WeightEvent
+from azq.wire.messages import EvalRound, GradeSpec, Heartbeat, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.act import Hands
@@ -242,6 +242,24 @@ def test_new_weights_are_evaluated_once_and_a_restarted_daemon_does_not_ask_agai
     match, _, grade = (view.job.payload for view in plane.ledger.jobs("r") if view.job.kind == "eval")
     assert (decode(match, MatchSpec).first, decode(match, MatchSpec).second) == ("weights:7", "weights:3")
     assert decode(grade, GradeSpec).weight_version == 7
+
+
+def test_a_match_for_tabs_goes_to_servers_once_no_tab_is_there(plane: Plane) -> None:
+    plane.worker("selfplay.cpu", "eval.cpu")
+    plane.worker("eval.browser", name="g")
+    arena = {"every_s": 0.05, "opponents": ["previous"], "games": 4, "grade_positions": 0}
+    plane.create(arena=arena, volunteers={"kinds": ["selfplay", "eval"]})
+    plane.bus.publish(keys.weights("r"), encode(WeightEvent("r", 3, "0" * 64, "file:x", 10, 0)))
+    plane.bus.put(keys.eval_round("r"), encode(EvalRound(2, 1)))
+    until(lambda: plane.loop.tick() and plane.messages("eval.browser"))
+    [(job_id, _)] = plane.messages("eval.browser")
+    assert plane.messages("eval.cpu") == []
+    plane.bus.delete(keys.beat("g"))
+    plane.ledger.fail(plane.claim((job_id, 1)), "nobody brought games")
+    until(lambda: plane.loop.tick() and plane.messages("eval.cpu"))
+    [(moved, attempt)] = plane.messages("eval.cpu")
+    assert (plane.ledger.job(job_id).state, attempt) == (JobState.CANCELLED, 1)
+    assert plane.ledger.job(moved).job.payload == plane.ledger.job(job_id).job.payload
 
 
 def test_a_run_whose_settings_do_not_parse_fails_alone(plane: Plane) -> None:

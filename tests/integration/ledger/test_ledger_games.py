@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from ledger_worlds import event, record
 
@@ -12,7 +13,7 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
-from azq.wire.messages import GameRecord, Job
+from azq.wire.messages import GameRecord, Job, RunRecord
 
 
 def test_finishing_is_all_or_nothing(world):
@@ -188,3 +189,20 @@ def test_a_record_that_does_not_decode_is_abandoned_with_the_reason(broker):
     assert b"does not decode" in client.hget(keys.abandoned("r"), "1")
     assert client.hget(keys.run("r"), "record") == encode(record("r"))
     client.close()
+
+
+def test_in_lockstep_no_game_is_opened_before_its_weights(world):
+    sections = msgspec.json.encode({"learner": {"lockstep_games": 4}})
+    world.ledger.update_run(RunRecord("r", sections, {}, "folder", 1))
+    lease = world.lease()
+    assert world.ledger.adopt(lease, 9) == []
+    world.ledger.announce_weights("r", b"the first")
+    assert [game.uid for game in world.ledger.adopt(lease, 3)] == [1, 2, 3]
+    other = world.lease(owner="w2")
+    assert [game.uid for game in world.ledger.adopt(other, 3)] == [4]
+    _, more = world.ledger.replace_games(lease, [event(1), event(2)], 2)
+    assert more == []
+    world.ledger.release(lease, [])
+    world.ledger.announce_weights("r", b"the second")
+    assert [game.uid for game in world.ledger.adopt(other, 9)] == [3, 5, 6, 7, 8]
+    assert world.ledger.counts("r").balanced

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import GatewayConfig, InferenceConfig, RunSections
+from azq.drill.tab import play_match
 from azq.errors import EvaluationTimeout, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.model import Model
@@ -34,10 +35,15 @@ from azq.volunteers.contributors import Contributors
 from azq.volunteers.guests import Volunteer
 from azq.volunteers.judges import VerifierProcess, VerifyingJudge
 from azq.volunteers.judging import GamesBatch, GamesVerdict, Returned
+from azq.volunteers.matches import deal_match
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.standing import Trusted
 from azq.wire.arrays import arrays_of
+from azq.wire.codec import encode
 from azq.wire.connect import connect
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, MatchSpec
+from azq.wire.tabs import ModelUpdate
 
 GAME = games.load("connect_four")
 SECTIONS = RunSections.model_validate({"run": {"game": "connect_four", "seed": 5}, "search": {"num_simulations": 16}})
@@ -78,15 +84,19 @@ class Court:
     def play(self, count: int = 6, *, weights_of: int = VERSIONS, says: int = VERSIONS, **search: Any) -> list[Returned]:
         """Games made with the weights of a version that are said to be of another."""
 
-        state, meta = from_bytes(self.weights[weights_of])
-        model = Model(NetSpec.of(GAME), network_of(meta), EXACT)
-        model.take(state, meta)
+        model = self.model(weights_of)
 
         def evaluate(_: int, packed: NDArray[np.uint8]) -> Outputs:
             return model.evaluate(packed)
 
         changed = SearchOrder.of(GAME, SECTIONS, SEARCH.model_copy(update=search), self.weights)
         return games_of(self.order, evaluate, self.uids(count), version=says, config=changed.config(changed.search.num_simulations))
+
+    def model(self, version: int) -> Model:
+        state, meta = from_bytes(self.weights[version])
+        model = Model(NetSpec.of(GAME), network_of(meta), EXACT)
+        model.take(state, meta)
+        return model
 
     def judged(self, contributor: str, batch: Sequence[Returned]) -> GamesVerdict:
         return self.judge.judge(GamesBatch(self.record, SEARCH, contributor, tuple(batch)))
@@ -176,6 +186,25 @@ def test_adversaries_have_no_game_in_the_window_and_are_blocked(court: Court) ->
 def test_an_older_network_is_no_crime_where_it_is_told(court: Court) -> None:
     """A tab changes networks between moves, and may be late to."""
     assert not court.judged(court.contributor(), court.play(weights_of=2, says=2)).refused
+
+
+def test_games_of_a_match_are_searched_again_with_the_network_of_their_movers(court: Court) -> None:
+    spec = MatchSpec("weights:3", "weights:1", 6, 16, 2, 7)
+    match = deal_match(Job("r:1", "r", Kind.EVAL, "browser", payload=encode(spec)), SECTIONS, GAME, VERSIONS)
+    networks = tuple(ModelUpdate("r", GAME.name, {}, version, "", 0, b"", b"", b"", 0.0) for version in match.order.versions)
+    asked = match.told("r", networks, [(record, b"") for record in match.records])
+
+    def brought(swapped: bool) -> tuple[Returned, ...]:
+        models = {version: court.model(VERSIONS + 1 - version if swapped else version) for version in (1, 3)}
+        played = play_match(asked, lambda version, packed: models[version].evaluate(packed))
+        return tuple(Returned(game.record, handed) for game, handed in zip(played, match.records, strict=True))
+
+    ann, eve = court.contributor(), court.contributor()
+    verdict = court.judge.judge(GamesBatch(court.record, match.search, ann, brought(swapped=False), match.order))
+    assert not verdict.refused
+    assert verdict.returns.keys() == match.games.keys()
+    verdict = court.judge.judge(GamesBatch(court.record, match.search, eve, brought(swapped=True), match.order))
+    assert verdict.refused.keys() == match.games.keys()
 
 
 def test_a_verifier_that_is_killed_is_started_again_and_judges_the_batch(court: Court) -> None:

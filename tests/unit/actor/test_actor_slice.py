@@ -37,6 +37,10 @@ def test_why_a_slice_stops(change: dict[str, object], expected: Stop | None) -> 
     assert why_stop(replace(CALM, **change), LIMITS) is expected  # type: ignore[arg-type]
 
 
+def test_in_lockstep_a_slice_waits_for_games() -> None:
+    assert why_stop(replace(CALM, open_games=0), replace(LIMITS, waits=True)) is None
+
+
 @given(st.integers(1, 5000), st.integers(1, 16))
 def test_groups_share_the_games_out(games: int, groups: int) -> None:
     sizes = group_sizes(games, groups)

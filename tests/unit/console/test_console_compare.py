@@ -20,9 +20,13 @@ from azq.errors import ConfigError, InvalidRequest, NotFound
 from azq.games import load as load_game
 from azq.host.brokers import BROKER_FOLDER, reading_control
 from azq.ledger import Ledger
+from azq.samples.diff import diff
+from azq.samples.played import ROW
 from azq.search.evaluator import UniformEvaluator
 from azq.status.compare import compare
 from azq.wire.messages import RunRecord
+
+NO_GAMES = np.zeros(0, ROW)
 
 
 def test_an_interval_of_equal_pairs_has_no_width_and_a_single_one_no_bound() -> None:
@@ -36,11 +40,12 @@ def test_an_interval_of_equal_pairs_has_no_width_and_a_single_one_no_bound() -> 
 
 def test_the_text_has_a_column_a_run() -> None:
     compared = compare(courses({"name": "slow"}, {"name": "fast", "speed": 2.0, "num_simulations": 32}), "steps")
-    lines = "\n".join(comparison_text(compared, []))
+    lines = "\n".join(comparison_text(compared, [], {"fast": diff(NO_GAMES, NO_GAMES, match_versions=False)}))
     assert "slow              fast" in lines
     assert "graded errors at 600" in lines
+    assert "slow 0 games (0 left out), fast 0 games (0 left out)" in lines
     assert "search.num_simulations" in lines
-    assert comparison_values(compared, [])["paired"] == []
+    assert comparison_values(compared, [], {})["paired"] == []
 
 
 def test_networks_meet_the_same_positions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +80,7 @@ def home(tmp_path: Path) -> Path:
     ("runs", "by", "error", "said"),
     [
         (["a", "c"], "minutes", InvalidRequest, "different games"),
-        (["a"], "minutes", InvalidRequest, "two runs or more"),
+        (["a"], "minutes", InvalidRequest, "two to 8 runs"),
         (["a", "b"], "minutes", NotFound, "nothing was recorded of run a"),
         (["a", "z"], "minutes", NotFound, "z"),
         (["a", "b"], "days", ConfigError, "--by 'days' is not one of"),

@@ -61,7 +61,7 @@ def test_one_ply_shows_all_its_actions(tmp_path: Path) -> None:
     [
         ("second", UID, None, NotFound, "there are: first"),
         ("first", 99, None, NotFound, "no game 99"),
-        ("first", UID, 40, ConfigError, "--ply 40 was not searched; plies 0 to"),
+        ("first", UID, 40, ConfigError, "--ply 40 was not searched; of game 7 plies 0 to"),
         ("first", UID, None, NotFound, "weights of version 4 are not in"),
     ],
 )

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide, learner, view
 
-from azq.config import ArenaConfig, RunConfig, VolunteersConfig
+from azq.config import ArenaConfig, RunConfig, RunSections, VolunteersConfig
 from azq.ledger.types import JobState, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeSpec, Job, MatchSpec
+from azq.wire.messages import GradeSpec, Heartbeat, Job, MatchSpec
 from daemon.decide.actions import (
     CancelQueued,
     EndRun,
@@ -205,6 +205,14 @@ class TestEvaluationRounds:
     def test_no_round(self, seen: ObservedRun) -> None:
         assert self.rounds(seen) == []
 
+    @pytest.mark.parametrize(("every_s", "steps", "due"), [(120.0, 499, False), (120.0, 500, True), (0.0, 500, True), (0.0, 499, False)])
+    def test_steps_bring_a_round_as_time_does(self, every_s: float, steps: int, due: bool) -> None:
+        sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=every_s, every_steps=500)})
+        seen = ObservedRun(
+            EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 1, weight_step=1000 + steps, round_step=1000
+        )
+        assert [action.step for action in self.rounds(seen, sections=sections)] == [1000 + steps] * due
+
     def test_never_when_switched_off(self) -> None:
         sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=0)})
         assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=9, active_ms=NOW), sections=sections) == []
@@ -277,3 +285,62 @@ def test_tabs_get_jobs_of_their_own_where_the_run_wants_them_and_a_gateway_is_th
 def test_what_tabs_do_fails_no_run() -> None:
     failed = tuple(view(number, JobState.FAILED, tag="browser", ended_ms=NOW) for number in range(9))
     assert not [action for action in decide(ObservedRun(EMPTY, ended=failed), sections=VOLUNTEERED) if isinstance(action, EndRun)]
+
+
+MATCHED = SECTIONS.model_copy(update={"volunteers": VolunteersConfig(kinds=("selfplay", "eval"))})
+TABS, SERVERS, PLAYER = beat("g", "selfplay.browser", "eval.browser"), beat("e", "eval.cpu"), beat("s", "selfplay.cpu")
+DUE = ObservedRun(
+    EMPTY, jobs=(view(1), view(2), *(view(n, tag="browser") for n in (3, 4))), weight_version=9, round_version=4, round_ms=NOW - 120_000
+)
+
+
+def test_tabs_get_the_matches_between_versions_and_nothing_else_of_a_round() -> None:
+    [action] = [action for action in decide(DUE, (PLAYER, SERVERS, TABS), sections=MATCHED) if isinstance(action, EnqueueEval)]
+    (match,) = action.for_tabs
+    assert (match.first, match.second) == ("weights:9", "weights:4")
+    assert (action.tag, [type(spec) for spec in action.specs]) == ("cpu", [MatchSpec, GradeSpec])
+    assert "uct:100" in {spec.second for spec in action.specs if isinstance(spec, MatchSpec)}
+
+
+@pytest.mark.parametrize(
+    ("sections", "workers", "state"),
+    [
+        (VOLUNTEERED, (PLAYER, SERVERS, TABS), RunState.RUNNING),
+        (MATCHED, (PLAYER, SERVERS, beat("g", "selfplay.browser")), RunState.RUNNING),
+        (MATCHED, (PLAYER, SERVERS, TABS), RunState.FINISHED),
+    ],
+    ids=["the run does not want it", "no tab plays matches", "a finished run has no tabs"],
+)
+def test_servers_play_all_matches_where_tabs_cannot(sections: RunSections, workers: tuple[Heartbeat, ...], state: RunState) -> None:
+    seen = DUE if state is RunState.RUNNING else dataclasses.replace(DUE, jobs=())
+    [action] = [action for action in decide(seen, workers, sections=sections, state=state) if isinstance(action, EnqueueEval)]
+    assert (action.for_tabs, len(action.specs)) == ((), 3)
+
+
+def test_a_round_for_tabs_alone_needs_no_server() -> None:
+    arena = SECTIONS.arena.model_copy(update={"opponents": ("previous",), "grade_positions": 0})
+    sections = MATCHED.model_copy(update={"arena": arena})
+    [action] = [action for action in decide(DUE, (PLAYER, TABS), sections=sections) if isinstance(action, EnqueueEval)]
+    assert (len(action.for_tabs), action.specs) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("workers", "state", "attempt", "expected"),
+    [
+        ((SERVERS, TABS), RunState.RUNNING, 1, "tabs"),
+        ((SERVERS, TABS), RunState.RUNNING, 2, "servers"),
+        ((TABS,), RunState.RUNNING, 2, "tabs"),
+        ((SERVERS,), RunState.RUNNING, 1, "servers"),
+        ((SERVERS, TABS), RunState.FINISHED, 1, "servers"),
+        ((), RunState.RUNNING, 1, "nobody"),
+    ],
+)
+def test_a_match_that_tabs_leave_goes_to_servers_where_there_are_any(
+    workers: tuple[Heartbeat, ...], state: RunState, attempt: int, expected: str
+) -> None:
+    waiting = view(9, JobState.QUEUED, kind=Kind.EVAL, tag="browser", published_ms=0, attempt=attempt)
+    actions = decide(ObservedRun(EMPTY, jobs=(waiting,)), workers, sections=MATCHED, state=state)
+    moved = EnqueueJob(Job("", "r", Kind.EVAL, "cpu"))
+    assert (PublishJob(waiting) in actions) is (expected == "tabs")
+    assert (CancelQueued("r:9") in actions) is (expected != "tabs")
+    assert (moved in actions) is (expected == "servers")

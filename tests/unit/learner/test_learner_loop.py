@@ -9,8 +9,10 @@ import pytest
 import torch
 from learner_workplace import RUN, Workplace, run_dry, stopped, turns
 
+from azq.config import LearnerConfig
 from azq.errors import StateConflict
 from azq.learner import checkpoint
+from azq.learner.learner import steps_until_due
 from azq.ledger.types import RunState
 from azq.nets import from_bytes
 from azq.wire import keys
@@ -34,6 +36,23 @@ def test_no_training_before_the_window_has_its_minimum(place):
     turns(learner, 3)
     assert learner.status().step == 0
     assert learner.status().waiting
+
+
+def test_weights_and_checkpoints_are_due_at_multiples_of_steps_and_not_again_once_resumed(place):
+    options = {"publish_every_steps": 4, "checkpoint_every_steps": 6}
+    learner = place.learner(**options)
+    place.finish_games(1, 30)
+    run_dry(learner)
+    last = learner.status().step
+    assert last > 12
+    assert [event.step for event in place.weights()] == list(range(0, last + 1, 4))
+    assert [checkpoint.load(path).state.step for path in checkpoint.stored(learner.checkpoints)] == list(range(6, last + 1, 6))[-3:]
+    learner.finish()
+    published = len(place.weights())
+    turns(place.learner(**options), 2)
+    assert len(place.weights()) == published
+    assert steps_until_due(5, learner.config) == 1
+    assert steps_until_due(5, LearnerConfig()) > 10**9
 
 
 def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_up(place):

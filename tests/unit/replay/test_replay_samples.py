@@ -63,6 +63,24 @@ def test_seat_values_are_a_rotation_that_no_sign_touches(players, mover, data):
     assert values.tolist() == returns.tolist()[mover:] + returns.tolist()[:mover]
 
 
+@pytest.mark.parametrize("name", ["connect_four", "blob"])
+def test_a_discount_takes_its_share_for_each_ply_that_was_played_from_there_on(name):
+    game = games.load(name)
+    events = [play_game(game, uid, searched_from=2) for uid in (3, 4)]
+    plain, _ = samples_of(game, events, 0.0)
+    found, _ = samples_of(game, events, 0.0, Columns(discount=0.5))
+    plies = [len(event.record.actions) // 2 for event in events]
+    left = [count - ply for event, count in zip(events, plies, strict=True) for ply in searched_plies(event)]
+    assert left[-1] == plies[1] - max(searched_plies(events[1]))
+    assert found.values == pytest.approx(plain.values * np.array([0.5**each for each in left])[:, None])
+    searched, _ = samples_of(game, events, 1.0)
+    assert np.array_equal(samples_of(game, events, 1.0, Columns(discount=0.5))[0].values, searched.values), "a root's value is what it is"
+
+
+def searched_plies(event):
+    return np.flatnonzero(np.frombuffer(event.record.simulations, "<u2")).tolist()
+
+
 def test_plies_of_chance_carry_no_sample():
     game = SecretSum(2)
     event = event_where(game, capped=False)

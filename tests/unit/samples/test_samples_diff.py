@@ -77,6 +77,18 @@ def test_another_mix_of_versions_is_no_difference() -> None:
     assert not different(first, second)
 
 
+def test_the_ends_of_a_run_have_the_short_games_of_a_slow_source() -> None:
+    first, second = (np.zeros(600, ROW) for _ in range(2))
+    for rows, last in ((first, 7), (second, 8)):
+        rows["version"] = 1 + np.arange(600) % last
+        rows["length"] = 20
+    second["length"][(second["version"] == 1) | (second["version"] == 7)] = 9
+    found = diff(first, second, match_versions=True)
+    assert found.verdict == AGREES
+    assert found.left_out == (171, 225)
+    assert "length" in different(first, second, match_versions=False)
+
+
 def test_few_games_tell_little_and_say_so() -> None:
     found = diff(made(1)[:12], made(10_001)[:12], match_versions=True)
     assert found.verdict == TOO_FEW

@@ -56,6 +56,7 @@ def replayed(recorded: RecordedGame, last: int | None = None) -> list[ReplayedPl
         ("connect_four", {"algorithm": "puct", "leaves_per_step": 3}),
         ("connect_four", {"reuse_subtree": False}),
         ("backgammon", {}),
+        ("blob", {}),
     ],
 )
 def test_a_game_is_repeated_with_the_trees_that_were_kept(name: str, search: dict[str, Any]) -> None:

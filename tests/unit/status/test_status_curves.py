@@ -15,7 +15,7 @@ from azq.wire.messages import HistoryPoint
 
 def test_how_far_a_run_was_adds_up() -> None:
     (course,) = courses({"name": "first"})
-    last = course.moments[-1]
+    last = course.reached
     assert (last.games, last.steps) == (50 * POINTS, 5 * POINTS)
     assert last.minutes == pytest.approx(POINTS * EVERY_MS / 60_000)
     assert last.cpu_s == pytest.approx(1.5 * POINTS * EVERY_MS / 1000)
@@ -25,8 +25,8 @@ def test_a_pause_is_no_time_spent() -> None:
     (course,) = courses({"name": "first"})
     later = HistoryPoint(course.points[-1].at_ms + 3_600_000, games=7000, step=700)
     longer = dataclasses.replace(course, points=[*course.points, later])
-    assert longer.moments[-1].minutes == course.moments[-1].minutes
-    assert longer.moments[-1].games == 7000
+    assert longer.reached.minutes == course.reached.minutes
+    assert longer.reached.games == 7000
 
 
 @pytest.mark.parametrize(("axis", "x"), [("minutes", 2.0), ("games", 1200.0), ("steps", 120.0), ("cpu-s", 180.0)])

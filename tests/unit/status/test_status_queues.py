@@ -47,6 +47,7 @@ def test_evaluation_prefers_the_runs_tag_then_cpu_then_any() -> None:
     assert eval_tag(workers, "cuda") == "cpu"
     assert eval_tag(workers[1:], "cuda") == "ares"
     assert eval_tag([], "cuda") == "cuda"
+    assert eval_tag([beat("d", "eval.browser")], "cpu") == "cpu", "tabs play some matches only"
 
 
 def test_a_worker_busy_with_another_queue_counts_as_busy() -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from azq.actor import Arenas
 from azq.config import LearnerConfig
-from azq.learner import lockstep
 from azq.learner.data.batches import Draws
-from azq.learner.step import trainer
 from azq.learner.step.loss import Symmetries
+from azq.learner.step.optimizer import learning_rate
+from azq.replay.samples import samples_of
 from azq.replay.window import Window
 from azq.search.search import make_search
 from azq.validate import alone
@@ -31,13 +31,11 @@ def played(folder):
 
 
 def flipped_values(patch):
-    sound = lockstep.samples_of
-
-    def samples_of(*arguments):
-        samples, counts = sound(*arguments)
+    def flipped(*arguments):
+        samples, counts = samples_of(*arguments)
         return dataclasses.replace(samples, values=-samples.values), counts
 
-    patch.setattr(lockstep, "samples_of", samples_of)
+    patch.setattr("azq.learner.lockstep.samples_of", flipped)
 
 
 def one_wrong_symmetry(patch):
@@ -61,8 +59,7 @@ def duplicated_samples(patch):
 
 
 def wrong_order(patch):
-    sound = lockstep.samples_of
-    patch.setattr(lockstep, "samples_of", lambda game, events, *rest: sound(game, events[::-1], *rest))
+    patch.setattr("azq.learner.lockstep.samples_of", lambda game, events, *rest: samples_of(game, events[::-1], *rest))
 
 
 def biased_seeds_of_games(patch):
@@ -80,8 +77,7 @@ def biased_draws(patch):
 
 
 def wrong_learning_rate(patch):
-    sound = trainer.learning_rate
-    patch.setattr(trainer, "learning_rate", lambda *arguments: 1.001 * sound(*arguments))
+    patch.setattr("azq.learner.step.trainer.learning_rate", lambda *arguments: 1.001 * learning_rate(*arguments))
 
 
 def taken(samples, rows):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azq.volunteers.judging import GamesVerdict
-from azq.volunteers.sessions import CLAIMS_EACH, LATE, NOT_YOURS, Place, Sessions, TabPatience
+from azq.volunteers.sessions import CLAIMS_EACH, LATE, MATCH_HELD_S, NOT_YOURS, Place, Sessions, TabPatience
 from azq.wire.messages import GameRecord
-from azq.wire.tabs import Accepted, Refused, TabGame
+from azq.wire.tabs import MATCH_UIDS, Accepted, Refused, TabGame
 
 PATIENCE = TabPatience(silent_s=30.0, late_s=90.0, batch_s=5.0)
 
@@ -67,6 +67,66 @@ def test_a_game_goes_out_comes_back_and_counts_once():
     sessions.bring(1, finished(2, "ann"), 2.0)
     assert sessions.take_answers() == [(1, Accepted((2,)))], "the answer may have been lost"
     assert sessions.counts == {"accepted": 1, "duplicate": 2}
+
+
+def with_match(games: int = 6, match_room: int = 4) -> Sessions:
+    """As `opened`, with a match under a lease of its own."""
+    sessions = opened()
+    for tab in sessions.tabs.values():
+        tab.match_room = match_room
+    sessions.adopted("r:2", [GameRecord(MATCH_UIDS + place) for place in range(games)], 0.0)
+    return sessions
+
+
+def places(handed: list[tuple[GameRecord, bytes]]) -> list[int]:
+    return [record.uid - MATCH_UIDS for record, _ in handed]
+
+
+def test_games_of_a_match_are_handed_out_besides_others_to_those_who_play_them():
+    sessions = with_match()
+    assert sessions.wanted(0.0) == 5, "a match is no stock of self-play"
+    assert [record.uid for record, _ in sessions.hand(1, 0.0)] == [1, 2, 3]
+    assert places(sessions.hand(1, 0.0, "r:2")) == [0, 1, 2, 3]
+    assert sessions.hand(1, 0.0, "r:2") == []
+    assert sessions.hand(2, 0.0, "r:9") == []
+    assert places(sessions.hand(2, 0.0, "r:2")) == [4, 5]
+    sessions.tabs[2].match_room = 0
+    sessions.leave(1, 1.0, for_good=True)
+    assert sessions.hand(2, 1.0, "r:2") == [], "it plays none any more"
+    sessions.tabs[2].match_room = 4
+    assert places(sessions.hand(2, 1.0, "r:2")) == [0, 1]
+
+
+def test_a_match_that_is_lost_waits_for_its_next_lease_and_for_no_other():
+    sessions = with_match()
+    sessions.hand(1, 0.0, "r:2")
+    sessions.bring(1, finished(MATCH_UIDS, "ann"), 1.0)
+    sessions.lost("r:2", 2.0)
+    assert sessions.claimed() == [], "the pool has no games of matches"
+    sessions.adopted("r:2", [GameRecord(MATCH_UIDS + place) for place in range(6)], 3.0)
+    assert sessions.games[MATCH_UIDS].place is Place.RETURNED
+    assert sessions.games[MATCH_UIDS + 1].contributor == "ann"
+    assert sessions.games[MATCH_UIDS + 5].place is Place.WAITING
+
+
+def test_who_keeps_a_match_waiting_loses_his_games_and_gets_no_more():
+    sessions = with_match()
+    sessions.hand(1, 0.0)
+    sessions.hand(1, 0.0, "r:2")
+    playing = tuple(sessions.tabs[1].plays)
+    for now_s in range(0, int(MATCH_HELD_S), 10):
+        sessions.hear(1, playing, now_s)
+        sessions.hear(2, (), now_s)
+        sessions.expire(now_s)
+    assert len(sessions.tabs[1].plays) == 7
+    sessions.hear(1, playing, MATCH_HELD_S)
+    sessions.hear(2, (), MATCH_HELD_S)
+    sessions.expire(MATCH_HELD_S)
+    assert sessions.tabs[1].plays == {1, 2, 3}
+    assert sessions.hand(1, MATCH_HELD_S, "r:2") == []
+    assert len(sessions.hand(2, MATCH_HELD_S, "r:2")) == 4
+    sessions.bring(1, finished(MATCH_UIDS, "ann"), MATCH_HELD_S)
+    assert sessions.games[MATCH_UIDS].place is Place.RETURNED, "who brings it first has it"
 
 
 def test_results_for_others_are_refused():

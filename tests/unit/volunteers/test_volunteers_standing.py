@@ -79,7 +79,7 @@ def run_campaign(seed: int, is_false: IsFalse, games: int, shows: float = SHOWS)
     return found
 
 
-_NO_ORDER: Any = SimpleNamespace(game=None, seed=0, config=None)
+_NO_ORDER: Any = SimpleNamespace(game=None, seed=0, config=None, players=None)
 
 
 def _replayed(uid: int) -> Replayed:

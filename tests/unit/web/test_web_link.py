@@ -40,6 +40,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
           {{ tag: "WorkerReady", backend: "wasm", workers: 2, core: "c", features: [], games: 8 }},
           {{ tag: "Progress", games: 1, simulations: 2, evaluations: 3, plies: 4, playing: [2 ** 40], version: 5, cpu: 0.5 }},
           {{ tag: "GamesComplete", games: [tabGame(game)] }},
+          {{ tag: "EvalResult", games: [tabGame(game)] }},
           {{ tag: "Bye" }},
         ];
         const heard = fromFrame(Uint8Array.from(Buffer.from("{frame.hex()}", "hex")));
@@ -47,11 +48,12 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
         console.log(JSON.stringify({{ said: said.map((each) => Buffer.from(toFrame(each)).toString("hex")), heard: plain(heard) }}));
     """
     told: dict[str, Any] = json.loads(node(script))
-    hello, ready, progress, complete, bye = (tabs.from_tab(bytes.fromhex(each)) for each in told["said"])
+    hello, ready, progress, complete, result, bye = (tabs.from_tab(bytes.fromhex(each)) for each in told["said"])
     assert hello == tabs.Hello("1", "t", "", "d", "r", "Ann")
     assert ready == tabs.WorkerReady("wasm", 2, "c", (), 8)
     assert progress == tabs.TabProgress(1, 2, 3, 4, (2**40,), 5, 0.5)
     assert complete == tabs.GamesComplete((tabs.TabGame(2**40, b"\1", b"\2", b"\3", b"\4", b"\5", b"\6", 7),))
+    assert result == tabs.EvalResult(complete.games)
     assert bye == tabs.Bye()
     assert told["heard"]["seed"] == str(2**63 + 1)
     first, second = told["heard"]["games"]
@@ -128,6 +130,22 @@ def test_what_outlives_a_page_is_bounded_in_time_and_number():
         console.log(JSON.stringify([worth.length, worth.at(-1).uid, worth[0].uid, rest.length, rest[0].uid]));
     """
     assert json.loads(node(script)) == [1000, 0, 999, 102, -1]
+
+
+def test_games_of_matches_are_brought_as_such():
+    uids = [1, tabs.MATCH_UIDS - 1, tabs.MATCH_UIDS, tabs.MATCH_UIDS + 130, 2]
+    said = story(
+        f"""
+        import {{ isMatch, luckOf }} from "{CONTRIBUTE}/wire.js";
+        link.take({uids}.map((uid) => ({{ ...game(uid), run: "r" }})));
+        link.start();
+        world.sockets[0].welcome();
+        say(world.sockets[0].sent.slice(1).map(([tag, games]) => [tag, games.map((each) => Number(each[1]))]));
+        say({uids}.map((uid) => [isMatch(uid), luckOf(uid)]));
+        """
+    )
+    assert said[0] == [["GamesComplete", uids[:2]], ["EvalResult", uids[2:4]], ["GamesComplete", uids[4:]]]
+    assert said[1] == [[tabs.is_match(uid), tabs.luck_of(uid)] for uid in uids]
 
 
 def test_frames_are_small_enough_for_a_gateway():

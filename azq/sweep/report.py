@@ -1,0 +1,78 @@
+"""What a study found: as text, as values, as a page that stands alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from azq.console.report import ReportSection
+from azq.console.svg import bars, parallel
+from azq.sweep.plan import StudyPlan
+from azq.sweep.sweep import importances, line
+
+ENDS = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def as_values(plan: StudyPlan, study: optuna.Study) -> dict[str, Any]:
+    """Plain values: trials in order, the best, importances."""
+    trials = study.get_trials(deepcopy=False)
+    best = _best(plan, trials)
+    return {
+        "study": plan.name,
+        "game": plan.game,
+        "metric": plan.metric,
+        "best": _row(best) if best else None,
+        "importances": importances(study),
+        "trials": [_row(trial) for trial in trials],
+    }
+
+
+def as_text(plan: StudyPlan, study: optuna.Study) -> str:
+    """The best trial and what mattered, in a few lines."""
+    trials = study.get_trials(deepcopy=False)
+    lines = [f"study {plan.name}: {_counts(trials)}"]
+    if best := _best(plan, trials):
+        lines += ["best: " + line(plan, best), *(f"  --set {name}={value}" for name, value in best.params.items())]
+    return "\n".join(lines + [f"importance {share:.0%}  {name}" for name, share in importances(study).items()])
+
+
+def as_sections(plan: StudyPlan, study: optuna.Study) -> list[ReportSection]:
+    """The page's parts: what mattered, all trials as lines, all trials as a table, best first."""
+    trials = study.get_trials(deepcopy=False)
+    ranked = sorted((trial for trial in trials if trial.value is not None), key=lambda trial: _worth(plan, trial), reverse=True)
+    names, shares = list(plan.space), importances(study)
+    lines = [[*(trial.params[name] for name in names), trial.value] for trial in ranked]
+    note = "" if shares else "Too few whole trials to tell."
+    return [
+        ReportSection("", note=f"{plan.game}, {plan.metric} after {plan.until}: {_counts(trials)}."),
+        ReportSection("What mattered", pictures=[bars(shares)] if shares else (), note=note),
+        ReportSection("All trials", pictures=[parallel([*names, plan.metric], lines)], note="The best third is dark."),
+        ReportSection("Best first", ("trial", plan.metric, "state", *names), [_cells(trial, names) for trial in ranked]),
+    ]
+
+
+def _counts(trials: Sequence[FrozenTrial]) -> str:
+    return ", ".join(f"{sum(trial.state is state for trial in trials)} {state.name.lower()}" for state in ENDS)
+
+
+def _best(plan: StudyPlan, trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
+    whole = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    return max(whole, key=lambda trial: _worth(plan, trial), default=None)
+
+
+def _worth(plan: StudyPlan, trial: FrozenTrial) -> float:
+    assert trial.value is not None
+    return trial.value if plan.upwards else -trial.value
+
+
+def _row(trial: FrozenTrial) -> dict[str, Any]:
+    return {"number": trial.number, "state": trial.state.name.lower(), "value": trial.value, "settings": trial.params}
+
+
+def _cells(trial: FrozenTrial, names: Sequence[str]) -> list[str]:
+    chosen = [trial.value, *(trial.params[name] for name in names)]
+    value, *texts = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in chosen]
+    return [str(trial.number), value, trial.state.name.lower(), *texts]

@@ -1,0 +1,97 @@
+"""Two tabs play a match between two versions in a browser; every game is searched again, and the run's standing has the result."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browsing import launched, shot
+from numpy.typing import NDArray
+from sharp_nets import sharp_bytes
+from tab_site import RUN, Believer, TabSite
+from waiting import until
+
+from azq.config import InferenceConfig
+from azq.inference.device.model import Model
+from azq.ledger.types import JobState
+from azq.nets import NetSpec, from_bytes
+from azq.nets.weights import network_of
+from azq.search.again import Outputs
+from azq.status.observe import Standings, read_standing
+from azq.volunteers.judging import GamesBatch, GamesVerdict
+from azq.volunteers.plausibility import SearchOrder
+from azq.volunteers.standing import Judgement
+from azq.volunteers.verification import Verification
+from azq.wire.codec import encode
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, MatchSpec
+
+pytestmark = pytest.mark.slow
+
+SEEDS = {1: 3, 2: 5}
+GAMES = 40
+EXACT = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
+
+
+class Recomputer(Believer):
+    """Searches every ply of a match again."""
+
+    def __init__(self, site: TabSite) -> None:
+        super().__init__(site.game)
+        self._site = site
+        self._models = {version: self._model(seed) for version, seed in SEEDS.items()}
+        self.judgements: list[Judgement] = []
+        self.contributors: set[str] = set()
+
+    def _model(self, seed: int) -> Model:
+        state, meta = from_bytes(sharp_bytes(self._site.kind, seed))
+        model = Model(NetSpec.of(self._site.game), network_of(meta), EXACT)
+        model.take(state, meta)
+        return model
+
+    def _evaluate(self, version: int, packed: NDArray[np.uint8]) -> Outputs:
+        return self._models[version].evaluate(packed)
+
+    def judge(self, batch: GamesBatch) -> GamesVerdict:
+        if batch.match is None:
+            return super().judge(batch)
+        order = SearchOrder.of_match(self._site.game, batch.search, batch.match)
+        found = Verification(self._evaluate, random.Random(1)).judge(order, 1.0, batch.games)
+        self.judgements.append(found)
+        self.contributors.add(batch.contributor)
+        return GamesVerdict(found.returns, found.refused)
+
+
+@pytest.mark.parametrize("kind", ["resnet", "outcomes"])
+def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
+    site = TabSite(tmp_path, kind)
+    for version, seed in SEEDS.items():
+        site.publish(version, seed)
+    site.judge = judge = Recomputer(site)
+    site.start()
+    try:
+        with launched() as browser:
+            pages = [browser.new_context().new_page() for _ in range(2)]
+            for page in pages:
+                page.goto(f"{site.url}/web/contribute/")
+                page.locator("#go").click()
+            until(lambda: len(site.finished()) >= 2, "games of self-play", within_s=120.0)
+            spec = MatchSpec("weights:2", "weights:1", GAMES, 32, 2, 9)
+            job = site.ask(Job("", RUN, Kind.EVAL, "browser", games=GAMES, payload=encode(spec)))
+            pages[0].get_by_text("evaluation match version 2 against 1").wait_for(timeout=60_000)
+            shot(pages[0], f"contribute-match-{kind}")
+            until(lambda: site.ledger.job(job).state is JobState.DONE, "the match", within_s=240.0)
+            count = len(site.finished())
+            until(lambda: len(site.finished()) > count, "self-play after it", within_s=120.0)
+    finally:
+        site.stop()
+    standing = read_standing(site.bus, RUN, Standings())
+    (result,) = standing.matches
+    assert (result.first, result.second, result.games, result.spec) == ("weights:2", "weights:1", GAMES, spec)
+    assert {rating.player for rating in standing.ratings} == {"weights:1", "weights:2"}
+    assert sum(each.recomputed for each in judge.judgements) == sum(each.plies for each in judge.judgements) > GAMES
+    assert not list(itertools.chain.from_iterable(each.refused for each in judge.judgements))
+    assert len(judge.contributors) == 2
