@@ -11,9 +11,7 @@ import numpy as np
 from azq.drill.proof import Disk
 from azq.replay import framing
 from azq.wire.codec import decode
-from azq.wire.messages import SampleEvent
-
-TAB_PREFIX = "browser:"  # of who made a game
+from azq.wire.messages import BROWSER_PREFIX, SampleEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +87,6 @@ class Evidence:
         self._uids.add(record.uid)
         versions = set(np.frombuffer(record.weight_versions, "<u4").tolist())
         self._versions |= versions
-        self._tab_versions.update(versions if event.worker.startswith(TAB_PREFIX) else ())
+        self._tab_versions.update(versions if event.worker.startswith(BROWSER_PREFIX) else ())
         self._finished_ms[event.worker] = event.finished_ms
         self._simulations += int(np.frombuffer(record.simulations, np.uint16).sum(dtype=np.int64))

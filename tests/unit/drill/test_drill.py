@@ -13,10 +13,10 @@ import pytest
 from azq.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, load_all, rehearse
 from azq.drill.deadly_games import ARMED
 from azq.drill.evidence import Evidence, Tally
-from azq.drill.outcome import Throughput, Work
+from azq.drill.outcome import Rehearsal, Throughput, Work
 from azq.drill.proof import Discrepancy, Disk
 from azq.drill.rehearse import by_system, odd_game
-from azq.drill.scenarios import BROKERS, DEEDS, FAULTS, FSYNC, HOSTS, PROCESSES, SECOND_BROKER, Harm, parse
+from azq.drill.scenarios import BROKERS, DEEDS, FAULTS, FSYNC, HOSTS, PAGE, PROCESSES, SECOND_BROKER, Harm, parse
 from azq.drill.system import Log
 from azq.errors import ConfigError, NotFound
 from azq.replay import framing
@@ -69,6 +69,23 @@ def test_chaos_of_hosts_alone_is_refused() -> None:
     cut = [one for one in load_all() if one.role == HOSTS]
     with pytest.raises(ConfigError, match="take no part in chaos"):
         rehearse(cut, Intent(chaos=Chaos(1.0, 0.0)), print)
+
+
+def test_drills_of_pages_are_left_out_where_there_is_no_browser_unless_nothing_else_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = next(one for one in load_all() if one.role == PAGE)
+    begun: list[Scenario] = []
+    told: list[str] = []
+
+    def begin(group: list[Scenario], plan: Intent, tell: object) -> Rehearsal:
+        begun.extend(group)
+        return Rehearsal([])
+
+    monkeypatch.setattr(sys.modules[by_system.__module__], "_rehearse", begin)
+    monkeypatch.setattr(sys.modules[by_system.__module__], "no_browser", lambda: "there is none")
+    rehearse([KILL, page], Intent(), told.append)
+    assert (begun, told) == ([KILL], [f"{page.name}: left out: there is none"])
+    rehearse([page], Intent(), told.append)
+    assert begun == [KILL, page]
 
 
 def test_drills_are_chosen_by_name() -> None:
