@@ -64,8 +64,8 @@ def _best(plan: StudyPlan, trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
 
 
 def _worth(plan: StudyPlan, trial: FrozenTrial) -> float:
-    assert trial.value is not None
-    return trial.value if plan.upwards else -trial.value
+    value = float(trial.value or 0.0)  # those without one are left out before
+    return value if plan.upwards else -value
 
 
 def _row(trial: FrozenTrial) -> dict[str, Any]:
