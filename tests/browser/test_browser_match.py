@@ -29,8 +29,6 @@ from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec
 
-pytestmark = pytest.mark.slow
-
 SEEDS = {1: 3, 2: 5}
 GAMES = 40
 EXACT = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
@@ -65,6 +63,7 @@ class Recomputer(Believer):
         return GamesVerdict(found.returns, found.refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["resnet", "outcomes"])
 def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
     site = TabSite(tmp_path, kind)
@@ -95,3 +94,26 @@ def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
     assert sum(each.recomputed for each in judge.judgements) == sum(each.plies for each in judge.judgements) > GAMES
     assert not list(itertools.chain.from_iterable(each.refused for each in judge.judgements))
     assert len(judge.contributors) == 2
+
+
+def test_a_network_that_fails_its_self_test_plays_no_match_and_self_play_goes_on(tmp_path: Path) -> None:
+    site = TabSite(tmp_path)
+    site.publish(1, values=b"\0\0\x80\x3f" * 8)
+    site.publish(2)
+    site.start()
+    try:
+        with launched() as browser:
+            page = browser.new_page()
+            page.goto(f"{site.url}/web/contribute/")
+            page.locator("#go").click()
+            until(lambda: len(site.finished()) >= 2, "games of self-play")
+            spec = MatchSpec("weights:2", "weights:1", GAMES, 32, 2, 9)
+            job = site.ask(Job("", RUN, Kind.EVAL, "browser", games=GAMES, payload=encode(spec)))
+            page.get_by_text("weights 2 or 1 are not used: the network fails its self-test").wait_for(timeout=60_000)
+            count = len(site.finished())
+            until(lambda: len(site.finished()) > count + 2, "self-play after it")
+            assert site.ledger.job(job).state is JobState.LEASED
+    finally:
+        site.stop()
+    assert site.ledger.job(job).state is JobState.QUEUED, "who stops gives it back whole"
+    assert not read_standing(site.bus, RUN, Standings()).matches
