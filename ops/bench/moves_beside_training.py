@@ -26,7 +26,8 @@ from azq.console.remote import client_of
 from azq.host.brokers import open_control
 from azq.host.fronts import free_port
 from azq.ledger import Ledger
-from azq.process.proc import cpu_s
+from azq.metrics import CPU_S
+from azq.process.proc import usage
 from azq.process.start import AZQ, foreign_environment
 from azq.status.observe import read_workers
 from azq.waiting import until
@@ -48,7 +49,8 @@ class Looks:
 
     def now(self) -> dict[str, float]:
         beats = read_workers(self._bus)
-        spent = {role: cpu_s({beat.pid for beat in beats if beat.role == role}) for role in ROLES}
+        pids = {role: {beat.pid for beat in beats if beat.role == role} for role in ROLES}
+        spent = {role: sum(usage(pid).get(CPU_S, 0.0) for pid in pids[role]) for role in ROLES}  # with children: they search
         return {"at": time.monotonic(), "games": self.games(), **spent}
 
 

@@ -42,7 +42,7 @@ export class Crew {
 
   /** {name, params, version, bytes, test}, as worker.js takes it. */
   use(model) {
-    this.#model?.bytes?.buffer.transfer?.(0); // given back now: a page makes little garbage, so its collector would let a hundred of them lie
+    this.#model?.bytes?.buffer.transfer?.(0); // given back now: the collector takes its time
     this.#model = model;
     this.#all({ model });
   }
