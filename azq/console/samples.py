@@ -33,9 +33,11 @@ def read(config: Config, run: str, most: int, opening_plies: int) -> tuple[games
 def pair(config: Config, runs: tuple[str, str | None], by: str, chosen: Sequence[str], most: int, opening_plies: int) -> Groups:
     """Two groups of games by name: those of two runs, or two of one run, all that there are where none are `chosen`.
 
-    Raises `ConfigError` for runs of different games, `NotFound` where there are no two such groups.
+    Raises `ConfigError` for runs of different games or a run named twice, `NotFound` where there are no two such groups.
     """
     run, other = runs
+    if other == run:
+        raise ConfigError(f"{run} does not differ from itself; name another run, or one run and --groups A,B")
     rules, played = read(config, run, most, opening_plies)
     if other is not None:
         other_rules, other_played = read(config, other, most, opening_plies)

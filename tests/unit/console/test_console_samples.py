@@ -73,6 +73,7 @@ def test_diff_of_sources_and_of_runs(home: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
+        (("diff", "first", "first"), "does not differ from itself"),
         (("stats", "third"), "no run 'third' under"),
         (("stats", "empty"), "no recorded games in"),
         (("stats", "first", "--by", "host"), "told apart by source, worker, version, not by 'host'"),
