@@ -172,10 +172,11 @@ class Learner:
 
     def _train(self) -> None:
         steps = min(self._steps_allowed(), max(1, int(PHASE_S / self._step_s)), steps_until_due(self.trainer.step, self.config))
-        if not steps:
+        size = self._window_size()
+        if not steps or not size:  # the first games may be on disk, and so allow steps, a moment before they are in the window
             return
         start, batch = self.clock(), self.config.batch_size
-        done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, self._window_size(), self._progress))
+        done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, size, self._progress))
         self._step_s = max(1e-6, (self.clock() - start) / max(1, done))
         self._consumed += done * batch
         self._rate.add(done * batch)

@@ -166,6 +166,7 @@ def test_a_page_that_is_loaded_again_brings_what_it_had_finished(visit: Any, sit
     assert tile(page, "refused") == "0"
 
 
+@pytest.mark.slow
 def test_a_contributor_has_the_name_that_he_wants_and_nobody_elses(visit: Any, site: TabSite) -> None:
     page = playing(visit, site, 1)
     page.locator("#name").fill("Ann")
@@ -179,6 +180,7 @@ def test_a_contributor_has_the_name_that_he_wants_and_nobody_elses(visit: Any, s
     assert other.locator("#link").inner_text() == "guest-2"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("site", [{"runs": (RUN, OTHER)}], indirect=True)
 def test_a_visitor_chooses_the_run(visit: Any, site: TabSite) -> None:
     page = visit()
@@ -203,6 +205,7 @@ def test_a_visitor_chooses_the_run(visit: Any, site: TabSite) -> None:
     assert page.complaints == seen.complaints == []
 
 
+@pytest.mark.slow
 def test_a_second_visit_downloads_nothing_that_is_there(visit: Any, site: TabSite) -> None:
     page = playing(visit, site, 1)
     first = {path for path, status in site.answers if status == 200 and path.startswith(("/web/", "/models/"))}
@@ -224,6 +227,7 @@ def test_a_network_that_was_damaged_on_its_way_is_not_used(visit: Any, site: Tab
     page.get_by_text("weights 2 were damaged on their way; the ones before stay in use").wait_for()
 
 
+@pytest.mark.slow
 def test_choices_are_kept_and_reach_the_workers(visit: Any, site: TabSite) -> None:
     page = playing(visit, site, 1)
     for name, value in {"share": "50", "workers": "2", "games": "4"}.items():

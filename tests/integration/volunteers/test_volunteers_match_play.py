@@ -89,6 +89,7 @@ def test_tabs_play_a_match_beside_self_play_and_the_standing_has_it(hall: Hall) 
     assert not [reason for tab in tabs for _, reason in tab.refused]
 
 
+@pytest.mark.slow
 def test_who_keeps_what_he_lost_changes_nothing(hall: Hall) -> None:
     """Every game is one of its own, so another brings back the same."""
     hall.start_gateway()
@@ -124,6 +125,7 @@ def test_a_match_survives_its_gateway_with_the_games_that_tabs_have(hall: Hall) 
     assert not tab.refused
 
 
+@pytest.mark.slow
 def test_results_for_others_and_false_games_are_refused(hall: Hall) -> None:
     hall.start_gateway()
     with came_in(hall) as ann, came_in(hall) as bob:
@@ -156,6 +158,7 @@ def test_an_opponent_that_no_tab_is_fails_the_job_at_once(hall: Hall, second: st
     assert hall.ledger.job(job).error == f"tabs play weights only, not {second}; give such matches another tag than browser"
 
 
+@pytest.mark.slow
 def test_what_nobody_plays_goes_back_to_the_queue(broker: Any, tmp_path: Path) -> None:
     hall = Hall(broker, tmp_path, late_after_s=3.0)
     hall.open(matches=True)

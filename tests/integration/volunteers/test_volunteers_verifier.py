@@ -157,6 +157,7 @@ ADVERSARIES: dict[str, Callable[[Court], list[Returned]]] = {
 }
 
 
+@pytest.mark.slow
 def test_honest_batches_pass_until_the_contributor_is_trusted(court: Court) -> None:
     ann = court.contributor()
     assert court.judge.standing(ann).trust is Trusted.PROBATION
@@ -207,6 +208,7 @@ def test_games_of_a_match_are_searched_again_with_the_network_of_their_movers(co
     assert verdict.refused.keys() == match.games.keys()
 
 
+@pytest.mark.slow
 def test_a_verifier_that_is_killed_is_started_again_and_judges_the_batch(court: Court) -> None:
     ann = court.contributor()
     assert not court.judged(ann, court.play()).refused

@@ -156,11 +156,22 @@ def test_both_threads_tell_where_their_time_goes(place, running):
     learner = place.learner()
     place.finish_games(1, 300)
     end = running(learner)
-    until(lambda: learner.taking.cores and learner.status().step)
+    until(lambda: learner.taking.cores)  # of the last ten seconds, and a first step may take longer
+    until(lambda: learner.status().step)
     assert end() == []
     shares = learner.shares()
     assert {"phase_cpu_intake", "phase_wall_backward", "phase_cpu_backward"} <= shares.keys()
     assert "phase_wall_intake" not in shares  # it takes none of the time of the loop, whose shares add up to one
+
+
+def test_games_that_are_on_disk_and_not_in_the_window_yet_are_not_trained_on(place, monkeypatch):
+    learner = place.learner()
+    place.finish_games(1, 300)
+    monkeypatch.setattr(learner.intake.window, "add", lambda samples: None)  # the other thread was interrupted before it
+    learner.taking.turn()
+    assert not learner.status().waiting
+    learner.turn(threading.Event())
+    assert learner.trainer.step == 0
 
 
 def test_a_learner_that_is_stopped_at_once_drains_all_the_same(place):

@@ -116,6 +116,7 @@ def test_wholly_false_contributors_have_no_game_in_the_window() -> None:
     assert np.mean([each.false_entered == 0 for each in campaigns]) >= 0.999
 
 
+@pytest.mark.slow
 def test_who_turns_false_later_is_caught_by_his_first_false_batch() -> None:
     campaigns = [run_campaign(seed, from_game(120), games=170) for seed in range(1000)]
     late = [each.false_entered for each in campaigns]  # a batch may hold honest games before the false ones
@@ -139,6 +140,7 @@ def test_however_thinly_he_spreads_them_few_false_plies_enter(kind: Callable[[fl
     assert np.quantile(false_plies, 0.99) <= 2 * 6.9 / (SHARE * shows)
 
 
+@pytest.mark.slow
 def test_honest_contributors_cost_little_and_are_never_refused() -> None:
     campaigns = [run_campaign(seed, in_games(0.0), games=1000) for seed in range(20)]
     assert not any(each.caught for each in campaigns)
