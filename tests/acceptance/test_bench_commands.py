@@ -122,6 +122,7 @@ def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
     assert "magic" in done.stderr
 
 
+@pytest.mark.slow
 def test_everything_at_once_measures_what_fits_and_names_the_rest(tmp_path: Path) -> None:
     docs = tmp_path / "page.md"
     docs.write_text("<!-- bench all: begin -->\n<!-- bench all: end -->\n")

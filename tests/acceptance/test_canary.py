@@ -40,7 +40,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 #: games a round and rounds, where luck takes more of them to see through
 EFFORT = {"backgammon": (96, 4), "beasty_bar": (384, 5), "blob": (384, 5)}
-LONGEST = ("blob", "gomoku")  # for continuous integration
+LONGEST = ("beasty_bar", "blob", "gomoku", "othello")  # for continuous integration
 SLOTS, ROUNDS = 48, 3
 STEPS = 150
 BATCH = 256

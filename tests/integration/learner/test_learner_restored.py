@@ -83,6 +83,7 @@ def test_after_its_control_plane_is_lost_a_run_goes_on_from_its_folder(place):
     check_disk(place)
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_the_newest_weights_of_the_folder_are_trained_on(place):
     process = place.learner()
     place.finish_games(60)
