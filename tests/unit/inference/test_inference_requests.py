@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from azq.bus.base import Entry
 from azq.inference.device.forward import bucket_of, buckets, gpu_buckets
 from azq.inference.device.tuning import BatchLimits
-from azq.inference.serve.requests import BadRequest, BatchPlan, Group, Pending, plan, read_request, replies
+from azq.inference.serve.requests import BadRequest, BatchPlan, Group, Pending, name_of, plan, read_request, replies
 from azq.nets import NetSpec
 from azq.wire import codec
 from azq.wire.messages import EvalReply, EvalRequest
@@ -195,3 +195,10 @@ def test_sizes_on_a_gpu_are_few_and_none_is_far_from_the_next(max_batch):
     assert all(larger <= (2 if larger <= 2048 else 1.5) * smaller for smaller, larger in pairwise(sizes))
     assert len(sizes) <= 18
     assert gpu_buckets(20_000) == (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 20000)
+
+
+def test_leaves_have_a_name_of_32_digits_that_is_theirs_alone():
+    names = {name_of(packed) for packed in (b"", b"\0", b"\0\0", b"leaves")}
+    assert len(names) == 4
+    assert {len(name) for name in names} == {32}  # of the keys under which notes about them are kept
+    assert name_of(b"leaves") in names
