@@ -39,6 +39,7 @@ def sweep(plan: StudyPlan, folder: Path, tell: Tell) -> optuna.Study:
     make_folder(folder)
     with _said(folder), locked(folder / ".lock", lambda pid: f"azq sweep (pid {pid}) works on study {plan.name} in {folder}; wait for it"):
         study = _begin(plan, folder)
+        _begin_anew(study)
         left = plan.trials - len(study.get_trials(deepcopy=False, states=DONE))
         Sweeper(plan, folder, study, tell).run(left)
         return study
@@ -148,25 +149,28 @@ def importances(study: optuna.Study) -> dict[str, float]:
 
 def _begin(plan: StudyPlan, folder: Path) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    storage = f"sqlite:///{folder / DATABASE}"
-    # Whoever goes on must not draw again what was drawn at first.
-    drawn = len(optuna.load_study(study_name=plan.name, storage=storage).trials) if plan.name in optuna.get_all_study_names(storage) else 0
     study = optuna.create_study(
-        storage=storage,
+        storage=f"sqlite:///{folder / DATABASE}",
         study_name=plan.name,
         load_if_exists=True,
         direction="maximize" if plan.upwards else "minimize",
-        sampler=optuna.samplers.TPESampler(seed=plan.seed + drawn, constant_liar=plan.at_once > 1),
         pruner=optuna.pruners.MedianPruner(n_startup_trials=FIRST_TRIALS, n_warmup_steps=STEPS_PER_PROGRESS // 4),
     )
     space = {name: part.model_dump() for name, part in plan.space.items()}
     if study.user_attrs.setdefault(SPACE, space) != space:
         raise StateConflict(f"study {plan.name} in {folder} was begun with another space; give this one another name")
     study.set_user_attr(SPACE, space)
+    # Whoever goes on must not draw again what was drawn at first.
+    drawn = len(study.get_trials(deepcopy=False))
+    study.sampler = optuna.samplers.TPESampler(seed=plan.seed + drawn, constant_liar=plan.at_once > 1)
+    return study
+
+
+def _begin_anew(study: optuna.Study) -> None:
+    """Puts the trials that were cut off in the queue; for whoever holds the study's lock, since others' trials look the same."""
     for cut_off in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         study.tell(cut_off.number, state=TrialState.FAIL)
         study.enqueue_trial(cut_off.params)
-    return study
 
 
 @contextmanager

@@ -145,6 +145,19 @@ def test_an_interrupted_study_ends_its_runs_and_goes_on_with_their_settings(tmp_
     assert sum(trial.state.name == "COMPLETE" for trial in study.trials) == 6
 
 
+def test_a_look_leaves_the_trials_that_run_alone(tmp_path: Path, play: Any) -> None:
+    seen: list[list[str]] = []
+
+    def watched(run: Run) -> Iterator[tuple[float, float | None]]:
+        seen.append([trial.state.name for trial in sweeping.open_study(plan(), tmp_path).trials])
+        yield from honest(run)
+
+    play(watched)
+    study = sweeping.sweep(plan(trials=2), tmp_path, silent)
+    assert seen == [["RUNNING"], ["COMPLETE", "RUNNING"]]
+    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE"]
+
+
 def test_several_run_at_once(tmp_path: Path, play: Any) -> None:
     both = threading.Barrier(2, timeout=30)
 
