@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from azq import games
+from azq.arena.searcher import evaluate
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
 from azq.drill.system import RUN, System, processes
@@ -27,13 +28,12 @@ from azq.metrics import RESIDENT_BYTES
 from azq.nets import NetSpec, from_bytes
 from azq.process.proc import usage
 from azq.replay.readers import SegmentReader
-from azq.search.evaluator import Evaluation, Evaluator
+from azq.search.evaluator import Evaluation
 from azq.store import open_store
 from azq.validate.alone import play_alone
 from azq.validate.figures import SoakLine, game_figures, slope_per_100
-from azq.validate.queued import PATIENCE_S, PREFIX, Hardship, await_version, started, versions
+from azq.validate.queued import PREFIX, Hardship, await_version, started, versions
 from azq.validate.versions import HOST, first_difference
-from azq.waiting import until
 
 WINDOW = 4096  # samples: filled early, so that what grows afterwards grows for another reason
 POSITIONS = 64  # that both sides evaluate after each swap
@@ -104,7 +104,7 @@ def soak(sections: RunSections, hardship: Hardship, iterations: int) -> SoakRepo
             for version in range(1, count + 1):
                 await_version(system, version)
                 seen.look(system)
-                seen.compare(version, *(_evaluated(each, packed, version) for each in (served, published)))
+                seen.compare(version, *(evaluate(each, packed, weight_version=version) for each in (served, published)))
                 if rng.random() < CHECKED:
                     seen.verify(folder, catalog)
         found = versions(system, sections)[:count]
@@ -135,8 +135,3 @@ def _lines(seen: Soak) -> list[SoakLine]:
         SoakLine("checkpoints that are not what was published", seen.checkpoints.count(False), most=0),
         *(SoakLine(f"memory of {role}, MB per 100 versions", slope_per_100(curve), most=MOST_MB) for role, curve in settled.items()),
     ]
-
-
-def _evaluated(evaluator: Evaluator, packed: np.ndarray, version: int) -> Evaluation:
-    handle = evaluator.submit(packed, weight_version=version)
-    return until(lambda: evaluator.result(handle, timeout_s=1.0), f"no evaluation by version {version}", PATIENCE_S, every_s=0.001)
