@@ -80,7 +80,7 @@ $(VENV)/.wasm: ops/locks/wasm.txt | $(BIN)/python
 	$(LOCKED) -r $<
 	@touch $@
 
-# Packages of extras that few tests need: of `tracking.backends` and `azq sweep`.
+# Packages that few tests need: of `tracking.backends`, `azq sweep` and what Kubernetes is told.
 $(VENV)/.extras: ops/locks/extras.txt | setup
 	$(LOCKED) -r $<
 	@touch $@

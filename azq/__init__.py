@@ -3,7 +3,7 @@
 The packages, in dependency order (a package imports only from those above it; those of one line do not import each other):
 
     azq.errors                                            every error, and the exit code it ends a process with
-    azq.clock | azq.files | azq.goals | azq.masking | azq.metrics | azq.phases | azq.waiting    time, files, where runs end, figures
+    azq.clock | azq.files | azq.goals | azq.masking | azq.metrics | azq.phases | azq.prices | azq.waiting    time, files, ends, figures
     azq.config | azq.logs                                 settings that humans write; log lines
     azq.games | azq.presets                               the rules of games, from azq._core (C++20: azq/core); settings that learn each
     azq.wire                                              every message and every Redis key
@@ -17,6 +17,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.client                                            the REST interface from Python
     azq.host                                              one machine: brokers, run folders, devices, systemd, joining a fleet
     azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
+    azq.cluster                                           machines, roles and prices in one file
     azq.bench | azq.drill                                 what this machine reaches; failures rehearsed
     azq.validate | azq.sweep                              the same seed, the same weights; better settings by search
     azq.cli                                               the command line: the composition root

@@ -33,8 +33,13 @@ class ResNet:
         value_channels: int,
         value_hidden: int,
         int8: bool = False,
+        action_planes: int = 0,  # of global heads; 0: flat ones
+        by_column: bool = False,
     ) -> None: ...
     def load(self, tensors: Sequence[NDArray[np.float32]]) -> None:
-        """Weight and bias of stem, blocks' a and b, squeeze, policy, value_hidden, value; ValueError leaves the old ones in place."""
+        """Weight and bias of stem, blocks' a and b, squeeze, policy, what is beyond its board, value_hidden, value.
+
+        ValueError leaves the old ones in place.
+        """
     def forward(self, packed: NDArray[np.uint8], logits: NDArray[np.uint16], values: NDArray[np.uint16], threads: int) -> None:
         """Evaluates packed (B, P) into the float16 bits of logits (B, A) and values (B, V); releases the GIL."""

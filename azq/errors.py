@@ -21,6 +21,7 @@
     │   └── EvaluationRefused    it will answer this request to nobody: asking again is of no use
     ├── DeviceError              the device fails, or computes something else              exit 14
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
+    ├── HostError                a machine of a cluster is not reached, or does not do its part     exit 15
     ├── NotFound                 no such run, job, weights                                 exit 9
     ├── StateConflict            the thing exists and its state forbids this               exit 10
     ├── MissingExtra             an optional package is not installed                      exit 11
@@ -57,6 +58,7 @@ class ExitCode(IntEnum):
     REQUEST = 12
     SCHEMA = 13
     DEVICE = 14
+    HOST = 15
     INTERRUPTED = 130
 
 
@@ -183,6 +185,12 @@ class EngineError(AzqError):
     """An opponent's process did not start, died, stayed silent or answered nonsense; it has been ended."""
 
     exit_code = ExitCode.EVALUATION
+
+
+class HostError(AzqError):
+    """A machine of a cluster is not reached, or does not do its part."""
+
+    exit_code = ExitCode.HOST
 
 
 class NotFound(AzqError):

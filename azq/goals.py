@@ -1,4 +1,4 @@
-"""Where a run ends: after so many minutes, games or training steps, whichever comes first. Pure; on the wire goals are a dict, `until`."""
+"""Where a run ends: after so many minutes, games, steps or so much money, whichever comes first. Pure; on the wire a dict, `until`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ class Done:
     minutes: float  # spent running
     games: float  # finished
     steps: float  # of training
+    money: float = 0.0  # spent on its machines, as far as their prices are known
 
     @classmethod
-    def of(cls, active_ms: int, games: int, steps: int) -> Done:
-        """From the run's active time and counts."""
-        return cls(active_ms / 60_000, games, steps)
+    def of(cls, active_ms: int, games: int, steps: int, money: float = 0.0) -> Done:
+        """From the run's active time, counts and cost."""
+        return cls(active_ms / 60_000, games, steps, money)
 
 
 NAMES = tuple(Done.__slots__)
+BUDGET_SPENT = "budget spent"  # how the reason of a run begins that the fleet's budget ended
+
+
+def is_spent(reason: str) -> bool:
+    """Whether a run ended by what may be spent, so that its machines are to end, too."""
+    return reason.startswith(BUDGET_SPENT) or "money=" in reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class Goals:
             except ValueError:
                 limit = 0.0
             if name not in NAMES or limit <= 0:
-                raise ConfigError(f"--until {part!r} is not one of minutes=M, games=N, steps=N with a positive number")
+                raise ConfigError(f"--until {part!r} is not one of minutes=M, games=N, steps=N, money=X with a positive number")
             until[name] = limit
         return cls(until)
 

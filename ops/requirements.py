@@ -4,6 +4,7 @@ Usage: requirements.py direct [extra ...]    direct requirements, one a line: th
        requirements.py group NAME            those of a dependency group alone
        requirements.py torch                 PyTorch as the package index has it
        requirements.py torch-cpu [wheel ...]  PyTorch's CPU builds with the hashes that the lock before has, and those of these wheels
+       requirements.py strangers [extra ...] packages that are installed here and that azq, with these extras, does not run with
        requirements.py locked                all that the lock names beside PyTorch, for the build of PyTorch that is installed here
 """
 
@@ -13,7 +14,7 @@ import hashlib
 import re
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -66,6 +67,42 @@ def hashes(entry: str) -> list[str]:
     return re.findall(r"--hash=sha256:([0-9a-f]{64})", entry)
 
 
+def closure(names: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
+    """These packages and all that they need, by what each one says it needs itself."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        if (name := waiting.pop()) not in found:
+            found.add(name)
+            waiting += needs(name)
+    return found
+
+
+def strangers(extras: list[str]) -> list[str]:
+    """Installed packages that azq, with these extras, does not run with."""
+    installed = {canonical(found.name): found for found in metadata.distributions()}
+    keys = [canonical("azq"), *(f"{canonical('azq')}[{extra}]" for extra in extras)]
+    used = closure(keys, lambda key: _needs(installed, key))
+    return sorted(name for name in installed if name not in {key.partition("[")[0] for key in used} | {"pip"})
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _needs(installed: dict[str, metadata.Distribution], key: str) -> list[str]:
+    """What a package, or `package[extra]`, needs on this machine."""
+    from pip._vendor.packaging.requirements import Requirement
+
+    name, _, extra = key.rstrip("]").partition("[")
+    found: list[str] = []
+    for line in (installed[name].requires or []) if name in installed else []:
+        need = Requirement(line)
+        if need.marker is None or need.marker.evaluate({"extra": extra}):
+            found += [canonical(need.name), *(f"{canonical(need.name)}[{more}]" for more in need.extras)]
+    return found
+
+
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -76,6 +113,8 @@ def main(what: str, names: list[str]) -> str:
         return "\n".join(direct(names))
     if what == "group":
         return "\n".join(group(*names))
+    if what == "strangers":
+        return "\n".join(strangers(names))
     lock = LOCK.read_text("utf-8")
     if what == "torch":
         return torch(lock)

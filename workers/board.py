@@ -21,7 +21,8 @@ _RATES = (*metrics.OF_CHILDREN, *(prefix + name for prefix in (phases.WALL, phas
 _SLOT = struct.Struct(f"<d?Q64s{len(_RATES)}d")
 _CLAIM = struct.Struct("<dQQ96s")
 _CLAIM_AT = -(-_SLOT.size // 8) * 8  # behind the figures
-_STRIDE = _CLAIM_AT + -(-_CLAIM.size // 8) * 8
+_LEFT_AT = _CLAIM_AT + -(-_CLAIM.size // 8) * 8  # the last one that another child wrote over
+_STRIDE = _LEFT_AT + -(-_CLAIM.size // 8) * 8
 FRESH_S = 10.0
 
 
@@ -78,18 +79,28 @@ class Board:
         return any(figures.busy for figures in self.read())
 
     def claim(self, slot: int, claim: Claim) -> None:
-        """What a child does; said again, it is a sign of life."""
+        """What a child does; said again, it is a sign of life.
+
+        A job that another child held here stays in sight: that child is dead, and may have lived for less time than passes between looks.
+        """
         pid, job_id, attempt = claim
-        _CLAIM.pack_into(self._memory, self._place(slot) + _CLAIM_AT, time.monotonic(), pid, attempt, job_id.encode())
+        cell = self._place(slot) + _CLAIM_AT
+        before = _CLAIM.unpack_from(self._memory, cell)
+        if before[1] != pid and before[3].strip(b"\0"):
+            _CLAIM.pack_into(self._memory, self._place(slot) + _LEFT_AT, *before)
+        _CLAIM.pack_into(self._memory, cell, time.monotonic(), pid, attempt, job_id.encode())
 
     def claims(self) -> dict[int, tuple[Claim, float]]:
         """What each child does, and when it last said so (monotonic clock), by slot."""
-        found = {}
-        for slot in range(self._slots):
-            said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + _CLAIM_AT)
-            if pid:
-                found[slot] = Claim(pid, _text(job_id), attempt), said_s
-        return found
+        return {slot: found for slot in range(self._slots) if (found := self._claim_at(slot, _CLAIM_AT))[0].pid}
+
+    def left(self) -> set[Claim]:
+        """The job, by slot, that its last child held when another one took its place."""
+        return {claim for slot in range(self._slots) if (claim := self._claim_at(slot, _LEFT_AT)[0]).pid}
+
+    def _claim_at(self, slot: int, offset: int) -> tuple[Claim, float]:
+        said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + offset)
+        return Claim(pid, _text(job_id), attempt), said_s
 
     def _place(self, slot: int) -> int:
         return _STRIDE * (1 + min(slot, self._slots - 1))

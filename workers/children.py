@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from azq import logs
 from azq.errors import BrokerError, LeaseLost, NotFound
@@ -70,9 +70,8 @@ class Signs(threading.Thread):
             self.repeat()
 
 
-def gone(before: Claims, now: Claims, is_child: Callable[[int], bool]) -> set[Claim]:
+def gone(claims: Iterable[Claim], is_child: Callable[[int], bool]) -> set[Claim]:
     """Claims of children that are no more; a claim that ended well is among them and finds its lease ended."""
-    claims = {claim for claim, _ in (*before.values(), *now.values())}
     return {claim for claim in claims if claim.job_id and not is_child(claim.pid)}
 
 
@@ -124,8 +123,9 @@ class Care(threading.Thread):
             log.error("pool_child_hung", pid=claim.pid, job=claim.job_id, silent_s=HANG_AFTER_S)
             with contextlib.suppress(ProcessLookupError):
                 self._kill(claim.pid, signal.SIGKILL)
-        self._settled &= {claim for claim, _ in now.values()}
-        self._owed |= gone(self._before, now, self._is_child) - self._settled
+        seen = {claim for claim, _ in (*self._before.values(), *now.values())} | self._board.left()
+        self._settled &= seen
+        self._owed |= gone(seen, self._is_child) - self._settled
         self._before = now
         for claim in sorted(self._owed):
             self._settle(claim)

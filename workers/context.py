@@ -23,7 +23,7 @@ from azq.ledger.types import Lease, RunView
 from azq.phases import Phases
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
-from azq.status.observe import read_weights
+from azq.status.observe import LOOK_BACK, read_weights
 from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 from workers.board import ChildFigures
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NO_LIMIT = 2**31  # a stopped worker is not the job's fault
-LOOK_BACK = 16  # weight events; one that does not decode must not set a run's progress back to nothing
 
 log = logs.get(__name__)
 
@@ -146,5 +145,5 @@ class Context:
         from azq.store import open_run_store
 
         store = open_run_store(self.config.store, record, self.config.home, self.control)
-        catalog = WeightCatalog(RedisBus(self.control), record.run)
+        catalog = WeightCatalog(RedisBus(self.control), record.run, gated=sections.arena.promotes)
         return LocalEvaluator.from_catalog(game, catalog, fetch_from(store), self.config.inference)

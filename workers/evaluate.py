@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
+import msgspec
+
 from azq import logs
 from azq.arena import grade as grading
 from azq.arena import match as matches
@@ -16,15 +18,15 @@ from azq.arena.players import make_player
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
-from azq.errors import AzqError, EngineError, MissingExtra, NotFound, WireError, reason_of
+from azq.errors import AzqError, EngineError, MissingExtra, reason_of
 from azq.games import Game
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease
 from azq.search.evaluator import Evaluator
-from azq.wire import keys
-from azq.wire.codec import decode, decode_either, encode
-from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec, WeightEvent
+from azq.status.observe import serving_version
+from azq.wire.codec import decode_either, encode
+from azq.wire.messages import LATEST, GradeResult, GradeSpec, MatchResult, MatchSpec
 from workers.context import Context, Interrupted
 
 log = logs.get(__name__)
@@ -66,12 +68,14 @@ def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult | None:
     game, tick = context.game(sections), Renewal(ledger, lease, context.stopping)
     with closing(context.evaluator(record, sections, game)) as evaluator:
         try:
-            latest = latest_version(RedisBus(context.control), record.run)
+            latest = serving_version(RedisBus(context.control), record.run, gated=sections.arena.promotes)
             result = evaluate(lease, sections, game, evaluator, latest, tick, engines=context.config.worker.engines)
         except Revoked as error:
             log.info("evaluation_revoked", job=lease.job.job_id, reason=str(error))
             ledger.release(lease, [])
             return None
+    if isinstance(result, MatchResult):
+        result = msgspec.structs.replace(result, worker=lease.owner)
     ledger.complete(lease, encode(result))
     log.info("evaluated", job=lease.job.job_id, result=summary(result))
     return result
@@ -112,9 +116,15 @@ def _match(spec: MatchSpec, ground: Ground) -> MatchResult:
 
 
 def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
-    chosen = positions.choose(positions.load(ground.game.name), spec.positions, spec.seed)
+    every = positions.load(ground.game.name)
+    chosen = positions.choose(every, spec.positions, spec.seed)
     player = make_player("latest" if spec.weight_version == LATEST else f"weights:{spec.weight_version}", ground)
-    grade = grading.grade(ground.game, player, chosen)
+    marks = grading.marks(ground.game, player, chosen)
+    grade = grading.summarise(marks)
+    became = {
+        one.source: positions.PositionMark.LOST if mark.loses_class else positions.PositionMark.KEPT
+        for one, mark in zip(chosen, marks, strict=True)
+    }
     version = spec.weight_version or ground.latest
     return GradeResult(
         version,
@@ -125,17 +135,8 @@ def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
         dict(grade.by_class),
         grade.mean_loss,
         dict(grade.loss_by_class),
+        bytes(became.get(one.source, positions.PositionMark.NOT_GRADED) for one in every),
     )
-
-
-def latest_version(bus: RedisBus, run: str) -> int:
-    """The newest published weight version; 0 before the first. Raises `NotFound` where the newest event does not decode."""
-    for entry in bus.newest(keys.weights(run), 1):
-        try:
-            return decode(entry.frame, WeightEvent).version
-        except WireError as error:
-            raise NotFound(f"newest weights of run {run}: {error}") from None
-    return 0
 
 
 def summary(result: MatchResult | GradeResult) -> str:

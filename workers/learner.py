@@ -15,6 +15,7 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ExitCode
+from azq.learner.keeping.kept import folder_of
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, open_follower, prepare_training
 from azq.learner.ranks.rules import RankPlace, place_of
@@ -31,6 +32,7 @@ from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
 from azq.store import open_store
+from azq.store.shelf import open_shelf
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import LearnerStatus
 from workers.ranks import launched
@@ -41,9 +43,10 @@ OPENING_MORE_S = 120.0  # one file of a Python game may take a while
 log = logs.get(__name__)
 
 
-def main(config: Config, run: str) -> int:
+def main(config: Config, run: str, folder: Path | None = None) -> int:
     """Learns until SIGTERM or SIGINT, then drains the sample stream, publishes and writes a checkpoint; returns an exit code.
 
+    `folder` is the run's on this host, where it is not the one that the run names: what the run's store keeps is fetched into it.
     With several ranks this is one of them, as RANK says; rank 0 is the learner and starts the others unless torchrun did.
     Raises `ConfigError` where no broker is set, `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run,
     `StateConflict` when another learner has the run's folder or, on any host, the run, and what `Learner.run` raises.
@@ -52,16 +55,21 @@ def main(config: Config, run: str) -> int:
     agree_on_schema(client)
     ledger = Ledger(client)
     view = ledger.run(run)
-    directory, bus = Path(view.record.directory), RedisBus(client)
+    directory, bus = (folder or Path(view.record.directory)).absolute(), RedisBus(client)
     place = place_of(os.environ, sections_of(view.record).learner.ranks)
     if place.rank:
         with Interrupts() as stop:
-            return follow(config, view, bus, place, stop)
-    with Interrupts() as stop, lock_folder(directory), held_place(ledger, run, stop.wait) as lease, launched(run, place) as launcher:
+            return follow(config, view, directory, bus, place, stop)
+    with (
+        Interrupts() as stop,
+        lock_folder(directory),
+        held_place(ledger, run, stop.wait) as lease,
+        launched(run, place, directory) as launcher,
+    ):
         beat = LearnerBeat(bus, run, directory, config.worker)
         beat.turn(None)
         with renewed(ledger, lease):
-            learner = _open(config, view, bus, client, ledger, beat, place, lease)
+            learner = _open(config, view, directory, bus, client, ledger, beat, place, lease)
         notify(READY, f"STATUS=learning {run}")
 
         def on_turn(status: LearnerStatus) -> None:
@@ -73,21 +81,30 @@ def main(config: Config, run: str) -> int:
     return int(ExitCode.OK)
 
 
-def follow(config: Config, view: RunView, bus: Bus, place: RankPlace, stop: StopSign) -> int:
+def follow(config: Config, view: RunView, directory: Path, bus: Bus, place: RankPlace, stop: StopSign) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
     sections = sections_of(view.record)
     prepare_training(sections.learner, place.local)
     game = _game(config, sections)
-    follower = open_follower(view.record.run, Path(view.record.directory), sections, game, bus=bus, place=place)
+    shelf = open_shelf(config.store, folder_of(view.record))
+    follower = open_follower(view.record.run, directory, sections, game, bus=bus, place=place, shelf=shelf)
     notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
     follower.run(stop, lambda: notify(WATCHDOG))
     return int(ExitCode.OK)
 
 
 def _open(
-    config: Config, view: RunView, bus: Bus, client: redis.Redis, ledger: Ledger, beat: LearnerBeat, place: RankPlace, lease: LearnerLease
+    config: Config,
+    view: RunView,
+    directory: Path,
+    bus: Bus,
+    client: redis.Redis,
+    ledger: Ledger,
+    beat: LearnerBeat,
+    place: RankPlace,
+    lease: LearnerLease,
 ) -> Learner:
-    run, directory = view.record.run, Path(view.record.directory)
+    run = view.record.run
     sections = sections_of(view.record)
     beat.gauge = Gauge(prepare_training(sections.learner, place.local))
     tracked = TrackedRun(run, view.record.created_ms, directory, sections.model_dump(mode="json"))
@@ -105,6 +122,8 @@ def _open(
         created_ms=view.record.created_ms,
         progress=Opening(run, beat).turn,
         lease=lease,
+        shelf=open_shelf(config.store, folder_of(view.record)),
+        most_bytes=config.store.chunk_bytes,
     ).open()
 
 

@@ -1,4 +1,4 @@
-"""A gateway's child that makes each newest network for browsers: it has PyTorch, which its parent has not."""
+"""A gateway's child that makes each network that serves for browsers: it has PyTorch, which its parent has not."""
 
 from __future__ import annotations
 
@@ -47,22 +47,23 @@ def follow(config: Config, client: redis.Redis, stop: StopSign) -> None:
             log.warning("broker_lost", reason=str(error))
             continue
         for view in views:
-            run, bus = view.record.run, RedisBus(client)
-            known = catalogs.setdefault((run, view.record.created_ms), (WeightCatalog(bus, run), ModelCatalog(bus, run)))
-            _make(config, client, view, known, failed)
+            _make(config, client, view, catalogs, failed)
 
 
-def _make(config: Config, client: redis.Redis, view: RunView, known: Catalogs, failed: set[tuple[str, int, int]]) -> None:
-    record, version = view.record, 0
-    weights, models = known
+def _make(
+    config: Config, client: redis.Redis, view: RunView, catalogs: dict[tuple[str, int], Catalogs], failed: set[tuple[str, int, int]]
+) -> None:
+    record, version, bus = view.record, 0, RedisBus(client)
     try:
         sections = sections_of(record)
+        followed = WeightCatalog(bus, record.run, gated=sections.arena.promotes), ModelCatalog(bus, record.run)
+        weights, models = catalogs.setdefault((record.run, record.created_ms), followed)
         for version in _wanted(client, record.run, sections.volunteers, weights):
             event = weights.find(version)
             if event is None or (record.run, record.created_ms, version) in failed or models.find(version) is not None:
                 continue
             game = GameFiles(config.worker.game_files).load(sections.run.game, sections.run.params)
-            made = make_model(RedisBus(client), open_run_store(config.store, record, config.home, client), game, event, models)
+            made = make_model(bus, open_run_store(config.store, record, config.home, client), game, event, models)
             log.info("network_made", run=record.run, version=version, sha256=made.sha256, bytes=made.size)
     except BrokerError as error:
         log.warning("broker_lost", reason=str(error))
@@ -72,14 +73,14 @@ def _make(config: Config, client: redis.Redis, view: RunView, known: Catalogs, f
 
 
 def _wanted(client: redis.Redis, run: str, volunteers: VolunteersConfig, weights: WeightCatalog) -> list[int]:
-    """The newest version, and those that the matches of tabs are between."""
+    """The version that serves, and those that the matches of tabs are between."""
     if not volunteers.kinds:
         return []
     while weights.refresh():
         pass
     jobs = Ledger(client).jobs(run) if Kind.EVAL in volunteers.kinds else []
     matches = [view.job for view in jobs if view.job.queue == queue_name(Kind.EVAL, BROWSER)]
-    return [event.version for event in weights.newest_first()[:1]] + [version for job in matches for version in versions_named(job)]
+    return [event.version for event in weights.preferred()[:1]] + [version for job in matches for version in versions_named(job)]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from azq import logs
 from azq.learner.ranks.rules import RankPlace
@@ -28,11 +29,12 @@ class Launcher:
         self,
         run: str,
         place: RankPlace,
+        folder: Path,
         start: Callable[[ChildSpec, Mapping[str, str]], Process] = spawn,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ranks = Supervisor(start_process=start, clock=clock, backoff=BACKOFF)
-        self._missing = [] if place.launched else [rank_spec(run, rank) for rank in range(1, place.ranks)]
+        self._missing = [] if place.launched else [rank_spec(run, rank, folder) for rank in range(1, place.ranks)]
         self._clock = clock
 
     def turn(self) -> None:
@@ -52,23 +54,22 @@ class Launcher:
 
 
 @contextlib.contextmanager
-def launched(run: str, place: RankPlace) -> Iterator[Launcher]:
+def launched(run: str, place: RankPlace, folder: Path) -> Iterator[Launcher]:
     """A launcher whose ranks end with the context."""
-    launcher = Launcher(run, place)
+    launcher = Launcher(run, place, folder)
     try:
         yield launcher
     finally:
         launcher.stop(threading.Event().wait)
 
 
-def rank_spec(run: str, rank: int) -> ChildSpec:
-    """A rank as a child of this process, whose log it shares."""
-    return ChildSpec(
-        str(rank), [*AZQ, "learner", "--run", run], log=None, stop_after_s=STOP_AFTER_S, env=environment(os.environ, rank, os.getpid())
-    )
+def rank_spec(run: str, rank: int, folder: Path) -> ChildSpec:
+    """A rank as a child of this process, whose log and folder of the run it shares."""
+    command = [*AZQ, "learner", "--run", run, "--folder", str(folder)]
+    return ChildSpec(str(rank), command, log=None, stop_after_s=STOP_AFTER_S, env=environment(os.environ, rank, os.getpid()))
 
 
 def environment(environ: Mapping[str, str], rank: int, parent: int) -> dict[str, str]:
     """What a rank finds in its environment: all but the learner's signs of life, which are its own to give."""
-    kept = {name: value for name, value in environ.items() if name not in liveness.VARIABLES}
+    kept = {name: value for name, value in environ.items() if name not in (*liveness.VARIABLES, liveness.ALIVE_FILE)}
     return {**kept, "RANK": str(rank), "LOCAL_RANK": str(rank), PARENT_VARIABLE: str(parent)}

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from azq import _core
-from azq.arena.player import RESIGN, Player
+from azq.arena.player import RESIGN, SEED_BITS, Played, Player
 from azq.clock import now_ms
 from azq.errors import ConfigError
 from azq.wire.messages import MatchResult, MatchSpec
 
 OPENING_TRIES = 1000
-SEED_BITS = 63
 BACKGAMMON_SCALE = {"full": 3.0, "gammons": 2.0, "winloss": 1.0}  # points of a return of 1
 BLOB_BONUS = 10  # a Blob score is at most 10 + cards
 MILLI = 1000.0
@@ -59,7 +58,7 @@ class MatchGame:
     state: _core.State
     first_seat: int
     luck: random.Random  # in the same state in every game of a group
-    history: list[int] = field(default_factory=list)
+    history: list[int] = field(default_factory=list)  # as dealt, a `Played`
     resigned: int | None = None  # the seat that gave up
 
     @property
@@ -83,13 +82,13 @@ class MatchGame:
 
 
 def play_match(spec: MatchSpec, game: _core.Game, first: Player, second: Player) -> MatchResult:
-    """Plays the match to its end. The number of games is rounded up to whole groups, of as many games as there are seats.
+    """Plays the match, or its part, to its end. The number of games is rounded up to whole groups, of as many games as there are seats.
 
     Raises `ConfigError` for a game of one player or an opening longer than the game, and what players raise.
     """
     if game.num_players() < 2:
         raise ConfigError(f"a match takes two players or more, {game.name} has {game.num_players()}")
-    games = deal(game, spec.games, spec.opening_plies, random.Random(spec.seed))
+    games = deal(game, spec)
     while live := [one for one in games if not one.over]:
         for one in live:
             _settle_chance(one)
@@ -149,15 +148,19 @@ def whole_groups(count: int, seats: int) -> int:
     return -(-count // seats) * seats
 
 
-def deal(game: _core.Game, count: int, opening_plies: int, rng: random.Random) -> list[MatchGame]:
-    """Games in groups with the same opening and the same luck; in each group the first player has each seat once."""
-    seats = game.num_players()
+def deal(game: _core.Game, spec: MatchSpec) -> list[MatchGame]:
+    """Games in groups with the same opening and the same luck; in each group the first player has each seat once.
+
+    A part's games are those that they are in the whole match. Whole groups go to the part that holds their first game.
+    """
+    seats, rng = game.num_players(), random.Random(spec.seed)
+    begin, end = (whole_groups(place, seats) for place in (spec.first_game, spec.first_game + spec.games))
     games = []
-    for _ in range(whole_groups(count, seats) // seats):
-        opening = random_opening(game, opening_plies, rng)
+    for number in range(0, end, seats):
+        opening = random_opening(game, spec.opening_plies, rng)
         luck = rng.getrandbits(SEED_BITS)
-        for first_seat in range(seats):
-            one = MatchGame(game.new_initial_state(), first_seat, random.Random(luck))
+        for first_seat in range(seats if number >= begin else 0):
+            one = MatchGame(game.new_initial_state(), first_seat, random.Random(luck), Played(number + first_seat))
             for action in opening:
                 one.play(action)
             games.append(one)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -14,6 +15,7 @@ if TYPE_CHECKING:  # the command line reads the table of players for its help, a
     from azq.search.evaluator import Evaluator
 
 RESIGN = -1  # an action that `choose` may answer: the player gives the game up
+SEED_BITS = 63
 MAX_SLOTS = 256  # positions that are searched at once, at most
 DEADLINE_S = 60.0  # for one answer of an engine's process
 
@@ -59,6 +61,27 @@ class Line(list[int]):
     def __init__(self, start: _core.State, actions: Iterable[int] = ()) -> None:
         super().__init__(actions)
         self.start = start
+
+
+class Played(list[int]):
+    """Actions of a game of a match; `number` is its place in the whole match, by which players draw what they leave to chance."""
+
+    def __init__(self, number: int, actions: Iterable[int] = ()) -> None:
+        super().__init__(actions)
+        self.number = number
+
+
+class GameSeeds:
+    """Seeds for what a player leaves to chance: of a match's game by its number and ply, whatever else he is asked about; else in turn."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._asked = 0
+
+    def __call__(self, history: Sequence[int]) -> int:
+        self._asked += 1
+        place = f"{history.number}:{len(history)}" if isinstance(history, Played) else self._asked
+        return random.Random(f"{self._seed} {place}").getrandbits(SEED_BITS)
 
 
 def position(game: _core.Game, history: Sequence[int]) -> _core.State:

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from azq import _core
-from azq.arena.player import Ground, Player, position, seen
+from azq.arena.player import GameSeeds, Ground, Player, position, seen
 from azq.errors import ConfigError, EngineError
-
-SEED_LIMIT = 2**63
 
 
 class NetworkPlayer(Player):
@@ -49,11 +47,10 @@ class RandomPlayer(Player):
 
     def __init__(self, ground: Ground) -> None:
         self.name = "random"
-        self._game = ground.game
-        self._rng = random.Random(ground.seed)
+        self._game, self._seeds = ground.game, GameSeeds(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        return [self._rng.choice(position(self._game, history).legal_actions()) for history in histories]
+        return [random.Random(self._seeds(history)).choice(position(self._game, history).legal_actions()) for history in histories]
 
 
 class StateChooser(Protocol):
@@ -64,19 +61,20 @@ class StateChooser(Protocol):
 
 
 class StatePlayer(Player):
-    """A classical search or rules of thumb: one position after another, each as its player to move may see it."""
+    """A classical search or rules of thumb: one position after another, each as its player to move may see it, by a chooser of a seed."""
 
-    def __init__(self, name: str, chooser: StateChooser, ground: Ground) -> None:
+    def __init__(self, name: str, chooser: Callable[[int], StateChooser], ground: Ground) -> None:
         self.name = name
         self._chooser = chooser
         self._ground = ground
-        self._rng = random.Random(ground.seed)
+        self._seeds = GameSeeds(ground.seed)
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
         actions = []
         for history in histories:
             self._ground.tick()
-            actions.append(self._chooser.best_action(seen(self._ground.game, history, self._rng.randrange(SEED_LIMIT))))
+            seed = self._seeds(history)
+            actions.append(self._chooser(seed).best_action(seen(self._ground.game, history, seed)))
         return actions
 
 
@@ -98,18 +96,19 @@ def _network(name: str, ground: Ground) -> Player:
 
 def _uct(name: str, ground: Ground) -> Player:
     _of_the_core(name, ground)
-    return StatePlayer(name, _core.Uct(ground.game, num_simulations=int(_detail(name)), seed=ground.seed), ground)
+    return StatePlayer(name, lambda seed: _core.Uct(ground.game, num_simulations=int(_detail(name)), seed=seed), ground)
 
 
 def _pimc(name: str, ground: Ground) -> Player:
     _of_the_core(name, ground)
-    return StatePlayer(name, _core.Pimc(ground.game, num_determinizations=int(_detail(name)), seed=ground.seed), ground)
+    return StatePlayer(name, lambda seed: _core.Pimc(ground.game, num_determinizations=int(_detail(name)), seed=seed), ground)
 
 
 def _rule(name: str, ground: Ground) -> Player:
     from azq.arena.rules import rule_book
 
-    return StatePlayer(name, rule_book(ground.game), ground)
+    book = rule_book(ground.game)
+    return StatePlayer(name, lambda _: book, ground)
 
 
 def _solver(name: str, ground: Ground) -> Player:

@@ -11,6 +11,7 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,12 @@ from azq.errors import ConfigError, NotFound
 
 MAX_LINE_CHARACTERS = 1 << 20
 FORM = '{"actions": [3, 2], "moves": {"4": 0.5}, "class": "opening"}'
+
+
+class PositionMark(IntEnum):
+    """What became of one graded position."""
+
+    NOT_GRADED, KEPT, LOST = range(3)  # kept or lost: its result class
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import _core
-from azq.arena.player import MAX_SLOTS, Line, Tick, no_tick, position
+from azq.arena.player import MAX_SLOTS, Line, Played, Tick, no_tick, position
 from azq.config import SearchConfig
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.portable import PortableSearch
@@ -133,8 +133,9 @@ class Searcher:
                 self._search.clear(slot)
 
     def _start(self, slot: int, actions: Sequence[int]) -> None:
+        uid = actions.number + 1 if isinstance(actions, Played) else self._next_uid
         if isinstance(actions, Line):
-            self._search.start_at(slot, self._next_uid, position(self._game, actions))
+            self._search.start_at(slot, uid, position(self._game, actions))
         else:
-            self._search.start(slot, self._next_uid, np.asarray(actions, np.uint16))
+            self._search.start(slot, uid, np.asarray(actions, np.uint16))
         self._next_uid += 1

@@ -1,4 +1,4 @@
-"""How long new weights take to every inference worker, and whether serving pauses for them."""
+"""How long new weights and promotions take to every inference worker, and whether serving pauses for them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ import numpy as np
 
 from azq.bench.rig import RUN, Rig, changed, observations, percentile, ready_s, rig, rules
 from azq.bus.redis import RedisBus
+from azq.clock import now_ms
 from azq.config import Config, NetworkConfig, StoreConfig
 from azq.errors import ConfigError, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
 from azq.store import open_store
 from azq.waiting import until
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import PromotionEvent
 
 NETWORK = NetworkConfig(kind="resnet", blocks=5, channels=132)  # 1.6 M parameters for connect four
 STORES = ("file", "redis", "s3")
@@ -60,6 +64,7 @@ def _measure(config: Config, workers: int, publications: int) -> dict[str, float
         threading.Event().wait(QUIET_S)
         quiet_s = load.longest_gap_s()
         seconds, published_s, size, parameters = _publish_all(machine, publications)
+        first_s, promoted_s = _promote_all(machine, load, publications)
         return {
             "parameters": float(parameters),
             "blob_bytes": float(size),
@@ -67,6 +72,10 @@ def _measure(config: Config, workers: int, publications: int) -> dict[str, float
             "p50_ms": 1e3 * percentile(seconds, 0.5),
             "p99_ms": 1e3 * percentile(seconds, 0.99),
             "max_ms": 1e3 * max(seconds),
+            "promoted_first_p50_ms": 1e3 * percentile(first_s, 0.5),
+            "promoted_first_p95_ms": 1e3 * percentile(first_s, 0.95),
+            "promoted_p50_ms": 1e3 * percentile(promoted_s, 0.5),
+            "promoted_p95_ms": 1e3 * percentile(promoted_s, 0.95),
             "longest_gap_ms": 1e3 * load.longest_gap_s(),
             "longest_gap_without_ms": 1e3 * quiet_s,
             "answers": float(load.answers),
@@ -94,6 +103,26 @@ def _publish_all(machine: Rig, publications: int) -> tuple[list[float], list[flo
     return seconds, published_s, len(data), sum(value.numel() for value in network.parameters())
 
 
+def _promote_all(machine: Rig, load: Load, promotions: int) -> tuple[list[float], list[float]]:
+    """Seconds from noting that an earlier version serves to the first evaluation by it, and to the last worker's switch."""
+    luck, pause, bus, chosen = random.Random(1), threading.Event(), RedisBus(machine.control), 0
+    first_s, last_s = [], []
+    for _ in range(promotions):
+        chosen = luck.choice([version for version in range(1, promotions + 1) if version != chosen])
+        pause.wait(luck.uniform(*PAUSE_S))
+        began_s = time.monotonic()
+        bus.publish(keys.promotions(RUN), encode(PromotionEvent(chosen, "promoted", "", "bench", now_ms())))
+        until(partial(load.heard, chosen), f"nobody evaluates by version {chosen}", SWITCH_PATIENCE_S, every_s=LOOK_S)
+        first_s.append(time.monotonic() - began_s)
+        until(partial(_all_serve, machine, chosen), f"version {chosen} does not serve", SWITCH_PATIENCE_S, every_s=LOOK_S)
+        last_s.append(time.monotonic() - began_s)
+    return first_s, last_s
+
+
+def _all_serve(machine: Rig, version: int) -> bool:
+    return all(beat.weight_versions.get(RUN) == version for beat in machine.beats())
+
+
 @dataclass(slots=True)
 class Load:
     """Requests that never stop; tells the longest time without an answer since it was last asked."""
@@ -102,6 +131,7 @@ class Load:
     requests: int
     packed: np.ndarray[Any, np.dtype[np.uint8]]
     answers: int = 0
+    version: int = 0  # of the newest answer
     stop: threading.Event = field(default_factory=threading.Event)
     _gap_s: float = 0.0
 
@@ -110,13 +140,18 @@ class Load:
         gap_s, self._gap_s = self._gap_s, 0.0
         return gap_s
 
+    def heard(self, version: int) -> bool:
+        """Whether the newest answer is of this version."""
+        return self.version == version
+
     def run(self) -> None:
         """Keeps the requests in flight until `stop`."""
         handles = [self.evaluator.submit(self.packed) for _ in range(self.requests)]
         heard_s = time.monotonic()
         while not self.stop.is_set():
-            if self.evaluator.result(handles[0], timeout_s=0.5) is None:
+            if (evaluation := self.evaluator.result(handles[0], timeout_s=0.5)) is None:
                 continue
+            self.version = evaluation.weight_version
             now_s = time.monotonic()
             self._gap_s, heard_s = max(self._gap_s, now_s - heard_s), now_s
             self.answers += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
@@ -9,22 +10,21 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.errors import WireError
 from azq.wire.codec import decode
-from azq.wire.messages import LATEST, ModelEvent, WeightEvent
+from azq.wire.messages import LATEST, Message, ModelEvent, WeightEvent
 
-Event = TypeVar("Event", WeightEvent, ModelEvent)
+AnyEvent = TypeVar("AnyEvent", bound=Message)
+Event = TypeVar("Event", bound=WeightEvent | ModelEvent)
 
 
-class VersionCatalog(Generic[Event]):
-    """The events of one kind of one run, by version; `what` they are is said of one that does not decode."""
+class EventFollower(ABC, Generic[AnyEvent]):
+    """Events of one kind of one run, read to where the stream stands; `what` they are is said of one that does not decode."""
 
-    def __init__(self, control: Bus, stream: str, kind: type[Event], what: str) -> None:
+    def __init__(self, control: Bus, stream: str, kind: type[AnyEvent], what: str) -> None:
         self._control = control
         self.stream = stream
         self.last_id = "0"
-        self._kind: type[Event] = kind
+        self._kind: type[AnyEvent] = kind
         self._what = what
-        self._events: dict[int, Event] = {}
-        self._order: list[int] = []  # ascending
 
     def refresh(self) -> bool:
         """Reads new events; True when there were any."""
@@ -37,13 +37,27 @@ class VersionCatalog(Generic[Event]):
         for entry in entries:
             self.last_id = entry.id
             try:
-                event = decode(entry.frame, self._kind)
+                self.add(decode(entry.frame, self._kind))
             except WireError as error:
                 logs.get(__name__).warning(f"{self._what}_event_unreadable", stream=entry.stream, entry=entry.id, error=str(error))
-                continue
-            if event.version not in self._events:
-                self._events[event.version] = event
-                self._order = sorted(self._events)
+
+    @abstractmethod
+    def add(self, event: AnyEvent) -> None:
+        """Takes the next event in."""
+
+
+class VersionCatalog(EventFollower[Event]):
+    """The events of one kind of one run, by version."""
+
+    def __init__(self, control: Bus, stream: str, kind: type[Event], what: str) -> None:
+        super().__init__(control, stream, kind, what)
+        self._events: dict[int, Event] = {}
+        self._order: list[int] = []  # ascending
+
+    def add(self, event: Event) -> None:
+        if event.version not in self._events:
+            self._events[event.version] = event
+            self._order = sorted(self._events)
 
     def newest_first(self) -> list[Event]:
         return [self._events[version] for version in reversed(self._order)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from azq.bus.base import DEAD_LENGTH, Bus, Entry, by_age, dead_frame
 from azq.clock import now_ms
 from azq.config import BrokerConfig
 from azq.errors import BrokerUnavailable, ConfigError
-from azq.process.liveness import more_time, notify
+from azq.process.liveness import kept_alive, more_time, notify
 from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.connect import connect, socket_timeout_s, translate
@@ -297,14 +296,14 @@ def connect_at_start(broker: BrokerConfig) -> redis.Redis:
     """As `connect` to the control plane; but under a service manager a broker that is away is waited for, however late it comes.
 
     Whole sites lose power: their machines boot before the broker does, and a service that ends each time may run out of starts, or
-    spends the wait on loading Python. Without a service manager a person waits for an answer: `BrokerUnavailable` is raised at once.
+    spends the wait on loading Python; in a container it is the same. Else a person waits for an answer: `BrokerUnavailable` at once.
     """
     url, timeout_s, failures = control_url_of(broker), broker.connect_timeout_s, 0
     while True:
         try:
             return connect(url, timeout_s=timeout_s)
         except BrokerUnavailable as error:
-            if not os.environ.get("NOTIFY_SOCKET"):
+            if not kept_alive():
                 raise
             if not failures:
                 log.warning("broker_away", reason=str(error), remedy="waits until it answers")

@@ -10,7 +10,9 @@ import typer
 from azq import __version__, logs
 from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
+from azq.cli.cluster import cluster_app, cost
 from azq.cli.drill import drill_app
+from azq.cli.machine import machine_app
 from azq.cli.options import Command
 from azq.cli.samples import samples_app
 from azq.cli.sweep import sweep
@@ -61,13 +63,16 @@ COMMANDS: dict[str, Command] = {
     "daemon": processes.daemon,
     "gateway": processes.gateway,
     "front": processes.front,
+    "broker": processes.broker,
     "top": look.top,
+    "ranks": look.ranks,
     "doctor": look.doctor,
     "profile": look.profile,
     "compare": look.compare,
     "report": look.report,
     "validate": validate,
     "sweep": sweep,
+    "cost": cost,
     "join": fleet.join,
     "join-token": fleet.join_token,
     "workers": rest.workers,
@@ -79,6 +84,8 @@ GROUPS = {
     "weights": rest.weights_app,
     "samples": samples_app,
     "fleet": fleet.fleet_app,
+    "cluster": cluster_app,
+    "machine": machine_app,
     "volunteers": volunteers_app,
     "config": look.config_app,
     "devices": look.devices_app,

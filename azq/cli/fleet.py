@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 fleet_app = typer.Typer(no_args_is_help=True, help="Machines that were let in by `azq join-token`, and the brokers' users.")
 systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
 
+JOIN_ROLES = "Of selfplay, eval, inference (by default those that suit this machine), learner, rank, daemon, gateway, broker."
+TOKEN_ROLES = "Of selfplay, eval, inference, learner, rank, daemon, gateway."
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 
@@ -27,9 +30,15 @@ def join(
     tls_ca: Annotated[
         Path | None, typer.Option("--tls-ca", help="PEM file of the brokers' authority, where the token names no certificate.")
     ] = None,
-    roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference; by default all that suit this machine.")] = "",
+    roles: Annotated[str, typer.Option("--roles", help=JOIN_ROLES)] = "",
     tags: Annotated[str, typer.Option("--tags", help="Hardware tags besides the detected ones, comma-separated.")] = "",
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Self-play jobs at once.")] = None,
+    run: Annotated[
+        list[str] | None, typer.Option("--run", help="Of learner and rank: a run; may be repeated. Those that run, by default.")
+    ] = None,
+    rank: Annotated[
+        int | None, typer.Option("--rank", min=0, help="Place among the ranks; 0 is a learner whose ranks are on other machines.")
+    ] = None,
     folder: Annotated[Path, typer.Option("--folder", help="For settings and logs where there is no systemd.")] = Path(),
     foreground: Annotated[bool, typer.Option("--foreground", help="Work in this terminal, also where there is a systemd.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace settings that are there and differ.")] = False,
@@ -42,6 +51,7 @@ def join(
 
     given = read_token(token, token_file)
     wish = joining.Wish(control, data, given, tls_ca, roles, tuple(names(tags)), concurrency, folder.absolute(), foreground, force, dry_run)
+    wish = replace(wish, runs=tuple(run or ()), rank=rank)
     say = (lambda line: typer.echo(line, err=True)) if as_json else typer.echo
     raise typer.Exit(joining.join(wish, say, lambda joined: emit(joined.values(), True, "") if as_json else None))
 
@@ -50,7 +60,7 @@ def join(
 def join_token(
     settings: Config,
     name: Annotated[str, typer.Option("--name", help="What the machine is called; made up by default.")] = "",
-    roles: Annotated[str, typer.Option("--roles", help="Of selfplay, eval, inference, learner.")] = "selfplay,eval,inference",
+    roles: Annotated[str, typer.Option("--roles", help=TOKEN_ROLES)] = "selfplay,eval,inference",
     days: Annotated[float, typer.Option("--days", help="How long it may work; it is let in again by a new token.")] = 30.0,
 ) -> Answer:
     """Let one machine in: print the command by which it joins this fleet, and its token, a secret."""

@@ -50,6 +50,19 @@ def top(
 
 
 @with_settings
+def ranks(
+    settings: Config,
+    run: RunName = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="How long to watch; 0: one look.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Watch the processes that train one network together: speed, rows, memory and errors of each, and what waiting costs."""
+    from azq.console.ranks import show_ranks
+
+    show_ranks(settings, run, seconds, as_json)
+
+
+@with_settings
 def doctor(settings: Config, as_json: AsJson = False) -> None:
     """Look at settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 where something is wrong."""
     from azq.console.doctor import examine

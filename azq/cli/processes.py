@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from azq.cli.options import AsJson, Command, ConfigFile, Overrides, Preset, RunName, names, offering
+from azq.cli.options import AsJson, Command, ConfigFile, Overrides, Preset, RunName, names, offering, with_settings
 
 if TYPE_CHECKING:
     from azq.config import Config
@@ -21,7 +21,9 @@ def up(
     overrides: Overrides = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="End the run there; the first of several, comma-separated."),
+        typer.Option(
+            "--until", metavar="minutes=M|games=N|steps=N|money=X", help="End the run there; the first of several, comma-separated."
+        ),
     ] = None,
     listen: Annotated[
         str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join, over TLS: `azq join`.")
@@ -35,6 +37,9 @@ def up(
         str | None, typer.Option("--from", metavar="RUN[:VERSION]|FILE", help="Begin a new run with these weights, its network theirs.")
     ] = None,
     freeze: Annotated[str, typer.Option("--freeze", metavar="trunk", help="With --from: `trunk` lets only the heads learn.")] = "",
+    final_games: Annotated[
+        int | None, typer.Option("--final-games", min=1, help="Games against each opponent once the run is over; else as in other rounds.")
+    ] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +47,7 @@ def up(
     from azq.console.up import UpRequest
     from azq.console.up import up as command
 
-    asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze)
+    asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze, final_games)
     raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
 
 
@@ -87,11 +92,15 @@ def inference(
 
 
 @_process
-def learner(settings: Config, run: Annotated[str, typer.Option("--run", help="Name of the run.")]) -> int:
+def learner(
+    settings: Config,
+    run: Annotated[str, typer.Option("--run", help="Name of the run.")],
+    folder: Annotated[Path | None, typer.Option("--folder", help="The run's folder on this host, where the run names another.")] = None,
+) -> int:
     """Run the learner of one run."""
     from workers.learner import main
 
-    return main(settings, run)
+    return main(settings, run, folder)
 
 
 @_process
@@ -108,6 +117,24 @@ def gateway(settings: Config) -> int:
     from workers.gateway import main
 
     return main(settings)
+
+
+@with_settings
+def broker(
+    settings: Config,
+    plane: Annotated[str, typer.Option("--plane", help="control, or one of the data planes: data, data1, ...")] = "control",
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="In the clear: for networks of their own.")
+    ] = "127.0.0.1:6379",
+    password_file: Annotated[
+        Path | None, typer.Option("--password-file", help="Holds its owner's password; else the folder's own, made at first.")
+    ] = None,
+) -> None:
+    """Run one broker by itself; `azq up` and systemd start theirs without this."""
+    from azq.host.plane import main
+    from azq.process.start import run_main
+
+    raise typer.Exit(run_main("broker", lambda: main(settings, plane, listen, password_file)))
 
 
 def front(

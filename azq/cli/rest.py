@@ -15,7 +15,7 @@ from azq.cli.options import Answer, AsJson, ConfigFile, emit, with_answer, with_
 
 if TYPE_CHECKING:
     from azq.client import Client
-    from azq.status.schemas import JobOut, RunOut
+    from azq.status.schemas import JobOut, PromotionOut, RunOut
 
 runs_app = typer.Typer(no_args_is_help=True, help="Runs, over the daemon's REST interface.")
 weights_app = typer.Typer(no_args_is_help=True, help="What a run has learnt, as files.")
@@ -23,7 +23,10 @@ jobs_app = typer.Typer(no_args_is_help=True, help="Jobs, over the daemon's REST 
 
 Run = Annotated[str, typer.Argument(help="Name of the run.")]
 Job = Annotated[str, typer.Argument(help="Id of the job, as connect_four:17.")]
-Until = Annotated[str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N", help="The first goal reached ends the run.")]
+Version = Annotated[int, typer.Argument(min=1, help="A version of its weights.")]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N|money=X", help="The first goal reached ends the run.")
+]
 ReasonText = Annotated[str, typer.Option("--reason", help="Shown to whoever looks at the run.")]
 
 
@@ -158,11 +161,43 @@ def weights_list(
     run: Annotated[str, typer.Option("--run", help="Name of the run.")],
     limit: Annotated[int, typer.Option("--limit", min=1, max=600, help="So many of the newest.")] = 20,
 ) -> Answer:
-    """List published weights: step, Elo, graded errors, hash, and how many inference workers serve them."""
+    """List published weights: step, size, Elo, graded errors, hash, what they played, what became of them, and which serve."""
     from azq.console.remote import weights_row
 
     found = client.weights(run, limit=limit)
     return Answer(found, [weights_row(each) for each in found] or "none")
+
+
+def _of_promotion(done: PromotionOut) -> Answer:
+    return Answer(done, f"{done.run}: version {done.version} {done.deed.replace('_', ' ')}; version {done.serving} serves")
+
+
+@weights_app.command("promote")
+@with_client
+def weights_promote(client: Client, run: Run, version: Version, reason: ReasonText = "") -> Answer:
+    """Have self-play follow a version from now on."""
+    return _of_promotion(client.promote_weights(run, version, reason))
+
+
+@weights_app.command("rollback")
+@with_client
+def weights_rollback(client: Client, run: Run, reason: ReasonText = "") -> Answer:
+    """Have self-play follow the version that served before."""
+    return _of_promotion(client.roll_back_weights(run, reason))
+
+
+@weights_app.command("pin")
+@with_client
+def weights_pin(client: Client, run: Run, version: Version, reason: ReasonText = "") -> Answer:
+    """Have self-play follow a version until it is unpinned, whatever is published or promoted."""
+    return _of_promotion(client.pin_weights(run, version, reason))
+
+
+@weights_app.command("unpin")
+@with_client
+def weights_unpin(client: Client, run: Run, reason: ReasonText = "") -> Answer:
+    """Have self-play follow the best version again, or the newest."""
+    return _of_promotion(client.unpin_weights(run, reason))
 
 
 @runs_app.command("delete")

@@ -22,6 +22,7 @@ def sweep(
     settings: Config,
     file: Annotated[Path, typer.Argument(help="The study: `[study]`, `[settings]`, `[space]` (docs/sweeps.md).")],
     look: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
+    url: Annotated[str, typer.Option("--url", help="The daemon that shows the study, and has the runs of one `where` is a fleet.")] = "",
     report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, parallel coordinates, trials.")] = None,
 ) -> Answer:
     """Search for better settings: a study of runs, resumed where it was left; Ctrl-C ends it safely."""
@@ -32,14 +33,14 @@ def sweep(
     from azq.files import publish_file
     from azq.sweep.plan import read_plan
     from azq.sweep.report import as_sections, as_text, as_values
+    from azq.sweep.shown import swept
     from azq.sweep.sweep import open_study
-    from azq.sweep.sweep import sweep as command
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends it as Ctrl-C does, and with it the runs that it started
     logs.setup("sweep", level=logging.WARNING)
     plan = read_plan(file)
     folder = (settings.home / "sweeps" / plan.name).absolute()
-    study = open_study(plan, folder) if look else command(plan, folder, lambda said: typer.echo(said, err=True))
+    study = open_study(plan, folder) if look else swept(plan, folder, settings, url, lambda said: typer.echo(said, err=True))
     if report:
         publish_file(report, as_html(f"Study {plan.name}", as_sections(plan, study)).encode())
     return Answer(as_values(plan, study), as_text(plan, study) + (f"\n{report}" if report else ""))

@@ -23,15 +23,18 @@ def validate(
     iterations: Annotated[
         int, typer.Option("--iterations", min=0, help="Versions after the first; 6, and 500 with --soak, by default.")
     ] = 0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the run.")] = 0,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that play.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the run; with --bands of the first, which the band does not have.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that play; with --bands, seeds at once.")] = 2,
     evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
     kill: Annotated[bool, typer.Option("--kill", help="Kill a process with each version.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop everything halfway, and start it again.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times through the queue.")] = 1,
     soak: Annotated[bool, typer.Option("--soak", help="Hundreds of versions: what grows, leaks or drifts.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="With --soak: folder for soak.md and soak.html.")] = None,
-    baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier answer of --json, from this kind of machine.")] = None,
+    bands: Annotated[str, typer.Option("--bands", metavar="GAME", help="Is what other seeds learn within the game's band?")] = "",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --bands: how many.")] = 5,
+    cpu: Annotated[bool, typer.Option("--cpu", help="With --bands: fail also for half as many CPU-seconds again.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report of --soak, or for curves and chart of --bands.")] = None,
+    baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier answer of --json, or a file of --bands --out.")] = None,
 ) -> Answer:
     """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
     from azq import logs
@@ -43,6 +46,11 @@ def validate(
         raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends it as Ctrl-C does, and with it the system that it started
     logs.setup("validate", level=logging.WARNING)
+    if bands:
+        from azq.validate.banded import Banding, check_bands
+
+        judged = check_bands(Banding(bands, seeds, seed, workers, cpu, baseline, out), lambda line: typer.echo(line, err=True))
+        return Answer(judged.values(), judged.as_text(), ExitCode.OK if judged.passed else ExitCode.CRASH)
     if soak:
         return _soaked(game, iterations or 500, seed, Hardship(workers, kill, stop), out)
     asked = Validation(game, iterations or 6, seed, evaluator, Hardship(workers, kill, stop), repeat, baseline)

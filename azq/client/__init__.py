@@ -17,9 +17,12 @@ from pydantic import TypeAdapter, ValidationError
 from azq.arena.levels import Level
 from azq.client.transport import BACKOFF, START, Transport, parse_events
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
+from azq.status.cost import RunCost
 from azq.status.history import History
 from azq.status.queues import QueueStatus
-from azq.status.schemas import ArenaOut, AuditOut, EventOut, HealthOut, JobOut, MatchOut, MovesOut, RunOut, WeightsOut
+from azq.status.results import ArenaOut, MatchOut
+from azq.status.schemas import AuditOut, EventOut, HealthOut, JobOut, MovesOut, PromotionOut, RunOut, WeightsOut
+from azq.status.studies import StudyReport
 from azq.status.summary import LedgerStatus, RunStatus
 from azq.status.workers import WorkerStatus
 
@@ -32,8 +35,8 @@ T = TypeVar("T")
 class Client(Transport):
     """One daemon. Methods raise what the daemon refuses with, as azq's errors, and `DaemonUnavailable` where nobody answers.
 
-    Everything but `resume_run` and `revoke_job` is repeated by itself when an answer is lost: creating requests carry an
-    `Idempotency-Key`. Safe to share between threads.
+    Everything but `resume_run`, `revoke_job`, `roll_back_weights` and `unpin_weights` is repeated by itself when an answer is lost:
+    creating requests carry an `Idempotency-Key`. Safe to share between threads.
     """
 
     def __enter__(self) -> Client:
@@ -89,6 +92,10 @@ class Client(Transport):
         """Everything the live table shows."""
         return self._get(f"/v1/runs/{_part(name)}/status", RunStatus)
 
+    def run_cost(self, name: str) -> RunCost:
+        """What its machines cost so far, by component, and when it ends at its present pace."""
+        return self._get(f"/v1/runs/{_part(name)}/cost", RunCost)
+
     def run_ledger(self, name: str) -> LedgerStatus:
         """The proof that no game was lost."""
         return self._get(f"/v1/runs/{_part(name)}/ledger", LedgerStatus)
@@ -126,6 +133,22 @@ class Client(Transport):
         """The newest published weights, newest first."""
         return self._get(f"/v1/runs/{_part(name)}/weights", list[WeightsOut], limit=limit)
 
+    def promote_weights(self, name: str, version: int, reason: str = "") -> PromotionOut:
+        """Has self-play follow a version from now on."""
+        return self._post(f"/v1/runs/{_part(name)}/weights/{version}/promote", {"reason": reason}, PromotionOut)
+
+    def pin_weights(self, name: str, version: int, reason: str = "") -> PromotionOut:
+        """Has self-play follow a version until it is unpinned."""
+        return self._post(f"/v1/runs/{_part(name)}/weights/{version}/pin", {"reason": reason}, PromotionOut)
+
+    def roll_back_weights(self, name: str, reason: str = "") -> PromotionOut:
+        """Has self-play follow the version that served before."""
+        return self._post(f"/v1/runs/{_part(name)}/weights/rollback", {"reason": reason}, PromotionOut, repeatable=False)
+
+    def unpin_weights(self, name: str, reason: str = "") -> PromotionOut:
+        """Has self-play follow the best version again, or the newest."""
+        return self._post(f"/v1/runs/{_part(name)}/weights/unpin", {"reason": reason}, PromotionOut, repeatable=False)
+
     def read_weights(self, name: str, version: int | str = "latest") -> bytes:
         """A safetensors file, verified. Raises also `WeightsError` where what came is damaged."""
         answer = self.send("GET", f"/v1/runs/{_part(name)}/weights/{_part(str(version))}")
@@ -160,6 +183,16 @@ class Client(Transport):
     def revoke_job(self, job_id: str) -> JobOut:
         """Takes a job back."""
         return self._post(f"/v1/jobs/{_part(job_id)}/revoke", None, JobOut, repeatable=False)
+
+    # -- studies
+
+    def tell_study(self, report: StudyReport) -> None:
+        """Tells the daemon what a study found so far."""
+        self.send("PUT", f"/v1/studies/{_part(report.study)}", body=report.model_dump(mode="json"))
+
+    def study(self, name: str) -> StudyReport:
+        """What a study told last."""
+        return self._get(f"/v1/studies/{_part(name)}", StudyReport)
 
     # -- fleet and events
 

@@ -1,17 +1,20 @@
 """Settings that humans write: `azq.toml`, `AZQ_SECTION__KEY` in the environment, `--set section.key=value`.
 
-Later sources win in that order. Machine sections (`broker`, `store`, `daemon`, `worker`, `inference`, `gateway`, `tracking`) describe
-this host; run sections (`run`, `search`, `selfplay`, `network`, `learner`, `arena`, `volunteers`) travel with the run to every worker.
+Later sources win in that order. Machine sections (`broker`, `store`, `daemon`, `worker`, `inference`, `gateway`, `tracking`, `machine`,
+`budget`) describe this host; run sections (`run`, `search`, `selfplay`, `network`, `learner`, `arena`, `volunteers`) travel with the run
+to every worker.
 Functions elsewhere take the section they need, never the whole.
 """
 
 from azq.config.base import RUN_NAME_PATTERN, TAG_PATTERN, Tag
 from azq.config.host import (
     BrokerConfig,
+    BudgetConfig,
     DaemonConfig,
     GatewayConfig,
     InferenceConfig,
     ListenConfig,
+    MachineConfig,
     StoreConfig,
     TokenConfig,
     TrackingConfig,
@@ -38,12 +41,14 @@ __all__ = [
     "TAG_PATTERN",
     "ArenaConfig",
     "BrokerConfig",
+    "BudgetConfig",
     "Config",
     "DaemonConfig",
     "GatewayConfig",
     "InferenceConfig",
     "LearnerConfig",
     "ListenConfig",
+    "MachineConfig",
     "NetworkConfig",
     "NetworkStage",
     "RunConfig",

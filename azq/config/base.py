@@ -60,3 +60,10 @@ def explain(error: ValidationError, source: object) -> str:
         what = "unknown key" if item["type"] == "extra_forbidden" else item["msg"]
         problems.append(f"{key}: {what}")
     return f"configuration ({source}, environment or --set) is wrong: {'; '.join(problems)}; `azq config show` lists every key"
+
+
+def first_wrong(error: ValidationError) -> str:
+    """Where the first wrong value of a file is, and what is wrong with it."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    return ": ".join(filter(None, (place, first["msg"].removeprefix("Value error, "))))

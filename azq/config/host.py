@@ -9,7 +9,24 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from azq.config.base import Factor, Few, FewOrNone, Many, Natural, Positive, Real, Seconds, Section, Simulations, Tag, Url, Urls, Whole
+from azq.config.base import (
+    Factor,
+    Few,
+    FewOrNone,
+    Many,
+    Natural,
+    Positive,
+    Real,
+    Seconds,
+    SecondsOrNever,
+    Section,
+    Simulations,
+    Tag,
+    Url,
+    Urls,
+    Whole,
+)
+from azq.prices import catalogue, price_of
 
 SHORTEST_TOKEN = 8  # characters
 CA_OPTION = "ssl_ca_certs"
@@ -89,6 +106,8 @@ class StoreConfig(Section):
     """Where blobs (weights) live: `file` (the run's folder), `redis` (the control plane) or any fsspec URL."""
 
     url: Url = "file"
+    # What of a run: `all` adds games and checkpoints, so that the learner's host may die; `auto` is `all` behind a bucket or a file:// URL.
+    keep: Literal["auto", "weights", "all"] = "auto"
     chunk_bytes: Annotated[int, Field(ge=1024, le=2**29)] = 8 * 1024 * 1024  # larger blobs are kept in chunks, except in folders
     timeout_s: Seconds = 30.0  # one operation of a store behind a network
     # Of the fsspec file system, as endpoint_url, key, secret; texts are masked.
@@ -212,6 +231,38 @@ class TrackingConfig(Section):
     weights_every_s: Seconds = 600.0  # between two versions that services get, the last aside
 
 
+Money = Annotated[float, Field(ge=0.0, le=1e9)]
+Limit = Annotated[float, Field(gt=0.0, le=1e9)]
+
+
+class MachineConfig(Section):
+    """What this machine is, what it costs, and what ends it."""
+
+    kind: str = ""  # as in azq's catalogue of prices
+    per_hour: Money | None = None  # what it costs; unset: the catalogue's price of its kind
+    hours: Limit | None = None  # since its start; then its dead-man timer ends it, whatever the network does; unset: never
+    margin_s: SecondsOrNever = 600.0  # that the timer waits beyond `hours`
+    lost_after_s: SecondsOrNever = 0.0  # no daemon was heard of for so long: the timer ends it; 0: never
+    poweroff_command: tuple[str, ...] = ()  # run after its azq has drained and ended; none: the machine stays on
+    metadata_url: Url = ""  # where its provider says that it takes the machine back, as http://169.254.169.254; empty: nobody is asked
+    notice_every_s: Seconds = 2.0  # between two questions there
+
+    def facts(self) -> dict[str, Any]:
+        """What its heartbeats say of it."""
+        return {"machine_kind": self.kind, "per_hour": price_of(self.kind) if self.per_hour is None else self.per_hour}
+
+
+class BudgetConfig(Section):
+    """What the whole fleet may cost, as its daemon guards it: whatever comes first."""
+
+    hours: Limit | None = None  # of wall time in which some machine was there
+    money: Limit | None = None
+    services: dict[Tag, Money] = Field(default_factory=dict)  # what else it pays for by the hour, as a provider's brokers or metrics
+    currency: str = Field(default_factory=lambda: str(catalogue()["currency"]))  # of all prices; nothing is converted
+    with_runs: bool = False  # machines end, too, once no run is running or paused any more
+    drain_s: Seconds = 900.0  # longest time for the last evaluations, before machines end
+
+
 class HostSections(Section):
     """Everything that is set on a host and stays there."""
 
@@ -223,3 +274,5 @@ class HostSections(Section):
     inference: InferenceConfig = InferenceConfig()
     gateway: GatewayConfig = GatewayConfig()
     tracking: TrackingConfig = TrackingConfig()
+    machine: MachineConfig = MachineConfig()
+    budget: BudgetConfig = BudgetConfig()

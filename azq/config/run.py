@@ -99,6 +99,17 @@ class NetworkConfig(Section):
     channels: Channels = 48
     heads: Few = 8  # of a transformer's attention; they divide the channels
     auxiliary: tuple[Literal["reply", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
+    global_heads: bool = False  # of a resnet: a logit from each cell, all else pooled over the board, whose size they do not depend on
+
+    @model_validator(mode="after")
+    def _sound(self) -> NetworkConfig:
+        if self.global_heads and self.kind != "resnet":
+            raise ValueError(f"global_heads are those of kind = 'resnet'; a network of kind {self.kind!r} has none: leave it out")
+        return self
+
+    def description(self) -> dict[str, Any]:
+        """What weights say of their network; without what is new and not in use, so that equal weights are equal bytes as before."""
+        return self.model_dump(mode="json", exclude=None if self.global_heads else {"global_heads"})
 
 
 class NetworkStage(Stage):
@@ -113,6 +124,7 @@ class LearnerConfig(Section):
 
     device: str = "auto"
     batch_size: Positive = 512
+    micro_batch: Natural = 0  # most samples of one pass, whose gradients add up to a batch's; 0: a batch. Halved where memory runs out
     learning_rate: Factor = 2e-3
     lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
     lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
@@ -143,10 +155,13 @@ class LearnerConfig(Section):
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
     prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
     ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them
+    population: Few = 1  # networks that train side by side, each with settings near these; the best one is published
+    population_every_steps: Positive = 500  # after which the worst goes on from the best one's weights
     sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
     compression: Literal["none", "fp16", "powersgd"] = "none"  # of gradients between ranks
     most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
     rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
+    rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
     lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
@@ -156,6 +171,8 @@ class LearnerConfig(Section):
     def _sound(self) -> LearnerConfig:
         if self.sync_every > 1 and self.compression != "none":
             raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
+        if self.population > 1 and self.ranks > 1:
+            raise ValueError(f"population {self.population} trains in one process, and ranks are {self.ranks}; set one of the two to 1")
         if self.freeze != "none" and self.growth:
             raise ValueError("growth changes the trunk that freeze keeps as it is; set one of the two")
         if self.batch_size < self.ranks:
@@ -167,6 +184,10 @@ class LearnerConfig(Section):
         return 1 + (uid - 1) // self.lockstep_games if self.lockstep_games else 0
 
 
+Elo = Annotated[float, Field(ge=-10_000, le=10_000)]
+ErrorRate = Annotated[float, Field(gt=0.0, lt=0.5)]
+
+
 class ArenaConfig(Section):
     """Evaluation jobs that follow a run."""
 
@@ -174,14 +195,47 @@ class ArenaConfig(Section):
     every_steps: Natural = 0  # also once weights are published so many steps after the ones evaluated last; 0: by time alone
     num_simulations: Simulations = 64
     games: Positive = 40  # per match, colours swapped in pairs
+    final_games: Natural = 0  # per match of a finished run's last round; 0: as many as in the others
+    games_per_job: Annotated[int, Field(ge=20, le=2**20)] = 100  # a longer match is played in parts of so many, by several workers at once
+    sprt: tuple[()] | tuple[Elo, Elo] = ()  # elo0, elo1: a match in parts ends once it is clear which; none: all games are played
+    sprt_alpha: ErrorRate = 0.05  # of taking one of elo0 for one of elo1
+    sprt_beta: ErrorRate = 0.05  # and the other way round
     opponents: tuple[str, ...] = ("previous", "uct:100")
     grade_positions: Natural = 200  # graded positions per evaluation, where the game has a set
+    grade_every_s: SecondsOrNever = 0.0  # a schedule of its own for these; 0, as the next: with each round
+    grade_every_steps: Natural = 0
     opening_plies: Plies = 4  # random plies before a match game
+    promotion: Literal["off", "sprt", "games"] = "off"  # what a version must pass before self-play follows it; off: every one serves
+    promotion_games: Positive = 400  # of a candidate against the best; under sprt at most, and rejected when these decide nothing
+    promotion_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.55  # under games: share of the points (Silver et al. 2017, Methods)
+    promotion_elo: tuple[Elo, Elo] = (0.0, 50.0)  # under sprt: over the best, as elo0 and elo1; error rates as of the other tests
+
+    @property
+    def promotes(self) -> bool:
+        """Whether versions serve only once they were promoted."""
+        return self.promotion != "off"
 
     @property
     def evaluates(self) -> bool:
         """Whether a run is evaluated at all."""
+        return self.matches or self.grades_apart
+
+    @property
+    def matches(self) -> bool:
+        """Whether there are rounds of matches."""
         return self.every_s > 0 or self.every_steps > 0
+
+    @property
+    def grades_apart(self) -> bool:
+        """Whether positions are graded by a schedule of their own."""
+        return self.grade_every_s > 0 or self.grade_every_steps > 0
+
+    @model_validator(mode="after")
+    def _decides(self) -> ArenaConfig:
+        for name, elos in (("sprt", self.sprt), ("promotion_elo", self.promotion_elo)):
+            if elos and not elos[0] < elos[1]:
+                raise ValueError(f"arena.{name} = [{elos[0]:g}, {elos[1]:g}] can decide nothing; elo0 comes first and is smaller")
+        return self
 
 
 class VolunteersConfig(Section):
@@ -228,9 +282,10 @@ class RunSections(Section):
             "search.schedule": self.search.schedule,
             "search.reuse_subtree": self.search.reuse_subtree,
             "volunteers.kinds": self.volunteers.kinds,
+            "arena.promotion": self.arena.promotes,
         }
         if self.learner.lockstep_games and (wrong := [name for name, value in others.items() if value]):
-            raise ValueError(f"learner.lockstep_games goes with none of {', '.join(wrong)}; set them to 1, [] or false")
+            raise ValueError(f"learner.lockstep_games goes with none of {', '.join(wrong)}; set them to 1, [], off or false")
         return self
 
 

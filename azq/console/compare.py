@@ -12,7 +12,6 @@ import numpy as np
 from azq.arena import positions
 from azq.arena.grade import Mark, marks
 from azq.arena.match import unit
-from azq.arena.rating import Z95
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console.play import Seating, seated
@@ -23,7 +22,7 @@ from azq.host.brokers import reading_control
 from azq.ledger import Ledger
 from azq.samples.diff import SamplesDiff, diff
 from azq.samples.played import OPENING_PLIES
-from azq.status.compare import RunComparison, checked, compare
+from azq.status.compare import GradedPair, RunComparison, checked, compare, paired_interval
 from azq.status.curves import AXES, FIGURES, read_course
 
 SLOTS = 256
@@ -78,13 +77,6 @@ def _paired(run: str, first: Marked, other: Marked) -> dict[str, Any]:
     return found
 
 
-def paired_interval(differences: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float, float]:
-    """The mean of differences with its 95 % interval; infinitely wide for fewer than two. Pure."""
-    mean, count = float(differences.mean()), len(differences)
-    half = Z95 * float(differences.std(ddof=1)) / count**0.5 if count > 1 else float("inf")
-    return mean, mean - half, mean + half
-
-
 def samples_beside(config: Config, runs: Sequence[str], games: int) -> dict[str, SamplesDiff]:
     """Whether the newest games of each later run are of the same kind as those of the first; raises `NotFound` where none are here."""
     return {
@@ -121,12 +113,22 @@ def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], s
             told = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
             values = " against ".join(f"{value:.4f}" for value in reversed(each["values"]))
             lines.append(f"{row['run']} {row['players'][1]}, {name}: {told}: {values} of {row['players'][0]}, {row['positions']} positions")
+    if compared.graded and not paired:
+        lines += ["", f"as recorded, on the same graded positions, more than {names[0]} (95 %)"]
+        lines += [_graded(names[0], pair) for pair in compared.graded]
     for run, found in samples.items():
         lines += ["", "recorded games", diff_text(found, [names[0], run])]
     if compared.settings:
         lines += ["", "settings that differ"]
     lines += [_line(row.setting, ["-" if value is None else str(value) for value in row.values]) for row in compared.settings]
     return lines
+
+
+def _graded(first: str, pair: GradedPair) -> str:
+    low, high = (float("inf") if bound is None else bound for bound in (pair.low, pair.high))
+    values = " against ".join(f"{share:.4f}" for share in reversed(pair.errors))
+    told = f"{pair.run} v{pair.weight_versions[1]}, errors: {pair.difference:+.4f} ({low:+.4f} to {high:+.4f})"
+    return f"{told}: {values} of {first} v{pair.weight_versions[0]}, {pair.positions} positions"
 
 
 def _line(name: str, values: Sequence[str]) -> str:

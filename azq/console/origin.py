@@ -11,7 +11,7 @@ from azq import games, logs
 from azq.bus.base import Bus
 from azq.config import Config, RunSections
 from azq.console.move import weights_file
-from azq.errors import ConfigError, WeightsError
+from azq.errors import ConfigError
 from azq.host import rundir
 from azq.ledger import Ledger
 from azq.ledger.rules.runs import check_run_name
@@ -41,15 +41,12 @@ class Origin:
 def read_origin(config: Config, named: str) -> Origin:
     """The weights of a file, of `RUN` (its newest) or of `RUN:VERSION`; raises `NotFound`, `ConfigError` or `WeightsError` naming them."""
     from azq.nets import from_bytes
+    from azq.nets.weights import naming
 
     run, _, version = named.partition(":")
     path = Path(named) if Path(named).is_file() else weights_file(rundir.RunDir(config.home, check_run_name(run)), version or "latest")
-    try:
+    with naming(path):
         return Origin(path, *from_bytes(path.read_bytes()))
-    except OSError as error:
-        raise WeightsError(f"weights file {path} cannot be read: {error.strerror}") from None
-    except WeightsError as error:
-        raise WeightsError(f"{path}: {error}") from None
 
 
 def first_weights(origin: Origin, sections: RunSections) -> bytes:
@@ -69,7 +66,7 @@ def first_weights(origin: Origin, sections: RunSections) -> bytes:
         raise ConfigError(f"most of {origin.path} does not fit the run's network; take its own: leave [network] and run.params out")
     load_into(network, own | taken)
     log.info("begins_with", weights=str(origin.path), tensors=len(taken), fresh=",".join(sorted(own.keys() - taken.keys())) or "none")
-    meta = replace(origin.meta, version=1, step=0, params=dict(sections.run.params), network=sections.network.model_dump(mode="json"))
+    meta = replace(origin.meta, version=1, step=0, params=dict(sections.run.params), network=sections.network.description())
     return to_bytes(network, meta)
 
 

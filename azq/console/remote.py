@@ -172,12 +172,14 @@ def _remove(folder: Path) -> None:
 
 
 def weights_row(weights: WeightsOut) -> str:
-    """Published weights in a line."""
-    size, elo, share, serves = f"{weights.blocks}x{weights.channels}", "", "", ""
+    """Published weights in a line; those that serve begin with an asterisk."""
+    size, elo, share = f"{weights.blocks}x{weights.channels}", "", ""
     if weights.elo is not None:
         elo = f"Elo {weights.elo:+.0f} ({weights.elo_low:+.0f} to {weights.elo_high:+.0f}), {weights.rated_games} games"
     if weights.errors is not None:
         share = f"errors {weights.errors / weights.graded_positions:.1%} of {weights.graded_positions}"
-    if weights.served_by:
-        serves = f"served by {weights.served_by}"
-    return f"{weights.version:>6}  step {weights.step:<9,}{size:<8}{elo:<40}{share:<22}{serves:<14}{weights.sha256[:12]}"
+    serves = f"served by {weights.served_by}" if weights.served_by else ""
+    became = "pinned" if weights.pinned else weights.state.replace("_", " ")
+    played = ", ".join(f"{games} with {opponent}" for opponent, games in sorted(weights.opponents.items()))
+    begin = f"{'*' if weights.serves else ' '}{weights.version:>6}  step {weights.step:<9,}{size:<8}{weights.size:>10,} bytes  "
+    return f"{begin}{elo:<40}{share:<22}{serves:<14}{became:<13}{weights.sha256[:12]}  {played}".rstrip()

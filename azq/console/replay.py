@@ -19,8 +19,8 @@ from azq.errors import ConfigError, NotFound
 from azq.host import rundir
 from azq.inference.ask.local import LocalEvaluator
 from azq.replay.readers import SegmentReader
-from azq.search.again import Outputs
 from azq.search.evaluator import Evaluator, UniformEvaluator
+from azq.search.recomputation import Outputs
 from azq.search.replay import DIFFERS, EQUAL, ROUNDING, RecordedGame, ReplayedPly, replay
 from azq.wire.arrays import unpack_record
 from azq.wire.messages import BROWSER_PREFIX

@@ -20,8 +20,9 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config
 from azq.config.loading import to_toml
+from azq.console.samples import figures_of, read
 from azq.console.svg import line_chart, span_bar
-from azq.errors import ConfigError, StateConflict, StoreError
+from azq.errors import AzqError, ConfigError, StateConflict, StoreError
 from azq.files import publish_file
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
@@ -29,14 +30,19 @@ from azq.ledger.rules.state import KEPT_EVENTS
 from azq.ledger.types import RunState
 from azq.masking import masked_settings
 from azq.process.source import commit
+from azq.samples.played import OPENING_PLIES
+from azq.samples.stats import stats
 from azq.status.curves import MOST_POINTS, Course, CurvePoint, read_course
+from azq.status.spending import money_of, read_spending
 from azq.wire import keys
 from azq.wire.codec import decode, skip_unreadable
+from azq.wire.machines import Spending
 from azq.wire.messages import RunEvent
 
 FAULTS = ("run.failed", "run.restored", "job.failed", "job.requeued", "game.set_aside")
 EXAMPLES = 5  # of a kind of fault
 MATCHES = 40
+GAMES = 5_000  # the newest, of which the log is read
 STYLE = """body{font:15px/1.45 system-ui,sans-serif;color:#1c1e21;max-width:980px;margin:24px auto;padding:0 16px}
 table{border-collapse:collapse;margin:6px 0;font-size:13.5px}
 td,th{padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #e3e3e0;white-space:nowrap}
@@ -64,10 +70,10 @@ def report(config: Config, run: str, out: Path) -> Path:
         raise ConfigError(f"--output {out} ends neither in .html nor in .md; name it so")
     with reading_control(config) as client:
         bus = RedisBus(client)
-        course, events = read_course(Ledger(client), bus, run), read_events(bus, run)
+        course, events, spent = read_course(Ledger(client), bus, run), read_events(bus, run), read_spending(bus, keys.cost(run))
     if course.view.state is RunState.RUNNING:
         raise StateConflict(f"run {run} is still running, and its report would be half a one; stop `azq up`, or `azq runs finish {run}`")
-    title, sections = f"Run {run}", sections_of(course, events)
+    title, sections = f"Run {run}", [*sections_of(course, events, spent), recorded_games(config, run)]
     page = as_markdown(title, sections) if out.suffix == ".md" else as_html(title, sections)
     try:
         publish_file(out, page.encode())
@@ -85,11 +91,11 @@ def read_events(bus: Bus, run: str) -> list[RunEvent]:
     return found
 
 
-def sections_of(course: Course, events: Sequence[RunEvent]) -> list[ReportSection]:
+def sections_of(course: Course, events: Sequence[RunEvent], spent: Spending | None = None) -> list[ReportSection]:
     """The whole page. Pure but for this azq's own version."""
     settings = masked_settings(msgspec.json.decode(course.view.record.sections))
     return [
-        ReportSection("", ("", ""), list(_heads(course, settings))),
+        ReportSection("", ("", ""), list(_heads(course, settings, spent))),
         _timeline(course, events),
         ReportSection("Curves", pictures=list(_charts(course))),
         _versions(course),
@@ -105,7 +111,19 @@ def sections_of(course: Course, events: Sequence[RunEvent]) -> list[ReportSectio
     ]
 
 
-def _heads(course: Course, settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def recorded_games(config: Config, run: str) -> ReportSection:
+    """What the newest games of the log look like, by source; says why where they are not on this host."""
+    try:
+        rules, played = read(config, run, GAMES, OPENING_PLIES)
+    except AzqError as error:
+        return ReportSection("Recorded games", note=f"Not told: {error}.")
+    columns = {name: figures_of(stats(rules, rows)) for name, rows in played.groups("source").items()}
+    figures = next(iter(columns.values()))
+    rows = [(figure, *(column[figure] for column in columns.values())) for figure in figures]
+    return ReportSection(f"Recorded games (the newest {GAMES:,} at most)", ("by source", *columns), rows)
+
+
+def _heads(course: Course, settings: Mapping[str, Any], spent: Spending | None) -> Iterator[tuple[str, str]]:
     view = course.view
     yield "game", str(settings.get("run", {}).get("game", ""))
     yield "state", f"{view.state}" + (f": {view.reason}" if view.reason else "")
@@ -119,6 +137,9 @@ def _heads(course: Course, settings: Mapping[str, Any]) -> Iterator[tuple[str, s
         if curve := curves.get(name):
             point = max(curve, key=lambda each: each.weight_version or 0)
             yield {"elo": "Elo", "errors": "graded errors"}[name], f"{_interval(point, text)}, weights {point.weight_version}"
+    if spent is not None:
+        unknown = any(time.unpriced_ms for time in spent.machines.values())
+        yield "machines cost", f"{money_of(spent):,.2f} {spent.currency}" + (", and those whose price nobody knows" if unknown else "")
     source = commit()
     yield "report", f"azq {azq.__version__}{f', commit {source}' if source else ''}, {_time(now_ms())}"
 
@@ -175,13 +196,16 @@ def _versions(course: Course) -> ReportSection:
 def _matches(course: Course) -> ReportSection:
     fixed = [rating for rating in course.ratings if version_of(rating.player) is None]
     rows = [
-        (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", f"{match.score:.1%}", match.error)
+        (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", f"{match.score:.1%}", match.progress, match.error)
         for match in course.matches
     ]
     told = ", ".join(f"{rating.player} {rating.elo:+.0f}" for rating in fixed)
     note = f"Ratings of the opponents that never change: {told}." if told else ""
     return ReportSection(
-        f"Matches (the newest {MATCHES})", ("first", "second", "won / drawn / lost", "share", "failed by"), rows[:MATCHES], note=note
+        f"Matches (the newest {MATCHES})",
+        ("first", "second", "won / drawn / lost", "share", "so far", "failed by"),
+        rows[:MATCHES],
+        note=note,
     )
 
 
@@ -205,6 +229,7 @@ def _faults(course: Course, events: Sequence[RunEvent]) -> ReportSection:
             (kind if event is told[0] else "", str(count) if event is told[0] else "", _time(event.at_ms), _about(event)) for event in told
         ]
     rows += [("match", "", _time(match.finished_ms), match.error) for match in course.matches if match.error]
+    rows += [("worker", "", "", str(stranger)) for stranger in course.strangers]
     counts = course.counts
     note = f"{counts.abandoned} games abandoned, {counts.duplicates_dropped} duplicates dropped."
     return ReportSection("Faults", ("what", "times", "when, the newest", "about"), rows, note=note if rows else f"None is recorded. {note}")

@@ -57,14 +57,15 @@ def pair(config: Config, runs: tuple[str, str | None], by: str, chosen: Sequence
 def stats_text(found: Mapping[str, SampleStats]) -> str:
     """A column a group, the largest ones."""
     shown = dict(sorted(found.items(), key=lambda group: -group[1].games)[:SHOWN])
-    columns = [_column(each) for each in shown.values()]
+    columns = [figures_of(each) for each in shown.values()]
     lines = [f"{'':<26}" + "".join(f"{name[-28:]:>32}" for name in shown)]
     lines += [f"{label:<26}" + "".join(f"{column[label]:>32}" for column in columns) for label in columns[0]]
     more = len(found) - len(shown)
     return "\n".join([*lines, f"and {more} smaller groups: --json"] if more else lines)
 
 
-def _column(stats: SampleStats) -> dict[str, str]:
+def figures_of(stats: SampleStats) -> dict[str, str]:
+    """The figures of a group as people read them, by name."""
     even = stats.symmetry
     off = sum(each.plies * abs(each.value - each.result) for each in stats.calibration) / max(
         1, sum(each.plies for each in stats.calibration)

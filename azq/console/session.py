@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from azq import logs
-from azq.clock import now_ms
 from azq.config import Config, RunConfig
 from azq.config.access import with_own_token
 from azq.console.remote import url_of
 from azq.console.table import Screen
 from azq.errors import BrokerError, ExitCode, StateConflict
+from azq.goals import is_spent
 from azq.host import rundir
 from azq.host.brokers import Brokers
 from azq.host.devices import DevicePlan
+from azq.host.ending.deadman import End
+from azq.host.ending.watch import MachineWatch, switch_off, watching
 from azq.host.fronts import children
+from azq.host.keeping import BrokerKeeper
 from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
@@ -39,9 +42,7 @@ from azq.wire.kinds import BROWSER, Kind, queue_name
 
 TICK_S = 0.1  # between two looks after the children
 LOOK_S = 0.5  # and after the run
-EXPIRE_S = 5.0  # and after machines whose time is over
-BROKER_HANG_AFTER_S = 8.0  # shorter than that of children, for all others have to find their way back after it
-LONGEST_WAIT_S = 300.0  # for the last evaluation
+LONGEST_WAIT_S = 300.0  # for the next job of the last evaluation
 
 log = logs.get(__name__)
 
@@ -71,7 +72,11 @@ class Session:
     watch: Watch
     interrupts: Interrupts
     brokers: Brokers
-    expire_s: float = 0.0  # when machines whose time is over are looked for again
+    machine: MachineWatch | None = None  # since it works
+    spent: End | None = None  # the run ended by what may be spent
+
+    def __post_init__(self) -> None:
+        self._keeper = BrokerKeeper(self.brokers)
 
     def run(self, view: RunView) -> int:
         """Starts everything, watches, drains; returns the exit code."""
@@ -81,7 +86,8 @@ class Session:
                 self.supervisor.start(spec)
             dashboard = url_of(self.config.daemon) if self.config.daemon.port else ""  # 0: any port, which only the daemon knows
             token = with_own_token(self.config, make=True).daemon.token.get_secret_value()
-            with Screen(name, as_json=self.start.as_json, dashboard=dashboard, token=token) as screen:
+            shown = Screen(name, as_json=self.start.as_json, dashboard=dashboard, token=token)
+            with watching(self.config) as self.machine, shown as screen:
                 code = self._watch_until_end(screen)
                 self.drain(screen)
                 screen.note(f"the run lies in {self.start.run.path}; `azq up --run {name}` goes on with it")
@@ -93,6 +99,7 @@ class Session:
             return int(ExitCode.INTERRUPTED)
         finally:
             self.supervisor.stop(tuple(self.supervisor.children), threading.Event().wait)
+            switch_off((self.machine and self.machine.end) or self.spent, self.config.machine.poweroff_command)
 
     def specs(self) -> Iterator[ChildSpec]:
         """The children of one machine; other machines' way to the brokers first, and it is the last to go."""
@@ -115,13 +122,13 @@ class Session:
 
     def _watch_until_end(self, screen: Screen) -> int:
         looked_s = 0.0
-        while not self.interrupts.count:
-            if (failed := self._revive()) and not self._goes_on_without(failed):
+        while not (self.interrupts.count or (self.machine and self.machine.end)):
+            if (failed := self._keeper.revive(self.supervisor)) and not self._goes_on_without(failed):
                 return next(iter(failed.values()))
             # A look at a broker that hangs takes seconds, in which nobody would look after the children.
             if time.monotonic() - looked_s >= LOOK_S and not self.brokers.silent(time.monotonic()):
                 looked_s = time.monotonic()
-                self._send_away(looked_s)
+                self._keeper.send_away(looked_s)
                 if (end := self._look(screen)) is not None:
                     return end
             self.interrupts.pause(TICK_S)
@@ -130,22 +137,6 @@ class Session:
     def _goes_on_without(self, failed: Mapping[str, int]) -> bool:
         """Whether all that was given up are inference workers, whose device is gone perhaps, and another one is left."""
         return failed.keys() < set(self.devices.inference_children())
-
-    def _revive(self) -> dict[str, int]:
-        """Ends brokers that hang, and starts what died again: children after their delay, brokers at once; as `Supervisor.look`."""
-        for role in self.brokers.end_hung(BROKER_HANG_AFTER_S, time.monotonic()):
-            log.error("broker_hung", role=role, silent_s=BROKER_HANG_AFTER_S)
-        for role in self.brokers.revive():
-            log.warning("broker_died", role=role)
-        return self.supervisor.look(excused=self.brokers.silent(time.monotonic()))
-
-    def _send_away(self, now_s: float) -> None:
-        """Machines that joined and whose time is over lose their users."""
-        if now_s >= self.expire_s:
-            self.expire_s = now_s + EXPIRE_S
-            with contextlib.suppress(BrokerError):  # the look that follows says so
-                for name in self.brokers.expire(now_ms()):
-                    log.info("machine_expired", name=name, remedy="azq join-token lets it in again")
 
     def _look(self, screen: Screen) -> int | None:
         """Shows where the run stands; the exit code where it is over."""
@@ -158,6 +149,7 @@ class Session:
         if state.state is RunState.FAILED:
             log.error("run_failed", run=self.start.run.name, reason=state.reason)
             return int(ExitCode.CONFLICT)
+        self.spent = End(state.reason) if state.state is RunState.FINISHED and is_spent(state.reason) else None
         return int(ExitCode.OK) if state.state is RunState.FINISHED else None
 
     def drain(self, screen: Screen) -> None:
@@ -179,9 +171,13 @@ class Session:
         self.supervisor.stop(names, self.interrupts.pause)
 
     def _await_evaluation(self) -> None:
-        """Waits until the daemon's round for the newest weights is over, where the run asks for evaluations, but not too long."""
-        deadline = time.monotonic() + LONGEST_WAIT_S
-        while self.config.arena.evaluates and time.monotonic() < deadline and not self._evaluated():
+        """Waits until the daemon's round for the newest weights is over, if there is to be one, as long as jobs of it come to an end."""
+        known, deadline = -1, 0.0
+        while self.config.arena.evaluates and not self._evaluated():
+            if (left := len(self.ledger.jobs(self.start.run.name))) != known:
+                known, deadline = left, time.monotonic() + LONGEST_WAIT_S
+            if time.monotonic() >= deadline:
+                return
             self.supervisor.tick()
             self.interrupts.pause(LOOK_S)
 
@@ -191,4 +187,5 @@ class Session:
         latest = read_round(self.watch.bus, self.start.run.name)
         if not weights:
             return True
-        return latest is not None and latest.weight_version >= weights[0].version and not self.ledger.jobs(self.start.run.name)
+        asked = latest is not None and latest.weight_version >= weights[0].version and (latest.final or not self.config.arena.final_games)
+        return asked and not self.ledger.jobs(self.start.run.name)

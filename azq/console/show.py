@@ -24,6 +24,7 @@ from azq.games.check import Report, check
 from azq.host import brokers
 from azq.ledger import Ledger
 from azq.status.brokers import Plane, PlaneFacts, open_planes
+from azq.status.cost import RunCost
 from azq.status.observe import Watch
 from azq.wire.connect import connect, open_client
 
@@ -49,6 +50,15 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
         if not summaries:
             typer.echo("no runs yet; `azq up` starts one")
         typer.echo(brokers_text(seen))
+
+
+def cost_of_run(config: Config, run: str) -> RunCost:
+    """What a run cost so far. Raises `NotFound` where there is no such run, or no daemon has counted yet."""
+    with brokers.reading_control(config) as client:
+        cost = Watch(client).summary(run).cost
+    if cost is None:
+        raise NotFound(f"nobody has counted what run {run} costs; a daemon does from its first seconds on")
+    return cost
 
 
 def ledger_counts(config: Config, run: str | None) -> dict[str, Any]:

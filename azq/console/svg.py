@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
@@ -79,10 +80,14 @@ def bars(shares: Mapping[str, float]) -> str:
     return f'<svg viewBox="0 0 940 {26 * len(shares)}" role="img" aria-label="shares">{"".join(parts)}</svg>'
 
 
-def parallel(axes: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Parallel coordinates (Inselberg, 1985): a value an axis and line, numbers or names; the first third of the lines dark."""
+def parallel(axes: Sequence[str], lines: Sequence[Sequence[Any]], log: Sequence[str] = ()) -> str:
+    """Parallel coordinates (Inselberg, 1985): a value an axis and line, numbers or names; the first third of the lines dark.
+
+    On axes of `log`, of numbers above 0, each power of ten takes the same room.
+    """
     step, top, bottom = 820 / max(1, len(axes) - 1), 44, 280
-    scales = [_scale(column) for column in zip(*lines, strict=True)] or [({}, "", "")] * len(axes)
+    columns = list(zip(*lines, strict=True)) or [()] * len(axes)
+    scales = [_scale(column, name in log) for name, column in zip(axes, columns, strict=True)]
     parts = []
     for rank, values in reversed(list(enumerate(lines))):  # the dark ones on top
         heights = [bottom - (bottom - top) * places[value] for (places, _, _), value in zip(scales, values, strict=True)]
@@ -97,11 +102,11 @@ def parallel(axes: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
     return f'<svg viewBox="0 0 940 300" role="img" aria-label="parallel coordinates">{"".join(parts)}</svg>'
 
 
-def _scale(column: Sequence[Any]) -> tuple[dict[Any, float], str, str]:
+def _scale(column: Sequence[Any], log: bool) -> tuple[dict[Any, float], str, str]:
     """Where each value stands on its axis, 0 to 1, and the names of its ends; names stand at equal distances."""
     numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
     order = sorted(set(column)) if numeric else sorted(set(column), key=str)
-    low, span = (order[0], order[-1] - order[0]) if numeric else (0, len(order) - 1)
-    places = {value: ((value if numeric else rank) - low) / (span or 1) for rank, value in enumerate(order)}
-    first, last = (f"{end:.3g}" if isinstance(end, float) else str(end) for end in (order[0], order[-1]))
+    ranks = [math.log(value) if log else value for value in order] if numeric else list(range(len(order)))
+    places = {value: (rank - ranks[0]) / ((ranks[-1] - ranks[0]) or 1) for value, rank in zip(order, ranks, strict=True)}
+    first, last = (f"{end:.3g}" if isinstance(end, float) else str(end) for end in (order[0], order[-1])) if order else ("", "")
     return places, first, last

@@ -92,14 +92,14 @@ def line(status: RunStatus) -> str:
             f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
             *([f"network={status.network.blocks}x{status.network.channels}"] if status.network and status.network.blocks else []),
             f"errors={error_share(status)} elo={elo(status)}",
-            *(f"[{condition}]" for condition in status.conditions),
+            *(f"[{text}]" for text in (*status.matches, *status.conditions)),
         ]
     )
 
 
 def panel(status: RunStatus, note: str = "", below: str = "") -> RenderableType:
     """The live table; `below` stands in its lower border."""
-    notes = [Text(condition, style="yellow") for condition in status.conditions]
+    notes = [Text(match) for match in status.matches] + [Text(condition, style="yellow") for condition in status.conditions]
     notes += [Text(note, style="cyan")] if note else []
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
     style = "green" if status.state == "running" else "blue"
@@ -167,6 +167,9 @@ def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "network", str(status.network or "-")
     if status.ranks.configured > 1:
         yield from _ranks(status.ranks)
+    for place, one in enumerate(status.population, 1):
+        factors = f"{one.learning_rate:.2f} {one.value_weight:.2f} {one.weight_decay:.2f}"
+        yield f"member {place}: rate, value, decay", f"{factors}  loss {one.loss:.3f}"
 
 
 def _ranks(ranks: RanksStatus) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,9 @@ from azq.process.start import die_with_parent
 from azq.process.supervisor import Supervisor
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
+from azq.status.spending import money_of, read_spending
 from azq.store import open_store
+from azq.wire import keys
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import RunRecord
 
@@ -61,6 +63,7 @@ class UpRequest:
     port: int | None = None  # of the gateway
     origin: str | None = None  # of the weights that a new run begins with
     freeze: str = ""
+    final_games: int | None = None  # per match of the last round
 
 
 def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
@@ -152,6 +155,8 @@ def _chosen(asked: UpRequest, game: str | None) -> Iterator[str]:
         if not asked.origin:
             raise ConfigError("--freeze keeps weights that came from elsewhere as they are; name them with --from")
         yield f'learner.freeze="{asked.freeze}"'
+    if asked.final_games is not None:
+        yield f"arena.final_games={asked.final_games}"
     if asked.volunteers:
         yield 'volunteers.kinds=["selfplay"]'
 
@@ -188,5 +193,7 @@ def _from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSecti
 def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float]) -> dict[str, float]:
     """A resumed run counts its end from where it stands."""
     weights = read_weights(bus, view.record.run)
-    done = Done.of(view.active_ms, ledger.counts(view.record.run).finished, weights[0].step if weights else 0)
+    spent = read_spending(bus, keys.cost(view.record.run))
+    money = money_of(spent) if spent else 0.0
+    done = Done.of(view.active_ms, ledger.counts(view.record.run).finished, weights[0].step if weights else 0, money)
     return Goals(until).later(done)

@@ -164,6 +164,8 @@ class Rounds:
 
 def _note_serving(outcome: Outcome, serving_s: dict[str, float], healed_s: float) -> None:
     role = outcome.scenario.role
+    if role == MACHINE:  # it serves no more; what counts is when it has let go of everything
+        serving_s[role] = healed_s
     if role in serving_s:
         serving_s[role] = max(healed_s, serving_s[role])
     for name, seconds in serving_s.items():

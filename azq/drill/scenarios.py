@@ -23,6 +23,7 @@ PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
 SECOND_BROKER = "broker-data1"  # of a system with several data planes
 HOSTS = "hosts"
+RANK = "rank"  # a process beside the learner that trains with it
 GATEWAY, TAB, PAGE = "gateway", "tab", "page"  # of a system that volunteers play for; a page is in a browser, whose tab is none of ours
 MACHINE = "machine"  # of others, at brokers that listen
 FSYNC = ("always", "everysec", "no")

@@ -39,6 +39,7 @@ from azq.wire.messages import Heartbeat
 from azq.wire.shards import data_names
 
 RUN = "drill"
+FOLDER = "{folder}"  # in settings of a drill: that of its system
 LEASE_S = 4.0
 JOURNAL_S = 1.0
 START_S = 90.0
@@ -86,14 +87,20 @@ class System:
             "learner.checkpoint_every_s=2.0",
             "selfplay.cache_entries=0",  # every leaf crosses the streams, and a disturbed learner can follow
             f"daemon.lease_s={LEASE_S}",
-            *overrides,
+            *(override.replace(FOLDER, str(folder)) for override in overrides),
         ]
         self._process: subprocess.Popen[bytes] | None = None
         self._config: Config | None = None
         self._resent: dict[str, float] = {}
         self._watchers: list[Callable[[], None]] = []
         self.refused: set[int] = set()  # versions of weights that nobody may ever serve or play with
-        self.evidence = Evidence(folder / RUN / "segments", game)
+        self.run_folder = folder / RUN  # where its learner has it
+        self.evidence = Evidence(self.run_folder / "segments", game)
+
+    def move_run(self, folder: Path) -> None:
+        """Its learner has the run in another folder from now on."""
+        self.run_folder = folder
+        self.evidence = Evidence(folder / "segments", self.game)
 
     def start(self) -> None:
         """Starts it and waits until games are learned from."""

@@ -20,8 +20,8 @@ from azq import __version__, _core, games, logs
 from azq.actor.groups import GameGroup
 from azq.config import SearchConfig
 from azq.process.start import die_with_parent
-from azq.search.again import Outputs
 from azq.search.evaluator import UniformEvaluator
+from azq.search.recomputation import Outputs
 from azq.search.search import exploring, make_search
 from azq.waiting import Backoff
 from azq.wire.arrays import pack_record, unpack_record

@@ -25,8 +25,9 @@ class AdaptedGame:
     `make()` gives a fresh position, an object with OpenSpiel's method names: current_player, legal_actions, apply_action, is_terminal,
     returns, observation_tensor(player), and optionally clone, is_chance_node with chance_outcomes, information_state_string(player)
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
-    state_from_notation(text) to the position's notation(). `binary`, `scale` and `utility`: see `GameForm`. Its own methods are those of
-    `azq._core.Game`. Raises `GameContractError` naming what is wrong.
+    state_from_notation(text) to the position's notation(), and where actions lie on the board: `action_layout`, "cells" or "columns".
+    `binary`, `scale` and `utility`: see `GameForm`. Its own methods are those of `azq._core.Game`.
+    Raises `GameContractError` naming what is wrong.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class AdaptedGame:
         declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation)
         self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()
+        self._action_layout = self._read_layout()
 
     def _fresh(self) -> Any:
         try:
@@ -95,6 +97,16 @@ class AdaptedGame:
                 if found.shape != wanted.shape or not np.array_equal(np.sort(found), wanted):
                     raise GameContractError(f"game {self.name}: symmetry {number} does not permute its {len(wanted)} {what}")
         return [identity, *given]
+
+    def _read_layout(self) -> str:
+        given, (_, rows, columns) = getattr(self._rules, "action_layout", ""), self.observation_planes()
+        places = {"": 0, "cells": rows * columns, "columns": columns}
+        if given not in places or places[given] > self._form.actions:
+            raise GameContractError(
+                f"game {self.name}: action_layout {given!r} with {self._form.actions} actions on {rows} x {columns} cells; "
+                "write 'cells' or 'columns' where the first actions name them in turn, or leave it out"
+            )
+        return str(given)
 
     def num_distinct_actions(self) -> int:
         return self._form.actions
@@ -139,6 +151,9 @@ class AdaptedGame:
 
     def outcome_combination(self) -> None:
         return None
+
+    def action_layout(self) -> str:
+        return self._action_layout
 
     def num_symmetries(self) -> int:
         return len(self._symmetries)

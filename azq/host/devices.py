@@ -31,7 +31,7 @@ class Wishes:
     @staticmethod
     def of(config: Config) -> Wishes:
         """Those of an `azq up`."""
-        serves = config.selfplay.evaluator == "stream" or bool(config.arena.every_s)
+        serves = config.selfplay.evaluator == "stream" or config.arena.evaluates
         infers = (config.inference.device, config.inference.devices) if serves else ("", ())
         return Wishes(*infers, config.learner.device, config.learner.ranks, config.selfplay.threads, config.worker.concurrency)
 

@@ -23,9 +23,10 @@ from azq.wire.codec import decode, encode
 from azq.wire.connect import address, address_of, connect, open_client, translate
 from azq.wire.keys import Role
 from azq.wire.kinds import Kind
-from azq.wire.messages import AdmittedMachine
+from azq.wire.machines import AdmittedMachine
 
-ROLE_OF: Mapping[str, Role] = {**dict.fromkeys(Kind, "worker"), "inference": "inference", "learner": "learner"}
+_SAME: tuple[Role, ...] = ("inference", "learner", "rank", "daemon", "gateway")
+ROLE_OF: Mapping[str, Role] = {**dict.fromkeys(Kind, "worker"), **{role: role for role in _SAME}}
 DAY_MS = 86_400_000
 LONGEST_DAYS = 3650
 LEAST_PASSWORD = 16

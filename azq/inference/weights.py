@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from azq import logs
-from azq.bus.base import Bus
+from azq.bus.base import Bus, Entry
 from azq.bus.catalog import VersionCatalog
+from azq.bus.promotions import Promotions
 from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError
 from azq.inference.device.engine import Rung
@@ -16,14 +17,38 @@ from azq.inference.device.model import Model
 from azq.nets import from_bytes, network_of
 from azq.store import Store
 from azq.wire import keys
-from azq.wire.messages import WeightEvent
+from azq.wire.messages import LATEST, WeightEvent
 
 
 class WeightCatalog(VersionCatalog[WeightEvent]):
-    """The weight events of one run, by version."""
+    """The weight events of one run, by version; `LATEST` is what its promotions say, and in a run that is `gated` begins with the first."""
 
-    def __init__(self, control: Bus, run: str) -> None:
+    def __init__(self, control: Bus, run: str, *, gated: bool = False) -> None:
         super().__init__(control, keys.weights(run), WeightEvent, "weight")
+        self.promotions = Promotions(control, run)
+        self._gated = gated
+
+    @property
+    def last_ids(self) -> dict[str, str]:
+        """How far weights and promotions were read, by stream."""
+        return {self.stream: self.last_id, self.promotions.stream: self.promotions.last_id}
+
+    def refresh(self) -> bool:
+        return self.promotions.refresh() | super().refresh()
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        self.promotions.take([entry for entry in entries if entry.stream == self.promotions.stream])
+        super().take([entry for entry in entries if entry.stream == self.stream])
+
+    def find(self, version: int) -> WeightEvent | None:
+        return next(iter(self.preferred()), None) if version == LATEST else super().find(version)
+
+    def preferred(self) -> list[WeightEvent]:
+        """What `LATEST` means, the best first: the version that serves alone, or all, the newest first."""
+        if held := self.promotions.version:
+            event = super().find(held)
+            return [event] if event else []
+        return self.newest_first()[-1:] if self._gated else self.newest_first()
 
 
 Fetch = Callable[[WeightEvent], bytes]  # the announced bytes and no others: who fetches verifies, once, as stores do

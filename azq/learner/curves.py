@@ -9,7 +9,10 @@ from azq.bus.base import Bus
 from azq.errors import WireError
 from azq.wire import keys
 from azq.wire.codec import decode_either
-from azq.wire.messages import GradeResult, MatchResult
+from azq.wire.messages import GradeResult, MatchResult, MatchSpec
+from azq.wire.parts import each_once, together, whole_of
+
+MATCHES_AT_ONCE = 64  # of which parts are awaited; older ones are over
 
 
 def elo_difference(wins: int, draws: int, losses: int) -> float:
@@ -34,6 +37,7 @@ class ResultCurves:
 
     def __init__(self) -> None:
         self._last_id = "0"
+        self._parts: dict[MatchSpec, list[MatchResult]] = {}  # of matches that several workers play
 
     def read(self, bus: Bus, run: str) -> dict[str, float]:
         """Curves of the results that came since the last call, the newest of each tag."""
@@ -41,8 +45,18 @@ class ResultCurves:
         for entry in bus.after(keys.results(run), self._last_id):
             self._last_id = entry.id
             with contextlib.suppress(WireError):  # its readers in the daemon report it
-                curves |= _curves(decode_either(entry.frame, MatchResult, GradeResult))
+                curves |= _curves(self._as_far(decode_either(entry.frame, MatchResult, GradeResult)))
         return curves
+
+    def _as_far(self, result: MatchResult | GradeResult) -> MatchResult | GradeResult:
+        """With a part, the match that it belongs to, as far as it was played."""
+        if isinstance(result, GradeResult) or not result.spec.of_games:
+            return result
+        parts = self._parts.setdefault(whole_of(result.spec), [])
+        parts.append(result)
+        if len(self._parts) > MATCHES_AT_ONCE:
+            del self._parts[next(iter(self._parts))]
+        return together(each_once(parts))
 
 
 def _curves(result: MatchResult | GradeResult) -> dict[str, float]:

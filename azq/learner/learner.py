@@ -5,12 +5,15 @@ Rounds of training are bounded by time, so that nothing that is due waits for mo
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from azq import logs
 from azq.clock import now_ms
@@ -22,6 +25,7 @@ from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.curves import ResultCurves
 from azq.learner.data.intake import Intake
 from azq.learner.data.intake_loop import IntakeLoop
+from azq.learner.keeping.keeper import Keeper
 from azq.learner.lockstep import Lockstep
 from azq.learner.publish import Publisher
 from azq.learner.rounds import Ranks, TrainingRound
@@ -77,6 +81,11 @@ class Learner:
     lockstep: Lockstep | None = None
     clock: Callable[[], float] = time.monotonic
 
+    @property
+    def keeper(self) -> Keeper | None:
+        """What writes the run to its store, where that keeps games."""
+        return self.intake.keeper
+
     def __post_init__(self, start: TrainingStart) -> None:
         self._broker = CircuitBreaker(clock=self.clock)
         # A server without memory takes none, and must be drained.
@@ -103,12 +112,15 @@ class Learner:
         absent broker and a disk that takes nothing are waited for, games stay unacknowledged meanwhile. Raises `StoreError` when the
         last checkpoint cannot be written.
         """
-        with self.taking.beside():
-            while not stop.is_set():
-                self.turn(stop)
-                if self.taking.lives():
-                    on_turn(self.status())
-        self.finish(on_turn)
+        with self.keeper.beside() if self.keeper else contextlib.nullcontext():
+            with self.taking.beside():
+                while not stop.is_set():
+                    self.turn(stop)
+                    if self.taking.lives() and (self.keeper is None or self.keeper.lives()):
+                        on_turn(self.status())
+            self.finish(on_turn)
+        if self.keeper is not None:
+            self.keeper.finish(DRAIN_S)
 
     def turn(self, stop: StopSign) -> None:
         """What is due, and a round of training."""
@@ -159,6 +171,9 @@ class Learner:
             batch_s=ranks.batch_s,
             sync_s=ranks.sync_s,
             scaling_efficiency=ranks.efficiency,
+            members=self.ranks.members,
+            each_rank=ranks.each,
+            games_alone=self.intake.holding.alone,
         )
 
     def _steps_allowed(self) -> int:
@@ -229,7 +244,8 @@ class Learner:
         """Goes on with the next larger network when its time has come; what it says does not change."""
         wanted = self.networks.at(self._network, self._progress)
         if wanted != self._network:
-            self.trainer.grow(self.networks.make(wanted))
+            for trainer in self.ranks.trainers:
+                trainer.grow(self.networks.make(wanted))
             log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=self.trainer.step)
             self._network = wanted
 
@@ -245,7 +261,7 @@ class Learner:
             return
         self._look_at_losses()
         version = self.publisher.next_version()
-        meta = replace(self.meta, version=version, step=step, network=self._network.model_dump(mode="json"))
+        meta = replace(self.meta, version=version, step=step, network=self._network.description())
         data = to_bytes(self.trainer.averaged, meta)
         told = {"blocks": self._network.blocks, "channels": self._network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
         event = self.publisher.publish(data, version, step, **told)
@@ -272,6 +288,11 @@ class Learner:
             "weights/version": float(status.weight_version),
         }
         values |= {f"loss/{head}": loss for head, loss in self._losses.others.items()}
+        values |= {
+            f"population/{place}/{name}": float(value)
+            for place, member in enumerate(status.members)
+            for name, value in msgspec.structs.asdict(member).items()
+        }
         values |= {name.replace("_", "/", 1): share for name, share in self.shares().items()}
         self.tracker.scalars(values | self._results.read(self.intake.bus, self.intake.run), status.step)
         self.tracker.flush()
@@ -283,6 +304,7 @@ class Learner:
         """
         if self.lockstep is not None and self.trainer.step > self._published_step:
             return
+        ranks = self.ranks.figures()
         state = TrainState(
             schema=checkpoint.SCHEMA,
             game=self.intake.segments.game,
@@ -292,15 +314,17 @@ class Learner:
             weight_version=self.publisher.version,
             loss_policy=self._losses.policy,
             loss_value=self._losses.value,
-            network=self._network.model_dump(mode="json"),
-            shares=self.ranks.figures().shares,
+            network=self._network.description(),
+            shares=ranks.shares,
+            members=self.ranks.members,
+            ranks=ranks.each,
         )
-        path = checkpoint.save(self.checkpoints, Checkpoint(state, self.trainer.tensors()))
+        path = checkpoint.save(self.checkpoints, Checkpoint(state, self.ranks.tensors()))
         log.info("checkpoint_written", file=path.name, step=state.step)
 
 
 def steps_until_due(step: int, config: LearnerConfig) -> int:
-    """Steps to the next at which weights or a checkpoint are due by steps; a great many where none are. Pure."""
-    return min(
-        (every - step % every for every in (config.publish_every_steps, config.checkpoint_every_steps) if every), default=sys.maxsize
-    )
+    """Steps to the next at which weights, a checkpoint or a comparison are due by steps; a great many where none are. Pure."""
+    compared = config.population_every_steps if config.population > 1 else 0
+    due = (config.publish_every_steps, config.checkpoint_every_steps, compared)
+    return min((every - step % every for every in due if every), default=sys.maxsize)

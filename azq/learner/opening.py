@@ -6,7 +6,8 @@ version from the run's weights stream. So each survives the loss of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,8 +24,12 @@ from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
+from azq.learner.keeping.fetching import Fetcher, fetch_if_possible
+from azq.learner.keeping.keeper import Keeper
+from azq.learner.keeping.pulling import Puller
 from azq.learner.learner import Learner, TrainingStart
 from azq.learner.lockstep import Lockstep, WitnessedFeed
+from azq.learner.population.population import Population
 from azq.learner.publish import Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.leader import Leader
@@ -35,6 +40,7 @@ from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking.tracker import Tracker
 from azq.ledger import Ledger
+from azq.ledger.holder import LOCK_NAME
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
 from azq.nets.device import pick_device, prepare_process
@@ -47,6 +53,7 @@ from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.store import Store
 from azq.store.chunks import SUFFIX
+from azq.store.shelf import Shelf
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 
@@ -89,6 +96,8 @@ class LearnerSetup:
     place: RankPlace = field(default_factory=RankPlace)
     lease: LearnerLease | None = None  # makes it the one learner of the run
     created_ms: int = 0  # when the run was
+    shelf: Shelf | None = None  # of the run in its store, where that keeps games and checkpoints
+    most_bytes: int = 8 << 20  # of one object there
     progress: Callable[[str], None] = lambda what: None  # told, often, what is being read: a long log takes its time
 
     def open(self) -> Learner:
@@ -98,10 +107,13 @@ class LearnerSetup:
         `StateConflict` when it is of another game, `ConfigError` for a device that is not there or a head without targets.
         """
         config = self.sections.learner
+        self._fetch()
         networks, trainer, columns = _trained(self.sections, self.game, self.place)
         intake = self._intake(columns)
         publisher = self._publisher()
-        start = self._start(intake, trainer, publisher, networks)
+        found = checkpoint.load_newest(self.directory / "checkpoints")
+        start = self._start(found, intake, trainer, publisher, networks)
+        others = [trainer.twin(networks.make(start.network)) for _ in range(1, config.population)]
         publisher.version, intake.duplicates = start.version, start.duplicates
         _log_start(intake, trainer, start)
         return Learner(
@@ -111,15 +123,29 @@ class LearnerSetup:
             intake=intake,
             networks=networks,
             trainer=trainer,
-            ranks=self._ranks(trainer, intake),
+            ranks=self._ranks(trainer, others, intake, found),
             publisher=publisher,
             tracker=self.tracker,
             start=start,
             lockstep=intake.lockstep,
         )
 
-    def _start(self, intake: Intake, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
-        found = checkpoint.load_newest(self.directory / "checkpoints")
+    def _fetch(self) -> None:
+        """Brings the folder up to what the store holds: all of it on another host than the one before."""
+        if self.shelf is not None:
+            config = self.sections.learner
+            wanted = math.inf if config.lockstep_games else config.max_window
+            fetch_if_possible(Fetcher(self.shelf, self.directory, wanted, self.progress), self.directory, self._token())
+
+    def _token(self) -> int:
+        return self.lease.token if self.lease else 1
+
+    def _keeper(self, segments: SegmentLog) -> Keeper | None:
+        return Keeper(self.shelf, self.directory, segments, self._token(), self.most_bytes) if self.shelf else None
+
+    def _start(
+        self, found: Checkpoint | None, intake: Intake, trainer: Trainer, publisher: Publisher, networks: RunNetworks
+    ) -> TrainingStart:
         if found is not None:
             return _restore(found, intake.segments.game, trainer, publisher, networks)
         if intake.lockstep is None:
@@ -150,6 +176,8 @@ class LearnerSetup:
             lease=self.lease,
             purges=purges,
             lockstep=lockstep,
+            keeper=self._keeper(segments),
+            most_held=self.sections.selfplay.max_waiting_games // 2,
         )
 
     def _publisher(self) -> Publisher:
@@ -160,14 +188,16 @@ class LearnerSetup:
             publisher.offer_again(_kept_weights(self.run, self.directory / "weights"))
         return publisher
 
-    def _ranks(self, trainer: Trainer, intake: Intake) -> Ranks:
+    def _ranks(self, trainer: Trainer, others: Sequence[Trainer], intake: Intake, found: Checkpoint | None) -> Ranks:
         config, place = self.sections.learner, self.place
         feed = feed_of(intake.window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
         if intake.lockstep is not None:
             feed = WitnessedFeed(feed, intake.lockstep)
+        if others:
+            return Population(trainer, others, feed, intake.window, config, self.sections.run.seed, found)
         if place.ranks == 1:
             return Ranks(trainer, feed)
-        return Leader(trainer, feed, self.run, self.bus, config, place, self.directory / MEETINGS)
+        return Leader(trainer, feed, self.run, self.bus, config, place, None if self.shelf else self.directory / MEETINGS)
 
 
 def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
@@ -182,12 +212,24 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), blocks, channels)
 
 
-def open_follower(run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace) -> Follower:
-    """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments."""
+def open_follower(
+    run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace, shelf: Shelf | None = None
+) -> Follower:
+    """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments.
+
+    Where that is not the learner's, it reads games from the run's `shelf`.
+    """
     config = sections.learner
     networks, trainer, columns = _trained(sections, game, place)
     window = Window(game, -(-config.max_window // (place.ranks - 1)), columns)
     draws = Draws(sections.run.seed, trainer.num_symmetries, place.rank)
+    pulls = shelf is not None and not (directory / LOCK_NAME).exists()
+    folder = directory / (f"rank-{place.rank}" if pulls else "segments")
+
+    def count(frame: bytes) -> int:
+        return count_samples(decode(frame, SampleEvent))
+
+    segments = Puller(shelf, folder, config.max_window, count) if pulls and shelf else SegmentFollower(folder, config.max_window, count)
     return Follower(
         run_name=run,
         place=place,
@@ -195,9 +237,10 @@ def open_follower(run: str, directory: Path, sections: RunSections, game: Game, 
         config=config,
         game=game,
         bus=bus,
-        segments=SegmentFollower(directory / "segments", config.max_window, lambda frame: count_samples(decode(frame, SampleEvent))),
+        segments=segments,
         window=window,
-        purges=Purges(directory / "segments"),
+        purges=Purges(folder),
+        follows_orders=pulls,
         trainer=trainer,
         networks=networks,
         feed=feed_of(window, draws, config.prefetch_batches, trainer.device),

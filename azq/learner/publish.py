@@ -11,6 +11,7 @@ from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
+from azq.bus.promotions import Promotions, needed
 from azq.clock import now_ms
 from azq.errors import StoreError, WeightsError, WireError
 from azq.nets.weights import WeightsMeta, from_bytes
@@ -20,7 +21,7 @@ from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
 
 BROKER_SCHEME = "redis:"
-KEPT_IN_BROKER = 64  # newest versions that stay in the control plane, which never evicts by itself
+KEPT_IN_BROKER = 64  # newest versions that stay in the control plane, which never evicts by itself; besides what promotions need
 _LOOK_BACK = 16  # entries; one that does not decode must not hide those before it
 
 Weights: TypeAlias = tuple[dict[str, Tensor], WeightsMeta]  # state and description
@@ -39,6 +40,8 @@ class Publisher:
         self._store = store
         self._run = run
         self._announce = announce or partial(bus.publish, keys.weights(run))
+        self._promotions = Promotions(bus, run)
+        self._spared: list[WeightEvent] = []  # older ones that were needed when their turn came
         self.version = 0
 
     def announced(self) -> Iterator[WeightEvent]:
@@ -68,7 +71,7 @@ class Publisher:
         Raises `BrokerUnavailable`, `StoreError`, or what `announce` raises; nothing is announced then.
         """
         sha256, uri = self._store.put(data)
-        event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), **told)
+        event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), size=len(data), **told)
         self._announce(encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):
@@ -87,10 +90,16 @@ class Publisher:
             return
 
     def _forget_old(self) -> None:
-        """Deletes the blob that has just become too old; folders and buckets keep all of theirs."""
+        """Deletes blobs that became too old and are not needed any more; folders and buckets keep all of theirs."""
         entries = self._bus.newest(keys.weights(self._run), KEPT_IN_BROKER + 1)
         if len(entries) <= KEPT_IN_BROKER:
             return
         *kept, oldest = [decode(entry.frame, WeightEvent) for entry in entries]
-        if oldest.uri.startswith(BROKER_SCHEME) and oldest.sha256 not in {event.sha256 for event in kept}:
-            self._store.delete(oldest.uri)
+        self._promotions.refresh()
+        still = needed(self._promotions.events)
+        old = [*self._spared, oldest]
+        self._spared = [event for event in old if event.version in still]
+        kept += self._spared
+        for event in old:
+            if event.uri.startswith(BROKER_SCHEME) and event.sha256 not in {other.sha256 for other in kept}:
+                self._store.delete(event.uri)

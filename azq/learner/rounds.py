@@ -6,10 +6,17 @@ The learner's loop does not know who takes them: this process alone, or several 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from azq.learner.data.batches import Feed, Order
 from azq.learner.step.trainer import Trainer
+from azq.wire.messages import PopulationMember
+from azq.wire.ranks import RankStatus
+
+MEMBER = "member{}/"  # before the names of a member's tensors, but for the first's
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +38,15 @@ class RoundTiming:
     waited_s: float = 0.0  # of it, for others
 
     @property
+    def batch_s(self) -> float:
+        return self.wall_s / max(1, self.steps)
+
+    @property
+    def sync_s(self) -> float:
+        """Of a step, waiting for others."""
+        return self.waited_s / max(1, self.steps)
+
+    @property
     def own_s(self) -> float:
         return max(1e-9, self.wall_s - self.waited_s)
 
@@ -40,12 +56,13 @@ class RoundTiming:
         return self.steps * self.rows / self.own_s
 
 
-def run_round(trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> RoundTiming:
-    """Takes the steps; `order` is this rank's share of the first."""
+def run_round(trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order, others: Sequence[Trainer] = ()) -> RoundTiming:
+    """Takes the steps, `others` on the same batches; `order` is this rank's share of the first."""
     start = time.perf_counter()
     for _ in range(planned.steps):
         with trainer.phases("load"), feed.take(order) as batch:
-            trainer.train_on(batch, planned.progress)
+            for one in (trainer, *others):
+                one.train_on(batch, planned.progress)
         order = order.following
     return RoundTiming(planned.steps, order.rows, time.perf_counter() - start)
 
@@ -61,6 +78,7 @@ class RanksFigures:
     sync_s: float = 0.0  # of it, waiting for other ranks: mean over the ranks
     efficiency: float = 1.0  # samples a second of all / the sum of what each would do if it waited for nobody
     shares: tuple[int, ...] = ()  # rows of a step, by rank
+    each: tuple[RankStatus, ...] = ()  # by number; empty: nobody is to train beside this process
 
 
 @dataclass(eq=False)
@@ -72,6 +90,8 @@ class Ranks:
 
     def __post_init__(self) -> None:
         self._timing = RoundTiming(0, 0, 0.0)
+        self.trainers: tuple[Trainer, ...] = (self.trainer,)  # in this process
+        self.members: tuple[PopulationMember, ...] = ()  # of a population
 
     def look(self) -> None:
         """Takes in ranks that came and lets go of those that went; called every turn."""
@@ -81,9 +101,17 @@ class Ranks:
         self._timing = run_round(self.trainer, self.feed, planned, self.feed.order(planned.step, planned.rows, planned.size))
         return planned.steps
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps of all trainers in this process."""
+        return {
+            (MEMBER.format(place) if place else "") + name: tensor
+            for place, one in enumerate(self.trainers)
+            for name, tensor in one.tensors().items()
+        }
+
     def figures(self) -> RanksFigures:
         timing = self._timing
-        return RanksFigures(batch_s=timing.wall_s / max(1, timing.steps), shares=(timing.rows,))
+        return RanksFigures(batch_s=timing.batch_s, shares=(timing.rows,))
 
     def close(self) -> None:
         """Ends threads and connections."""

@@ -31,6 +31,12 @@ REMEDIES = {
 log = logs.get(__name__)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an exception says, by its type or by the words of CUDA, cuDNN and torch, that there was no memory left."""
+    said = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in said for words in ("out of memory", "can't allocate memory", "alloc_failed"))
+
+
 def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
     """The device of a setting; `auto` takes the first GPU that works, then MPS, then the CPU, and says why it passes one over.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -26,6 +26,26 @@ class Outputs(NamedTuple):
     reply: Tensor | None = None  # (B, A) logits of what the next other player does
     margin: Tensor | None = None  # (B,) in [-1, 1]
     hidden: Tensor | None = None  # (B, F) logits of each hidden fact
+
+
+class PlaceLinear(nn.Linear):
+    """Logits (B, A) from a map (B, K, H, W): of each cell or column its actions', and from the pooled map those that lie nowhere."""
+
+    def __init__(self, spec: NetSpec, channels: int) -> None:
+        super().__init__(channels, spec.action_planes)
+        beyond = spec.num_actions - spec.action_planes * spec.action_places
+        self.by_column = spec.action_layout == "columns"
+        self.beyond = nn.Linear(2 * channels, beyond) if beyond else None
+
+    def forward(self, board: Tensor) -> Tensor:
+        logits = super().forward(board.movedim(1, 3)).movedim(3, 1)  # as a convolution of 1 x 1
+        logits = (logits.mean(2) if self.by_column else logits).flatten(1)
+        return logits if self.beyond is None else torch.cat((logits, self.beyond(pooled(board))), 1)
+
+
+def pooled(board: Tensor) -> Tensor:
+    """(B, 2 K): mean and largest of each channel of a map (B, K, H, W) (Wu, arXiv:1902.10565, section 3.3, which scales means, too)."""
+    return torch.stack((board.mean((2, 3)), board.amax((2, 3))), 2).flatten(1)
 
 
 class Network(nn.Module, ABC):
@@ -60,7 +80,7 @@ class Network(nn.Module, ABC):
 
     @abstractmethod
     def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
-        """What the heads read, in the trunk's dtype: (B, wide) for policy, reply and hidden facts, (B, narrow) for value and margin."""
+        """What the heads read, in the trunk's dtype: (B, wide), or a map, for policy, reply and hidden facts, (B, narrow) for all else."""
 
     def forward(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """Planes (B, C, H, W) and scalars (B, S) to logits (B, A), unmasked, and values (B, V) in [-1, 1]."""
@@ -85,17 +105,24 @@ class Network(nn.Module, ABC):
     def _make_heads(self, wide: int, narrow: int) -> None:
         """Called at the end of a subclass's constructor with the widths of its features."""
         spec = self.spec
-        self.policy = nn.Linear(wide, spec.num_actions)
+        self.policy = self._action_head(wide)
         if spec.num_outcomes:
             self.outcome = nn.Linear(narrow, spec.num_outcomes)
         else:
             self.value = nn.Linear(narrow, spec.value_size)
         self.register_buffer("_outcome_weights", torch.tensor(spec.outcome_weights), persistent=False)
-        sizes = {"reply": (wide, spec.num_actions), "margin": (narrow, 1), "hidden": (wide, spec.num_hidden)}
-        self.auxiliary = nn.ModuleDict({name: nn.Linear(*sizes[name]) for name in self._auxiliary_names})
+        made: dict[str, Callable[[], nn.Module]] = {
+            "reply": lambda: self._action_head(wide),
+            "margin": lambda: nn.Linear(narrow, 1),
+            "hidden": lambda: nn.Linear(wide, spec.num_hidden),
+        }
+        self.auxiliary = nn.ModuleDict({name: made[name]() for name in self._auxiliary_names})
         for name in _HEADS:
             for parameter in getattr(self, name).parameters() if hasattr(self, name) else ():
                 nn.init.zeros_(parameter)
+
+    def _action_head(self, wide: int) -> nn.Linear:
+        return nn.Linear(wide, self.spec.num_actions)
 
     def _features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         wide, narrow = self.features(planes, scalars)

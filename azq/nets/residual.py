@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from azq.errors import ConfigError
-from azq.nets.network import Network
+from azq.nets.network import Network, PlaceLinear, pooled
 from azq.nets.spec import NetSpec
 
 POLICY_CHANNELS = 16
 VALUE_CHANNELS = 8
 VALUE_HIDDEN = 64
+POOLED_CHANNELS = 32  # of the value, where they are pooled over the board
 
 
 Layer = nn.Conv2d | nn.Linear
@@ -74,6 +75,8 @@ class Mlp(Network):
 class ResNet(Network):
     """`blocks` residual blocks of K = `channels`, of 3x3 convolutions. Raises ConfigError for a game without planes."""
 
+    value_channels = VALUE_CHANNELS
+
     def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
         super().__init__(spec, auxiliary)
         if spec.planes == 0 or spec.cells < 2:
@@ -81,8 +84,8 @@ class ResNet(Network):
         self.stem = nn.Conv2d(spec.planes, channels, 3, padding=1)
         self.scalars = nn.Linear(spec.scalars, channels, bias=False) if spec.scalars else None
         self.blocks = nn.ModuleList(Block(lambda: nn.Conv2d(channels, channels, 3, padding=1), blocks) for _ in range(blocks))
-        self.squeeze = nn.Conv2d(channels, POLICY_CHANNELS + VALUE_CHANNELS, 1)
-        self.value_hidden = nn.Linear(VALUE_CHANNELS * spec.cells, VALUE_HIDDEN)
+        self.squeeze = nn.Conv2d(channels, POLICY_CHANNELS + self.value_channels, 1)
+        self.value_hidden = nn.Linear(self._value_width(), VALUE_HIDDEN)
         for layer in (self.stem, self.squeeze, self.value_hidden):
             _initialise(layer)
         self._make_heads(POLICY_CHANNELS * spec.cells, VALUE_HIDDEN)
@@ -100,7 +103,7 @@ class ResNet(Network):
         return policy, F.relu(self.value_hidden(value.to(self.value_hidden.weight.dtype)))
 
     def trunk(self, planes: Tensor, scalars: Tensor, kernels: Kernels = TORCH) -> Tensor:
-        """Channels of both heads (B, POLICY_CHANNELS + VALUE_CHANNELS, H, W)."""
+        """Channels of both heads (B, POLICY_CHANNELS + value_channels, H, W)."""
         planes = planes.to(self.stem.weight.dtype)
         if self.scalars is None:
             x = kernels.relu(self.stem, planes)
@@ -109,3 +112,28 @@ class ResNet(Network):
         for block in self.blocks:
             x = block(x, kernels)
         return kernels.relu(self.squeeze, x)
+
+    def _value_width(self) -> int:
+        return VALUE_CHANNELS * self.spec.cells
+
+
+class GlobalResNet(ResNet):
+    """One whose heads know no board size: weights of one fit another. Raises ConfigError where actions do not lie on the board."""
+
+    value_channels = POOLED_CHANNELS
+
+    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
+        if not spec.action_layout:
+            raise ConfigError("network.global_heads needs a game that says where its actions lie on the board; leave it out for this one")
+        super().__init__(spec, blocks, channels, auxiliary)
+
+    def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """The policy's map (B, POLICY_CHANNELS, H, W) and the value's hidden layer (B, VALUE_HIDDEN)."""
+        x = self.trunk(planes, scalars).to(self.value_hidden.weight.dtype)
+        return x[:, :POLICY_CHANNELS], F.relu(self.value_hidden(pooled(x[:, POLICY_CHANNELS:])))
+
+    def _value_width(self) -> int:
+        return 2 * POOLED_CHANNELS
+
+    def _action_head(self, wide: int) -> PlaceLinear:
+        return PlaceLinear(self.spec, POLICY_CHANNELS)

@@ -21,6 +21,7 @@ class GameShape(Protocol):
     def outcome_combination(self) -> tuple[NDArray[np.float32], float] | None: ...
     def has_margin(self) -> bool: ...
     def num_hidden(self) -> int: ...
+    def action_layout(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class NetSpec:
     outcome_bias: float = 0.0
     num_hidden: int = 0  # F facts that the player to move does not see
     has_margin: bool = False
+    action_layout: str = ""  # where actions lie on the board: cells, columns or nowhere
 
     @classmethod
     def of(cls, game: GameShape | NetSpec) -> NetSpec:
@@ -49,7 +51,9 @@ class NetSpec:
                 f"the game declares outcomes and {game.value_size()} values; outcomes combine to the one value of two players"
             )
         ends = *game.observation_planes(), game.num_scalars(), game.num_distinct_actions(), game.value_size()
-        return cls(*ends, tuple(float(weight) for weight in weights), float(bias), game.num_hidden(), game.has_margin())
+        return cls(
+            *ends, tuple(float(weight) for weight in weights), float(bias), game.num_hidden(), game.has_margin(), game.action_layout()
+        )
 
     @property
     def num_outcomes(self) -> int:
@@ -65,6 +69,16 @@ class NetSpec:
     def cells(self) -> int:
         """H * W."""
         return self.rows * self.cols
+
+    @property
+    def action_places(self) -> int:
+        """Places of the board that an action may name: columns or cells."""
+        return self.cols if self.action_layout == "columns" else self.cells
+
+    @property
+    def action_planes(self) -> int:
+        """Boards full of actions; those beyond them lie nowhere, as a pass."""
+        return self.num_actions // self.action_places if self.action_layout else 0
 
     @property
     def plane_bytes(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,14 +55,22 @@ def from_bytes(data: bytes) -> tuple[dict[str, Tensor], WeightsMeta]:
     return state, meta
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Within it, what goes wrong with the weights of a file is a `WeightsError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise WeightsError(f"weights file {path} cannot be read: {error.strerror}") from None
+    except WeightsError as error:
+        raise WeightsError(f"{path}: {error}") from None
+
+
 def describe(path: Path) -> WeightsMeta:
     """What the weights in a file say of themselves; `WeightsError` where that cannot be read."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(8)
-            return _read_meta(head + file.read(min(int.from_bytes(head, "little"), MOST_HEADER_BYTES)))
-    except OSError as error:
-        raise WeightsError(f"weights {path} cannot be read: {error.strerror}") from None
+    with naming(path), path.open("rb") as file:
+        head = file.read(8)
+        return _read_meta(head + file.read(min(int.from_bytes(head, "little"), MOST_HEADER_BYTES)))
 
 
 def network_of(meta: WeightsMeta) -> NetworkConfig:

@@ -13,6 +13,7 @@ import msgspec
 
 from azq import __version__
 from azq.clock import now_ms
+from azq.config.host import MachineConfig
 from azq.process.proc import usage
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -28,13 +29,19 @@ class HeartbeatBus(Protocol):
     def delete(self, *keys: str) -> None: ...
 
 
+def machine_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What every heartbeat of this machine says of it, by the settings that `azq.process.start` put into the environment."""
+    return MachineConfig.model_validate_json(environment.get("AZQ_MACHINE", "{}")).facts()
+
+
 class Presence:
     """A process in the control plane, from its first heartbeat until it leaves; `facts` are fields of all its heartbeats."""
 
     def __init__(self, role: str, *, life_s: float, every_s: float = 0.0, worker: str = "", **facts: Any) -> None:
         host, pid = socket.gethostname(), os.getpid()
         self.worker = worker or f"{role}@{host}:{pid}"
-        self._always = Heartbeat(role, self.worker, host, pid, __version__, SCHEMA, started_ms=now_ms(), sent_ms=0, **facts)
+        always = machine_facts() | facts
+        self._always = Heartbeat(role, self.worker, host, pid, __version__, SCHEMA, started_ms=now_ms(), sent_ms=0, **always)
         self._life_s = life_s
         self._every_s = every_s
         self._due_s = 0.0

@@ -1,4 +1,7 @@
-"""Signs of life by systemd's protocol: ready, alive, stopping. `azq up` reads them from its children as systemd does from its services."""
+"""Signs of life by systemd's protocol: ready, alive, stopping. `azq up` reads them from its children as systemd does from its services.
+
+In a container, where nobody listens, the age of a file says the same: health checks look at it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ READY = "READY=1"
 WATCHDOG = "WATCHDOG=1"
 STOPPING = "STOPPING=1"
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # how a process learns whom to tell, and how often
+ALIVE_FILE = "AZQ_ALIVE_FILE"  # the variable that names the file
 HANG_AFTER_S = 10.0  # who lived and says nothing for so long is killed and started again; the units of systemd say the same
 PATIENCE_EVERY_S = 1.0
 LONGEST_MESSAGE = 4096  # bytes
@@ -27,8 +31,16 @@ LONGEST_MESSAGE = 4096  # bytes
 DROPPED = Rate()  # messages that found the socket's buffer full: whoever should read does not
 
 
+def kept_alive(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether somebody starts this process again when it ends."""
+    return any(environment.get(name) for name in ("NOTIFY_SOCKET", ALIVE_FILE))
+
+
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
     """Sends state lines (`READY=1`, `STATUS=...`) to the service manager; False where there is none or it is deaf. Never waits."""
+    if file := environment.get(ALIVE_FILE):
+        with contextlib.suppress(OSError):
+            Path(file).touch()
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         return False

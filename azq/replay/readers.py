@@ -198,6 +198,11 @@ class SegmentFollower:
         self._number = 0  # of the file that is read; 0: none yet
         self._offset = 0
 
+    @property
+    def number(self) -> int:
+        """Of the file that is read; those before it are not needed any more."""
+        return self._number
+
     def read(self, most: int) -> Iterator[bytes]:
         """Up to `most` frames that were not read before, oldest first."""
         if not self._number:

@@ -8,7 +8,7 @@ Letters: N samples, G games, T plies, P bytes of a packed observation, A actions
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -92,6 +92,12 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.packed)
+
+    def part(self, begin: int, end: int) -> Samples:
+        """Those from `begin` to before `end`, in the same memory."""
+        columns = ((column.name, getattr(self, column.name)) for column in fields(self))
+        parts: dict[str, Any] = {name: None if column is None else column[begin:end] for name, column in columns}
+        return Samples(**parts)
 
 
 def count_samples(event: SampleEvent) -> int:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -26,6 +27,9 @@ from azq.wire.messages import SampleEvent
 ROLL_BYTES = 64 << 20
 
 log = logs.get(__name__)
+
+
+LogEnd: TypeAlias = tuple[int, int]  # number of the newest file, and bytes of it; ends sort by age
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,12 @@ class SegmentLog:
     @property
     def games(self) -> int:
         return len(self.uids)
+
+    @property
+    def end(self) -> LogEnd:
+        """Behind the last game; any thread may ask. All before it is on disk and stays as it is."""
+        opened = self._open
+        return (int(opened.path.stem), opened.end) if opened else (len(self._closed) + 1, 0)
 
     @property
     def created_ms(self) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from azq import _core
 from azq.config import RunSections, SearchConfig
-from azq.search.again import Arrays, Difference, Evaluate, Searched, Stretch, Swap, difference_of, differs, distance, search_again
+from azq.search.recomputation import Arrays, Difference, Evaluate, Searched, Stretch, Swap, difference_of, differs, distance, search_again
 from azq.search.search import exploring
 
 EQUAL, ROUNDING, DIFFERS = "equal", "within rounding", "differs"

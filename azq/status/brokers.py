@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -78,6 +79,7 @@ def fleet_of(config: Config) -> Fleet:
         sent_ms=0,
         data_urls=data if len(data) > 1 else (),
         shards_per_run=broker.shards_per_run,
+        host=socket.gethostname(),
     )
 
 

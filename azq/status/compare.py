@@ -1,4 +1,4 @@
-"""Runs beside each other: how far each is, their curves over one axis, what they have where all were, settings that differ. Pure."""
+"""Runs beside each other: how far each is, curves over one axis, figures where all were, settings that differ, graded positions. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from azq.arena.positions import PositionMark
+from azq.arena.rating import Z95
 from azq.errors import InvalidRequest, NotFound
 from azq.ledger.types import RunState
 from azq.status.curves import FIGURES, Course, Curves, Reached, value_at
+from azq.wire.messages import GradeResult, RunRecord
 
 MOST_RUNS = 8  # as many as charts have colours
 
@@ -44,6 +50,20 @@ class SettingDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class GradedPair:
+    """The newest graded weights of the first run and of another one, on the positions that both were graded on; shares of errors."""
+
+    run: str
+    weight_versions: tuple[int, int]
+    num_simulations: tuple[int, int]
+    positions: int
+    errors: tuple[float, float]
+    difference: float  # the other's less the first's
+    low: float | None  # of its 95 % interval; None for a single position
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunComparison:
     """Runs of one game over one axis."""
 
@@ -52,6 +72,7 @@ class RunComparison:
     runs: list[ComparedRun]
     common: list[CommonFigure]
     settings: list[SettingDifference]
+    graded: list[GradedPair]  # as recorded; none where nothing was graded twice
 
 
 def checked(names: Sequence[str]) -> Sequence[str]:
@@ -63,15 +84,26 @@ def checked(names: Sequence[str]) -> Sequence[str]:
 
 def compare(courses: Sequence[Course], by: str) -> RunComparison:
     """The runs beside each other. Raises `InvalidRequest` for runs of different games, `NotFound` for one without records."""
-    names = [course.view.record.run for course in courses]
     settings = [_settings(course) for course in courses]
-    games = [values.get("run.game", "") for values in settings]
-    params = [{name: value for name, value in values.items() if name.startswith("run.params.")} for values in settings]
-    if len(set(games)) > 1 or any(each != params[0] for each in params):
-        told = ", ".join(f"{name} learns {game} {each or ''}".strip() for name, game, each in zip(names, games, params, strict=True))
+    for course in courses:
+        same_game(courses[0].view.record, course.view.record)
+    game = settings[0].get("run.game", "")
+    runs = [_compared(course, game, by) for course in courses]
+    return RunComparison(game, by, runs, _common(runs), _differing(settings), _graded(courses))
+
+
+def same_game(first: RunRecord, other: RunRecord) -> None:
+    """Raises `InvalidRequest` naming both games where they are not one."""
+    games = [
+        {name: value for name, value in json.loads(each.sections).get("run", {}).items() if name in ("game", "params")}
+        for each in (first, other)
+    ]
+    if games[0] != games[1]:
+        told = ", ".join(
+            f"{each.run} learns {game.get('game', '')} {game.get('params') or ''}".strip()
+            for each, game in zip((first, other), games, strict=True)
+        )
         raise InvalidRequest(f"runs of different games cannot be compared: {told}; name runs of one game")
-    runs = [_compared(course, game, by) for course, game in zip(courses, games, strict=True)]
-    return RunComparison(games[0], by, runs, _common(runs), _differing(settings))
 
 
 def _compared(course: Course, game: str, by: str) -> ComparedRun:
@@ -97,6 +129,35 @@ def _common(runs: Sequence[ComparedRun]) -> list[CommonFigure]:
             if None not in values:
                 found.append(CommonFigure(figure, x, [value for value in values if value is not None]))
     return found
+
+
+def _graded(courses: Sequence[Course]) -> list[GradedPair]:
+    first, *others = (next((grade for grade in course.grades if grade.marks), None) for course in courses)
+    names = [course.view.record.run for course in courses[1:]]
+    pairs = [first and other and _pair(name, first, other) for name, other in zip(names, others, strict=True)]
+    return [pair for pair in pairs if pair]
+
+
+def _pair(run: str, first: GradeResult, other: GradeResult) -> GradedPair | None:
+    """None where they were graded on no position in common, or on those of another azq."""
+    if len(first.marks) != len(other.marks):
+        return None
+    marks = np.array([list(first.marks), list(other.marks)])
+    lost = (marks[:, marks.all(axis=0)] == PositionMark.LOST).astype(np.float64)
+    if not lost.size:
+        return None
+    difference, low, high = paired_interval(lost[1] - lost[0])
+    bounds = (low, high) if np.isfinite(low) else (None, None)
+    shares = lost.mean(axis=1).tolist()
+    told = (first.weight_version, other.weight_version), (first.num_simulations, other.num_simulations)
+    return GradedPair(run, *told, lost.shape[1], (shares[0], shares[1]), difference, *bounds)
+
+
+def paired_interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
+    """The mean of differences with its 95 % interval; infinitely wide for fewer than two."""
+    mean, count = float(differences.mean()), len(differences)
+    half = Z95 * float(differences.std(ddof=1)) / count**0.5 if count > 1 else float("inf")
+    return mean, mean - half, mean + half
 
 
 def _settings(course: Course) -> dict[str, Any]:

@@ -9,14 +9,16 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from azq.arena.alike import Stranger
 from azq.arena.players import version_of
 from azq.arena.rating import Z95, Rating
+from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
 from azq.status.history import read
 from azq.status.observe import Standings, read_standing, read_weights
-from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, WeightEvent
+from azq.wire.messages import GradeResult, HistoryPoint, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
 FIGURES = ("errors", "elo", "loss_policy", "loss_value")
@@ -61,9 +63,10 @@ class Course:
     counts: LedgerCounts
     points: Sequence[HistoryPoint]  # oldest first
     weights: Sequence[WeightEvent]  # newest first, as the next three
-    matches: Sequence[MatchResult]
+    matches: Sequence[WholeMatch]
     grades: Sequence[GradeResult]
     ratings: Sequence[Rating]
+    strangers: Sequence[Stranger] = ()  # among those who played the matches
 
     @property
     def at_ms(self) -> NDArray[np.int64]:
@@ -110,7 +113,9 @@ def read_course(ledger: Ledger, bus: Bus, run: str, standings: Standings | None 
     """Everything recorded of a run. Raises `NotFound` naming the runs there are, `BrokerError`."""
     view, standing = ledger.run(run), read_standing(bus, run, standings or Standings())
     weights = read_weights(bus, run, MOST_WEIGHTS)
-    return Course(view, ledger.counts(run), read(bus, run, 0), weights, standing.matches, standing.grades, standing.ratings)
+    return Course(
+        view, ledger.counts(run), read(bus, run, 0), weights, standing.matches, standing.grades, standing.ratings, standing.strangers
+    )
 
 
 def _placing(
@@ -151,7 +156,9 @@ def _elo(place: Callable[[int], float | None], rating: Rating) -> CurvePoint | N
 
 
 def wilson(successes: int, tries: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson, JASA 1927)."""
+    """The 95 % interval of a share (Wilson, JASA 1927); all of it without a try."""
+    if not tries:
+        return 0.0, 1.0
     share, z2 = successes / tries, Z95**2
     middle = (share + z2 / (2 * tries)) / (1 + z2 / tries)
     half = Z95 * (share * (1 - share) / tries + z2 / (4 * tries**2)) ** 0.5 / (1 + z2 / tries)

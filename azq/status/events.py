@@ -1,6 +1,6 @@
-"""What becomes of runs, read from streams of the control plane: changes of runs and jobs, published weights, results.
+"""What becomes of runs, read from streams of the control plane: changes of runs and jobs, published and promoted weights, results.
 
-Each run has three such streams. All ids come from one clock, that of the broker, so the events of all of them have one order, and
+Each run has four such streams. All ids come from one clock, that of the broker, so the events of all of them have one order, and
 the id of any event says where to go on in every stream.
 """
 
@@ -18,12 +18,12 @@ from azq.errors import InvalidRequest
 from azq.ledger.rules.state import KEPT_EVENTS
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, skip_unreadable
-from azq.wire.messages import GradeResult, MatchResult, RunEvent, WeightEvent
+from azq.wire.messages import GradeResult, MatchResult, PromotionEvent, RunEvent, WeightEvent
 
 READ_AT_ONCE = 200  # of each stream
 SETTLED_AFTER_S = 0.002
-_STREAMS = {"e": keys.events, "r": keys.results, "w": keys.weights}
-_EVENT_ID = re.compile(r"([0-9]{1,15})-([0-9]{1,15})-([erw])-([a-z0-9][a-z0-9_-]{0,63})")
+_STREAMS = {"e": keys.events, "r": keys.results, "w": keys.weights, "p": keys.promotions}
+_EVENT_ID = re.compile(r"([0-9]{1,15})-([0-9]{1,15})-([eprw])-([a-z0-9][a-z0-9_-]{0,63})")
 
 log = logs.get(__name__)
 
@@ -154,9 +154,17 @@ def _of_weights(place: EventId, frame: bytes) -> LiveEvent:
     return LiveEvent(place, "weights.published", told.published_ms, {"version": told.version, "step": told.step, "sha256": told.sha256})
 
 
+def _of_promotions(place: EventId, frame: bytes) -> LiveEvent:
+    told = decode(frame, PromotionEvent)
+    return LiveEvent(place, f"weights.{told.deed}", told.at_ms, {"version": told.version, "reason": told.reason, "who": told.who})
+
+
 def _of_results(place: EventId, frame: bytes) -> LiveEvent:
     told = decode_either(frame, MatchResult, GradeResult)
     kind, names = _RESULTS[type(told)]
+    if isinstance(told, MatchResult) and told.spec.of_games:
+        part = {"part": f"{told.spec.first_game + 1} to {told.spec.first_game + told.spec.games} of {told.spec.of_games}"}
+        return LiveEvent(place, "match.part", told.finished_ms, {name: getattr(told, name) for name in names} | part)
     return LiveEvent(place, kind, told.finished_ms, {name: getattr(told, name) for name in names})
 
 
@@ -164,7 +172,7 @@ _RESULTS: dict[type, tuple[str, tuple[str, ...]]] = {
     MatchResult: ("match.finished", ("first", "second", "wins", "draws", "losses", "error")),
     GradeResult: ("grade.finished", ("weight_version", "positions", "errors", "mean_loss")),
 }
-_READ = {"e": _of_run, "w": _of_weights, "r": _of_results}
+_READ = {"e": _of_run, "w": _of_weights, "p": _of_promotions, "r": _of_results}
 
 
 def _place(entry: Entry, letter: str, run: str) -> EventId:

@@ -9,6 +9,7 @@ from itertools import groupby
 import msgspec
 
 from azq.bus.base import Bus
+from azq.bus.promotions import serving
 from azq.errors import WireError
 from azq.ledger.types import RunState
 from azq.phases import CPU, OF_ROLE, WALL, merged, of_heartbeat, part
@@ -99,7 +100,7 @@ def _point(run: str, seen: ObservedRun, rates: FleetRates, lag: Callable[[str, i
     return HistoryPoint(
         at_ms=now_ms,
         **asdict(rates),
-        policy_lag=lag(run, version),
+        policy_lag=lag(run, serving(seen.promotions) or version),
         samples_per_s=learner.samples_per_s,
         loss_policy=learner.loss_policy,
         loss_value=learner.loss_value,

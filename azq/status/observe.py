@@ -5,41 +5,47 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 import redis
 
 from azq import logs
+from azq.arena.alike import Stranger, strangers
 from azq.arena.rating import Rating, rate
+from azq.arena.whole import WholeMatch, part_of, put_together
 from azq.bus.base import Bus, Entry
+from azq.bus.promotions import Promotions
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
-from azq.ledger.types import RunLook, RunView
+from azq.ledger.types import JobState, JobView, RunLook, RunView
 from azq.status.queues import QueueStatus, condense, note_full, queue_table
-from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
+from azq.status.spending import read_spending
+from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun
 from azq.status.summary import RunFacts, RunStatus, summarise
 from azq.status.workers import WorkerStatus, Workforce, joined, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, skip_unreadable
-from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, Message, WeightEvent
+from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, Message, WeightEvent
+from azq.wire.parts import whole_of
 
 log = logs.get(__name__)
 
-Results = tuple[list[MatchResult], list[GradeResult]]
+Results = tuple[list[WholeMatch], list[GradeResult]]
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The newest matches and grades of one run, newest first, with the ratings of the matches."""
 
-    matches: tuple[MatchResult, ...] = ()
+    matches: tuple[WholeMatch, ...] = ()
     grades: tuple[GradeResult, ...] = ()
     ratings: tuple[Rating, ...] = ()
+    strangers: tuple[Stranger, ...] = ()  # workers whose results differ from the others' by more than chance
 
 
 class Standings:
@@ -53,7 +59,7 @@ class Standings:
         known_id, standing = self._known.get(run, ("", Standing()))
         if known_id != newest_id:  # two threads that look at once read the same results
             matches, grades = read()
-            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)))
+            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(strangers(matches)))
             self._known[run] = (newest_id, standing)
         return standing
 
@@ -117,6 +123,7 @@ class Beats:
             return frame, None
 
 
+LOOK_BACK = 16  # weight events; one that does not decode must not hide those before it
 RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
 
 M = TypeVar("M", bound=Message)
@@ -132,6 +139,30 @@ def read_weights(bus: Bus, run: str, count: int = 1) -> list[WeightEvent]:
     return [event for entry in bus.newest(keys.weights(run), count) if (event := _decode_entry(entry, WeightEvent)) is not None]
 
 
+def read_promotions(bus: Bus, run: str) -> Promotions:
+    """What became of a run's versions."""
+    promotions = Promotions(bus, run)
+    while promotions.refresh():
+        pass
+    return promotions
+
+
+def first_weights(bus: Bus, run: str) -> int:
+    """The first version there is; 0 before it."""
+    first = next(iter(bus.after(keys.weights(run), "0", count=1)), None)
+    return event.version if (event := _decode_entry(first, WeightEvent)) else 0
+
+
+def serving_version(bus: Bus, run: str, *, gated: bool) -> int:
+    """The version that `LATEST` means, where versions are promoted (`gated`) or all serve; 0 before the first."""
+    return read_promotions(bus, run).version or unpromoted_version(bus, run, gated=gated)
+
+
+def unpromoted_version(bus: Bus, run: str, *, gated: bool) -> int:
+    """The same of a run none of whose versions was promoted or pinned."""
+    return first_weights(bus, run) if gated else next((event.version for event in read_weights(bus, run, LOOK_BACK)), 0)
+
+
 def read_round(bus: Bus, run: str) -> EvalRound | None:
     """The newest evaluation round that was asked for."""
     return _decode(bus.get(keys.eval_round(run)), EvalRound, keys.eval_round(run))
@@ -143,7 +174,7 @@ def read_results(bus: Bus, run: str, count: int = RESULTS_READ) -> Results:
 
 
 def split_results(entries: Sequence[Entry]) -> Results:
-    """Matches and grades among entries of a results stream, in their order."""
+    """Matches and grades among entries of a results stream, newest first; a match that was played in parts once."""
     matches: list[MatchResult] = []
     grades: list[GradeResult] = []
     for entry in entries:
@@ -153,7 +184,22 @@ def split_results(entries: Sequence[Entry]) -> Results:
                 matches.append(result)
             else:
                 grades.append(result)
-    return matches, grades
+    return put_together(matches), grades
+
+
+def uncut(entries: Sequence[Entry], least: int) -> int:
+    """How many entries of a results stream, newest first and at least so many, hold no match whose other parts come after them."""
+    spans: dict[MatchSpec, tuple[int, int]] = {}  # first and last place of each match in parts, by the first
+    for place, entry in enumerate(entries):
+        with skip_unreadable(entry.place):
+            result = decode_either(entry.frame, MatchResult, GradeResult)
+            if isinstance(result, MatchResult) and result.spec.of_games:
+                match = whole_of(result.spec)
+                spans[match] = (spans.get(match, (place, place))[0], place)
+    end = least
+    for first, last in spans.values():
+        end = max(end, last + 1) if first < end else end
+    return end
 
 
 def read_standing(bus: Bus, run: str, standings: Standings) -> Standing:
@@ -175,10 +221,13 @@ def gather(
         jobs=look.jobs,
         learner=_decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run)),
         weights=_decode_entry(newest, WeightEvent),
+        serving=read_promotions(bus, run).version,
         matches=standing.matches,
         grades=standing.grades,
         ratings=standing.ratings,
+        strangers=standing.strangers,
         workers=read_workers(bus) if workers is None else workers,
+        spent=read_spending(bus, keys.cost(run)),
     )
 
 
@@ -190,6 +239,7 @@ class Observer:
         self._bus = bus
         self.beats = beats
         self._full_ms: dict[str, int] = {}
+        self._versions: dict[tuple[str, int], VersionLook] = {}  # of each run there is, by name and creation
 
     def look(self, now_ms: int) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
@@ -198,13 +248,59 @@ class Observer:
         names = [look.view.record.run for look in looks]
         learners = self._bus.get_each([keys.learner_status(name) for name in names])
         rounds = self._bus.get_each([keys.eval_round(name) for name in names])
-        weights = self._bus.newest_each([keys.weights(name) for name in names])
+        newest = self._bus.newest_each([stream(name) for name in names for stream in VersionLook.STREAMS])
+        desired = tuple(_desired(look.view) for look in looks)
+        self._versions = {life: self._versions.get(life) or VersionLook(self._bus, life[0]) for life in map(_life, looks)}
         runs = {
-            name: _observed(look, learner, latest, newest)
-            for name, look, learner, latest, newest in zip(names, looks, learners, rounds, weights, strict=True)
+            run.name: self._versions[_life(look)].observed(run, _observed(look, learner, latest), *heads)
+            for run, look, learner, latest, *heads in zip(desired, looks, learners, rounds, *(newest[i::3] for i in range(3)), strict=True)
         }
         self._full_ms = note_full(self._full_ms, condense(workers), [view for look in looks for view in look.jobs], now_ms)
-        return Desired(tuple(_desired(look.view) for look in looks)), Observed(workers, runs, self._full_ms)
+        return Desired(desired), Observed(workers, runs, self._full_ms)
+
+
+class VersionLook:
+    """What is known of one run's versions, read again only where its streams went on."""
+
+    STREAMS = (keys.weights, keys.promotions, keys.results)
+
+    def __init__(self, bus: Bus, run: str) -> None:
+        self._bus = bus
+        self._run = run
+        self._promotions = Promotions(bus, run)
+        self._first = 0
+        self._matches: tuple[str, tuple[WholeMatch, ...]] = "", ()  # as of a result
+
+    def observed(
+        self, run: DesiredRun, seen: ObservedRun, newest: Entry | None, promoted: Entry | None, result: Entry | None
+    ) -> ObservedRun:
+        """The run with what is known of its versions; the entries are the newest of their streams."""
+        weights = _decode_entry(newest, WeightEvent)
+        while promoted and self._promotions.last_id != promoted.id and self._promotions.refresh():
+            pass
+        gated = run.sections is not None and run.sections.arena.promotes
+        if gated:
+            self._first = self._first or first_weights(self._bus, self._run)
+        if result and self._matches[0] != result.id and (gated or _tests(seen.jobs)):
+            self._matches = result.id, tuple(read_results(self._bus, self._run)[0])
+        return replace(
+            seen,
+            weight_version=weights.version if weights else 0,
+            weight_step=weights.step if weights else 0,
+            promotions=tuple(self._promotions.events),
+            promotions_id=self._promotions.last_id,
+            first_version=self._first,
+            matches=self._matches[1],
+        )
+
+
+def _tests(jobs: Sequence[JobView]) -> bool:
+    """Whether parts are queued that the sequential test of their match may make needless."""
+    return any(view.state is JobState.QUEUED and (part := part_of(view.job)) and part.sprt for view in jobs)
+
+
+def _life(look: RunLook) -> tuple[str, int]:
+    return look.view.record.run, look.view.record.created_ms
 
 
 def _desired(view: RunView) -> DesiredRun:
@@ -215,21 +311,15 @@ def _desired(view: RunView) -> DesiredRun:
         return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
 
 
-def _observed(look: RunLook, learner: bytes | None, latest: bytes | None, newest: Entry | None) -> ObservedRun:
+def _observed(look: RunLook, learner: bytes | None, latest: bytes | None) -> ObservedRun:
     name = look.view.record.run
-    weights = _decode_entry(newest, WeightEvent)
-    asked = _decode(latest, EvalRound, keys.eval_round(name))
     return ObservedRun(
         counts=look.counts,
         active_ms=look.view.active_ms,
         jobs=look.jobs,
         ended=look.ended,
         learner=_decode(learner, LearnerStatus, keys.learner_status(name)),
-        weight_version=weights.version if weights else 0,
-        round_version=asked.weight_version if asked else 0,
-        round_ms=asked.asked_ms if asked else 0,
-        weight_step=weights.step if weights else 0,
-        round_step=asked.step if asked else 0,
+        round=_decode(latest, EvalRound, keys.eval_round(name)) or NO_ROUND,
     )
 
 

@@ -12,6 +12,12 @@ from azq.wire.kinds import BROWSER, Kind
 from azq.wire.messages import Heartbeat
 
 
+def staying(workers: Sequence[Heartbeat]) -> Sequence[Heartbeat]:
+    """Those whose hosts take on further work."""
+    leaving = {beat.host for beat in workers if beat.leaving}
+    return [beat for beat in workers if beat.host not in leaving] if leaving else workers
+
+
 def condense(workers: Iterable[Offering]) -> tuple[Offer, ...]:
     """One offer for each set of queues: what a thousand workers of one kind offer is one value."""
     slots: Counter[tuple[str, ...]] = Counter()

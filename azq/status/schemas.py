@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_vali
 from pydantic_core import core_schema
 
 from azq.arena.players import PATTERN as PLAYER_PATTERN
-from azq.arena.rating import Rating
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
 from azq.ledger.records import known_section, plain_sections
@@ -18,9 +17,9 @@ from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec, Message
+from azq.wire.messages import Deed, GradeSpec, Job, MatchSpec, Message
 
-Until = dict[Literal["minutes", "games", "steps"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
+Until = dict[Literal["minutes", "games", "steps", "money"], Annotated[float, Field(gt=0, allow_inf_nan=False)]]
 
 
 def goals(until: Until) -> dict[str, float]:
@@ -231,7 +230,7 @@ class MovesOut(BaseModel):
     moves: list[MoveOut]
 
 
-class _MessageOut(BaseModel):
+class MessageOut(BaseModel):
     """Those fields of a message that are named here."""
 
     model_config = ConfigDict(from_attributes=True)
@@ -292,7 +291,7 @@ class JobOut(BaseModel):
         return cls.model_validate(asdict(view.job) | {name: getattr(view, name) for name in JobView.__slots__})
 
 
-class WeightsOut(_MessageOut):
+class WeightsOut(MessageOut):
     """One published set of weights."""
 
     version: int
@@ -309,48 +308,23 @@ class WeightsOut(_MessageOut):
     graded_positions: int = 0
     rated_games: int = 0
     served_by: int = 0  # inference workers whose newest of this run they are
+    size: int = 0  # bytes; 0: not told
+    serves: bool = False  # self-play follows them
+    pinned: bool = False
+    state: str = ""  # what became of them last: promoted, rolled_back, candidate, rejected
+    opponents: dict[str, int] = {}  # games by opponent, of the newest results
 
 
-class MatchOut(BaseModel):
-    """A match, seen from the first player."""
+class PromotionOut(MessageOut):
+    """What was asked of a run's versions."""
 
-    first: str
-    second: str
-    wins: int
-    draws: int
-    losses: int
-    num_simulations: int
-    finished_ms: int
-    seats: int
-    share: float
-    points: float
-    points_se: float
-    error: str
-
-    @classmethod
-    def of(cls, result: MatchResult) -> MatchOut:
-        return cls.model_validate(asdict(result) | {"num_simulations": result.spec.num_simulations, "share": result.score})
-
-
-class GradeOut(_MessageOut):
-    """Moves graded against known best ones."""
-
-    weight_version: int
-    num_simulations: int
-    positions: int
-    errors: int
-    by_class: dict[str, tuple[int, int]]
-    finished_ms: int
-    mean_loss: float
-    loss_by_class: dict[str, float]
-
-
-class ArenaOut(BaseModel):
-    """Results of a run's evaluation jobs, newest first, and the ratings that follow from all of them."""
-
-    matches: list[MatchOut]
-    grades: list[GradeOut]
-    ratings: list[Rating]
+    run: str = ""
+    version: int
+    deed: Deed
+    reason: str
+    who: str
+    at_ms: int
+    serving: int = 0  # the version that serves now
 
 
 class EventOut(BaseModel):
@@ -363,7 +337,7 @@ class EventOut(BaseModel):
     about: dict[str, Any]
 
 
-class AuditOut(_MessageOut):
+class AuditOut(MessageOut):
     """Somebody changed something, or tried to."""
 
     at_ms: int

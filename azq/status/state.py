@@ -6,12 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from azq.arena.whole import WholeMatch
 from azq.config import RunSections
 from azq.ledger.types import JobView, LedgerCounts, RunState
-from azq.wire.messages import Heartbeat, LearnerStatus
+from azq.wire.machines import Spending
+from azq.wire.messages import EvalRound, Heartbeat, LearnerStatus, PromotionEvent
 
 # What stands for a learner that says nothing: it has done nothing and asks for nothing.
 SILENT = LearnerStatus(0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0, False, False, 0.0, 0)
+
+NO_ROUND = EvalRound(0, 0)  # none was asked for yet
+NOTHING_SPENT = Spending()
 
 
 def stalled(learner: LearnerStatus | None, counts: LedgerCounts, max_waiting_games: int) -> str:
@@ -67,10 +72,13 @@ class ObservedRun:
     ended: tuple[JobView, ...] = ()  # newest first: self-play jobs back to the last one that did not fail, some at most
     learner: LearnerStatus | None = None  # None: no live learner
     weight_version: int = 0  # 0: none published yet
-    round_version: int = 0  # weights of the newest evaluation round
-    round_ms: int = 0  # when that round was asked for
     weight_step: int = 0  # of training, of the newest weights
-    round_step: int = 0  # and of those of the newest round
+    round: EvalRound = NO_ROUND  # the newest evaluation round that was asked for
+    promotions: tuple[PromotionEvent, ...] = ()  # oldest first
+    promotions_id: str = ""  # of the newest
+    first_version: int = 0  # where versions are promoted and none was yet
+    matches: tuple[WholeMatch, ...] = ()  # the newest, where they may promote a version or end a match whose parts are queued
+    money: float = 0.0  # that its machines cost so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +88,4 @@ class Observed:
     workers: tuple[Heartbeat, ...] = ()
     runs: Mapping[str, ObservedRun] = field(default_factory=dict)
     full_ms: Mapping[str, int] = field(default_factory=dict)  # queue -> when its workers were last all busy (or first seen)
+    spent: Spending = NOTHING_SPENT  # by the whole fleet

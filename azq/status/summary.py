@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from azq.arena.players import version_of
-from azq.config import NetworkConfig
+from azq.arena.whole import WholeMatch, part_of
+from azq.config import LearnerConfig, NetworkConfig
+from azq.goals import Done
 from azq.ledger.records import known_section
 from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
+from azq.status.cost import RunCost, cost_of, warning
+from azq.status.spending import money_of
 from azq.status.state import SILENT, stalled
 from azq.status.workers import WorkerStatus, Workforce, team_of, worker_status
-from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, RunRecord, WeightEvent
+from azq.wire.machines import Spending
+from azq.wire.messages import LATEST, GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.parts import whole_of
 
 _DEFAULT = NetworkConfig()
 
 if TYPE_CHECKING:
+    from azq.arena.alike import Stranger
     from azq.arena.rating import Rating
 
 
@@ -62,10 +69,13 @@ class RunFacts:
     jobs: tuple[JobView, ...] = ()  # queued and leased
     learner: LearnerStatus | None = None
     weights: WeightEvent | None = None
-    matches: tuple[MatchResult, ...] = ()  # newest first
+    matches: tuple[WholeMatch, ...] = ()  # newest first
     grades: tuple[GradeResult, ...] = ()  # newest first
     ratings: Sequence[Rating] = ()  # of the matches
     workers: tuple[Heartbeat, ...] = ()
+    strangers: Sequence[Stranger] = ()  # among those who played the matches
+    serving: int = LATEST  # the version that does; LATEST: the newest
+    spent: Spending | None = None  # None: nobody counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,7 @@ class Strength:
     elo: float | None = None
     elo_low: float | None = None
     elo_high: float | None = None
+    marks: str = ""  # of each of the game's positions, as digits of `GradeResult.marks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +119,37 @@ class RanksStatus:
     batch_s: float = 0.0
     sync_s: float = 0.0  # of it, waiting for other ranks
     efficiency: float = 1.0  # samples a second / what the ranks would do if none waited for another
+    each: tuple[RankRow, ...] = ()  # by number, the learner first; empty: it trains alone
+
+
+@dataclass(frozen=True, slots=True)
+class RankRow:
+    """One of the processes that train together; times are of one step."""
+
+    rank: int
+    state: Literal["trains", "waits", "away", "left_out"]  # left_out: for its errors, until ten minutes after the last
+    host: str
+    device: str
+    rows: int
+    samples_per_s: float
+    batch_s: float
+    sync_s: float
+    memory_bytes: int
+    micro_batch: int
+    errors: int
+    reason: str
+    seen_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """One of the networks that train side by side, by factors of the run's settings; the first is published."""
+
+    learning_rate: float
+    value_weight: float
+    weight_decay: float
+    loss: float  # on samples that nobody had trained on; 0: never compared
+    since_step: int  # when it took over the best one's weights; 0: never
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +191,11 @@ class RunStatus:
     conditions: tuple[str, ...] = field(default=())  # what an operator should know: unroutable jobs and the like
     network: NetworkStatus | None = None
     not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
+    matches: tuple[str, ...] = ()  # in parts and under way: players, how far, and what a sequential test tells so far
+    serving_version: int = 0  # that self-play follows, and `policy_lag` counts from
+    population: tuple[MemberStatus, ...] = ()  # networks that train side by side; empty: one alone
+    cost: RunCost | None = None  # None: nobody counted
+    games_alone: int = 0  # learned from and on the learner's disk alone, though the run's store is to keep games
 
 
 def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Workforce | None = None) -> RunStatus:
@@ -159,6 +206,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     not_served = {beat.host: beat.unserved[name] for beat in team.beats if name in beat.unserved}
     notes = {beat.worker: beat.note for beat in team.beats if beat.note}
     version = max(facts.weights.version if facts.weights else 0, (facts.learner or SILENT).weight_version)
+    serving = facts.serving or version
+    cost = run_cost(facts, team.rates.games_per_s)
     return RunStatus(
         run=name,
         state=view.state,
@@ -171,16 +220,52 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         open_games=counts.open,
         selfplay_stalled=bool(stalled(facts.learner, counts, max_waiting(view.record))),
         weight_version=version,
-        policy_lag=team.lag(name, version),
+        policy_lag=team.lag(name, serving),
+        serving_version=serving,
         strength=strength(facts.grades, facts.ratings),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
         workers=team.workers,
         network=network_status(view.record, facts.weights),
-        conditions=(*conditions, *by_saying("not served by ", not_served), *by_saying("", notes), *failed_matches(facts.matches)),
+        conditions=tuple(
+            dict.fromkeys(
+                (
+                    *conditions,
+                    *_nearly_spent(cost, view),  # the daemon's conditions say so, too
+                    *by_saying("not served by ", not_served),
+                    *by_saying("", notes),
+                    *failed_matches(facts.matches),
+                    *map(str, facts.strangers),
+                )
+            )
+        ),
+        cost=cost,
+        matches=under_way(facts.matches, facts.jobs),
         not_served=not_served,
     )
+
+
+class _Training(msgspec.Struct):
+    batch_size: int = LearnerConfig().batch_size
+
+
+def run_cost(facts: RunFacts, games_per_s: float) -> RunCost | None:
+    """What a run costs so far and where that leads at its present pace."""
+    if facts.spent is None:
+        return None
+    view, learner = facts.view, facts.learner or SILENT
+    steps_per_s = learner.samples_per_s / known_section(view.record, "learner", _Training).batch_size
+    done = Done.of(view.active_ms, facts.counts.finished, learner.step, money_of(facts.spent))
+    pace = {"games": games_per_s, "steps": steps_per_s}
+    return cost_of(facts.spent, view.record.until, done, pace, running=view.state is RunState.RUNNING)
+
+
+def _nearly_spent(cost: RunCost | None, view: RunView) -> list[str]:
+    limit = view.record.until.get("money")
+    if cost is None or not limit or view.state is not RunState.RUNNING:
+        return []
+    return [text for text in (warning(f"the run's {limit:g} {cost.currency}", cost.money / limit),) if text]
 
 
 def _learner_figures(live: LearnerStatus | None) -> dict[str, Any]:
@@ -198,7 +283,9 @@ def _learner_figures(live: LearnerStatus | None) -> dict[str, Any]:
         "loss_value": learner.loss_value if learner.step else None,
         "learning_rate": live.learning_rate if live else None,
         "learner_waiting": learner.waiting,
+        "games_alone": learner.games_alone,
         "ranks": ranks_status(live) if live else RanksStatus(),
+        "population": tuple(MemberStatus(**msgspec.structs.asdict(member)) for member in learner.members),
     }
 
 
@@ -215,6 +302,7 @@ def ranks_status(learner: LearnerStatus) -> RanksStatus:
         batch_s=learner.batch_s,
         sync_s=learner.sync_s,
         efficiency=learner.scaling_efficiency,
+        each=tuple(RankRow(**msgspec.structs.asdict(rank)) for rank in learner.each_rank),
     )
 
 
@@ -224,6 +312,17 @@ def by_saying(prefix: str, said: Mapping[str, str]) -> list[str]:
     for name, saying in sorted(said.items()):
         names.setdefault(saying, []).append(name)
     return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
+
+
+def under_way(matches: Sequence[WholeMatch], jobs: Sequence[JobView]) -> tuple[str, ...]:
+    """The matches in parts of which some are queued or being played, and how far they are."""
+    wanted: dict[MatchSpec, None] = {}
+    for view in jobs:
+        if (spec := part_of(view.job)) is not None:
+            wanted.setdefault(whole_of(spec))
+    known = {match.spec: match for match in matches}
+    told = {spec: known[spec].progress if spec in known else f"0 of {spec.games}" for spec in wanted}
+    return tuple(f"{spec.first} - {spec.second}: {progress}" for spec, progress in told.items())
 
 
 def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
@@ -255,4 +354,5 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Streng
         elo=rated[1].elo if rated else None,
         elo_low=rated[1].low if rated else None,
         elo_high=rated[1].high if rated else None,
+        marks="".join(map(str, grade.marks)) if grade else "",
     )

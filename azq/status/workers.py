@@ -101,7 +101,7 @@ def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
 
 
 def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
-    """How many versions self-play searches behind the newest weights, mean over its workers: by run and newest version.
+    """How many versions self-play searches behind the weights that serve, mean over its workers: by run and that version.
 
     What workers say themselves goes before what their versions tell.
     """

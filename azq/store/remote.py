@@ -75,6 +75,31 @@ class Remote:
             self._call("rm_file", self._path(uri))
         self._remove_chunks(self._path(uri) + CHUNKS)
 
+    def names(self, folder: str) -> list[str]:
+        """All objects below a folder of the place, by their names within the place."""
+        self._files.invalidate_cache()
+        root = self._folder.rstrip("/")
+        found: list[str] = []
+        with self._refusing("list", f"{self._base}/{folder}"), suppress(FileNotFoundError):
+            found = self._call("find", f"{root}/{folder}".rstrip("/"))
+        return sorted(str(name)[len(root) + 1 :] for name in found)
+
+    def write_object(self, name: str, data: bytes) -> None:
+        uri = f"{self._base}/{name}"
+        with self._refusing("write", uri):
+            self._make_folder(self._path(uri).rpartition("/")[0])
+            self._call("pipe_file", self._path(uri), data)
+
+    def remove_object(self, name: str) -> None:
+        with self._refusing("delete", f"{self._base}/{name}"), suppress(FileNotFoundError):
+            self._call("rm_file", self._path(f"{self._base}/{name}"))
+
+    def read_object(self, name: str) -> bytes | None:
+        uri = f"{self._base}/{name}"
+        with self._refusing("read", uri), suppress(FileNotFoundError):
+            return bytes(self._call("cat_file", self._path(uri)))
+        return None
+
     def _sweep(self) -> None:
         """Deletes chunks that a writer left when it died before the manifest; once, at a writer's first large blob."""
         if self._swept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,13 +13,16 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from azq import games
 from azq.config import RUN_NAME_PATTERN, load
+from azq.config import Tag as HardwareTag
+from azq.config.base import first_wrong
 from azq.config.loading import read_toml
 from azq.errors import AzqError, ConfigError
 from azq.goals import Goals
 from azq.presets import preset as preset_of
+from azq.status.studies import Scalar
 from azq.status.summary import RunStatus
 
-Scalar = bool | int | float | str
+CPU_S = "cpu-s="
 RUN_SECTIONS = ("run", "search", "selfplay", "network", "learner", "arena")
 
 
@@ -64,19 +68,55 @@ class StudyPlan(_Part):
     until: str = "minutes=5"
     metric: Literal["errors", "elo", "loss"] = "errors"  # of the newest evaluated weights; elo is to be large, the others small
     at_once: Annotated[int, Field(ge=1, le=64)] = 1
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of the proposals, and of every run: all are graded on the same positions
+    where: Literal["here", "fleet"] = "here"  # each run an `azq up` of its own, or a run of the daemon that is asked
+    tags: Annotated[list[HardwareTag], Field(min_length=1)] = ["cpu"]  # that runs of a fleet ask for, each the one with fewest of them
     prune: bool = True  # trials that do worse than most did at the same point end early
+    paired: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # so sure that it is worse than the best, on the same positions, a trial ends
+    settled: Annotated[int, Field(ge=0)] = 0  # so many trials in a row, each so surely worse, end the study; 0: never
     settings: dict[str, Scalar | list[Scalar]] = {}
     space: Annotated[Space, Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _settles(self) -> StudyPlan:
+        if self.settled and not (self.paired and self.metric == "errors"):
+            raise ValueError('settled goes by positions: it needs metric = "errors" and paired, as 0.99')
+        return self
 
     @property
     def upwards(self) -> bool:
         """Whether more is better."""
         return self.metric == "elo"
 
-    def overrides(self, chosen: Mapping[str, Scalar]) -> list[str]:
-        """A trial's settings as `--set` takes them."""
-        return [f"{name}={json.dumps(value)}" for name, value in {**self.settings, **chosen}.items()]
+    @property
+    def goals(self) -> str:
+        """What a run itself is told of `until`."""
+        return ",".join(part for part in self.until.split(",") if not part.startswith(CPU_S))
+
+    def limit_cpu_s(self) -> float:
+        """CPU-seconds that a run may take; infinitely many where `until` names none. Raises `ConfigError`."""
+        named = [part.removeprefix(CPU_S) for part in self.until.split(",") if part.startswith(CPU_S)]
+        try:
+            limits = [float(text) for text in named]
+        except ValueError:
+            limits = [0.0]
+        if any(limit <= 0 for limit in limits) or (limits and self.where == "fleet"):
+            raise ConfigError(f"until {self.until!r}: cpu-s=N is a positive number, for runs here; a fleet's end by games, steps, minutes")
+        return min(limits, default=math.inf)
+
+    @property
+    def log_scaled(self) -> list[str]:
+        """Settings that are as likely in each power of ten."""
+        return [name for name, part in self.space.items() if isinstance(part, Between) and part.log]
+
+    def run_name(self, number: int) -> str:
+        """The run of a trial."""
+        return f"{self.name}-{number:04}"
+
+    def overrides(self, chosen: Mapping[str, Scalar], **more: Scalar) -> list[str]:
+        """A trial's settings as `--set` takes them; `more` are further ones of the run's own section, below what the file says."""
+        own = {"run.seed": self.seed, **{f"run.{name}": value for name, value in more.items()}}
+        return [f"{name}={json.dumps(value)}" for name, value in {**own, **self.settings, **chosen}.items()]
 
 
 def read_plan(path: Path) -> StudyPlan:
@@ -87,10 +127,10 @@ def read_plan(path: Path) -> StudyPlan:
     data = read_toml(path)
     try:
         plan = StudyPlan(**data.get("study", {}), settings=data.get("settings", {}), space=data.get("space", {}))
-        Goals.parse(plan.until)
+        Goals.parse(plan.goals)
+        plan.limit_cpu_s()
     except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise ConfigError(f"{path}: {first_wrong(error)}") from None
     for chosen in _corners(plan.space):
         _check(path, plan, chosen)
     return plan

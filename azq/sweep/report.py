@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from azq.console.report import ReportSection
 from azq.console.svg import bars, parallel
+from azq.status.studies import MOST_TRIALS, StudyReport, TrialReport
 from azq.sweep.plan import StudyPlan
 from azq.sweep.sweep import importances, line
 
 ENDS = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
-def as_values(plan: StudyPlan, study: optuna.Study) -> dict[str, Any]:
-    """Plain values: trials in order, the best, importances."""
+def as_values(plan: StudyPlan, study: optuna.Study) -> StudyReport:
+    """The newest trials in order, the best, importances."""
     trials = study.get_trials(deepcopy=False)
     best = _best(plan, trials)
-    return {
-        "study": plan.name,
-        "game": plan.game,
-        "metric": plan.metric,
-        "best": _row(best) if best else None,
-        "importances": importances(study),
-        "trials": [_row(trial) for trial in trials],
-    }
+    return StudyReport(
+        study=plan.name,
+        game=plan.game,
+        metric=plan.metric,
+        best=_row(best) if best else None,
+        importances=importances(study),
+        trials=[_row(trial) for trial in trials[-MOST_TRIALS:]],
+        until=plan.until,
+        upwards=plan.upwards,
+        log=plan.log_scaled,
+    )
 
 
 def as_text(plan: StudyPlan, study: optuna.Study) -> str:
@@ -49,7 +52,7 @@ def as_sections(plan: StudyPlan, study: optuna.Study) -> list[ReportSection]:
     return [
         ReportSection("", note=f"{plan.game}, {plan.metric} after {plan.until}: {_counts(trials)}."),
         ReportSection("What mattered", pictures=[bars(shares)] if shares else (), note=note),
-        ReportSection("All trials", pictures=[parallel([*names, plan.metric], lines)], note="The best third is dark."),
+        ReportSection("All trials", pictures=[parallel([*names, plan.metric], lines, plan.log_scaled)], note="The best third is dark."),
         ReportSection("Best first", ("trial", plan.metric, "state", *names), [_cells(trial, names) for trial in ranked]),
     ]
 
@@ -68,8 +71,11 @@ def _worth(plan: StudyPlan, trial: FrozenTrial) -> float:
     return value if plan.upwards else -value
 
 
-def _row(trial: FrozenTrial) -> dict[str, Any]:
-    return {"number": trial.number, "state": trial.state.name.lower(), "value": trial.value, "settings": trial.params}
+def _row(trial: FrozenTrial) -> TrialReport:
+    """A trial that runs has the newest figure of its run."""
+    last = trial.last_step
+    value = trial.value if last is None or trial.value is not None else trial.intermediate_values[last]
+    return TrialReport(number=trial.number, state=trial.state.name.lower(), value=value, settings=trial.params)
 
 
 def _cells(trial: FrozenTrial, names: Sequence[str]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,20 +19,27 @@ from sqlalchemy.exc import DatabaseError
 from azq.errors import NotFound, StateConflict, StoreError
 from azq.files import locked
 from azq.host.rundir import make_folder
+from azq.status.summary import RunStatus
+from azq.sweep.paired import Graded, surely_worse
 from azq.sweep.plan import Among, Between, StudyPlan, measured
-from azq.sweep.trial import TrialFailed, TrialRun
+from azq.sweep.trial import TrialFailed, TrialRun, TrialRuns
 
 DATABASE = "study.db"
+GRADED = "graded"  # the attribute of a trial that says how it was marked when
+ENDED = "ended"  # and that the study ended its run
 SPACE = "space"  # the attribute that says what the study was begun with
 FIRST_TRIALS = 4  # before any is pruned
 STEPS_PER_PROGRESS = 1000  # a trial's progress in thousandths: where trials are compared
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 
 Tell = Callable[[str], None]
+Show = Callable[[optuna.Study, bool], None]  # whether it must be seen at once
 
 
-def sweep(plan: StudyPlan, folder: Path, tell: Tell) -> optuna.Study:
-    """Runs what is left of a study's trials; a study that was interrupted goes on, with the settings of the trials that were cut off.
+def sweep(plan: StudyPlan, folder: Path, tell: Tell, runs: TrialRuns, show: Show = lambda study, now: None) -> optuna.Study:
+    """Runs what is left of a study's trials; one that was interrupted goes on: with lasting runs, else anew with their settings.
+
+    `show` is told of the study at its begin, its end, and in between when there is something new.
 
     Raises `StateConflict` where another sweeps the study, or it was begun with another space, `StoreError` for a database that is locked
     or damaged, `KeyboardInterrupt` once all runs of it have ended.
@@ -39,9 +47,16 @@ def sweep(plan: StudyPlan, folder: Path, tell: Tell) -> optuna.Study:
     make_folder(folder)
     with _said(folder), locked(folder / ".lock", lambda pid: f"azq sweep (pid {pid}) works on study {plan.name} in {folder}; wait for it"):
         study = _begin(plan, folder)
-        _begin_anew(study)
+        cut_off = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        if not runs.lasting:
+            _begin_anew(study, cut_off)
         left = plan.trials - len(study.get_trials(deepcopy=False, states=DONE))
-        Sweeper(plan, folder, study, tell).run(left)
+        again = deque(optuna.Trial(study, trial._trial_id) for trial in cut_off if runs.lasting)
+        show(study, True)
+        try:
+            Sweeper(plan, study, tell, runs, show, again).run(left)
+        finally:
+            show(study, True)
         return study
 
 
@@ -58,12 +73,18 @@ class Sweeper:
     """The trials of one call, `at_once` side by side."""
 
     plan: StudyPlan
-    folder: Path
     study: optuna.Study
     tell: Tell
+    runs: TrialRuns
+    show: Show
+    again: deque[optuna.Trial]  # that were cut off, and whose runs are still there
+    _space: dict[str, BaseDistribution] = field(init=False)
     _running: set[TrialRun] = field(default_factory=set)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._space = {name: distribution(part) for name, part in self.plan.space.items()}
 
     def run(self, trials: int) -> None:
         """Raises what a trial raises besides `TrialFailed`, and `KeyboardInterrupt`, when all that runs has ended."""
@@ -76,18 +97,20 @@ class Sweeper:
                 self._stopping.set()
                 with self._lock:
                     for run in self._running:
-                        run.end()
+                        run.leave()
                 raise
+        if self._is_settled():
+            self.tell(f"the last {self.plan.settled} trials were surely worse than the best: study {self.plan.name} ends here")
 
     def _trial(self) -> None:
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self._is_settled():
             return
-        trial = self.study.ask({name: distribution(part) for name, part in self.plan.space.items()})
-        run = TrialRun(self.plan, trial.number, trial.params, self.folder)
         with self._lock:
+            trial = self.again.popleft() if self.again else self.study.ask(self._space)
+            run = self.runs.open(trial.number, trial.params)
             self._running.add(run)
         if self._stopping.is_set():
-            run.end()
+            run.leave()
         try:
             value, pruned = self._follow(trial, run)
         except TrialFailed as error:
@@ -105,21 +128,50 @@ class Sweeper:
             return
         found = self.study.tell(trial, state=TrialState.PRUNED) if pruned else self.study.tell(trial, value)
         self.tell(line(self.plan, found))
+        self.show(self.study, True)
 
     def _follow(self, trial: optuna.Trial, run: TrialRun) -> tuple[float | None, bool]:
         """The newest figure, and whether the run was ended for it."""
-        value, pruned, reported = None, False, -1
+        value, pruned = None, bool(trial.user_attrs.get(ENDED))
+        before = self.study.get_trials(deepcopy=False)[trial.number].last_step  # of a run that was taken up again
+        reported = -1 if before is None else before
         for status in run.statuses():
             value = found if (found := measured(self.plan, status)) is not None else value
             step = int(status.progress * STEPS_PER_PROGRESS)
-            if value is None or pruned or not self.plan.prune or step <= reported:
+            if value is None or pruned or step <= reported:
                 continue
             reported = step
             trial.report(value, step)
-            if status.progress < 1.0 and trial.should_prune():
+            self.show(self.study, False)
+            if self._is_hopeless(trial, step, status) and status.progress < 1.0:
                 pruned = True
+                trial.set_user_attr(ENDED, True)
                 run.end()
         return value, pruned
+
+    def _is_hopeless(self, trial: optuna.Trial, step: int, status: RunStatus) -> bool:
+        """Whether it does worse than the median did there, or than the best on the same positions."""
+        if self.plan.prune and trial.should_prune():
+            return True
+        if not self.plan.paired or self.plan.metric != "errors" or not status.strength.marks:
+            return False
+        ours = trial.user_attrs.get(GRADED, {})
+        if [*ours.values()][-1:] != [status.strength.marks]:  # graded anew
+            ours = {**ours, str(step): status.strength.marks}
+            trial.set_user_attr(GRADED, ours)
+        return self._is_surely_worse(ours)
+
+    def _is_surely_worse(self, graded: Graded) -> bool:
+        """Than the best whole trial; nobody is before there is one."""
+        whole = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        best = min(whole, key=lambda one: one.value or 0.0, default=None)
+        return best is not None and surely_worse(graded, best.user_attrs.get(GRADED, {}), self.plan.paired)
+
+    def _is_settled(self) -> bool:
+        """Whether trial after trial was worse than the best, so that no better one is expected."""
+        wanted = self.plan.settled
+        last = self.study.get_trials(deepcopy=False, states=DONE)[-wanted:]
+        return 0 < wanted == len(last) and all(self._is_surely_worse(trial.user_attrs.get(GRADED, {})) for trial in last)
 
 
 def distribution(part: Between | Among) -> BaseDistribution:
@@ -166,11 +218,11 @@ def _begin(plan: StudyPlan, folder: Path) -> optuna.Study:
     return study
 
 
-def _begin_anew(study: optuna.Study) -> None:
+def _begin_anew(study: optuna.Study, cut_off: Sequence[FrozenTrial]) -> None:
     """Puts the trials that were cut off in the queue; for whoever holds the study's lock, since others' trials look the same."""
-    for cut_off in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        study.tell(cut_off.number, state=TrialState.FAIL)
-        study.enqueue_trial(cut_off.params)
+    for trial in cut_off:
+        study.tell(trial.number, state=TrialState.FAIL)
+        study.enqueue_trial(trial.params)
 
 
 @contextmanager

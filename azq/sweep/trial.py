@@ -1,51 +1,105 @@
-"""One trial: an `azq up` in a home of its own, told what it is worth as it learns."""
+"""One trial: a run told what it is worth as it learns. Here an `azq up` in a home of its own; runs of a fleet are in `fleet`."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from azq.errors import AzqError
+from azq.process.proc import children, stat_of
 from azq.process.start import AZQ, bare_environment
+from azq.status.studies import Scalar
 from azq.status.summary import RunStatus
-from azq.sweep.plan import Scalar, StudyPlan
+from azq.sweep.plan import StudyPlan
 
 
 class TrialFailed(AzqError):
     """A run that ended without anything measured."""
 
 
-class TrialRun:
-    """A run as a child process; `end` may be called from any thread."""
+def tree_cpu_s(pid: int) -> float:
+    """CPU-seconds of a process, its children, theirs and so on, those that ended included."""
+    own = stat_of(pid)
+    return own.cpu_s + own.ended_cpu_s + sum(map(tree_cpu_s, children(pid))) if own else 0.0
+
+
+class TrialRun(Protocol):
+    """A run of a study; `end` and `leave` may be called from any thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    def statuses(self) -> Iterator[RunStatus]:
+        """How the run goes, to its end. Raises `TrialFailed` where it ended otherwise than well."""
+
+    def end(self) -> None:
+        """Lets the run drain and end: it is worth no more."""
+
+    def leave(self) -> None:
+        """Stops the run for as long as nobody follows the study."""
+
+
+class TrialRuns(Protocol):
+    """Where a study's runs are."""
+
+    lasting: bool  # a run goes on where it was, whatever became of who followed it
+
+    def open(self, number: int, chosen: Mapping[str, Scalar]) -> TrialRun:
+        """The run of a trial with these settings."""
+
+
+class RunsHere:
+    """Each an `azq up`; one that was cut off begins anew."""
+
+    lasting = False
+
+    def __init__(self, plan: StudyPlan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+
+    def open(self, number: int, chosen: Mapping[str, Scalar]) -> TrialRun:
+        return RunHere(self._plan, number, chosen, self._folder)
+
+
+class RunHere:
+    """A run as a child process."""
 
     def __init__(self, plan: StudyPlan, number: int, chosen: Mapping[str, Scalar], folder: Path) -> None:
-        self.name = f"{plan.name}-{number:04}"
+        self.name = plan.run_name(number)
         self.log = folder / f"{self.name}.log"
-        home = folder / self.name
-        places = [f'home="{home}"', "daemon.port=0", "run.seed=" + str(plan.seed + number)]
+        places = [f'home="{folder / self.name}"', "daemon.port=0"]
         settings = [word for text in (*places, *plan.overrides(chosen)) for word in ("--set", text)]
         preset = ["--preset", plan.preset] if plan.preset else []
-        command = [*AZQ, "up", "--json", "--game", plan.game, "--run", self.name, "--until", plan.until, *preset, *settings]
+        until = ["--until", plan.goals] if plan.goals else []
+        self._cpu_s, self._ended = plan.limit_cpu_s(), False
+        command = [*AZQ, "up", "--json", "--game", plan.game, "--run", self.name, *until, *preset, *settings]
         with self.log.open("wb") as log:  # a session of its own: Ctrl-C is ours, and is passed on once
             self._process = subprocess.Popen(
                 command, stdout=subprocess.PIPE, stderr=log, env=bare_environment(), start_new_session=True, text=True
             )
 
     def statuses(self) -> Iterator[RunStatus]:
-        """How the run goes, to its end. Raises `TrialFailed` where it ended otherwise than well."""
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
-                yield msgspec.json.decode(line, type=RunStatus)
+                spent = tree_cpu_s(self._process.pid) / self._cpu_s
+                status = msgspec.json.decode(line, type=RunStatus)
+                yield replace(status, progress=min(1.0, max(status.progress, spent)))
+                if spent >= 1.0:
+                    self.end()
         if code := self._process.wait():
             said = self.log.read_text("utf-8", "replace").strip().splitlines()
             raise TrialFailed(f"trial {self.name} ended with {code}: {said[-1] if said else 'it said nothing'}; see {self.log}")
 
     def end(self) -> None:
-        """Lets the run drain and end."""
-        if self._process.poll() is None:
+        if not self._ended and self._process.poll() is None:
+            self._ended = True  # a second one would abort it
             self._process.send_signal(signal.SIGINT)
+
+    leave = end

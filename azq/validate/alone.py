@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from azq import games
@@ -31,6 +31,11 @@ FOR_EVER_S = 1e6
 
 def play_alone(sections: RunSections, folder: Path) -> Iterator[LockstepVersion]:
     """The versions of such a run, one after the other, for as long as they are asked for; what it makes lies in `folder`."""
+    return (version for version, _ in watch_alone(sections, folder))
+
+
+def watch_alone(sections: RunSections, folder: Path) -> Generator[tuple[LockstepVersion, Evaluator]]:
+    """The same, each version with an evaluator that knows it and all before."""
     game, bus = games.load(sections.run.game, **sections.run.params), MemoryBus()
     ledger, store = MemoryLedger(bus), open_store("file", directory=folder / "weights")
     ledger.create_run(record_of(RUN, sections, folder, now_ms()))
@@ -47,7 +52,7 @@ def play_alone(sections: RunSections, folder: Path) -> Iterator[LockstepVersion]
                 newest = read_weights(bus, RUN)[0]
                 if newest.version > told:
                     told = newest.version
-                    yield version_of(newest, sections)
+                    yield version_of(newest, sections), evaluator
                     _play(ledger, sections, game, evaluator, arenas)
         finally:
             learner.ranks.close()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from azq.config import InferenceConfig, RunSections, dump_run, parse_run
+from azq.config import InferenceConfig, RunSections, dump_run, merge, parse_run
 from azq.presets import preset
 from azq.wire.messages import WeightEvent
 
@@ -35,6 +35,7 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
     },
     "arena": {"every_s": 0},
 }
+NOTHING: Mapping[str, Mapping[str, Any]] = {}
 HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 
 
@@ -61,12 +62,10 @@ class FirstDifference:
     expected: str
 
 
-def lockstep_sections(game: str, seed: int, evaluator: str) -> RunSections:
-    """A game's preset in lockstep; raises `ConfigError` where that has settings that no lockstep goes with."""
-    base, ours = preset(game), {**LOCKSTEP, "run": {"seed": seed, "tag": "cpu"}}
-    ours["selfplay"] = {**LOCKSTEP["selfplay"], "evaluator": evaluator}
-    merged = {name: {**base.get(name, {}), **ours.get(name, {})} for name in (*base, *ours)}
-    return parse_run(merged, f"the preset of {game} in lockstep")
+def lockstep_sections(game: str, seed: int, evaluator: str, more: Mapping[str, Mapping[str, Any]] = NOTHING) -> RunSections:
+    """A game's preset in lockstep, and `more` settings over it; raises `ConfigError` where no lockstep goes with them."""
+    ours = merge(LOCKSTEP, {"run": {"seed": seed, "tag": "cpu"}, "selfplay": {"evaluator": evaluator}})
+    return parse_run(merge(merge(preset(game), ours), more), f"the preset of {game} in lockstep")
 
 
 def overrides_of(sections: RunSections) -> list[str]:

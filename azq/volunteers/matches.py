@@ -7,7 +7,6 @@ nobody can choose which count.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -68,7 +67,7 @@ def deal_match(job: Job, sections: RunSections, game: Game, latest: int) -> TabM
     versions = version_played(spec.first, latest), version_played(spec.second, latest)
     search = greedy(sections.search, spec.num_simulations).model_copy(update={"reuse_subtree": False, "schedule": ()})
     base = MATCH_UIDS + (int(job.job_id.rpartition(":")[2]) % 2**JOB_BITS << PLACE_BITS)
-    dealt = arena.deal(game, spec.games, spec.opening_plies, random.Random(spec.seed))
+    dealt = arena.deal(game, spec)
     games = {base + place // game.num_players() * GROUP_UIDS + one.first_seat: one for place, one in enumerate(dealt)}
     return TabMatch(game, spec, MatchOrder(spec.seed, versions), search, games)
 

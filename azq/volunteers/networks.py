@@ -12,7 +12,7 @@ from azq.bus.redis import RedisBus
 from azq.config import RunSections, StoreConfig
 from azq.errors import UnknownGameError
 from azq.games.files import GameFiles
-from azq.status.observe import read_weights
+from azq.status.observe import serving_version
 from azq.store import Store, open_run_store
 from azq.volunteers.models import ModelCatalog
 from azq.wire.messages import RunRecord
@@ -38,7 +38,7 @@ class StoredNetworks:
         if sections.selfplay.evaluator == "uniform":
             return ModelUpdate(record.run, game.name, dict(game.params), version or 0, "", 0, b"", b"", b"", 0.0)
         if version is None:
-            version = next((weights.version for weights in read_weights(self._bus, record.run)), None)
+            version = serving_version(self._bus, record.run, gated=sections.arena.promotes) or None
         with self._lock:
             catalog = self._catalogs.setdefault((record.run, record.created_ms), ModelCatalog(self._bus, record.run))
             made = catalog.find(version) if version is not None else None

@@ -18,7 +18,7 @@ from azq import _core
 from azq.config import RunSections, SearchConfig
 from azq.errors import IllegalActionError, WireError
 from azq.replay.samples import samples_of
-from azq.search.again import Arrays, ChosenPly
+from azq.search.recomputation import Arrays, ChosenPly
 from azq.search.search import exploring
 from azq.volunteers.judging import MatchOrder, Returned
 from azq.wire.arrays import unpack_record

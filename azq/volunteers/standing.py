@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from azq.search.again import Difference, differs
+from azq.search.recomputation import Difference, differs
 
 CHECKS = 26  # plies of a batch that are searched again
 MORE_CHECKS = 40  # once one of them differs

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from azq.search.again import ChosenPly, Difference, Evaluate, differs, recompute
+from azq.search.recomputation import ChosenPly, Difference, Evaluate, differs, recompute
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Implausible, Known, Replayed, SearchOrder, check
 from azq.volunteers.standing import MORE_CHECKS, Judgement, checks_of, disagrees

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from azq._core import Game
 from azq.errors import AzqError, ExitCode
-from azq.search.again import Outputs
+from azq.search.recomputation import Outputs
 from azq.volunteers.judging import MatchOrder, Returned
 from azq.volunteers.standing import Judgement
 from azq.wire.messages import RunRecord
@@ -25,12 +25,12 @@ from azq.wire.messages import RunRecord
 if TYPE_CHECKING:
     import redis
 
-    from azq.config import Config
+    from azq.config import Config, RunSections
     from azq.volunteers.verification import Verification
 
     Opened = tuple[Verification, Callable[[], list[int]]]  # and the versions that games may be played with
 
-NEWEST_VERSIONS = 50  # of the weights, that games may be played with
+NEWEST_VERSIONS = 50  # of the weights, that games may be played with, besides what serves and what served before it
 RESIDENT_VERSIONS = 8
 MOST_RUNS = 4  # with their weights, at once
 
@@ -101,13 +101,14 @@ class RunVerifications:
         if key not in self._runs:
             while len(self._runs) >= MOST_RUNS:
                 del self._runs[next(iter(self._runs))]
-            self._runs[key] = _uniform(game) if sections.selfplay.evaluator == "uniform" else self._opened(request.run, game)
+            self._runs[key] = _uniform(game) if sections.selfplay.evaluator == "uniform" else self._opened(request.run, sections, game)
         verification, versions = self._runs[key]
         search, match = SearchConfig.model_validate_json(request.search), request.match
         order = SearchOrder.of_match(game, search, match) if match else SearchOrder.of(game, sections, search, versions())
         return verification.judge(order, request.share, request.games)
 
-    def _opened(self, run: RunRecord, game: Game) -> Opened:
+    def _opened(self, run: RunRecord, sections: RunSections, game: Game) -> Opened:
+        from azq.bus.promotions import needed
         from azq.bus.redis import RedisBus
         from azq.config import InferenceConfig
         from azq.inference.ask.local import CatalogSource
@@ -122,13 +123,14 @@ class RunVerifications:
 
         prepare_process(1)
         exact = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
-        spec, engine, catalog = NetSpec.of(game), Engine(exact, place(exact)), WeightCatalog(RedisBus(self._client), run.run)
+        spec, engine = NetSpec.of(game), Engine(exact, place(exact))
+        catalog = WeightCatalog(RedisBus(self._client), run.run, gated=sections.arena.promotes)
         fetch = fetch_from(open_run_store(self._config.store, run, self._config.home, self._client))
         source = CatalogSource(catalog, lambda network: Model(spec, network, exact, engine=engine), fetch, RESIDENT_VERSIONS)
 
         def versions() -> list[int]:
             catalog.refresh()
-            return [event.version for event in catalog.newest_first()[:NEWEST_VERSIONS]]
+            return [event.version for event in catalog.newest_first()[:NEWEST_VERSIONS]] + list(needed(catalog.promotions.events))
 
         return Verification(lambda version, packed: source(version).evaluate(packed)), versions
 

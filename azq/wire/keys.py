@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Plane = Literal["control", "data", "either"]
-Role = Literal["daemon", "learner", "inference", "worker", "gateway", "flower"]
+Role = Literal["daemon", "learner", "rank", "inference", "worker", "gateway", "flower"]
 RunKey = Callable[[str], str]  # a key of the run with this name
 
 
@@ -41,8 +41,9 @@ def _either(pattern: str, kind: str, what: str, **rights: str) -> Key:
     return replace(_key(pattern, kind, what, **rights), plane="either")
 
 
-AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "inference", "worker", "gateway")
-_ALL_READ = {"learner": "r", "inference": "r", "worker": "r", "gateway": "r"}
+AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "rank", "inference", "worker", "gateway")
+_PLAYS_BY = {"learner": "r", "inference": "r", "worker": "r", "gateway": "r"}
+_ALL_READ = {**_PLAYS_BY, "rank": "r"}
 _ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w", "gateway": "w"}
 _LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r", "gateway": "r"}
 _STORED = _LEARNT | {"gateway": "rw"}  # networks for browsers
@@ -69,6 +70,7 @@ TABLE = (
     _key("azq:{run}:jobs", "zset", "jobs not ended, by time of publication", inference="r", **_PLAYED),
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
+    _key("azq:{run}:promotions", "stream", "PromotionEvent: which version serves; plain readers", daemon="rw", **_PLAYS_BY),
     _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", **_PLAYED),
     _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="rw"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
@@ -79,15 +81,19 @@ TABLE = (
     _key("azq:{run}:trial:<what>", "string", "how often an inference worker began what may kill it; ten minutes", inference="rw"),
     _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_STORED),
     _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_STORED),
-    _key("azq:{run}:ranks", "string", "RankTable: the learner's epoch of ranks; a minute", daemon="rw", learner="rw"),
-    _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw"),
+    _key("azq:{run}:ranks", "string", "RankTable: the learner's epoch of ranks; a minute", daemon="rw", learner="rw", rank="r"),
+    _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw", rank="rw"),
+    _key("azq:{run}:meeting:<name>", "string", "what ranks of several hosts tell each other to meet; minutes", learner="rw", rank="rw"),
     _key("azq:{run}:round", "string", "EvalRound; until the run is deleted", daemon="rw"),
     _key("azq:{run}:history", "stream", "HistoryPoint; capped, about two days; plain readers", daemon="rw"),
+    _key("azq:{run}:cost", "string", "Spending: what the run's machines cost so far; until the run is deleted", daemon="rw"),
+    _key("azq:cost", "string", "Spending of the whole fleet; for ever", daemon="rw"),
     _key("azq:beat:<worker>", "string", "Heartbeat; seconds", daemon="rw", **_ALL_BEAT),
     _key("azq:schema", "string", "schema number of all that is kept here; for ever", daemon="rw", **_ALL_READ),
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
+    _key("azq:study:<name>", "string", "StudyRecord: what a sweep found so far; thirty days", daemon="rw"),
     _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
     _key("azq:volunteers:contributors", "hash", "contributor -> Contributor, without his token; for ever", gateway="rw"),
     _key("azq:volunteers:invitation:<sha256>", "hash", "name, uses: of an invitation, by the hash of its code; days", gateway="rw"),
@@ -111,10 +117,12 @@ DAEMON = "azq:daemon"
 SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
 AUDIT = "azq:audit"
+COST = "azq:cost"
 VOLUNTEER_SECRET = "azq:volunteers:secret"
 CONTRIBUTORS = "azq:volunteers:contributors"
 VOLUNTEERS_OFF = "azq:volunteers:off"
 BEAT_PREFIX = "azq:beat:"
+STUDY_PREFIX = "azq:study:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
 CELERY_PREFIX = "azq."
@@ -141,6 +149,7 @@ job_prefix = _of_run("job:")
 held_prefix = _of_run("held:")
 samples = _of_run("samples")
 weights = _of_run("weights")
+promotions = _of_run("promotions")
 onnx = _of_run("onnx")
 results = _of_run("results")
 events = _of_run("events")
@@ -152,6 +161,7 @@ history = _of_run("history")
 eval_round = _of_run("round")
 eval_stream = _of_run("eval")
 purges = _of_run("purges")
+cost = _of_run("cost")
 
 
 def _each_of_run(rest: str) -> Callable[[str, int | str], str]:
@@ -162,6 +172,7 @@ job = _each_of_run("job:")
 held = _each_of_run("held:")
 once = _each_of_run("once:")
 rank = _each_of_run("rank:")
+meeting = _each_of_run("meeting:")
 trial = _each_of_run("trial:")
 purged = _each_of_run("purged:")
 
@@ -196,6 +207,10 @@ def totals(period: str) -> str:
     return f"azq:volunteers:totals:{period}"
 
 
+def study(which: str) -> str:
+    return f"{STUDY_PREFIX}{which}"
+
+
 def beat(worker: str) -> str:
     return f"{BEAT_PREFIX}{worker}"
 
@@ -207,5 +222,5 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges),
+    *(weights, promotions, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges, cost),
 )

@@ -8,15 +8,18 @@ Arrays travel as raw little-endian bytes; their shapes follow from the counts be
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from azq.wire.kinds import Kind
+from azq.wire.ranks import RankStatus
 
 SCHEMA = 3
 DENSE = 2  # records with whole policies alone
 UNCHECKED = 1  # frames without a checksum, of the same messages: those of older azqs, and those that scripts on the server write
 READABLE = (UNCHECKED, DENSE, SCHEMA)
-LATEST = 0  # weight version that asks for the newest
+LATEST = 0  # weight version that asks for the one that serves: the newest, or whichever `PromotionEvent` names
 BROWSER_PREFIX = "browser:"  # of a sample's worker that is a contributor's browser; his id follows
 
 
@@ -83,6 +86,20 @@ class WeightEvent(Message, frozen=True):
     channels: int = 0
     samples_sha256: str = ""  # in lockstep: of the samples that were new since the version before, in no order
     order_sha256: str = ""  # and of the batches that were drawn since then, one after the other
+    size: int = 0  # bytes; 0: older weights, whose event does not say
+
+
+Deed = Literal["promoted", "rolled_back", "pinned", "unpinned", "candidate", "rejected"]
+
+
+class PromotionEvent(Message, frozen=True):
+    """Something became of a version: it serves from now on, or is tried against the one that serves, or was not good enough."""
+
+    version: int  # of what was unpinned, the one that was pinned
+    deed: Deed  # the last pin goes before whatever is promoted, until it is taken back
+    reason: str
+    who: str  # a token's name, or "daemon"
+    at_ms: int
 
 
 class ModelEvent(Message, frozen=True):
@@ -125,6 +142,10 @@ class MatchSpec(Message, frozen=True):
     num_simulations: int
     opening_plies: int
     seed: int
+    first_game: int = 0  # of a part: its first game's place in the whole match, of `of_games`; both rounded up to whole groups
+    of_games: int = 0  # 0: a match of its own
+    sprt: tuple[float, ...] = ()  # elo0, elo1, alpha, beta of the test that may end the whole match early
+    trial: bool = False  # of a candidate for promotion against the best
 
 
 class GradeSpec(Message, frozen=True):
@@ -151,6 +172,7 @@ class MatchResult(Message, frozen=True):
     points: float = 0.0  # mean result a game in the game's unit (backgammon: points)
     points_se: float = 0.0  # its standard error; 0 where there are too few games to tell
     error: str = ""  # why there was no match: the engine that failed, where, and what to do
+    worker: str = ""  # who played it, "<host>:<pid>"; empty: browsers' tabs, or an older azq
 
     @property
     def games(self) -> int:
@@ -174,6 +196,7 @@ class GradeResult(Message, frozen=True):
     by_class: dict[str, tuple[int, int]] = {}  # class name -> (errors, positions)
     mean_loss: float = 0.0  # in the unit of the graded values
     loss_by_class: dict[str, float] = {}  # class name -> mean loss
+    marks: bytes = b""  # an `azq.arena.positions.PositionMark` of each of the game's positions
 
 
 class RunEvent(Message, frozen=True):
@@ -202,6 +225,10 @@ class EvalRound(Message, frozen=True):
     weight_version: int
     asked_ms: int
     step: int = 0  # of these weights
+    final: bool = False  # of a finished run, with `arena.final_games`
+    graded_version: int = 0  # the newest that was graded by a schedule of its own, and the next two of it
+    graded_ms: int = 0
+    graded_step: int = 0
 
 
 class Heartbeat(Message, frozen=True):
@@ -223,6 +250,9 @@ class Heartbeat(Message, frozen=True):
     weight_versions: dict[str, int] = {}  # run -> newest version it serves or plays with
     unserved: dict[str, str] = {}  # run -> why an inference worker does not serve it; some, where there are many
     note: str = ""  # what an operator should know of it, as `recording graphs: 3 of 20`, `served by: eager, at most 4096 leaves`
+    machine_kind: str = ""  # of its host, as in the catalogue of prices
+    per_hour: float | None = None  # what its host costs; None: nobody said
+    leaving: str = ""  # why its host gives its work back and takes no more; empty: it does not
 
 
 class Fleet(Message, frozen=True):
@@ -238,14 +268,8 @@ class Fleet(Message, frozen=True):
     sent_ms: int
     data_urls: tuple[str, ...] = ()  # all data planes, where there are several; data_url is the first
     shards_per_run: int = 0
-
-
-class AdmittedMachine(Message, frozen=True):
-    """A machine that was let in, without its secret."""
-
-    roles: tuple[str, ...]  # as `azq join --roles` has them
-    created_ms: int
-    expires_ms: int
+    over: str = ""  # why all machines end now, once they have drained; empty: they go on
+    host: str = ""  # of the daemon
 
 
 class RunRecord(Message, frozen=True):
@@ -253,9 +277,19 @@ class RunRecord(Message, frozen=True):
 
     run: str
     sections: bytes  # JSON of azq.config.RunSections
-    until: dict[str, float]  # any of minutes, games, steps; empty: no end
+    until: dict[str, float]  # any of minutes, games, steps, money; empty: no end
     directory: str  # of the run on the learner's host
     created_ms: int
+
+
+class PopulationMember(Message, frozen=True):
+    """One of several learners on a run's samples, by factors of the run's settings."""
+
+    learning_rate: float = 1.0
+    value_weight: float = 1.0
+    weight_decay: float = 1.0
+    loss: float = 0.0  # on samples that nobody had trained on, when members were compared last; 0: never
+    since_step: int = 0  # when it took over the best one's weights; 0: never
 
 
 class LearnerStatus(Message, frozen=True):
@@ -282,6 +316,9 @@ class LearnerStatus(Message, frozen=True):
     batch_s: float = 0.0  # one training step
     sync_s: float = 0.0  # of it, waiting for other ranks
     scaling_efficiency: float = 1.0  # samples a second / what the ranks would do if none waited for another
+    members: tuple[PopulationMember, ...] = ()  # of its population, the published one first; empty: it has none
+    each_rank: tuple[RankStatus, ...] = ()  # by number; empty: it trains alone
+    games_alone: int = 0  # acknowledged, and on its own disk alone, though the run's store is to keep games
 
 
 class RankBeat(Message, frozen=True):
@@ -291,6 +328,7 @@ class RankBeat(Message, frozen=True):
     name: str  # of its process
     free: bool  # waits for an epoch to join; else it is in one
     sent_ms: int
+    said: RankStatus = RankStatus()  # what it knows of itself
 
 
 class RankTable(Message, frozen=True):
@@ -338,6 +376,14 @@ class PurgedGames(Message, frozen=True):
     games: int
     samples: int
     window: int  # samples in it before
+
+
+class StudyRecord(Message, frozen=True):
+    """What a sweep told of its study."""
+
+    study: str
+    report: bytes  # JSON of azq.status.studies.StudyReport
+    sent_ms: int
 
 
 class DeadLetter(Message, frozen=True):

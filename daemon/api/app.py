@@ -9,7 +9,7 @@ from fastapi import FastAPI
 import azq
 from azq.status.audit import Auditor
 from azq.status.schemas import ProblemOut
-from daemon.api import audit, compare, events, fleet, jobs, moves, page, problems, recorded, runs, weights
+from daemon.api import audit, compare, events, fleet, jobs, moves, page, problems, promotions, recorded, runs, studies, weights
 from daemon.api.access import Keyring
 from daemon.api.audit import Trail
 from daemon.api.guard import MAX_BODY_BYTES, Guard
@@ -34,7 +34,7 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         redoc_url=None,
     )
     app.state.services = services
-    for module in (runs, weights, events, audit, recorded, compare, moves, jobs, fleet, page):
+    for module in (runs, weights, promotions, events, audit, recorded, compare, studies, moves, jobs, fleet, page):
         app.include_router(module.router)
     page.mount(app)
     problems.install(app)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -19,6 +19,7 @@ from azq.errors import InvalidRequest
 from azq.ledger.types import Once
 
 LONGEST_CURSOR = 512
+LOOK_AHEAD = 200  # entries after a page among which it may find the end of what belongs together
 
 T = TypeVar("T")
 
@@ -80,11 +81,14 @@ class Pages:
             self.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
         return page[:limit]
 
-    def newest(self, kind: str, bus: Bus, stream: str, limit: int) -> list[Entry]:
-        """Entries of a stream, newest first."""
+    def newest(
+        self, kind: str, bus: Bus, stream: str, limit: int, uncut: Callable[[Sequence[Entry], int], int] | None = None
+    ) -> list[Entry]:
+        """Entries of a stream, newest first; `uncut` tells where a page of at least so many may end, of those and `LOOK_AHEAD` more."""
         place = self.place(kind, int, int)
-        found = bus.newest(stream, limit + 1, before=f"{place[0]}-{place[1]}" if place else None)
-        return self.take(kind, found, limit, lambda entry: order(entry.id))
+        more = LOOK_AHEAD if uncut else 0
+        found = bus.newest(stream, limit + more + 1, before=f"{place[0]}-{place[1]}" if place else None)
+        return self.take(kind, found, uncut(found[: limit + more], limit) if uncut else limit, lambda entry: order(entry.id))
 
 
 async def _pages(request: Request, response: Response, cursor: Cursor = None) -> Pages:

@@ -33,8 +33,9 @@ log = logs.get(__name__)
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID", max_length=128, description="Go on after this event.")]
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events `run.<state>`, `job.<state>`, `weights.published`, `match.finished`, `grade.finished`, `condition.began`, "
-        "`condition.ended`, each with a JSON object {run, kind, at_ms, about}; `gap` where events asked for are gone.",
+        "description": "Events `run.<state>`, `job.<state>`, `weights.published`, `weights.<deed>`, `match.finished`, `match.part`, "
+        "`grade.finished`, `condition.began`, `condition.ended`, each with a JSON object {run, kind, at_ms, about}; `gap` where events "
+        "asked for are gone.",
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     }
 }
@@ -133,7 +134,7 @@ async def _in_thread(request: Request, work: Callable[[], T]) -> T:
 def _conditions(use: Services, run: str | None, known: dict[str, frozenset[str]]) -> list[str]:
     """Conditions have no id: a reader that comes back hears of those that last."""
     texts = []
-    runs = {run} if run is not None else {report.run for report in use.health.pulse.unroutable} | set(known)
+    runs = {run} if run is not None else {report.run for report in use.health.pulse.reports if report.run} | set(known)
     for name in sorted(runs):
         now = frozenset(use.health.conditions(name))
         texts += [_frame(kind, name, use.clock_ms(), about) for kind, about in condition_events(known.get(name, frozenset()), now)]

@@ -41,7 +41,7 @@ RUN_FIGURES = (
     _figure("strength.error_share", "azq_error_share", "Share of moves that lose a result class, newest graded weights.",
             "Strength: error share", unit="percentunit"),
     _figure("strength.elo", "azq_elo", "Elo of the newest rated weights.", "Strength: Elo", unit="none"),
-    _figure("policy_lag", "azq_policy_lag", "Versions between the newest weights and those self-play uses.",
+    _figure("policy_lag", "azq_policy_lag", "Versions between the weights that serve and those self-play uses.",
             "Policy lag", "versions", "none"),
     _figure("weight_version", "azq_weight_version", "Newest published weight version.",
             "Weight version and learning rate", "version", "none"),
@@ -61,6 +61,8 @@ RUN_FIGURES = (
             "Scaling efficiency", unit="percentunit"),
     _figure("samples", "azq_samples", "Samples in the segment log.", "Replay buffer", "samples"),
     _figure("window", "azq_window_samples", "Samples the learner draws from.", "Replay buffer", "window"),
+    _figure("games_alone", "azq_games_alone", "Games on the learner's disk alone, though the run's store is to keep games.",
+            "Games on one disk alone"),
     _figure("selfplay_stalled", "azq_selfplay_stalled", "1 while the limiter holds self-play back.", "Held back", "self-play", "bool"),
     _figure("learner_waiting", "azq_learner_waiting", "1 while the limiter holds the learner back.", "Held back", "learner", "bool"),
     _figure("ledger.balanced", "azq_ledger_balanced", "1 while the ledger adds up.", "Ledger balanced", unit="bool_yes_no", kind="stat"),
@@ -75,6 +77,22 @@ RUN_FIGURES = (
 )
 # fmt: on
 
+RANK_FIGURES = tuple(
+    Figure(name, metric, help, (Chart(title, "{{run}} rank {{rank}}", unit),))
+    for name, metric, help, title, unit in (
+        (
+            "samples_per_s",
+            "azq_rank_samples_per_s",
+            "Samples a second that a rank would train on if it waited for no other.",
+            "Speed of ranks",
+            "short",
+        ),
+        ("rows", "azq_rank_rows", "A rank's samples of one training step.", "Rows of ranks", "short"),
+        ("sync_s", "azq_rank_sync_seconds", "A rank's waiting for others in one training step.", "Waiting of ranks", "s"),
+        ("memory_bytes", "azq_rank_memory_bytes", "Memory that a rank's process has of its device.", "Memory of ranks", "bytes"),
+        ("errors", "azq_rank_errors", "Errors of a rank, until they are forgiven.", "Errors of ranks", "short"),
+    )
+)
 PLANE_FIGURES = (
     Figure("used_bytes", "azq_broker_used_memory_bytes", "Memory of the plane's server."),
     Figure("limit_bytes", "azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none."),
@@ -136,6 +154,9 @@ def of_runs(statuses: Sequence[RunStatus]) -> Iterator[Metric]:
     for figure in RUN_FIGURES:
         known = (([status.run], value) for status in statuses if (value := attrgetter(figure.name)(status)) is not None)
         yield _metric(figure, ["run"], known)
+    for figure in RANK_FIGURES:
+        of_ranks = (([status.run, str(row.rank), row.host], getattr(row, figure.name)) for status in statuses for row in status.ranks.each)
+        yield _metric(figure, ["run", "rank", "host"], of_ranks)
     states = (([status.run, str(status.state)], 1) for status in statuses)
     yield _gauge("azq_run_state", "1 for the state a run is in.", ["run", "state"], states)
 

@@ -44,7 +44,7 @@ def run_history(
 def list_games(run: str, use: Use, pages: Paged, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> list[GameSummary]:
     """The recorded games, in the order in which the learner stored them, newest first."""
     place = pages.place("games", int, int)
-    found = use.games_of(_segments(use.ledger.run(run))).newest(limit + 1, LogPlace(*place) if place else None)
+    found = use.games_of(segments_of(use.ledger.run(run))).newest(limit + 1, LogPlace(*place) if place else None)
     page = pages.take("games", found, limit, lambda entry: (entry[0].segment, entry[0].record))
     return [summary(event) for _, event in page]
 
@@ -53,7 +53,7 @@ def list_games(run: str, use: Use, pages: Paged, limit: Annotated[int, Query(ge=
 def show_game(run: str, uid: int, use: Use) -> GameView:
     """One game ply by ply: position, player, action, the search's values and policy target."""
     known = use.ledger.run(run)
-    event = use.games_of(_segments(known)).find(uid)
+    event = use.games_of(segments_of(known)).find(uid)
     settings = sections_of(known.record).run
     try:
         rules, note = rules_of(settings), ""
@@ -75,7 +75,7 @@ def run_samples(
     """What the recorded games look like: lengths, results, policies, values against results, versions, openings, symmetry."""
     known = use.ledger.run(run)
     rules = rules_of(sections_of(known.record).run)
-    played = read_games(rules, use.games_of(_segments(known)).last(games))
+    played = read_games(rules, use.games_of(segments_of(known)).last(games))
     return {name: stats(rules, rows) for name, rows in played.groups(by).items()}
 
 
@@ -86,5 +86,6 @@ def rules_of(settings: RunConfig) -> games.Game:
     return games.GameFiles().load(settings.game, settings.params)
 
 
-def _segments(known: RunView) -> Path:
+def segments_of(known: RunView) -> Path:
+    """Where a run's games lie, if on this host."""
     return Path(known.record.directory) / "segments"

@@ -11,16 +11,19 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Query, Response
 from fastapi import status as http
 
-from azq.arena.rating import rate
 from azq.config import RunSections, merge, parse_run
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.games import openspiel
 from azq.games.files import is_python_file
+from azq.goals import Done
 from azq.ledger.records import record_of
 from azq.ledger.types import RunState
 from azq.presets import preset
 from azq.status import observe
-from azq.status.schemas import ArenaOut, GradeOut, MatchOut, NewRun, Reason, Resumption, RunChange, RunOut, goals
+from azq.status.cost import RunCost, cost_of
+from azq.status.results import ArenaOut, GradeOut, MatchOut
+from azq.status.schemas import NewRun, Reason, Resumption, RunChange, RunOut, goals
+from azq.status.state import NOTHING_SPENT
 from azq.status.summary import LedgerStatus, RunStatus, ledger_status, network_status, summarise
 from azq.wire import keys
 from daemon.api.access import OPERATE, READ
@@ -115,6 +118,14 @@ def run_status(run: str, use: Use) -> Response:
     return answer(replace(status, workers=cast(Any, team.encoded)))
 
 
+@router.get("/{run}/cost", dependencies=[READ])
+def run_cost(run: str, use: Use) -> RunCost:
+    """What its machines cost so far, by component, and when it ends at its present pace; zeros before anybody counted."""
+    facts = observe.gather(use.ledger, use.bus, run, (), use.standings)
+    cost = summarise(facts, use.clock_ms(), team=use.team(run)).cost
+    return cost or cost_of(NOTHING_SPENT, {}, Done.of(0, 0, 0), {}, running=False)
+
+
 @router.delete("/{run}", status_code=http.HTTP_204_NO_CONTENT, dependencies=[OPERATE])
 def delete_run(run: str, use: Use) -> None:
     """Forgets a run that is paused, finished or failed, with all that the control plane keeps of it; its folder stays. May be repeated."""
@@ -129,13 +140,15 @@ def run_ledger(run: str, use: Use) -> LedgerStatus:
 
 @router.get("/{run}/matches", tags=["matches"], responses=LINKED, dependencies=[READ])
 def run_matches(run: str, use: Use, pages: Paged, limit: Count = 200) -> ArenaOut:
-    """Results of evaluation jobs, newest first, at most `limit` together, and ratings with 95 % intervals from the newest of all."""
+    """Results of evaluation jobs, newest first, at most `limit` together or one match in all its parts; ratings from the newest of all."""
     use.ledger.run(run)
-    matches, grades = observe.split_results(pages.newest("results", use.bus, keys.results(run), limit))
+    standing = observe.read_standing(use.bus, run, use.standings)
+    matches, grades = observe.split_results(pages.newest("results", use.bus, keys.results(run), limit, observe.uncut))
     return ArenaOut(
         matches=[MatchOut.of(match) for match in matches],
         grades=[GradeOut.of(grade) for grade in grades],
-        ratings=rate(observe.read_results(use.bus, run)[0]),
+        ratings=list(standing.ratings),
+        strangers=list(standing.strangers),
     )
 
 

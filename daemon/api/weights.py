@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -12,13 +13,15 @@ from fastapi.responses import StreamingResponse
 
 from azq.arena.players import version_of
 from azq.bus.base import Bus
+from azq.bus.promotions import needed, pinned, state_of
 from azq.errors import NotFound, WireError
+from azq.ledger.records import sections_of
 from azq.status import observe
 from azq.status.curves import most_positions
 from azq.status.schemas import WeightsOut
 from azq.wire import keys
 from azq.wire.codec import decode_either
-from azq.wire.messages import ModelEvent, WeightEvent
+from azq.wire.messages import MatchResult, ModelEvent, WeightEvent
 from daemon.api.access import WORKER
 from daemon.api.services import Services, Use
 
@@ -35,22 +38,43 @@ FILE: dict[int | str, dict[str, Any]] = {
 
 @router.get("", dependencies=[WORKER])
 def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observe.RESULTS_READ)] = 20) -> list[WeightsOut]:
-    """The newest published weights, newest first: what they were evaluated on, and how many inference workers serve them."""
-    use.ledger.run(run)
+    """The newest published weights, newest first: what they were evaluated on, what became of them, and how many inference workers serve
+    them; those that serve, the best and the candidate are there however old they are."""
+    record = use.ledger.run(run).record
+    promotions = observe.read_promotions(use.bus, run)
+    serving_now = promotions.version or observe.unpromoted_version(use.bus, run, gated=sections_of(record).arena.promotes)
     standing = observe.read_standing(use.bus, run, use.standings)
     ratings = {version_of(rating.player): rating for rating in standing.ratings}
     grades = {grade.weight_version: grade for grade in most_positions(standing.grades)}
     serving = Counter(beat.weight_versions.get(run) for beat in use.workers() if beat.role == "inference")
+    opponents = _opponents(standing.matches)
 
     def told(event: WeightEvent) -> WeightsOut:
-        found: dict[str, Any] = {"served_by": serving[event.version]}
+        found: dict[str, Any] = {
+            "served_by": serving[event.version],
+            "serves": event.version == serving_now,
+            "pinned": event.version == pinned(promotions.events),
+            "state": state_of(promotions.events, event.version),
+            "opponents": opponents[event.version],
+        }
         if rating := ratings.get(event.version):
             found |= {"elo": rating.elo, "elo_low": rating.low, "elo_high": rating.high, "rated_games": rating.games}
         if grade := grades.get(event.version):
             found |= {"errors": grade.errors, "graded_positions": grade.positions}
         return WeightsOut.of(event).model_copy(update=found)
 
-    return [told(event) for event in observe.read_weights(use.bus, run, limit)]
+    newest = observe.read_weights(use.bus, run, limit)
+    old = sorted((needed(promotions.events) | {serving_now}) - {event.version for event in newest} - {0}, reverse=True)
+    return [told(event) for event in (*newest, *(find_weights(use, run, str(version)) for version in old))]
+
+
+def _opponents(matches: Sequence[MatchResult]) -> defaultdict[int | None, Counter[str]]:
+    """Whom each version played, and how many games."""
+    games: defaultdict[int | None, Counter[str]] = defaultdict(Counter)
+    for match in matches:
+        for player, other in ((match.first, match.second), (match.second, match.first)):
+            games[version_of(player)][other] += match.games
+    return games
 
 
 @router.get("/{version}", response_class=Response, responses=FILE, dependencies=[WORKER])

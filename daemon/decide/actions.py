@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from azq.ledger.types import JobView, RunState
-from azq.wire.messages import GradeSpec, Job, MatchSpec
+from azq.wire.messages import EvalRound, GradeSpec, Job, MatchSpec, PromotionEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,13 @@ class EnqueueJob:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueEval:
-    """Start an evaluation round: one job for each match, one for the graded positions; some of the matches for browsers' tabs."""
+    """Start an evaluation round: a job for each match or part of one, one for graded positions; some matches for browsers' tabs."""
 
     run: str
     tag: str
-    weight_version: int
+    noted: EvalRound  # what is remembered of it, so that nobody asks again
     specs: tuple[MatchSpec | GradeSpec, ...]
     for_tabs: tuple[MatchSpec, ...] = ()
-    step: int = 0  # of these weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,15 @@ class EndRun:
 
 
 @dataclass(frozen=True, slots=True)
+class Promote:
+    """Note what became of a version, unless somebody noted something `after` what this was decided by."""
+
+    run: str
+    event: PromotionEvent
+    after: str  # id of the newest promotion
+
+
+@dataclass(frozen=True, slots=True)
 class ReportUnroutable:
     """Jobs of a run ask for a hardware tag that no live worker has."""
 
@@ -81,4 +89,23 @@ class ReportUnroutable:
         return f"run {self.run}: no live worker takes {self.queue} (live {kind} tags: {there}); {remedy}"
 
 
-Action: TypeAlias = PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | EndRun | ReportUnroutable
+@dataclass(frozen=True, slots=True)
+class ReportSpent:
+    """A budget is nearly spent: a run's, or where none is named the fleet's."""
+
+    run: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class EndFleet:
+    """Tell all machines to end, for there is nothing left to do that may be paid for."""
+
+    reason: str
+
+
+Report: TypeAlias = ReportUnroutable | ReportSpent  # conditions, not deeds
+Action: TypeAlias = PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | EndRun | Promote | EndFleet | Report

@@ -1,4 +1,4 @@
-"""The daemon's one decision: the difference between what is wanted and what is there, evaluation rounds too, as a list of actions. Pure."""
+"""The daemon's one decision: the difference between what is wanted and what is there, as a list of actions. Pure."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from dataclasses import dataclass
 
 import msgspec
 
-from azq.config import ArenaConfig, DaemonConfig, RunSections
+from azq.config import DaemonConfig, RunSections
 from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.queues import condense, eval_tag, live_tags, slots_of
+from azq.status.queues import condense, eval_tag, live_tags, slots_of, staying
 from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
 from azq.wire.kinds import BROWSER, MAKES_GAMES, Kind, queue_name
-from azq.wire.messages import GradeSpec, Job, MatchSpec
+from azq.wire.messages import Job
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
+from daemon.decide.promotion import next_promotions
+from daemon.decide.rounds import TABS_MATCHES, Arena, needless, next_evaluation
 
-SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
-SEED_LIMIT = 2**63
-FIRST_POSITIONS = 50  # a few seconds of work: what a run begins with, so that its first figure of strength is there at once
-TABS_MATCHES = queue_name(Kind.EVAL, BROWSER)
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
 
@@ -32,7 +30,7 @@ def reconcile(
 
     `has_positions(game)` tells whether the arena has graded positions of a game.
     """
-    scene = _Scene(condense(observed.workers), observed.full_ms, _sharing(desired, observed), now_ms, config, has_positions)
+    scene = _Scene(condense(staying(observed.workers)), observed.full_ms, _sharing(desired, observed), now_ms, config, has_positions)
     return [
         action for run in desired.runs if (seen := observed.runs.get(run.name)) is not None for action in _reconcile_run(run, seen, scene)
     ]
@@ -79,21 +77,19 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
         actions += _drop(run.state, seen)
     if run.state not in (RunState.RUNNING, RunState.FINISHED) or run.sections is None:
         return actions
+    if over := needless(seen):
+        return actions + over  # their messages need no care any more; the next look sees to the rest
     actions += _deliver(run.state, run.sections.run.tag, seen, scene)
     if run.state is RunState.RUNNING:
         actions += _top_up(run.name, run.sections, seen, scene)
-    if run.state is RunState.FINISHED and scene.now_ms - run.changed_ms < SETTLE_MS:
-        return actions
-    evaluation = _next_round(run, run.sections, seen, scene)
-    if evaluation is not None:
-        actions.append(_route(evaluation, scene.offers))
-    return actions
+    arena = Arena(run, run.sections, seen, scene.offers, scene.now_ms, scene.has_positions)
+    return actions + next_promotions(arena) + next_evaluation(arena)
 
 
 def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if run.sections is None:
         return do.EndRun(run.name, RunState.FAILED, run.unreadable)
-    done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step)
+    done = Done.of(seen.active_ms, seen.counts.finished, (seen.learner or SILENT).step, seen.money)
     if reason := Goals(run.until).reached(done):
         return do.EndRun(run.name, RunState.FINISHED, reason)
     own = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.job.tag != BROWSER]  # what tabs do fails no run
@@ -116,13 +112,6 @@ def _drop(state: RunState, seen: ObservedRun) -> list[Action]:
 
 def _survives(view: JobView, state: RunState) -> bool:
     return state is RunState.RUNNING or (state is RunState.FINISHED and view.job.kind not in MAKES_GAMES)
-
-
-def _route(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
-    queue = queue_name(Kind.EVAL, evaluation.tag)
-    if slots_of(offers, queue) or not evaluation.specs:
-        return evaluation
-    return do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
 
 
 def _deliver(state: RunState, own_tag: str, seen: ObservedRun, scene: _Scene) -> list[Action]:
@@ -172,62 +161,3 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
         wanted = -(-slots[tag] // scene.sharing[tag]) + scene.config.jobs_ahead if slots[tag] else 0
         actions += [do.EnqueueJob(msgspec.structs.replace(job, run=name))] * max(0, wanted - active)
     return actions
-
-
-def _next_round(run: DesiredRun, sections: RunSections, seen: ObservedRun, scene: _Scene) -> do.EnqueueEval | None:
-    """The round that is due now, or None.
-
-    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one) or `arena.every_steps` trained, no
-    evaluation job outstanding.
-    Where moves can be graded, the first weights are graded on a few positions as soon as a worker takes that.
-    A finished run waits for no time: its last weights get their round as soon as self-play has given its games back.
-    """
-    arena, finished = sections.arena, run.state is RunState.FINISHED
-    if not arena.evaluates or seen.weight_version <= seen.round_version:
-        return None
-    if any(finished or view.job.kind == Kind.EVAL for view in seen.jobs):
-        return None
-    tag = eval_tag(scene.offers, sections.run.tag)
-    begins = not (seen.round_version or finished) and slots_of(scene.offers, queue_name(Kind.EVAL, tag))
-    if begins and (first := _grade(sections, seen.weight_version, scene, most=FIRST_POSITIONS)):
-        return do.EnqueueEval(run.name, tag, seen.weight_version, tuple(first), step=seen.weight_step)
-    if not (finished or _waited(arena, seen, scene.now_ms)):
-        return None
-    matches = _matches(arena, sections.run.seed, seen)
-    tabs = Kind.EVAL in sections.volunteers.kinds and not finished and slots_of(scene.offers, TABS_MATCHES)
-    for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
-    specs: list[MatchSpec | GradeSpec] = [match for match in matches if match not in for_tabs]
-    specs += _grade(sections, seen.weight_version, scene)
-    return (
-        do.EnqueueEval(run.name, tag, seen.weight_version, tuple(specs), tuple(for_tabs), seen.weight_step) if specs or for_tabs else None
-    )
-
-
-def _waited(arena: ArenaConfig, seen: ObservedRun, now_ms: int) -> bool:
-    """Whether enough time has gone by, or enough steps have been trained, since the last round."""
-    waited_ms = now_ms - seen.round_ms if seen.round_ms else seen.active_ms
-    by_steps = arena.every_steps > 0 and seen.weight_step - seen.round_step >= arena.every_steps
-    return by_steps or (arena.every_s > 0 and waited_ms >= arena.every_s * 1000)
-
-
-def _matches(arena: ArenaConfig, seed: int, seen: ObservedRun) -> list[MatchSpec]:
-    newest = f"weights:{seen.weight_version}"
-    previous = f"weights:{seen.round_version}" if seen.round_version else newest
-    opponents = [previous if opponent == "previous" else opponent for opponent in arena.opponents]
-    return [
-        MatchSpec(newest, opponent, arena.games, arena.num_simulations, arena.opening_plies, _seed(seed, seen.weight_version, index))
-        for index, opponent in enumerate(opponents)
-        if opponent not in (newest, "latest")
-    ]
-
-
-def _grade(sections: RunSections, version: int, scene: _Scene, most: int = SEED_LIMIT) -> list[GradeSpec]:
-    arena = sections.arena
-    if arena.grade_positions == 0 or not scene.has_positions(sections.run.game):
-        return []
-    # The same seed in every round: the same positions are graded, so the curve compares like with like.
-    return [GradeSpec(version, min(arena.grade_positions, most), arena.num_simulations, sections.run.seed)]
-
-
-def _seed(run_seed: int, version: int, index: int) -> int:
-    return (run_seed * 1_000_003 + version * 1_009 + index) % SEED_LIMIT

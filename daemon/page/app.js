@@ -6,6 +6,7 @@ import { askForToken, themeButton } from "/web/frame.js";
 import { CompareView } from "./compare.js";
 import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
+import { StudiesView, StudyView } from "./studies.js";
 import { Viewer } from "./viewer.js";
 import { span } from "/web/format.js";
 
@@ -25,6 +26,7 @@ function makeView({ page, run, rest }) {
   if (page === "run" && run) return new RunView(run);
   if (page === "games" && run) return new Viewer(run, rest);
   if (page === "compare" && run) return new CompareView(run, rest);
+  if (page === "studies") return run ? new StudyView(run) : new StudiesView();
   return new Overview();
 }
 
@@ -76,10 +78,11 @@ function drawLink() {
 function drawHead(to) {
   show($("runs"), h("option", { value: "" }, "all runs"),
     runs.map((run) => h("option", { value: run.name }, `${run.name}${run.state === "running" ? "" : ` (${run.state})`}`)));
-  $("runs").value = to.page === "runs" ? "" : to.run;
+  $("runs").value = ["runs", "studies"].includes(to.page) ? "" : to.run;
   const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
   const play = h("a", { href: `/web/play/#run=${encodeURIComponent(to.run)}` }, "play");
-  show($("tabs"), to.run ? [tab("run", "run"), tab("games", "games"), tab("compare", "compare"), play] : []);
+  const studies = h("a", { href: "#/studies", "aria-current": to.page === "studies" && "page" }, "studies");
+  show($("tabs"), to.page === "studies" ? studies : to.run ? [tab("run", "run"), tab("games", "games"), tab("compare", "compare"), play] : studies);
   document.title = to.run ? `${to.run} · azq` : "azq";
 }
 

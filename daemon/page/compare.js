@@ -1,4 +1,4 @@
-// Runs of one game beside each other: curves over each other, figures where all were, settings that differ.
+// Runs of one game beside each other: curves over each other, figures where all were, settings that differ, graded positions, recorded games.
 
 import { call } from "/web/api.js";
 import { Chart } from "/web/chart.js";
@@ -24,7 +24,10 @@ export class CompareView {
     this.charts = h("div", { class: "charts two", id: "charts" });
     this.common = h("section", { class: "panel", id: "common" });
     this.settings = h("section", { class: "panel", id: "settings" });
-    this.element = h("div", { class: "run" }, this.head, this.charts, h("div", { class: "columns" }, this.settings, this.common));
+    this.graded = h("section", { class: "panel", id: "graded" });
+    this.samples = h("section", { class: "panel", id: "samples" });
+    this.element = h("div", { class: "run" }, this.head, this.charts, h("div", { class: "columns" }, this.settings, this.common),
+      h("div", { class: "columns" }, this.samples, this.graded));
     this.element.addEventListener("click", ({ target }) => target.dataset.by && this.#go(this.others, target.dataset.by));
     this.element.addEventListener("change", ({ target }) => target.id === "beside" && this.#go(target.value ? [target.value] : [], this.by));
     this.goTo(rest);
@@ -54,7 +57,27 @@ export class CompareView {
       found.common.map((row) => ({ key: row.figure, cells: [FIGURES[row.figure].title, count(row.x), ...row.values.map(value(row.figure))] }))));
     show(this.settings, h("h2", {}, "settings that differ"), found.settings.length
       ? table(["setting", ...found.runs.map((run) => `#${run.run}`)], found.settings.map((row) => ({ key: row.setting, cells: [row.setting, ...row.values.map(told)] })))
-      : h("p", { class: "empty" }, "none"));
+      : empty("none"));
+    show(this.graded, h("h2", {}, "same graded positions"), found.graded.length
+      ? table(["run", "#errors", `#of ${this.run}`, "#positions", "#difference (95 %)"], found.graded.map((pair) => ({ key: pair.run,
+        cells: [`${pair.run} v${pair.weight_versions[1]}`, ...[...pair.errors].reverse().map((share) => percent(share)), count(pair.positions), difference(pair)] })))
+      : empty("no newest weights were graded on the same positions"));
+    await this.#showSamples(names);
+  }
+
+  /** Asked once: thousands of games are read for it. */
+  async #showSamples(names) {
+    if (this.sampled === names) return;
+    this.sampled = names;
+    show(this.samples, h("h2", {}, "recorded games"), empty("being read …"));
+    const found = await call(`/v1/compare/samples?runs=${names}`).catch((error) => {
+      this.sampled = "";
+      throw error;
+    });
+    show(this.samples, h("h2", {}, "recorded games"), Object.entries(found).map(([run, diff]) => [
+      h("p", { class: diff.verdict === "differs" ? "warn" : "muted" }, `${run}: ${diff.verdict}; ${count(diff.games[1])} games on the daemon's host, ${count(diff.games[0])} of ${this.run}`),
+      diff.figures.length > 0 && table(["figure", `#${this.run}`, `#${run}`, "#distance", "#p (Holm)", ""], diff.figures.map((row) => ({ key: row.figure,
+        cells: [row.figure, fixed(3)(row.first), fixed(3)(row.second), fixed(3)(row.distance), fixed(4)(row.corrected), row.verdict] })))]));
   }
 
   #drawHead(names) {
@@ -85,6 +108,12 @@ export class CompareView {
     }
   }
 }
+
+const empty = (text) => h("p", { class: "empty" }, text);
+
+const points = (share) => `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}`;
+
+const difference = ({ difference: of, low, high }) => (low === null ? points(of) : `${points(of)} (${points(low)} … ${points(high)})`);
 
 const told = (value) => (value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
 

@@ -33,6 +33,11 @@ export class Controls {
     } else if (what) this.#do(this.answer, () => call(path(this.run, `/${what}`), { method: "POST" }), (run) => `${run.name} is ${run.state}`);
   }
 
+  /** Runs an action, and tells beside the buttons how it ended. */
+  act(action, tell) {
+    return this.#do(this.answer, action, tell);
+  }
+
   /** Runs an action and tells how it ended; true when it went through. */
   async #do(place, action, tell) {
     show(place, h("span", { class: "muted" }, "…"));

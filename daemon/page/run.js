@@ -5,7 +5,8 @@ import { Chart } from "/web/chart.js";
 import { Controls } from "./controls.js";
 import { h, show } from "/web/dom.js";
 import { clock, count, fixed, moment, percent, signed } from "/web/format.js";
-import { arenaPanel, ledgerPanel, queuesPanel, ratingsPanel } from "./tables.js";
+import { arenaPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel } from "./tables.js";
+import { Weights } from "./weights.js";
 import { Fleet } from "./workers.js";
 
 const SPANS = [["15 min", 900], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["48 h", 172800]];
@@ -32,13 +33,14 @@ const SPENT = [
 ];
 
 export class RunView {
-  asks = [[1500, this.askStatus], [2000, this.askHistory], [10_000, this.askArena]];
+  asks = [[1500, this.askStatus], [2000, this.askHistory], [3000, this.askWeights], [10_000, this.askArena]];
 
   constructor(run) {
     this.run = run;
     this.span_s = SPANS[1][1];
-    this.controls = new Controls(run, () => this.askStatus());
+    this.controls = new Controls(run, () => Promise.all([this.askStatus(), this.weights.ask()]));
     this.fleet = new Fleet();
+    this.weights = new Weights(run, (action, tell) => this.controls.act(action, tell));
     const together = group();
     this.charts = OVER_TIME.map(([columns, { names, ...settings }]) => ({
       columns,
@@ -68,7 +70,7 @@ export class RunView {
       h("div", { class: "charts", id: "charts" }, this.charts.map(({ chart }) => chart.element), this.elo.element, this.errors.element,
         this.spent.map(({ chart }) => chart.element)),
       h("div", { class: "columns" }, this.fleet.element, h("div", { class: "stack" }, this.queues, this.ledger)),
-      h("div", { class: "columns" }, this.matches, this.ratings));
+      this.weights.element, h("div", { class: "columns" }, this.matches, this.ratings));
     this.spans.addEventListener("click", (event) => {
       if (!event.target.dataset.s) return;
       this.span_s = Number(event.target.dataset.s);
@@ -92,7 +94,7 @@ export class RunView {
     this.fleet.draw(status.workers);
     show(this.conditions, status.conditions.map((text) => h("p", {}, text)));
     show(this.queues, queuesPanel(queues));
-    show(this.ledger, ledgerPanel(status.ledger));
+    show(this.ledger, ledgerPanel(status.ledger), membersTable(status.population ?? []), ranksTable(status.ranks));
   }
 
   async askHistory() {
@@ -109,6 +111,10 @@ export class RunView {
     for (const { chart, role, phases } of this.spent) {
       chart.update({ x: at_ms, ys: spentBy(figures, role, phases, at_ms.length), gap: Math.max(4 * every_ms, 30_000), domain });
     }
+  }
+
+  askWeights() {
+    return this.weights.ask();
   }
 
   async askArena() {
@@ -139,12 +145,25 @@ export class RunView {
       ["mean batch", count(Math.round(status.mean_batch))], ["network busy", percent(status.network_busy, 0)], ["open games", count(status.open_games)],
       ["samples", count(status.samples)], ["step", status.learner_live ? count(status.learner_step) : "no learner", status.learner_live ? "" : "bad"],
       ["samples/insert", fixed(2)(status.samples_per_insert)], ["limiter", limiter, status.selfplay_stalled ? "warn" : ""],
-      ["weights", `v${status.weight_version}`], ["network", networkSize(status.network)], ["policy lag", fixed(1)(status.policy_lag)],
+      ["weights", weightsTile(status)], ["network", networkSize(status.network)], ["policy lag", fixed(1)(status.policy_lag)],
       ["Elo", strength.elo === null ? "–" : `${signed(strength.elo)} ± ${((strength.elo_high - strength.elo_low) / 2).toFixed(0)}`],
       ["graded errors", percent(strength.error_share)],
+      ["cost", costTile(status.cost), status.cost?.unpriced.length ? "warn" : ""],
     ];
     show(this.tiles, tiles.map(([name, value, tone]) => h("div", { class: `tile ${tone ?? ""}`, "data-tile": name }, h("span", {}, name), h("b", {}, value))));
   }
+}
+
+/** So far, and what it will have been at the run's end where one is in sight; `+ ?` for machines whose price nobody knows. */
+function costTile(cost) {
+  if (!cost) return "–";
+  const end = cost.ends_money === null ? "" : ` of ${cost.ends_money.toFixed(2)}`;
+  return `${cost.money.toFixed(2)}${end} ${cost.currency}${cost.unpriced.length ? " + ?" : ""}`;
+}
+
+/** The newest version, and the one that serves where that is another. */
+function weightsTile({ weight_version: newest, serving_version: serving }) {
+  return serving === newest ? `v${newest}` : `v${newest}, v${serving} serves`;
 }
 
 /** The size of the newest weights' network, and where it began if it has grown since. */

@@ -41,11 +41,30 @@ export function ledgerPanel(ledger) {
   ];
 }
 
+/** The networks that train side by side, by factors of the run's settings; nothing where there is one. */
+export function membersTable(members) {
+  if (!members.length) return [];
+  const rows = members.map((one, i) => ({ key: `member ${i}`, cells: [i ? String(i + 1) : "1, published", ...["learning_rate", "value_weight", "weight_decay"].map((name) => fixed(2)(one[name])),
+    one.loss ? fixed(3)(one.loss) : "–", count(one.since_step)] }));
+  return [h("h2", {}, "population"), table(["member", "#rate ×", "#value ×", "#decay ×", "#loss", "#since step"], rows)];
+}
+
+/** The processes that train one network together; nothing where one trains alone. */
+export function ranksTable(ranks) {
+  if (!ranks?.each.length) return [];
+  const rows = ranks.each.map((one) => ({ key: `rank ${one.rank}`, cells: [one.rank,
+    h("span", { class: `pill ${one.state === "trains" ? "good" : "bad"}` }, one.state.replace("_", " ")), one.host, one.device,
+    one.micro_batch && one.micro_batch < one.rows ? `${one.rows} by ${one.micro_batch}` : one.rows, count(one.samples_per_s),
+    fixed(1)(1e3 * one.batch_s), fixed(1)(1e3 * one.sync_s), `${whole(one.memory_bytes / 1e6)} MB`, one.errors, one.reason] }));
+  return [h("h2", {}, "ranks ", h("span", { class: "muted" }, `efficiency ${fixed(2)(ranks.efficiency)}`)),
+    table(["rank", "state", "host", "device", "#rows", "#samples/s", "#step ms", "#sync ms", "#memory", "#errors", "last error"], rows)];
+}
+
 export function arenaPanel({ matches }) {
   const rows = matches.slice(0, MATCHES_SHOWN).map((match, i) => ({
     key: `${match.finished_ms} ${i}`,
-    cells: [match.first, match.second,
-      match.error ? h("td", { class: "bad", colspan: 2 }, match.error)
+    cells: [match.first, h("td", {}, match.second, [match.progress, match.of_games && match.error].map((text) => text ? h("div", { class: "muted so-far" }, text) : null)),
+      match.error && !match.of_games ? h("td", { class: "bad", colspan: 2 }, match.error)
         : [h("td", { class: "number" }, `${match.wins} / ${match.draws} / ${match.losses}`), h("td", { class: "number" }, percent(match.share, 0))],
       count(match.num_simulations), ago(match.finished_ms)].flat(),
   }));

@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from azq import logs
+from azq.arena.whole import job_of
 from azq.bus.base import Bus
 from azq.errors import NotFound, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import JobView, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.kinds import BROWSER, Kind
-from azq.wire.messages import EvalRound, Job
+from azq.wire.kinds import BROWSER
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
-
-EVAL_PRIORITY = 3
 
 log = logs.get(__name__)
 
@@ -32,11 +30,11 @@ class Hands:
     max_attempts: int
 
 
-def act(decided: Sequence[Action], hands: Hands, now_ms: int) -> None:
+def act(decided: Sequence[Action], hands: Hands) -> None:
     """Does each action; one that the state forbids by now is logged and skipped. Raises `BrokerError`: try again later."""
     for action in decided:
         try:
-            _do(action, hands, now_ms)
+            _do(action, hands)
         except (StateConflict, NotFound) as error:  # somebody was faster; the next look tells
             log.info("overtaken", action=type(action).__name__, reason=str(error))
 
@@ -47,14 +45,14 @@ def send(hands: Hands, view: JobView) -> None:
     hands.ledger.mark_published(view.job.job_id, view.attempt)
 
 
-def _do(action: Action, hands: Hands, now_ms: int) -> None:
+def _do(action: Action, hands: Hands) -> None:
     match action:
         case do.PublishJob(view):
             send(hands, view)
         case do.EnqueueJob(job):
             send(hands, hands.ledger.enqueue(job))
         case do.EnqueueEval():
-            _start_round(action, hands, now_ms)
+            _start_round(action, hands)
         case do.ExpireLeases(run):
             for view in hands.ledger.expire(run, hands.max_attempts):
                 log.warning("lease_expired", job=view.job.job_id, attempt=view.attempt, state=str(view.state), owner=view.owner)
@@ -66,16 +64,25 @@ def _do(action: Action, hands: Hands, now_ms: int) -> None:
         case do.EndRun(run, state, reason):
             hands.ledger.set_run_state(run, state, reason)
             (log.error if state is RunState.FAILED else log.info)(f"run_{state}", run=run, reason=reason)
-        case do.ReportUnroutable():
-            pass  # a condition, not a deed: the loop keeps and logs it
+        case do.Promote():
+            _promote(action, hands)
+        case do.ReportUnroutable() | do.ReportSpent() | do.EndFleet():
+            pass  # conditions, not deeds: the loop keeps, logs and tells them
 
 
-def _start_round(action: do.EnqueueEval, hands: Hands, now_ms: int) -> None:
+def _promote(action: do.Promote, hands: Hands) -> None:
+    stream, event = keys.promotions(action.run), action.event
+    (newest,) = hands.bus.newest_each([stream])
+    if newest and newest.id != action.after:
+        raise StateConflict(f"somebody else decided about the versions of run {action.run}")
+    hands.bus.publish(stream, encode(event))
+    log.info(f"weights_{event.deed}", run=action.run, version=event.version, reason=event.reason)
+
+
+def _start_round(action: do.EnqueueEval, hands: Hands) -> None:
     # Noted first: a crash in between costs a round, the reverse order would ask for one twice.
-    hands.bus.put(keys.eval_round(action.run), encode(EvalRound(action.weight_version, now_ms, action.step)))
+    hands.bus.put(keys.eval_round(action.run), encode(action.noted))
     specs = [*((action.tag, spec) for spec in action.specs), *((BROWSER, spec) for spec in action.for_tabs)]
     for tag, spec in specs:
-        games = getattr(spec, "games", 0)
-        job = Job("", action.run, Kind.EVAL, tag, priority=EVAL_PRIORITY, games=games, payload=encode(spec))
-        send(hands, hands.ledger.enqueue(job))
-    log.info("evaluation_round", run=action.run, weight_version=action.weight_version, jobs=len(specs))
+        send(hands, hands.ledger.enqueue(job_of(action.run, tag, spec)))
+    log.info("evaluation_round", run=action.run, weight_version=action.noted.weight_version, jobs=len(specs))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from daemon.decide.actions import ReportUnroutable
+from daemon.decide.actions import Report, ReportUnroutable
 
 REPORT_AFTER_S = 5.0  # a condition is logged once it lasted so long: at a start workers are a moment behind
 
@@ -20,7 +20,12 @@ class HealthRecord:
     last_ok_s: float | None = None  # when a tick went through, broker round trip included
     last_look_s: float | None = None  # when a tick ended, well or not
     error: str = ""  # why the last tick failed; empty when it went through
-    unroutable: Mapping[ReportUnroutable, float] = field(default_factory=dict)  # since when
+    reports: Mapping[Report, float] = field(default_factory=dict)  # since when
+
+    @property
+    def unroutable(self) -> list[ReportUnroutable]:
+        """Those of queues that nobody serves."""
+        return [report for report in self.reports if isinstance(report, ReportUnroutable)]
 
 
 class Health:
@@ -29,12 +34,12 @@ class Health:
     def __init__(self) -> None:
         self.pulse = HealthRecord()
 
-    def tick_ok(self, unroutable: Iterable[ReportUnroutable], now_s: float | None = None) -> list[ReportUnroutable]:
+    def tick_ok(self, reports: Iterable[Report], now_s: float | None = None) -> list[Report]:
         """Notes a tick that went through; returns the conditions that have just lasted long enough to be logged."""
         now = time.monotonic() if now_s is None else now_s
         before = self.pulse
-        since = {report: before.unroutable.get(report, now) for report in unroutable}
-        self.pulse = replace(before, ticks=before.ticks + 1, last_ok_s=now, last_look_s=now, error="", unroutable=since)
+        since = {report: before.reports.get(report, now) for report in reports}
+        self.pulse = replace(before, ticks=before.ticks + 1, last_ok_s=now, last_look_s=now, error="", reports=since)
         looked = before.last_look_s if before.last_look_s is not None else now
         return [report for report, start in since.items() if now - start >= REPORT_AFTER_S > looked - start]
 
@@ -46,7 +51,7 @@ class Health:
 
     def conditions(self, run: str) -> list[str]:
         """What an operator of a run should know."""
-        return [str(report) for report in self.pulse.unroutable if report.run == run]
+        return [str(report) for report in self.pulse.reports if report.run in (run, "")]
 
 
 def why_not_ready(pulse: HealthRecord, now_s: float, patience_s: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -15,7 +15,7 @@ from azq.arena import positions
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.config import Config, DaemonConfig
+from azq.config import BudgetConfig, Config, DaemonConfig
 from azq.errors import BrokerError, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
@@ -24,11 +24,13 @@ from azq.process.liveness import WATCHDOG, notify
 from azq.status.brokers import fleet_of
 from azq.status.history import Recorder
 from azq.status.observe import Beats, Observer
+from azq.status.spending import Accountant
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
 from azq.wire.messages import Fleet
-from daemon.decide.actions import ReportUnroutable
+from daemon.decide import actions as do
+from daemon.decide.guard import guard
 from daemon.decide.reconcile import reconcile
 from daemon.serve.act import Hands, act
 from daemon.serve.health import Health
@@ -91,15 +93,18 @@ class Loop:
     health: Health
     life_s: float
     fleet: Fleet | None = None
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
 
     def __post_init__(self) -> None:
         self._history = Recorder(self.bus, self.config.history_every_s)
+        self._accountant = Accountant(self.bus, self.budget)
+        self._since_ms = 0  # when it looked first
         self._presence = Presence("daemon", life_s=self.life_s)
 
     def tick(self) -> bool:
         """One tick; True when it went through. Raises `StateConflict` when another daemon took the control plane."""
         try:
-            unroutable = self._look_and_act()
+            reports = self._look_and_act()
         except StateConflict:
             raise
         except Exception as error:
@@ -108,8 +113,8 @@ class Loop:
         if self.health.pulse.error:
             log.info("recovered", failed_ticks=self.health.pulse.failed_ticks)
             notify("STATUS=reconciling")
-        for report in self.health.tick_ok(unroutable):
-            log.warning("unroutable", reason=str(report))
+        for report in self.health.tick_ok(reports):
+            log.warning("budget" if isinstance(report, do.ReportSpent) else "unroutable", run=report.run, reason=str(report))
         notify(WATCHDOG)
         return True
 
@@ -117,15 +122,25 @@ class Loop:
         """Takes the heartbeat back."""
         self._presence.leave(self.bus)
 
-    def _look_and_act(self) -> list[ReportUnroutable]:
+    def _look_and_act(self) -> list[do.Report]:
         self.hold()
         now_ms = self.clock_ms()
-        desired, observed = self.observer.look(now_ms)
+        self._since_ms = self._since_ms or now_ms
+        desired, seen = self.observer.look(now_ms)
+        observed = self._accountant.note(desired, seen, now_ms)
         actions = reconcile(desired, observed, now_ms, self.config, self.has_positions)
-        act(actions, self.hands, now_ms)
+        actions += guard(desired, observed, actions, now_ms, self.budget, self._since_ms)
+        act(actions, self.hands)
+        self._tell_end(next((action.reason for action in actions if isinstance(action, do.EndFleet)), ""))
         self._beat()
         self._history.note(desired, observed, now_ms)
-        return [action for action in actions if isinstance(action, ReportUnroutable)]
+        return [action for action in actions if isinstance(action, do.ReportUnroutable | do.ReportSpent)]
+
+    def _tell_end(self, reason: str) -> None:
+        """What machines hear at the next heartbeat."""
+        if self.fleet is not None and self.fleet.over != reason:
+            self.fleet = msgspec.structs.replace(self.fleet, over=reason)
+            log.warning("machines_end" if reason else "machines_go_on", reason=reason)
 
     def _beat(self) -> None:
         self._presence.beat(self.bus)
@@ -155,6 +170,7 @@ def build(config: Config, client: redis.Redis, lock: DaemonLock) -> Loop:
         health=Health(),
         life_s=config.worker.heartbeat_life_s,
         fleet=fleet_of(config),
+        budget=config.budget,
     )
 
 

@@ -23,6 +23,7 @@ from azq import games
 from azq.arena.match import play_match, random_opening
 from azq.arena.player import Ground
 from azq.arena.players import NetworkPlayer
+from azq.arena.rating import Z95
 from azq.config import InferenceConfig, SearchConfig
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.model import Model
@@ -33,7 +34,6 @@ from azq.wire.messages import MatchSpec
 BATCH, ROUNDS, REPEATS = 512, 7, 4
 PLIES = 24  # of the random games whose positions are evaluated
 MATCH_THREADS = 1
-Z95 = 1.96
 
 
 def main() -> None:

@@ -29,7 +29,7 @@ from azq.inference.device.model import Model
 from azq.nets import NetSpec, from_bytes, restore, unpack
 from azq.nets.onnx import to_onnx
 from azq.nets.weights import describe
-from azq.search.again import ChosenPly, Difference, Outputs, differs, recompute
+from azq.search.recomputation import ChosenPly, Difference, Outputs, differs, recompute
 from azq.search.search import exploring
 
 SLOTS = 256

@@ -20,10 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from azq.cluster.arithmetic import KIB, microseconds, plan, read_figures
 from azq.wire.shards import client_shards
-
-sys.path.insert(0, str(Path(__file__).parent))
-from scale_plan import FIGURES, KIB, microseconds, plan, read_figures
 
 GROUPS = 2
 BATCH_REQUESTS = 2  # requests in a bucket of 8,192
@@ -193,7 +191,7 @@ def by_arithmetic(figures: Mapping[str, float], *, workers: int, brokers: int) -
 def main() -> None:
     """Simulates the plan's fleet, or the one asked for, beside the arithmetic."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figures", nargs="?", type=Path, default=FIGURES)
+    parser.add_argument("figures", nargs="?", type=Path)
     parser.add_argument("--workers", type=int, default=0, help="self-play workers of one core; 0: a third more than feed the GPUs")
     parser.add_argument("--brokers", type=int, default=0, help="0: as planned")
     parser.add_argument("--seconds", type=float, default=1.0, help="simulated")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import subprocess
@@ -20,9 +19,9 @@ from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
 from azq.process.interrupts import Interrupts
 from azq.process.proc import children, command, cpu_s, stat_of
+from azq.status.curves import wilson
 
 RUN = "strength"
-Z95 = 1.96
 LOOK_S = 0.5
 DRAIN_S = 120.0  # games go back, the learner drains and checkpoints; after so long everything is killed
 ROLES = {"daemon": "daemon", "inference": "inference", "learner": "learner", "worker": "worker"}
@@ -90,15 +89,6 @@ def tree_cpu_s(pid: int) -> float:
     """CPU-seconds of a process and all below it."""
     own = stat_of(pid)
     return (own.cpu_s + own.ended_cpu_s if own else 0.0) + sum(tree_cpu_s(child) for child in children(pid))
-
-
-def wilson(errors: int, count: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson, 1927). Pure."""
-    if not count:
-        return 0.0, 1.0
-    share, z2 = errors / count, Z95**2
-    middle, half = share + z2 / (2 * count), Z95 * math.sqrt(share * (1 - share) / count + z2 / (4 * count * count))
-    return max(0.0, (middle - half) / (1 + z2 / count)), min(1.0, (middle + half) / (1 + z2 / count))
 
 
 def reached(rows: Sequence[dict[str, Any]], target: float) -> float | None:

@@ -23,9 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from strength_arm import Z95, Arm, Exam, run_arm
+from strength_arm import Arm, Exam, run_arm
 
 from azq.arena.positions import choose, load, read
+from azq.arena.rating import Z95
 from azq.process.interrupts import Aborted, Interrupts
 
 LAST = 4  # versions of an arm that are compared with another's

@@ -15,12 +15,12 @@ from typing import Any
 from azq.arena.match import play_match
 from azq.arena.player import Ground
 from azq.arena.players import make_player
+from azq.arena.rating import Z95
 from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
 from azq.wire.messages import LATEST, MatchResult, MatchSpec
 
 COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
-Z95 = 1.96
 
 
 def measure(folder: Path, opponents: list[str], games: int, num_simulations: int, points: int, opening_plies: int) -> list[dict[str, Any]]:

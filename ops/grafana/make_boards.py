@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from azq.metrics import FIGURES, Figure
-from daemon.api.figures import RUN_FIGURES
+from daemon.api.figures import RANK_FIGURES, RUN_FIGURES
 
 WIDTH, COLUMNS, HEIGHT = 24, 3, 8
 SOURCE = {"type": "prometheus", "uid": "azq-prometheus"}
@@ -52,7 +52,7 @@ def panels_of(figures: Sequence[Figure], choice: str = "") -> list[Panel]:
     return list(panels.values())
 
 
-RUN = panels_of(RUN_FIGURES, '{run=~"$run"}')
+RUN = panels_of((*RUN_FIGURES, *RANK_FIGURES), '{run=~"$run"}')
 FLEET = (
     panel("Processes", "short", ("azq_workers", "{{role}}"), kind="stat"),
     panel("Brokers up", "bool_yes_no", ("azq_broker_up", "{{plane}}"), kind="stat"),

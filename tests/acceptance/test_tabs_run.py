@@ -37,7 +37,7 @@ BESIDE_A_SERVER = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
     last = learned_with_two_tabs(tmp_path, "steps=800", *SETTINGS)
     assert last["ledger"]["balanced"]
@@ -51,7 +51,7 @@ def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(500)
 def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
     last = learned_with_two_tabs(tmp_path, "games=3500", *BESIDE_A_SERVER)
     assert last["ledger"]["balanced"]
@@ -75,7 +75,7 @@ def learned_with_two_tabs(home: Path, until_goal: str, *settings: str) -> dict[s
     try:
         with launched() as browser:
             pages = [open_tab(browser, port) for _ in range(2)]
-            output, _ = up.communicate(timeout=200)
+            output, _ = up.communicate(timeout=450)
             assert all(page.evaluate("document.querySelector('[data-tile=\"refused\"] b').textContent") == "0" for page in pages)
     finally:
         up.kill()

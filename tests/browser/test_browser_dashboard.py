@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from run_courses import plant_run
 from waiting import until
 
 from azq.ledger.types import RunState
+from azq.status.studies import StudyReport, TrialReport, keep
 
 
 @pytest.fixture(scope="module")
@@ -288,8 +290,38 @@ def test_runs_of_a_game_are_drawn_over_each_other(visit: Any, site: Site) -> Non
     errors = seen.page.locator('[data-chart="graded errors"]')
     assert all("L" in path for path in errors.locator(".series path").evaluate_all("all => all.map((one) => one.getAttribute('d'))"))
     assert seen.page.locator("#common tbody tr").count() == 4
+    assert "+0.0 % (+0.0 % … +0.0 %)" in seen.page.locator("#graded tbody").inner_text()
+    seen.page.locator("#samples", has_text="slow: too few games").wait_for()
     shot(seen.page, "compare")
     assert seen.complaints == []
     for name in ("quick", "slow", "discs"):  # the other pages of this site know of one run
         site.ledger.set_run_state(name, RunState.FINISHED)
         site.ledger.delete_run(name)
+
+
+def test_a_studys_trials_are_lines_and_rows_and_pointing_at_one_shows_the_other(visit: Any, site: Site) -> None:
+    rows = [
+        TrialReport(
+            number=number,
+            state="running" if number == 11 else "pruned" if number % 5 == 4 else "complete",
+            value=0.1 + 0.3 * abs(math.log10(10**-4 * 1.5**number) + 2.5),
+            settings={
+                "learner.learning_rate": 10**-4 * 1.5**number,
+                "search.num_simulations": 32 * (1 + number % 3),
+                "network.kind": "resnet",
+            },
+        )
+        for number in range(12)
+    ]
+    shares = {"learner.learning_rate": 0.9, "search.num_simulations": 0.1}
+    log, rates = ["learner.learning_rate"], {"study": "rates", "game": "connect_four", "metric": "errors", "until": "games=900"}
+    keep(site.bus, StudyReport(best=rows[3], importances=shares, trials=rows, log=log, **rates))  # type: ignore[arg-type]
+    seen = visit("page/#/studies")
+    seen.page.get_by_role("link", name="rates").click()
+    seen.page.locator("#parallel polyline").nth(11).wait_for(state="attached")
+    assert seen.page.locator("#parallel polyline.good").count() == 4
+    assert "90 %" in seen.text("#importances")
+    seen.page.locator("#trials tbody tr").first.hover()
+    assert seen.page.locator("#parallel polyline.pointed").count() == 1
+    shot(seen.page, "study")
+    assert seen.complaints == []

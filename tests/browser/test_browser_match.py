@@ -19,7 +19,7 @@ from azq.inference.device.model import Model
 from azq.ledger.types import JobState
 from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
-from azq.search.again import Outputs
+from azq.search.recomputation import Outputs
 from azq.status.observe import Standings, read_standing
 from azq.volunteers.judging import GamesBatch, GamesVerdict
 from azq.volunteers.plausibility import SearchOrder

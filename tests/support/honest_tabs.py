@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from azq import _core
 from azq.config import RunSections
-from azq.search.again import Outputs
+from azq.search.recomputation import Outputs
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import SearchOrder
 from azq.wire.arrays import pack_record

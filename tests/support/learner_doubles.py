@@ -16,6 +16,7 @@ from azq.learner.step.trainer import Trainer
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease, LedgerCounts, RunState, RunView
 from azq.replay.samples import Samples
+from azq.store.shelf import Shelf
 from azq.wire import keys
 from azq.wire.messages import RunRecord, WeightEvent
 
@@ -85,6 +86,34 @@ class DictStore:
         self.blobs.pop(uri.removeprefix("memory://"), None)
 
 
+class DictShelf(Shelf):
+    """Objects in a dictionary; `away` makes it a store that nobody reaches."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.away = False
+
+    def names(self, folder: str = "") -> list[str]:
+        self._reach()
+        return [name for name in self.objects if name.startswith(folder)]
+
+    def write(self, name: str, data: bytes) -> None:
+        self._reach()
+        self.objects[name] = data
+
+    def read(self, name: str) -> bytes | None:
+        self._reach()
+        return self.objects.get(name)
+
+    def remove(self, name: str) -> None:
+        self._reach()
+        self.objects.pop(name, None)
+
+    def _reach(self) -> None:
+        if self.away:
+            raise StoreError("the store is away")
+
+
 class ListTracker:
     """Remembers all figures."""
 
@@ -140,6 +169,9 @@ class SecretSum:
 
     def num_hidden(self) -> int:
         return 4
+
+    def action_layout(self) -> str:
+        return ""
 
     def num_symmetries(self) -> int:
         return 1

@@ -47,10 +47,10 @@ class Place:
         for record in self.ledger.adopt(self.lease, count):
             self.ledger.finish_games(self.lease, [play_game(self.game, record.uid)])
 
-    def learner(self, **environment: str) -> subprocess.Popen[bytes]:
+    def learner(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"learner-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "azq", "learner", "--run", RUN],
+                [sys.executable, "-m", "azq", "learner", "--run", RUN, *arguments],
                 env={**os.environ, "AZQ_BROKER__CONTROL_URL": self.url, "AZQ_HOME": str(self.folder), **environment},
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -12,11 +12,12 @@ from replay_games import frame
 from azq import games
 from azq.bus.base import Bus
 from azq.bus.memory import MemoryBus
-from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections, SearchConfig
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.learner.data.intake import BATCH
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
 from azq.ledger import Ledger
+from azq.store.shelf import Shelf
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus, WeightEvent
@@ -42,6 +43,9 @@ class Workplace:
         ledger: Ledger | None = None,
         seed: int = 1,
         network: NetworkConfig | None = None,
+        shelf: Shelf | None = None,
+        folder: Path | None = None,
+        most_waiting: int = 20_000,
         **options: Any,
     ) -> Learner:
         defaults: dict[str, Any] = {
@@ -59,12 +63,13 @@ class Workplace:
         sections = RunSections(
             run=RunConfig(game="tic_tac_toe", seed=seed),
             search=SearchConfig(reuse_subtree=False),
+            selfplay=SelfPlayConfig(max_waiting_games=most_waiting),
             network=network or NetworkConfig(blocks=1, channels=8),
             learner=LearnerConfig(**{**defaults, **options}),
         )
         return LearnerSetup(
             RUN,
-            self.folder,
+            folder or self.folder,
             sections,
             self.game,
             bus=bus or self.bus,
@@ -72,6 +77,8 @@ class Workplace:
             store=self.store,
             tracker=self.tracker,
             consumer="learner@test:1",
+            shelf=shelf,
+            most_bytes=4096,
         ).open()
 
     def finish_games(self, first: int, last: int, **options: Any) -> None:

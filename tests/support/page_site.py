@@ -137,7 +137,7 @@ class Site:
             "samples_per_s": 640.0,
             "progress": 0.83,
         }
-        empty: dict[str, Any] = dict.fromkeys(LearnerStatus.__struct_fields__, 0)
+        empty: dict[str, Any] = {**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": ()}
         status = LearnerStatus(**{**empty, "stall_selfplay": False, "waiting": False, **figures})
         self.bus.put(keys.learner_status(RUN), encode(status), life_s=600)
         for version in range(1, VERSIONS + 1):

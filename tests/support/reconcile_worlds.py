@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, SelfPlayConfig
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState
@@ -48,7 +49,8 @@ def view(
 
 
 def learner(**changes: object) -> LearnerStatus:
-    return LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "stall_selfplay": False, **changes})  # type: ignore[arg-type]
+    values: dict[str, Any] = {**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": (), "stall_selfplay": False}
+    return LearnerStatus(**{**values, **changes})
 
 
 def decide(

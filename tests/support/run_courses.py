@@ -32,7 +32,10 @@ def plant_run(ledger: MemoryLedger, bus: Bus, name: str, *, game: str = "connect
             version = number // 24
             weights = f"weights:{version}"
             bus.publish(keys.weights(name), encode(WeightEvent(name, version, "0" * 64, "file:x", step, at_ms)))
-            bus.publish(keys.results(name), encode(GradeResult(version, 64, 200, max(0, 60 - 10 * version), at_ms)))
+            errors = max(0, 60 - 10 * version)
+            bus.publish(
+                keys.results(name), encode(GradeResult(version, 64, 200, errors, at_ms, marks=bytes([2] * errors + [1] * (200 - errors))))
+            )
             spec, wins = MatchSpec(weights, "uct:100", 40, 64, 4, 0), min(40, 4 + 6 * version)
             bus.publish(
                 keys.results(name),

@@ -10,7 +10,7 @@ import pytest
 from systemd.namespace import Namespace, why_not
 
 REASON = why_not()
-pytestmark = pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
 
 DAEMON, WORKER, INFERENCE, LEARNER = "azq-daemon", "azq-worker@selfplay.cpu", "azq-inference@cpu", "azq-learner@ttt"
 BROKERS = ("azq-broker@control", "azq-broker@data")

@@ -33,7 +33,7 @@ class Gnubg:
         if name not in PLAYERS:
             raise ConfigError(f"no player {name!r}; of backgammon's engines there are {', '.join(PLAYERS)}")
         if importlib.util.find_spec("gnubg_nn") is None:
-            raise MissingExtra(f"player {name} needs the package gnubg-nn; install it: pip install gnubg-nn")
+            raise MissingExtra(f"player {name} needs the package gnubg-nn; install azq with its extra: pip install 'azq[gnubg]'")
         self._name = name
         self._process = EngineProcess(name, [sys.executable, "-I", str(SCRIPT)], remedy=REMEDY, deadline_s=deadline_s, tick=tick)
 

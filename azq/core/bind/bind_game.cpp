@@ -252,6 +252,7 @@ void bind_game(nb::module_& module) {
         .def("is_hidden", [](const PyGame& self) { return self.dimensions.has_hidden; })
         .def("has_margin", [](const PyGame& self) { return self.dimensions.has_margin; })
         .def("num_hidden", [](const PyGame& self) { return self.dimensions.hidden; })
+        .def("action_layout", [](const PyGame& self) { return self.dimensions.action_layout; })
         .def("outcome_combination", &outcome_combination)
         .def("state_from_notation", &state_from_notation, nb::arg("text"))
         .def("targets", &targets, nb::arg("actions"))

@@ -100,29 +100,43 @@ def sleep_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 def slow(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Lets inference work a tenth of the time; raises `StateConflict` at the end where requests piled up meanwhile."""
     pid = system.working(scenario.role)
-    over = threading.Event()
     entries, memory = [0], [_used(system)]
+
+    def look() -> None:
+        entries.append(_waiting(system))
+        memory.append(_used(system))
+
+    release = braked(pid, look)
+
+    def lift() -> None:
+        release()
+        if max(entries) > MOST_ENTRIES or max(memory) - memory[0] > MOST_GROWTH:
+            raise StateConflict(f"{max(entries)} requests and {max(memory) - memory[0]} bytes piled up before a slow inference worker")
+
+    return Harm(lambda: system.pid(scenario.role) == pid, lasts_s=SLOW_S, lift=lift)
+
+
+def braked(pid: int, look: Callable[[], object] = lambda: None) -> Callable[[], None]:
+    """Lets a process work a tenth of the time and calls `look` while it does not; returns what ends that."""
+    over = threading.Event()
 
     def brake() -> None:
         while not over.is_set():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGSTOP)
                 time.sleep(SLOW_PART_S)
-                entries.append(_waiting(system))
-                memory.append(_used(system))
+                look()
                 os.kill(pid, signal.SIGCONT)
             over.wait(1.0 - SLOW_PART_S)
 
     thread = threading.Thread(target=brake, daemon=True)
     thread.start()
 
-    def lift() -> None:
+    def release() -> None:
         over.set()
         thread.join()
-        if max(entries) > MOST_ENTRIES or max(memory) - memory[0] > MOST_GROWTH:
-            raise StateConflict(f"{max(entries)} requests and {max(memory) - memory[0]} bytes piled up before a slow inference worker")
 
-    return Harm(lambda: system.pid(scenario.role) == pid, lasts_s=SLOW_S, lift=lift)
+    return release
 
 
 @fault("restart", "all")

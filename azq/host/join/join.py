@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis
 
 from azq import logs
 from azq.config import Config, load
 from azq.config.host import TLS_SCHEME
-from azq.errors import BrokerRefused, ConfigError, ExitCode
+from azq.errors import BrokerRefused, ConfigError
 from azq.host import devices
-from azq.host.hardware import Machine, detect
+from azq.host.hardware import Machine, detect, interface_towards
 from azq.host.join import checks, plan
 from azq.host.join.checks import Check
-from azq.host.join.plan import CERTIFICATE, SECRETS, SETTINGS, Membership, Service, parse_roles, plan_files, services
+from azq.host.join.folder import holding
+from azq.host.join.keep import describe, keep, keep_by_systemd
+from azq.host.join.plan import (
+    CERTIFICATE,
+    OF_RUNS,
+    SECRETS,
+    SETTINGS,
+    Membership,
+    Service,
+    Training,
+    check_training,
+    parse_roles,
+    plan_files,
+    services,
+)
 from azq.host.join.token import Token, Trust, ask_token, has_password, login_of, settled, with_login
+from azq.host.join.work import LOGS, MachineWork, same
 from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
-from azq.process.interrupts import Aborted, Interrupts
-from azq.process.liveness import HANG_AFTER_S
-from azq.process.start import child_environment
-from azq.process.supervisor import ChildSpec, Supervisor
+from azq.ledger import Ledger
+from azq.ledger.types import RunState
 from azq.status.brokers import fleet_of
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
 
-LOGS = "logs"
-TICK_S = 0.1
 CONNECT_TIMEOUT_S = 5.0
 DAEMON_PATIENCE_S = 10.0  # a daemon that died is back by then
 
 NO_TOKEN = Token()
 
 Tell = Callable[[str], None]
+Report = Callable[["Joined"], None]
 
 log = logs.get(__name__)
 
@@ -58,6 +70,8 @@ class Wish:
     foreground: bool = False
     force: bool = False
     dry_run: bool = False
+    runs: tuple[str, ...] = ()  # that are trained here
+    rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +92,7 @@ class Joined:
         }
 
 
-def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
+def join(wish: Wish, tell: Tell, report: Report) -> int:
     """Joins; returns the exit code of the foreground's work, or 0. `tell` hears each step, `report` all of it before work begins.
 
     Raises `BrokerUnavailable`, `BrokerRefused` (no or a wrong token), `ConfigError`, `StateConflict` (another schema, files of another
@@ -86,7 +100,12 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
     """
     machine = detect()
     roles = parse_roles(wish.roles, machine)
-    chosen = services(machine, roles, wish.tags, wish.concurrency)
+    check_training(roles, wish.rank)
+    first = urlsplit(wish.control_url).hostname or ""
+    training = Training(wish.runs, wish.rank, first, interface_towards(first) if wish.rank is not None else "")
+    chosen = services(machine, roles, wish.tags, wish.concurrency, training)
+    if "broker" in roles:
+        return _keep(wish, machine, roles, chosen, tell, report)
     found: list[Check] = []
 
     def note(*more: Check) -> None:
@@ -101,7 +120,11 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
     by_systemd = plan.runs_here() and not wish.foreground
     kept, home = (CONFIG_FOLDER, STATE_FOLDER / "runs") if by_systemd else (wish.folder, load().home)
     member = look(wish, roles, home, kept, note)
-    note(Check("machine", "ok", _describe(machine)))
+    if set(OF_RUNS) & set(roles) and not wish.runs:
+        if not member.runs:
+            raise ConfigError("no run runs that could be trained here; create one (azq runs create), or name it with --run")
+        chosen = services(machine, roles, wish.tags, wish.concurrency, replace(training, runs=member.runs))
+    note(Check("machine", "ok", describe(machine)))
     note(*(Check("gpu", "warn", f"{device}: {why}") for device, why in devices.plan(machine, devices.Wishes()).left_out.items()))
     steps, notes = _plan(wish, member, chosen, by_systemd)
     for line in notes:
@@ -115,7 +138,24 @@ def join(wish: Wish, tell: Tell, report: Callable[[Joined], None]) -> int:
         return 0
     config = load(wish.folder / SETTINGS, member.overrides())
     tell(f"working in the foreground: {', '.join(map(str, chosen))}; logs in {wish.folder / LOGS}, Ctrl-C drains")
-    return work(config, chosen, wish.folder / LOGS)
+    with holding(wish.folder):
+        return MachineWork(same(config), wish.folder).run(chosen)
+
+
+def _keep(wish: Wish, machine: Machine, roles: Sequence[str], chosen: tuple[Service, ...], tell: Tell, report: Report) -> int:
+    """This machine is the first: nobody has to let it in."""
+    if wish.token.text or wish.data_url or wish.tls_ca:
+        raise ConfigError("a machine that keeps the brokers joins nobody: leave --token, --data and --tls-ca out, or the role broker")
+    if set(OF_RUNS) & set(roles) and not wish.runs:
+        raise ConfigError("the machine that keeps the brokers is there before any run: name those that it trains with --run")
+    tell(str(looked := Check("machine", "ok", describe(machine))))
+    by_systemd = plan.runs_here() and not wish.foreground
+    report(Joined(machine, chosen, (looked,), (), by_systemd))
+    if by_systemd:
+        keep_by_systemd(wish.control_url, chosen, tell, dry_run=wish.dry_run, force=wish.force)
+    elif wish.dry_run:
+        tell(f"plan would keep brokers at {wish.control_url} and start {', '.join(map(str, chosen)) or 'nothing else'}")
+    return 0 if by_systemd or wish.dry_run else keep(wish.control_url, chosen, wish.folder, tell)
 
 
 def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Callable[..., None]) -> Membership:
@@ -138,6 +178,9 @@ def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Calla
         member = replace(_member(control_url, tuple(data_urls), fleet, wish.tags), certificate=trust.pem, anchors=str(kept / CERTIFICATE))
         if "inference" in roles:
             note(checks.check_store(client, member.store_url, home))
+        if set(OF_RUNS) & set(roles):
+            running = (view.record.run for view in Ledger(client).runs() if view.state is RunState.RUNNING)
+            member = replace(member, runs=tuple(sorted(running)))
         return member
 
 
@@ -172,45 +215,9 @@ def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_system
     if by_systemd:
         places = plan.here()
         plan.check_readable(places)
-        return plan.plan_units(member, chosen, places, plan.read_templates(), wish.force)
+        return plan.plan_units(member, chosen, places, plan.read_templates(chosen), wish.force)
     files = plan_files(wish.folder, member, wish.force)
     notes = [note for file in files for note in file.notes]
     if any(file.step for file in files):
         notes.append(f"by hand: set -a; . {wish.folder / SECRETS}; azq worker --config {wish.folder / SETTINGS}")
     return [file.step for file in files if file.step], notes
-
-
-def _describe(machine: Machine) -> str:
-    gpus = f", {len(machine.gpus)} GPUs" if machine.gpus else ""
-    return f"{machine.host}: {machine.cores} cores, {machine.memory_bytes / (1 << 30):.1f} GiB{gpus}, tags {', '.join(machine.tags)}"
-
-
-def work(config: Config, services: Sequence[Service], folder: Path) -> int:
-    """Keeps the services alive until Ctrl-C or until all of them gave up; returns the exit code. Their logs are in the folder."""
-    supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
-    with Interrupts() as interrupts:
-        try:
-            for service in services:
-                supervisor.start(_child(config, service, folder))
-            code = _watch(supervisor, interrupts)
-            log.info("draining", remedy="open games go back to the pool; Ctrl-C again aborts")
-            supervisor.stop(tuple(supervisor.children), interrupts.pause)
-            return code
-        except Aborted:
-            supervisor.kill()
-            return int(ExitCode.INTERRUPTED)
-
-
-def _child(config: Config, service: Service, folder: Path) -> ChildSpec:
-    name = f"{service.kind}@{service.instance}"
-    command = [sys.executable, "-m", "azq", *service.command]
-    return ChildSpec(name, command, folder / f"{name.replace(':', '+')}.log", env=child_environment(config, service.kind))
-
-
-def _watch(supervisor: Supervisor, interrupts: Interrupts) -> int:
-    """Starts again what died until a stop is asked for or nothing is left that may be started."""
-    while not interrupts.count:
-        if len(failed := supervisor.look()) == len(supervisor.children):
-            return next(iter(failed.values()))
-        interrupts.pause(TICK_S)
-    return int(ExitCode.OK)

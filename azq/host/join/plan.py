@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,9 @@ from azq.wire.connect import address
 from azq.wire.kinds import Kind, queue_name
 
 SETTINGS, SECRETS, CERTIFICATE = "azq.toml", "azq.env", "broker.pem"
-ROLES = (*Kind, "inference")
+OF_MACHINES = (*Kind, "inference")  # what suits a machine is among these
+ROLES = (*OF_MACHINES, "learner", "rank", "daemon", "gateway", "broker")
+OF_RUNS = ("learner", "rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Membership:
     shards_per_run: int = 0
     certificate: str = ""  # PEM: what the brokers are verified with
     anchors: str = ""  # the file that it is kept in
+    runs: tuple[str, ...] = ()  # that run now, for who trains
 
     def settings(self) -> str:
         """`azq.toml`, without secrets."""
@@ -76,43 +79,90 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One service: `azq worker` on an instance that is its queues, or `azq inference` on one that is its device."""
+    """One service: `azq worker` on an instance that is its queues, `inference` on its device, `learner` on its run; others have none."""
 
-    kind: Literal["worker", "inference"]
-    instance: str
+    kind: Literal["worker", "inference", "learner", "daemon", "gateway"]
+    instance: str = ""
     concurrency: int = 1
+    environment: tuple[tuple[str, str], ...] = ()
 
     @property
     def unit(self) -> str:
-        return f"azq-{self.kind}@{self.instance}.service"
+        return f"azq-{self.name}.service"
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}@{self.instance}" if self.instance else self.kind
 
     @property
     def command(self) -> tuple[str, ...]:
         """What follows `azq` on the command line."""
-        if self.kind == "inference":
-            return ("inference", "--device", self.instance)
-        return ("worker", "--queues", self.instance, "--concurrency", str(self.concurrency))
+        match self.kind:
+            case "inference":
+                return ("inference", "--device", self.instance)
+            case "learner":
+                return ("learner", "--run", self.instance)
+            case "worker":
+                return ("worker", "--queues", self.instance, "--concurrency", str(self.concurrency))
+        return (self.kind,)
+
+    def sizing(self) -> dict[str, str]:
+        """What its unit finds in its environment besides what all of its kind do."""
+        return {"AZQ_WORKER__CONCURRENCY": str(self.concurrency)} if self.kind == "worker" else dict(self.environment)
 
     def __str__(self) -> str:
         jobs = f", {self.concurrency} jobs at once" if self.concurrency > 1 else ""
-        return f"azq-{self.kind}@{self.instance}{jobs}"
+        rank = dict(self.environment).get("RANK", "")
+        return f"azq-{self.name}{jobs}{f', rank {rank}' if rank else ''}"
 
 
 def parse_roles(text: str, machine: Machine) -> tuple[str, ...]:
     """Roles of a comma-separated list; all that suit the machine where it is empty. A CPU evaluates leaves only when it is told to."""
     if not text:
-        return tuple(Kind) if all(gpu.trouble for gpu in machine.gpus) else ROLES
+        return tuple(Kind) if all(gpu.trouble for gpu in machine.gpus) else OF_MACHINES
     wanted = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not wanted or (unknown := [role for role in wanted if role not in ROLES]):
         raise ConfigError(f"--roles {text!r} names {unknown[0] if wanted else 'nothing'!r}; there are: {', '.join(ROLES)}")
     return wanted
 
 
-def services(machine: Machine, roles: Sequence[str], tags: Sequence[str] = (), concurrency: int | None = None) -> tuple[Service, ...]:
-    """The services of these roles: a worker on all tags for self-play and one for evaluation jobs, an inference worker a device."""
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a machine that trains works on: runs, and its place among their ranks where other machines have further ones."""
+
+    runs: tuple[str, ...] = ()
+    rank: int | None = None  # 0: the learner, whose other ranks are started elsewhere
+    first: str = ""  # the fleet's first machine, as this one knows it
+    interface: str = ""  # that leads there
+
+    def services(self) -> Iterator[Service]:
+        place = {"RANK": str(self.rank), "LOCAL_RANK": "0", "MASTER_ADDR": self.first} if self.rank is not None else {}
+        if place and self.interface:
+            place |= {f"{library}_SOCKET_IFNAME": self.interface for library in ("GLOO", "NCCL")}
+        for run in self.runs:
+            yield Service("learner", run, environment=tuple(place.items()))
+
+
+def check_training(roles: Sequence[str], rank: int | None) -> None:
+    """Raises `ConfigError` for a rank without its number, and for a number that is not one of these roles'."""
+    if "rank" in roles and "learner" in roles:
+        raise ConfigError("a learner starts the other ranks of its machine itself, by learner.ranks; leave one of the two roles out")
+    if "rank" in roles and not rank:
+        raise ConfigError("a rank needs its number: --rank 1, 2, ...; 0 is the learner's")
+    if rank is not None and not ("rank" in roles or ("learner" in roles and rank == 0)):
+        raise ConfigError(f"--rank {rank} goes with the role rank, and --rank 0 with the learner whose ranks are on other machines")
+
+
+def services(
+    machine: Machine, roles: Sequence[str], tags: Sequence[str] = (), concurrency: int | None = None, training: Training | None = None
+) -> tuple[Service, ...]:
+    """The services of these roles: a worker on all tags for self-play and one for evaluation jobs, an inference worker a device, ..."""
     all_tags = tuple(dict.fromkeys((*machine.tags, *tags)))
-    devices = plan_devices(machine, Wishes("auto" if "inference" in roles else "", concurrency=concurrency or 0))
-    found = [Service("inference", device) for device in devices.inference]
+    trains = "auto" if set(OF_RUNS) & set(roles) else ""
+    devices = plan_devices(machine, Wishes("auto" if "inference" in roles else "", learner=trains, concurrency=concurrency or 0))
+    found = [Service(kind) for kind in ("daemon", "gateway") if kind in roles]
+    found += [Service("inference", device) for device in devices.inference]
+    found += list(training.services()) if training and trains else []
     if Kind.SELFPLAY in roles:
         found.append(Service("worker", _queues(Kind.SELFPLAY, all_tags), devices.processes))
     if Kind.EVAL in roles:
@@ -189,7 +239,9 @@ def _read(path: Path) -> str | None:
         raise StateConflict(f"{path} is there and cannot be read: {error}; mend or move it") from None
 
 
-TEMPLATES = ("azq-inference@.service", "azq-worker@.service")
+ENDING = ("azq-machine.service", "azq-machine-end.path", "azq-machine-end.service", "azq-deadman.service", "azq-deadman.timer")
+TEMPLATES = ("azq-inference@.service", "azq-worker@.service", *ENDING)
+OF_KINDS = {"learner": "azq-learner@.service", "daemon": "azq-daemon.service", "gateway": "azq-gateway.service"}
 TARGET, JOINED_TARGET = "azq.target", "joined.target"
 
 
@@ -198,10 +250,11 @@ def runs_here() -> bool:
     return Path("/run/systemd/system").is_dir() and os.geteuid() == 0
 
 
-def read_templates() -> dict[str, str]:
-    """The units that a joined machine has, by the name they get."""
+def read_templates(services: Sequence[Service] = ()) -> dict[str, str]:
+    """The units that a joined machine has for these services, by the name they get."""
     folder = install.assets() / "systemd"
-    named = {name: (folder / name).read_text("utf-8") for name in TEMPLATES}
+    wanted = dict.fromkeys(OF_KINDS[service.kind] for service in services if service.kind in OF_KINDS)
+    named = {name: (folder / name).read_text("utf-8") for name in (*TEMPLATES, *wanted)}
     return {**named, TARGET: (folder / JOINED_TARGET).read_text("utf-8")}
 
 
@@ -228,8 +281,8 @@ def plan_units(
     config, folder = install.below(root, install.CONFIG_FOLDER), install.below(root, install.UNIT_FOLDER)
     files = plan_files(config, member, force)
     for service in services:
-        if service.kind == "worker":
-            files.append(_sizing(folder, service, force))
+        if service.sizing():
+            files.append(sizing(folder, service, force))
     shown = {name: install.render(text, places.variables()) for name, text in templates.items() if not _keeps_brokers(folder, name)}
     units = [_plan(folder / name, text, force=True) for name, text in shown.items()]
     changed = any(plan.step for plan in (*files, *units))
@@ -245,11 +298,12 @@ def plan_units(
     return steps, [note for file in files for note in file.notes]
 
 
-def _sizing(folder: Path, service: Service, force: bool) -> FilePlan:
-    text = f"[Service]\nEnvironment=AZQ_WORKER__CONCURRENCY={service.concurrency}\n"
-    return _plan(folder / f"{service.unit}.d" / "concurrency.conf", text, force=force)
+def sizing(folder: Path, service: Service, force: bool) -> FilePlan:
+    """The drop-in of a unit: how many jobs at once, or which rank."""
+    text = "[Service]\n" + "".join(f"Environment={name}={value}\n" for name, value in service.sizing().items())
+    return _plan(folder / f"{service.unit}.d" / ("concurrency.conf" if service.kind == "worker" else "rank.conf"), text, force=force)
 
 
 def _keeps_brokers(folder: Path, name: str) -> bool:
     """The first machine joins its own fleet: its target goes on to hold brokers and daemon."""
-    return name == TARGET and (folder / "azq-daemon.service").exists()
+    return name == TARGET and (folder / "azq-broker@.service").exists()

@@ -20,6 +20,7 @@ from azq.inference.device.placement import place
 from azq.inference.weights import Fetch, ResidentModels, WeightCatalog
 from azq.nets import NetSpec, from_bytes, network_of
 from azq.nets.spec import GameShape
+from azq.nets.weights import naming
 from azq.search.evaluator import Evaluation
 from azq.wire.messages import LATEST
 
@@ -41,7 +42,7 @@ def fixed_source(model: Model) -> Source:
 
 
 class CatalogSource:
-    """Every version a run published; the newest that loads is used, and a bad one leaves the last good one in use."""
+    """Every version a run published; the one that serves is used, and of several a bad one leaves the last good one in use."""
 
     def __init__(self, catalog: WeightCatalog, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int) -> None:
         self._catalog = catalog
@@ -57,7 +58,7 @@ class CatalogSource:
             if event is None:
                 raise WeightsError(f"weights version {weight_version} were never published; the newest is in `azq status`")
             return self._resident.get(event)
-        for event in self._catalog.newest_first():
+        for event in self._catalog.preferred():
             if event.version in self._refused:
                 continue
             try:
@@ -103,12 +104,8 @@ class LocalEvaluator:
     @classmethod
     def from_file(cls, game: GameShape | NetSpec, path: Path, config: InferenceConfig) -> LocalEvaluator:
         """An evaluator with the weights of a file. Raises WeightsError naming the file."""
-        try:
+        with naming(path):
             return cls.from_bytes(game, path.read_bytes(), config)
-        except OSError as error:
-            raise WeightsError(f"weights file {path} cannot be read: {error.strerror}") from None
-        except WeightsError as error:
-            raise WeightsError(f"{path}: {error}") from None
 
     @classmethod
     def from_catalog(cls, game: GameShape | NetSpec, catalog: WeightCatalog, fetch: Fetch, config: InferenceConfig) -> LocalEvaluator:

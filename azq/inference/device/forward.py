@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from azq.nets import Network, unpack
+from azq.nets.device import is_out_of_memory
 
 
 class Failure(Enum):
@@ -41,7 +42,7 @@ class CaptureRefused(RuntimeError):
 def classify(error: BaseException) -> Failure:
     """The failure behind an exception of a forward pass, by its type and by the words of CUDA, cuDNN and torch."""
     said = str(error).lower()
-    if isinstance(error, MemoryError) or "out of memory" in said or "can't allocate memory" in said or "alloc_failed" in said:
+    if is_out_of_memory(error):
         return Failure.OUT_OF_MEMORY
     if isinstance(error, CaptureRefused) or "captur" in said or "cuda graph" in said or "cudagraph" in said:
         return Failure.CAPTURE

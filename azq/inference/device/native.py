@@ -17,7 +17,8 @@ from azq.inference.device.forward import Landed
 from azq.inference.device.placement import Placement
 from azq.nets import Network
 from azq.nets.device import cpu_flags, has_int8
-from azq.nets.residual import POLICY_CHANNELS, VALUE_CHANNELS, VALUE_HIDDEN, Block, ResNet
+from azq.nets.network import PlaceLinear
+from azq.nets.residual import POLICY_CHANNELS, VALUE_HIDDEN, Block, GlobalResNet, ResNet
 
 try:
     from azq import _nn
@@ -54,9 +55,11 @@ class NativeForward:
             blocks=len(module.blocks),
             channels=module.stem.out_channels,
             policy_channels=POLICY_CHANNELS,
-            value_channels=VALUE_CHANNELS,
+            value_channels=module.value_channels,
             value_hidden=VALUE_HIDDEN,
             int8=int8,
+            action_planes=spec.action_planes if isinstance(module, GlobalResNet) else 0,
+            by_column=spec.action_layout == "columns",
         )
         self.refresh()
 
@@ -73,7 +76,8 @@ class NativeForward:
 
 def _layers(module: ResNet) -> list[nn.Conv2d | nn.Linear]:
     convolutions = [layer for block in module.blocks if isinstance(block, Block) for layer in (block.a, block.b)]
-    return [module.stem, *convolutions, module.squeeze, module.policy, module.value_hidden, module.value]
+    beyond = [module.policy.beyond] if isinstance(module.policy, PlaceLinear) and module.policy.beyond is not None else []
+    return [module.stem, *convolutions, module.squeeze, module.policy, *beyond, module.value_hidden, module.value]
 
 
 def _arrays(layer: nn.Conv2d | nn.Linear) -> list[NDArray[np.float32]]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from azq.nets import Network, unpack
-from azq.nets.residual import POLICY_CHANNELS, TORCH, VALUE_CHANNELS, Kernels, Layer, ResNet
+from azq.nets.residual import POLICY_CHANNELS, TORCH, VALUE_CHANNELS, GlobalResNet, Kernels, Layer, ResNet
 
 ALIGNED = 8  # channels, and columns of a product, that cuDNN's and cuBLAS's fast kernels want a multiple of
 
@@ -77,7 +77,7 @@ def ways(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = 
     found: dict[str, Callable[[], Pass]] = {"": partial(Pass, network)}
     if compiled:
         found = {"compiled": lambda: _compiled(Pass(network)), **found}
-    if isinstance(network, ResNet) and dtype == torch.bfloat16:
+    if isinstance(network, ResNet) and not isinstance(network, GlobalResNet) and dtype == torch.bfloat16:
         if compiled:
             found["compiled"] = lambda: _compiled(ResNetPass(network, TORCH))
         if fused and network.stem.out_channels % ALIGNED == 0:

@@ -18,7 +18,7 @@ from azq.inference.serve.served import RunLoader, ServedRun
 from azq.inference.serve.stats import Stats
 from azq.ledger.types import RunView
 
-WAIT_S = 0.1  # for a weight event, which ends the wait at once
+WAIT_S = 0.1  # for weights or a promotion, which end the wait at once
 ASKED_S, ASKED_WAIT_S = 1.0, 0.01  # for so long after a version was asked for, more are waited for in so short steps
 CLOSE_S = 10.0
 HANGS_S = 300.0  # of one run's load, after which the worker ends: no run would get new weights any more
@@ -87,9 +87,9 @@ class LoadingThread:
         """Reads runs and events and loads what is new or wanted, once; True when anything changed. Raises BrokerError, DeviceError."""
         views = self.roster.look()
         changed = views is not None and self._take_over(views)
-        by_stream = {one.catalog.stream: one for one in self._loaders.values()}
+        by_stream = {stream: one.catalog for one in self._loaders.values() for stream in one.catalog.last_ids}
         for entry in self.control.after_each(self._last_ids()):
-            by_stream[entry.stream].catalog.take([entry])
+            by_stream[entry.stream].take([entry])
         for run, one in self._loaders.items():
             with self._at(run):
                 changed |= one.follow(self.stats) | one.load_wanted()
@@ -136,11 +136,11 @@ class LoadingThread:
         self._wait()
 
     def _last_ids(self) -> dict[str, str]:
-        """Of each run's weight events, by stream."""
-        return {one.catalog.stream: one.catalog.last_id for one in self._loaders.values()}
+        """Of each run's weight events and promotions, by stream."""
+        return {stream: last_id for one in self._loaders.values() for stream, last_id in one.catalog.last_ids.items()}
 
     def _wait(self) -> None:
-        """Until there is a weight event, or somebody asks for a version."""
+        """Until weights are published or promoted, or somebody asks for a version."""
         last_ids = self._last_ids()
         if self._ask.is_set():
             self._ask.clear()

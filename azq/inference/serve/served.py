@@ -42,7 +42,7 @@ class ServedRun:
     models: ResidentModels
     wanted: set[int] = field(default_factory=set)  # pinned versions that requests wait for; the loading thread empties it
     # Written by the loading thread:
-    current: int = 0  # version of the newest usable weights; 0: none yet
+    current: int = 0  # the version that serves, or the last usable one before it; 0: none yet
     tuned: Tuned | None = None
     reasons: dict[int, AzqError] = field(default_factory=dict)  # why wanted versions cannot be had
 
@@ -75,13 +75,13 @@ class ServedRun:
 
 @dataclass(eq=False)
 class RunLoader:
-    """A run for the loading thread: follows its weight events and makes what it loads usable for the serving thread (`served`)."""
+    """A run for the loading thread: follows its weights and promotions and makes what it loads usable for the serving thread (`served`)."""
 
     served: ServedRun
     catalog: WeightCatalog
     tune: Callable[[Model, Tuned | None], Tuned]  # of the network before, where there was one
     first: Callable[[], AbstractContextManager[None]]  # surrounds the loading of the first weights
-    problem: str = field(default="", init=False)  # why the newest weights are not used
+    problem: str = field(default="", init=False)  # why the weights that should serve are not used
 
     def __post_init__(self) -> None:
         self._tuned_for: NetworkConfig | None = None
@@ -92,12 +92,12 @@ class RunLoader:
         self._log = logs.get(__name__)
 
     def follow(self, stats: Stats) -> bool:
-        """Makes the newest usable version current; True after a switch.
+        """Makes the version that serves current, or the newest usable one where that is the rule; True after a switch.
 
         A version that cannot be used is refused and said; the last good one stays.
         """
-        for event in self.catalog.newest_first():
-            if event.version <= self.served.current:
+        for event in self.catalog.preferred():
+            if event.version == self.served.current:
                 return False
             if time.monotonic() >= self._refused.get(event.version, 0.0) and self._switch(event, stats):
                 return True
@@ -155,7 +155,8 @@ class RunLoader:
             self._refuse(event.version, error)
             return False
         served.current, self.problem, self._failures = event.version, "", 0
-        stats.weight_switch_s = max(0, now_ms() - max(event.published_ms, self._since_ms)) / 1e3
+        began_ms = max(event.published_ms, self.catalog.promotions.at_ms, self._since_ms)
+        stats.weight_switch_s = max(0, now_ms() - began_ms) / 1e3
         self._log.info("weights_switched", run=served.run, version=event.version, seconds=round(stats.weight_switch_s, 3))
         return True
 
@@ -198,7 +199,7 @@ class Admission:
             return Model(spec, network, self.config, engine=self.engine)
 
         models = ResidentModels(make, self.fetch(view), self.config.resident_versions, game=sections.run.game)
-        served, catalog = ServedRun(run, spec, models), WeightCatalog(self.control, run)
+        served, catalog = ServedRun(run, spec, models), WeightCatalog(self.control, run, gated=sections.arena.promotes)
         return RunLoader(served, catalog, lambda model, before: tune(model, self.engine, self.config, before), noted)
 
 

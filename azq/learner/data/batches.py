@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,15 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    def parts(self, most: int) -> list[Batch]:
+        """Itself in as few parts as have at most `most` samples each, alike in size to a sample; 0: in one."""
+        count = -(-len(self) // most) if most else 1
+        ends = [len(self) * place // count for place in range(count + 1)]
+        return [self._part(begin, end) for begin, end in pairwise(ends)] if count > 1 else [self]
+
+    def _part(self, begin: int, end: int) -> Batch:
+        return Batch(self.samples.part(begin, end), None if self.chosen is None else self.chosen[begin:end])
 
 
 @dataclass(frozen=True, slots=True)

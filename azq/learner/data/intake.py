@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
-from azq.learner.lockstep import Lockstep
+from azq.learner.data.holding import Held, Holding
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
@@ -24,6 +25,10 @@ from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode, uid_of
 from azq.wire.messages import PurgedGames, PurgeOrders, SampleEvent
+
+if TYPE_CHECKING:
+    from azq.learner.keeping.keeper import Keeper  # needs torch, as does
+    from azq.learner.lockstep import Lockstep  # which `azq up` does without
 
 BATCH = 256  # games read at once
 PURGED_LIFE_S = 3600.0
@@ -82,8 +87,8 @@ class _Sorted:
 class Intake:
     """Consumes a run's sample stream in the group `learner`.
 
-    Order: append and fsync, then acknowledge and count in one step of the ledger. A death in between leaves entries that are read
-    again and dropped by their game number.
+    Order: append and fsync, then, where the run's store keeps games, wait until it has them, then acknowledge and count in one step of the
+    ledger. A death in between leaves entries that are read again and dropped by their game number.
     """
 
     run: str
@@ -99,18 +104,29 @@ class Intake:
     lease: LearnerLease | None = None  # its place in the control plane, where others may want it
     purges: Purges | None = None  # whose games stay out of the window
     lockstep: Lockstep | None = None  # which brings games to the window instead
+    keeper: Keeper | None = None  # of a store that keeps games: what it has may be acknowledged
+    most_held: int = 0  # games that wait for it
     phases: Phases = field(default_factory=partial(Phases, cpu_clock=time.thread_time))  # of the thread that takes in
     dead_letters: int = field(default=0, init=False)
     mean_weight_version: float = field(default=0.0, init=False)  # of the games of the last read
+    holding: Holding = field(init=False)
     _opened: int = field(default=0, init=False)  # games that the ledger knew of when it was asked last
+
+    def __post_init__(self) -> None:
+        self.holding = Holding(self.most_held)
 
     def claim_leftovers(self) -> int:
         """Takes in what was read and not acknowledged, by this learner before a failure or by the one before it; returns games seen."""
         stream, seen = keys.samples(self.run), 0
-        while entries := self.bus.claim(stream, keys.LEARNER_GROUP, self.consumer, min_idle_ms=0, count=BATCH):
+        while True:
+            held = self.holding.ids
+            claimed = self.bus.claim(stream, keys.LEARNER_GROUP, self.consumer, min_idle_ms=0, count=BATCH + len(held))
+            entries = [entry for entry in claimed if entry.id not in held]
+            if not entries:
+                self._hold_log()  # where none of its games waits in the stream, to be counted with it
+                return seen
             self._take(entries)
             seen += len(entries)
-        return seen
 
     def read(self) -> int:
         """Takes in one read of new entries, `BATCH` at most; returns how many there were."""
@@ -118,7 +134,22 @@ class Intake:
             entries = self.bus.read([keys.samples(self.run)], keys.LEARNER_GROUP, self.consumer, count=BATCH, block_ms=0)
             if entries:
                 self._take(entries)
+            else:
+                self.settle()
         return len(entries)
+
+    def settle(self) -> None:
+        """Acknowledges what may be; what fails here is tried again by the next call."""
+        kept = self.keeper.kept if self.keeper else None
+        ripe = self.holding.ripe(kept)
+        if not ripe:
+            return
+        refused = {uid: reason for held in ripe for uid, reason in held.refused.items()}
+        ids = [entry for held in ripe for entry in held.ids]
+        self.ledger.record_inserted(self.run, ripe[-1].games, ripe[-1].duplicates, ack=ids, refused=refused, lease=self.lease)
+        self.holding.acknowledged(ripe, kept)
+        for entry, reason in (letter for held in ripe for letter in held.unreadable):
+            self._refuse(entry, reason)
 
     def agree_with_ledger(self) -> None:
         """Brings both to the same counts after a start or an outage: the log knows the games, the ledger may know more duplicates.
@@ -134,8 +165,22 @@ class Intake:
         self.duplicates = max(self.duplicates, counts.duplicates_dropped)
         if self.segments.uids.highest > counts.opened:
             restore(self.run, self.ledger, self.bus, self.segments, self.lease)
-        self.ledger.record_inserted(self.run, self.segments.games, self.duplicates, lease=self.lease)
+        self._tell_ledger()
         self._purge()
+
+    def _hold_log(self) -> None:
+        """At a start, what the log has by then."""
+        if self.holding.last is None and not self.holding:
+            self.holding.add(Held(self.segments.end, self.segments.games, self.duplicates))
+            self.settle()
+
+    def _tell_ledger(self) -> None:
+        """The counts as they were acknowledged last; at a start all that the log has, once the store has it."""
+        if self.keeper is None:
+            self._hold_log()
+        if (last := self.holding.last) is not None:
+            self.ledger.record_inserted(self.run, last.games, self.duplicates, lease=self.lease)
+        self.settle()
 
     def _purge(self) -> None:
         """Follows new orders of the owner, and says what that changed; the log keeps what it has, and the ledger its counts."""
@@ -156,11 +201,10 @@ class Intake:
             self.lockstep.bring(found.accepted)
         for samples in found.samples if self.lockstep is None else ():
             self.window.add(samples)
-        duplicates, ids = self.duplicates + found.duplicates, [entry.id for entry in entries]
-        self.ledger.record_inserted(self.run, self.segments.games, duplicates, ack=ids, refused=found.refused, lease=self.lease)
-        self.duplicates = duplicates
-        for entry, reason in found.unreadable:
-            self._refuse(entry, reason)
+        self.duplicates += found.duplicates
+        ids = [entry.id for entry in entries]
+        self.holding.add(Held(self.segments.end, self.segments.games, self.duplicates, ids, found.refused, found.unreadable))
+        self.settle()
         if found.duplicates:
             log.info("duplicates_dropped", count=found.duplicates)
         if found.accepted:

@@ -58,8 +58,10 @@ class IntakeLoop:
     def drain(self, longest_s: float, on_turn: Callable[[], object]) -> None:
         """Takes in all that the stream still holds."""
         end = self.clock() + longest_s
-        while self.clock() < end and (self.turn() or self._leftovers):
-            if self._broker.active or self._disk.active:
+        if self.intake.keeper is not None:
+            self.intake.keeper.hurry()
+        while self.clock() < end and (self.turn() or self._leftovers or self.intake.holding):
+            if self._broker.active or self._disk.active or self.intake.holding:
                 threading.Event().wait(0.05)
             on_turn()
 

@@ -15,8 +15,10 @@ from azq.clock import now_ms
 from azq.config import LearnerConfig
 from azq.errors import WireError
 from azq.learner.data.batches import Feed
+from azq.learner.keeping.pulling import Puller
 from azq.learner.ranks.group import RankGroup, Word, reach_store, timeouts
-from azq.learner.ranks.leader import JOIN_S
+from azq.learner.ranks.leader import JOIN_S, said_of
+from azq.learner.ranks.meeting import NAME, meet_over
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited, is_mine
 from azq.learner.step.growth import RunNetworks
@@ -29,10 +31,11 @@ from azq.replay.samples import Rules, judge
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode, uid_of
-from azq.wire.messages import RankBeat, RankTable, SampleEvent
+from azq.wire.messages import PurgeOrders, RankBeat, RankTable, SampleEvent
 
 BEAT_LIFE_S = 5.0
 POLL_S = 0.05  # between two looks for an invitation
+ORDERS_EVERY_S = 2.0
 GAMES_AT_ONCE = 64  # read between two words of rank 0, so that it does not wait long
 
 log = logs.get(__name__)
@@ -48,17 +51,19 @@ class Follower:
     config: LearnerConfig
     game: Rules
     bus: Bus
-    segments: SegmentFollower
+    segments: SegmentFollower | Puller
     window: Window
     purges: Purges  # whose games stay out of it, as rank 0 writes it down
     trainer: Trainer
     networks: RunNetworks
     feed: Feed
+    follows_orders: bool = False  # to purge: in the control plane, for rank 0 writes none where it sees
 
     def __post_init__(self) -> None:
         self._name = f"{socket.gethostname()}:{os.getpid()}:{time.time_ns()}"
         self._broker = CircuitBreaker()
         self._epoch = 0  # the last one that it was in
+        self._ordered_s = 0.0
         self._beaten: tuple[bool, float] = (False, 0.0)
 
     def run(self, stop: StopSign, on_turn: Callable[[], object] = lambda: None) -> None:
@@ -91,11 +96,13 @@ class Follower:
         if self._beaten[0] is free and now < self._beaten[1] + BEAT_LIFE_S / 4:
             return
         self._beaten = (free, now)
-        frame = encode(RankBeat(self.place.rank, self._name, free, now_ms()))
+        frame = encode(RankBeat(self.place.rank, self._name, free, now_ms(), said_of(self.place.rank, self.trainer)))
         self._broker.attempt(lambda: self.bus.put(keys.rank(self.run_name, self.place.rank), frame, life_s=BEAT_LIFE_S))
 
     def _take_in(self) -> int:
         """Adds this rank's part of the games that came to its window; returns how many were looked at."""
+        if self.follows_orders:
+            self._follow_orders()
         for worker in self.purges.reload():
             self.window.drop(worker)
         seen = 0
@@ -116,6 +123,15 @@ class Follower:
             log.warning("sample_refused", reason=reason)
         return seen
 
+    def _follow_orders(self) -> None:
+        """What the owner ordered, like rank 0, every few seconds."""
+        if time.monotonic() < self._ordered_s + ORDERS_EVERY_S:
+            return
+        self._ordered_s = time.monotonic()
+        frame = self._broker.attempt(lambda: self.bus.get(keys.purges(self.run_name)))
+        for worker in self.purges.order(decode(frame, PurgeOrders).until_ms) if frame else ():
+            self.window.drop(worker)
+
     def _join(self, table: RankTable, stop: StopSign, on_turn: Callable[[], object]) -> None:
         """One epoch, from the invitation to its end."""
         self._epoch = table.epoch
@@ -124,7 +140,10 @@ class Follower:
         place, size = 1 + names.index(self._name), 1 + len(names)
         group: RankGroup | None = None
         try:
-            store = reach_store(self.meetings, table.meeting, table.host, size, timeout_s=JOIN_S)
+            if NAME.fullmatch(table.meeting):
+                store, _ = meet_over(self.bus, self.run_name, table.meeting, table.host, timeout_s=JOIN_S)
+            else:
+                store = reach_store(self.meetings, table.meeting, table.host, size, timeout_s=JOIN_S)
             group = RankGroup(store, table.epoch, place, size, self.trainer.device, timeouts(self.config.rank_timeout_s, place))
             log.info("rank_joined", rank=self.place.rank, epoch=table.epoch, ranks=size)
             self._serve(group, stop, on_turn)

@@ -145,15 +145,15 @@ def reach_store(folder: Path, name: str, host: str, size: int, *, timeout_s: flo
     """Another rank's way to the meeting place."""
     if not _NAME.fullmatch(name):
         raise RuntimeError(f"{name!r} names no meeting place of ranks")
-    if host == LOOPBACK:
-        _keep_to_loopback()
+    keep_to_loopback(host)
     store = FileStore(str(folder / name), size)
     store.set_timeout(timedelta(seconds=timeout_s))
     return store
 
 
-def _keep_to_loopback() -> None:
-    if os.path.exists("/sys/class/net/lo"):
+def keep_to_loopback(host: str) -> None:
+    """Has this process listen on loopback alone where rank 0 is known by it."""
+    if host == LOOPBACK and os.path.exists("/sys/class/net/lo"):
         for library in ("GLOO", "NCCL"):
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
 

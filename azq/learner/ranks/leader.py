@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import torch
 from msgspec.structs import replace as changed
 
 from azq import logs
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.config import LearnerConfig
 from azq.errors import WireError
 from azq.learner.ranks.group import START_S, RankGroup, Word, open_store, timeouts
+from azq.learner.ranks.meeting import meet_over, new_name
 from azq.learner.ranks.reducing import sync_of, train_together
-from azq.learner.ranks.rules import RankPlace, next_table, shares, smoothed
+from azq.learner.ranks.rules import FORGIVEN_AFTER_S, RankHealth, RankPlace, next_table, shares, smoothed
 from azq.learner.rounds import Ranks, RanksFigures, RoundTiming, TrainingRound
-from azq.learner.step.trainer import Sync
+from azq.learner.step.trainer import Sync, Trainer
 from azq.process.breaker import CircuitBreaker
 from azq.process.liveness import patient
+from azq.process.proc import stat_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
+from azq.wire.ranks import RankStatus
 
 LOOK_S = 1.0  # between two looks after the ranks
 SETTLE_S = 0.5  # after a loss, until the others have noticed it too
@@ -42,7 +49,7 @@ class Leader(Ranks):
     bus: Bus
     config: LearnerConfig
     place: RankPlace
-    meetings: Path
+    meetings: Path | None  # a folder that all ranks see; None: they meet in the control plane
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -57,6 +64,8 @@ class Leader(Ranks):
         self._failures = 0
         self._speeds: tuple[float, ...] = ()  # samples a second of each member
         self._last: tuple[float, tuple[RoundTiming, ...]] = (0.0, ())  # seconds of a round, and each rank's own
+        self._beats: dict[int, RankBeat] = {}  # by rank, of those that live
+        self._health = {rank: RankHealth() for rank in range(1, self.place.ranks)}
 
     def look(self) -> None:
         now = self.clock()
@@ -66,7 +75,11 @@ class Leader(Ranks):
         beats = self._broker.attempt(self._read_beats)
         if beats is None or self._table is None:
             return
-        table = next_table(self._table, beats, broken=self._broken)
+        self._beats = {beat.rank: beat for beat in beats}
+        for rank, health in self._health.items():
+            self._remember(rank, health.after(self._beats.get(rank), now))
+        heard = [beat for beat in beats if beat.rank not in self._health or not self._left_out(beat.rank)]
+        table = next_table(self._table, heard, broken=self._broken)
         if table is not self._table:
             self._begin(table)
         elif self._group is not None:
@@ -105,8 +118,9 @@ class Leader(Ranks):
 
     def figures(self) -> RanksFigures:
         wall_s, timings = self._last
+        each = tuple(self._each())
         if self._group is None or not timings:
-            return replace(super().figures(), ranks=self.place.ranks, failures=self._failures)
+            return replace(super().figures(), ranks=self.place.ranks, failures=self._failures, each=each)
         steps = max(1, timings[0].steps)
         own_s = sum(timing.own_s for timing in timings) / len(timings)
         done = sum(timing.rows for timing in timings) * steps
@@ -118,7 +132,19 @@ class Leader(Ranks):
             sync_s=max(0.0, wall_s - own_s) / steps,
             efficiency=done / wall_s / sum(timing.per_s for timing in timings),
             shares=tuple(timing.rows for timing in timings),
+            each=each,
         )
+
+    def _each(self) -> Iterator[RankStatus]:
+        """This process and the others as they last said and did."""
+        members = [rank for rank, _ in self._table.members] if self._table is not None and self._group is not None else []
+        timings = dict(zip([0, *members], self._last[1] or [self._timing], strict=False))
+        yield _timed(changed(said_of(0, self.trainer), seen_ms=now_ms()), "trains", timings.get(0))
+        for rank, health in self._health.items():
+            beat = self._beats.get(rank)
+            state = "left_out" if self._left_out(rank) else "trains" if rank in members else "waits" if beat else "away"
+            said = changed(beat.said, seen_ms=beat.sent_ms) if beat else RankStatus(rank)
+            yield _timed(changed(said, errors=health.errors, reason=health.reason), state, timings.get(rank))
 
     def close(self) -> None:
         self._tell_leave()
@@ -131,6 +157,15 @@ class Leader(Ranks):
             self._table = changed(decode(frame, RankTable), members=()) if frame else RankTable(host=self.place.host)
         frames = self.bus.get_each([keys.rank(self.run, number) for number in range(1, self.place.ranks)])
         return [beat for frame in frames if frame and (beat := _beat(frame))]
+
+    def _left_out(self, rank: int) -> bool:
+        return self._health[rank].left_out(self.config.rank_errors)
+
+    def _remember(self, rank: int, health: RankHealth) -> None:
+        was_out = self._left_out(rank)
+        self._health[rank] = health
+        if self._left_out(rank) and not was_out:
+            log.warning("rank_left_out", rank=rank, errors=health.errors, reason=health.reason, for_s=FORGIVEN_AFTER_S)
 
     def _put_table(self) -> None:
         assert self._table is not None
@@ -150,7 +185,10 @@ class Leader(Ranks):
 
     def _meet(self, table: RankTable) -> None:
         size = 1 + len(table.members)
-        store, name = open_store(self.meetings, self.place.host, size, timeout_s=JOIN_S)
+        if self.meetings is None:
+            store, name = meet_over(self.bus, self.run, new_name(), self.place.host, timeout_s=JOIN_S)
+        else:
+            store, name = open_store(self.meetings, self.place.host, size, timeout_s=JOIN_S)
         self._table = changed(table, meeting=name)
         self._broker.attempt(self._put_table)
         self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, timeouts(self.config.rank_timeout_s, 0))
@@ -192,6 +230,27 @@ class Leader(Ranks):
         self.trainer.leave()
         if group is not None:
             group.close()
+
+
+def said_of(rank: int, trainer: Trainer) -> RankStatus:
+    """What this process knows of itself as a rank."""
+    device, used = trainer.device, stat_of(os.getpid())
+    memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else used.resident_bytes if used else 0
+    return RankStatus(
+        rank=rank,
+        host=socket.gethostname(),
+        device=str(device),
+        memory_bytes=memory,
+        micro_batch=trainer.micro_batch,
+        errors=trainer.errors,
+        reason="out of memory" if trainer.errors else "",
+    )
+
+
+def _timed(said: RankStatus, state: str, timing: RoundTiming | None) -> RankStatus:
+    if timing is None or not timing.steps:
+        return changed(said, state=state)
+    return changed(said, state=state, rows=timing.rows, samples_per_s=timing.per_s, batch_s=timing.batch_s, sync_s=timing.sync_s)
 
 
 def _beat(frame: bytes) -> RankBeat | None:

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
 from typing import Any
 
@@ -111,6 +112,8 @@ class Reducing(RankSync):
     Losses are means over a rank's rows, so each counts by its share of the rows; the mean over ranks is then that of the whole batch.
     """
 
+    may_retry = False  # some buckets may be on their way
+
     def __init__(self, module: Network, compression: str, watch: Stopwatch) -> None:
         super().__init__(module, watch)
         self._factor = 1.0
@@ -126,6 +129,9 @@ class Reducing(RankSync):
 
     def share(self, place: int, rows: tuple[int, ...]) -> None:
         self._factor = len(rows) * rows[place] / sum(rows)
+
+    def part(self, *, last: bool) -> AbstractContextManager[None]:
+        return nullcontext() if last else self._ddp.no_sync()
 
     def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
         outputs: Outputs = self._ddp(planes, scalars)
@@ -148,6 +154,7 @@ class HostReducing(RankSync):
         self._memory = memory
         self._place = dist.get_rank()
         self._turn = 0
+        self._last = True
         self._sums = torch.zeros(memory.shape[2])
         self._parts = torch.split(self._sums, [parameter.numel() for parameter in self._parameters])
         self._meeting = torch.zeros(1)
@@ -155,6 +162,14 @@ class HostReducing(RankSync):
     def backward(self, loss: Tensor) -> None:
         """Leaves the whole batch's gradients in the parameters; the same bits in every rank."""
         (loss * self._share).backward()  # type: ignore[no-untyped-call]
+        if self._last:
+            self._reduce()
+
+    def part(self, *, last: bool) -> AbstractContextManager[None]:
+        self._last = last
+        return nullcontext()
+
+    def _reduce(self) -> None:
         slots = self._memory[self._turn]
         self._turn = 1 - self._turn
         gradients = [_gradient(parameter) for parameter in self._parameters]

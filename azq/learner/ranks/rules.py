@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,6 +18,7 @@ from azq.errors import ConfigError
 from azq.wire.messages import RankBeat, RankTable
 
 LOOPBACK = "127.0.0.1"
+FORGIVEN_AFTER_S = 600.0  # without another error
 MEETINGS = ".ranks"  # folder of a run where ranks find each other
 
 
@@ -28,6 +31,37 @@ class RankPlace:
     local: int = 0  # among those of its host: which GPU it takes
     host: str = LOOPBACK  # rank 0's, as the others know it
     launched: bool = False  # something else, such as torchrun, starts the other ranks
+
+
+@dataclass(frozen=True, slots=True)
+class RankHealth:
+    """What rank 0 remembers of another rank."""
+
+    name: str = ""  # of the process last heard of; empty: none, or it is gone
+    said: int = 0  # errors that this process told of
+    errors: int = 0
+    reason: str = ""  # of the last one
+    failed_s: float = 0.0  # when that was
+
+    def after(self, beat: RankBeat | None, now_s: float) -> RankHealth:
+        """After a look: a process that is gone or another is an error, as is what it tells of; a good while later they are forgiven."""
+        if self.errors and now_s - self.failed_s > FORGIVEN_AFTER_S:
+            return replaced(self, errors=0).after(beat, now_s)
+        if beat is None:
+            return self._failed(1, "it gives no sign of life", now_s, name="", said=0) if self.name else self
+        known, said = self, beat.said
+        if beat.name != self.name:
+            known = replaced(self, name=beat.name, said=0)
+            if self.name:
+                known = known._failed(1, "its process ended", now_s)
+        return known._failed(said.errors - known.said, said.reason, now_s, said=said.errors) if said.errors > known.said else known
+
+    def left_out(self, most: int) -> bool:
+        """True with more than `most` errors."""
+        return self.errors > most
+
+    def _failed(self, errors: int, reason: str, now_s: float, **changes: Any) -> RankHealth:
+        return replaced(self, errors=self.errors + errors, reason=reason, failed_s=now_s, **changes)
 
 
 def place_of(environ: Mapping[str, str], ranks: int) -> RankPlace:

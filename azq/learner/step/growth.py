@@ -39,7 +39,7 @@ class RunNetworks:
 
     def described(self, description: Mapping[str, Any]) -> NetworkConfig:
         """The one that a checkpoint or weights describe, else the first: what does not fit is named by whoever loads the tensors."""
-        return next((one for one in self.all if one.model_dump(mode="json") == description), self.sections.network)
+        return next((one for one in self.all if one.description() == description), self.sections.network)
 
     def fitting(self, tensors: Mapping[str, Tensor], module: Network) -> Network:
         """The network that the tensors of another rank's trainer are of: `module`, or a fresh one; `module` too where the run has none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import torch
@@ -40,9 +41,12 @@ def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
 
 def adamw(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
     parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
+    kinds = [[p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]]
+    groups = [{"params": kind, "weight_decay": decay_of(kind, config)} for kind in kinds if kind]
     fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=config.learning_rate, fused=fused)
+    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=fused)
+
+
+def decay_of(kind: Sequence[nn.Parameter], config: LearnerConfig) -> float:
+    """The weight decay of parameters of one kind: none of biases and the like."""
+    return float(config.weight_decay) if kind[0].ndim >= 2 else 0.0

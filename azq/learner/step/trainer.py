@@ -6,23 +6,28 @@ Letters: B batch, P bytes of a packed observation, A actions, V values.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from azq import logs
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
 from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.growth import AVERAGE, WEIGHTS, grow_tensors, under
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
-from azq.learner.step.optimizer import Ema, adamw, learning_rate
+from azq.learner.step.optimizer import Ema, adamw, decay_of, learning_rate
 from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
-from azq.nets.device import device_mark, fastest_dtype
+from azq.nets.device import device_mark, fastest_dtype, is_out_of_memory
 from azq.phases import Phases
 from azq.replay.samples import Samples
+
+log = logs.get(__name__)
 
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
 
@@ -33,8 +38,14 @@ class Sync:
     def __init__(self, module: Network) -> None:
         self._module = module
 
+    may_retry = True  # whether a backward pass that failed leaves the others as they were
+
     def share(self, place: int, rows: tuple[int, ...]) -> None:
         """How the rows of a step are shared from now on."""
+
+    def part(self, *, last: bool) -> AbstractContextManager[None]:
+        """Around a part of this rank's rows: only with the last one's gradients do others hear of the sum."""
+        return nullcontext()
 
     def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
         """Every head's output."""
@@ -85,12 +96,19 @@ class Trainer:
         self._summed = 0
         self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
         self.step = 0
-        self.note = ""  # what an operator should know of how it trains
+        self.micro_batch = config.micro_batch  # most samples of one pass; less once the device had no memory for them; 0: all at once
+        self.errors = 0  # of this device, survived
+        self._notes: dict[str, str] = {}
         self.learning_rate = learning_rate(config, 0, 0.0)
 
     @property
     def averaged(self) -> nn.Module:
         return self._ema.module
+
+    @property
+    def note(self) -> str:
+        """What an operator should know of how it trains."""
+        return "; ".join(filter(None, self._notes.values()))
 
     @property
     def precision(self) -> str:
@@ -101,6 +119,10 @@ class Trainer:
     def num_symmetries(self) -> int:
         """How many each sample may be turned by; 1: none but itself."""
         return self._symmetries.count if self._symmetries is not None else 1
+
+    def twin(self, module: Network) -> Trainer:
+        """A trainer of another network with the same settings."""
+        return Trainer(module, self._spec, self._config, self.device, self._symmetries)
 
     def join(self, sync: Sync) -> None:
         """From now on trains with others."""
@@ -118,11 +140,8 @@ class Trainer:
             group["lr"] = self.learning_rate
         if self._may_compile:
             self._may_compile = False
-            self.note = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
-        found = self._losses(batch)
-        with self.phases("backward"):
-            self._optimizer.zero_grad(set_to_none=True)
-            self.sync.backward(weighted(found, self._config))
+            self._notes["compile"] = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
+        found = self._gradients(batch)
         with self.phases("update"):
             nn.utils.clip_grad_norm_(self.module.parameters(), MAX_GRADIENT_NORM)
             self._optimizer.step()
@@ -132,6 +151,20 @@ class Trainer:
             self._ema.update(self.module, self.step)
             self._add_up(found)
         self.step += 1
+
+    def settle(self, config: LearnerConfig) -> None:
+        """Trains with these settings of losses and optimiser from now on."""
+        self._config = config
+        for group in self._optimizer.param_groups:
+            group["weight_decay"] = decay_of(group["params"], config)
+
+    @torch.no_grad()
+    def losses_on(self, samples: Samples) -> dict[str, float]:
+        """What the averaged weights lose on samples, by head."""
+        planes, scalars = unpack(self._send(samples.packed), self._spec)
+        with self._autocast():
+            outputs = cast(Network, self.averaged).forward_all(planes, scalars)
+        return {name: float(loss) for name, loss in all_losses(outputs, self._targets(samples)).items()}
 
     def mean_losses(self) -> MeanLosses:
         """Means since the last reset; raises `WeightsError` when training has diverged."""
@@ -206,6 +239,42 @@ class Trainer:
         self._sums += torch.stack([loss.detach() for loss in found.values()])
         self._summed += 1
 
+    def _gradients(self, batch: Batch) -> dict[str, Tensor]:
+        """Leaves the gradients of a batch in the parameters, with passes as small as the device's memory asks for; the batch's losses."""
+        while True:
+            said = ""
+            try:
+                return self._accumulated(batch)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
+                    raise
+                said = str(error).partition("\n")[0][:200]
+            self._halve(len(batch), said)  # outside of the handler: an error holds the tensors that took the memory
+
+    def _halve(self, rows: int, said: str) -> None:
+        self.micro_batch = min(rows, self.micro_batch or rows) // 2
+        self.errors += 1
+        self._notes["memory"] = f"out of memory: {self.micro_batch} samples a pass, batches as before"
+        log.warning("micro_batch_halved", samples=self.micro_batch, of=rows, reason=said)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if not self.sync.may_retry:
+            raise RuntimeError(f"out of memory within a step of several ranks; the next one has {self.micro_batch} samples a pass")
+
+    def _accumulated(self, batch: Batch) -> dict[str, Tensor]:
+        """A pass for each part of a batch, whose gradients add up to the mean over the batch."""
+        self._optimizer.zero_grad(set_to_none=True)
+        parts, total = batch.parts(self.micro_batch), dict[str, Tensor]()
+        for part in parts:
+            with self.sync.part(last=part is parts[-1]):
+                found = self._losses(part)
+                if len(parts) > 1:
+                    found = {name: loss * (len(part) / len(batch)) for name, loss in found.items()}
+                with self.phases("backward"):
+                    self.sync.backward(weighted(found, self._config))
+            total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in found.items()}
+        return total
+
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.phases("load"):
             planes, scalars = unpack(self._send(batch.samples.packed), self._spec)
@@ -213,10 +282,13 @@ class Trainer:
             if self._symmetries is not None and batch.chosen is not None:
                 chosen = self._send(batch.chosen).long()
                 planes, targets = self._symmetries.planes(planes, chosen), self._turned(targets, chosen)
-        with self.phases("forward"), torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None):
+        with self.phases("forward"), self._autocast():
             outputs = self.sync.forward(planes, scalars)
         with self.phases("loss"):
             return all_losses(outputs, targets)
+
+    def _autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None)
 
     def _targets(self, samples: Samples) -> Targets:
         hidden = None if samples.hidden is None else self._bits(samples.hidden, self._spec.num_hidden).float()

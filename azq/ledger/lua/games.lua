@@ -16,10 +16,10 @@ local function adopted(games, most)
     games[#games + 1] = uid
     games[#games + 1] = frame
   end
-  local suspicion = call('EXISTS', STRIKES) == 1
+  local suspicion, fresh = call('EXISTS', STRIKES) == 1, openable()
   if suspicion then
     if is_testing() then return games end
-    if call('EXISTS', HELD) == 0 and call('HGET', LEDGER, 'sound') == '1' then
+    if call('EXISTS', HELD) == 0 and (call('HGET', LEDGER, 'sound') == '1' or nothing_but_suspects(fresh)) then
       local uid, strikes
       for have = 0, most - 1 do
         uid, strikes = next_suspect(strikes, have)
@@ -29,7 +29,6 @@ local function adopted(games, most)
       if #games > before then return games end
     end
   end
-  local fresh = openable()
   for _ = 1, most do
     local uid
     if not suspicion or strikes_of(call('LINDEX', POOL, 0) or '') < SUSPECT then uid = call('LPOP', POOL) end

@@ -37,6 +37,11 @@ local function is_testing()
   return false
 end
 
+-- No other game could move: none may be opened, and the open ones lie in the pool, suspects all.
+local function nothing_but_suspects(openable)
+  return openable < 1 and call('LLEN', POOL) == call('HLEN', OPEN_GAMES) and strikes_of(call('LINDEX', POOL, 0) or '') >= SUSPECT
+end
+
 -- The next suspect for a lease that holds `have` of `strikes` each; nil where there is none for it.
 local function next_suspect(strikes, have)
   local uid = call('LINDEX', POOL, -1)

@@ -24,12 +24,13 @@ def adopt(state: State, lease: Lease, count: int, versions: int = 0) -> tuple[St
     number, row = leased_row(state, lease)
     if not may_work(state, row) or any(is_suspect(state, uid) for uid in row.held):
         return state, []
-    if not row.held and (uids := under_test(state, count)):
+    most = per_version(state.record)
+    openable = max(0, most * versions - state.opened) if most else count
+    if not row.held and (uids := under_test(state, count, openable)):
         state = replace(state, pool=state.pool[: -len(uids)])
         return put(state, number, replace(row, held=frozenset(uids))), [state.open[uid] for uid in uids]
     pooled = tuple(takewhile(lambda uid: not is_suspect(state, uid), state.pool[:count]))
-    wanted, most = count - len(pooled), per_version(state.record)
-    fresh = range(state.opened + 1, state.opened + 1 + (min(wanted, max(0, most * versions - state.opened)) if most else wanted))
+    fresh = range(state.opened + 1, state.opened + 1 + min(count - len(pooled), openable))
     uids = (*pooled, *fresh)
     opened = {**state.open, **{uid: GameRecord(uid) for uid in fresh}}
     state = replace(state, open=opened, pool=state.pool[len(pooled) :], opened=state.opened + len(fresh))

@@ -10,7 +10,8 @@ of a game's strikes away, for a game that kills at some position never gets past
   in all, however many games were played with it, and clears the others of suspicion in about n / 64 short leases.
 - Suspects are only played while the run is sound: some game moved on since the last lease ended badly. Where everything dies (a broken
   installation, a host without memory) no game is found guilty; the failures count as the job's, which fail the run. A lease that dies of
-  suspects is not the job's failure.
+  suspects is not the job's failure. In lockstep there may be nothing but suspects, all in the pool: they are played then, for no other
+  game could ever move.
 
 An innocent game is set aside only where seven leases in a row die before it moves once. Workers write moves down half a second after
 they began: in fleets played through with these rules (tests/unit/ledger/test_ledger_strikes.py) none was, among thirteen thousand deaths
@@ -67,9 +68,15 @@ def moved_on(state: State, uids: Iterable[int]) -> State:
     return replace(state, sound=True, strikes={uid: strikes for uid, strikes in state.strikes.items() if uid not in moved})
 
 
-def under_test(state: State, count: int) -> tuple[int, ...]:
-    """The suspects that the next lease plays, at most `count`: those at the end of the pool that have as many strikes as its last."""
-    if not (state.sound and state.pool and is_suspect(state, state.pool[-1])):
+def under_test(state: State, count: int, openable: int) -> tuple[int, ...]:
+    """The suspects that the next lease plays, at most `count`: those at the end of the pool that have as many strikes as its last.
+
+    `openable` games could be opened instead.
+    """
+    if not (state.pool and is_suspect(state, state.pool[-1])):
+        return ()
+    nothing_else = not openable and len(state.pool) == len(state.open) and is_suspect(state, state.pool[0])
+    if not (state.sound or nothing_else):
         return ()
     strikes = state.strikes[state.pool[-1]]
     alike = takewhile(lambda uid: state.strikes.get(uid) == strikes, reversed(state.pool))

@@ -30,10 +30,11 @@ class ResNet {
 public:
     explicit ResNet(azq::nn::Shape shape) { network_.shape = shape; }
 
-    /// Weight and bias of the stem, of every convolution, of squeeze, policy, value_hidden and value, as azq.nets.residual orders them.
+    /// Weight and bias of the stem, of every convolution, of squeeze, policy, what is beyond its board, value_hidden and value, as
+    /// azq.inference.device.native orders them.
     void load(const std::vector<Floats>& tensors) {
         const azq::nn::Shape& s = network_.shape;
-        azq::nn::Network fresh{s, {}, {}, {}, {}, {}, {}};
+        azq::nn::Network fresh{s, {}, {}, {}, {}, {}, {}, {}};
         std::size_t next = 0;
         const auto take = [&](int outputs, int inputs, int taps, Number number = Number::bfloat16) {
             if (next + 2 > tensors.size()) throw std::invalid_argument("too few tensors");
@@ -48,8 +49,9 @@ public:
         fresh.stem = take(s.channels, s.planes, 9);
         for (int i = 0; i < 2 * s.blocks; ++i) fresh.convolutions.push_back(take(s.channels, s.channels, 9, number));
         fresh.squeeze = take(s.policy_channels + s.value_channels, s.channels, 1);
-        fresh.policy = take(s.actions, s.policy_channels, s.cells());
-        fresh.value_hidden = take(s.value_hidden, s.value_channels, s.cells());
+        fresh.policy = s.action_planes ? take(s.action_planes, s.policy_channels, 1) : take(s.actions, s.policy_channels, s.cells());
+        if (s.beyond()) fresh.beyond = take(s.beyond(), s.policy_channels, 2);
+        fresh.value_hidden = take(s.value_hidden, s.value_channels, s.action_planes ? 2 : s.cells());
         fresh.value = take(s.values, s.value_hidden, 1);
         if (next != tensors.size()) throw std::invalid_argument("too many tensors");
         network_ = std::move(fresh);
@@ -94,16 +96,18 @@ NB_MODULE(_nn, m) {
         .def(
             "__init__",
             [](ResNet* self, int planes, int rows, int cols, int actions, int values, int blocks, int channels, int policy_channels,
-               int value_channels, int value_hidden, bool int8) {
-                const azq::nn::Shape shape{planes,   rows,            cols,           actions,      values, blocks,
-                                           channels, policy_channels, value_channels, value_hidden, int8};
+               int value_channels, int value_hidden, bool int8, int action_planes, bool by_column) {
+                const azq::nn::Shape shape{planes,          rows,           cols,         actions, values,        blocks,   channels,
+                                           policy_channels, value_channels, value_hidden, int8,    action_planes, by_column};
                 if (planes < 1 || rows < 1 || cols < 1 || rows * cols > 256 || actions < 1 || values < 1 || channels < 1)
                     throw std::invalid_argument("a network of this shape is not supported");
+                if (action_planes < 0 || action_planes > 256 || shape.beyond() < 0) throw std::invalid_argument("fewer actions than the board names");
                 if (policy_channels % 2 || value_channels % 2) throw std::invalid_argument("head channels must be even");
                 new (self) ResNet(shape);
             },
             nb::kw_only(), nb::arg("planes"), nb::arg("rows"), nb::arg("cols"), nb::arg("actions"), nb::arg("values"), nb::arg("blocks"),
-            nb::arg("channels"), nb::arg("policy_channels"), nb::arg("value_channels"), nb::arg("value_hidden"), nb::arg("int8") = false)
+            nb::arg("channels"), nb::arg("policy_channels"), nb::arg("value_channels"), nb::arg("value_hidden"), nb::arg("int8") = false,
+            nb::arg("action_planes") = 0, nb::arg("by_column") = false)
         .def("load", &ResNet::load)
         .def("forward", &ResNet::forward, nb::arg("packed"), nb::arg("logits"), nb::arg("values"), nb::arg("threads"));
 #else

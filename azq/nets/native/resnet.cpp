@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 
@@ -30,7 +31,10 @@ struct Workspace {
           squeezed(size(n, squeezed_stride)),
           hidden(static_cast<std::size_t>(kGroup * hidden_stride)),
           bytes(n.shape.int8 ? size(n, stride) : 0),
-          policy(static_cast<std::size_t>(kGroup * n.policy.vectors() * kLanes)),
+          policy_stride(n.shape.action_planes ? n.shape.actions : n.policy.vectors() * kLanes),
+          pooled(n.shape.action_planes ? static_cast<std::size_t>(kGroup * 2 * squeezed_stride) : 0),
+          spread(static_cast<std::size_t>(kGroup * std::max(n.policy.vectors(), n.beyond.vectors()) * kLanes)),
+          policy(static_cast<std::size_t>(kGroup * policy_stride)),
           value(static_cast<std::size_t>(kGroup * n.value.vectors() * kLanes)) {
         for (int plane = 0; plane < n.shape.planes; ++plane)
             for (int cell = 0; cell < n.shape.cells(); ++cell) at_bit.push_back(static_cast<std::ptrdiff_t>(cell) * kGroup * input_stride + plane);
@@ -43,7 +47,9 @@ struct Workspace {
     int input_stride, stride, squeezed_stride, hidden_stride;
     std::vector<bf16> input, x, h, squeezed, hidden;
     std::vector<std::uint8_t> bytes;  // x or h, quantised
-    std::vector<float> policy, value;
+    int policy_stride;
+    std::vector<bf16> pooled;
+    std::vector<float> spread, policy, value;  // spread: logits of one cell, or of actions that lie nowhere
     std::vector<std::ptrdiff_t> at_bit;  // where an observation's bit goes in `input`, from its position's first channel on
     float scales[kGroup] = {};  // a position's byte 1 is worth this much
 };
@@ -125,6 +131,57 @@ std::vector<const bf16*> all_cells(const Shape& shape, const Workspace& space, i
     return taps;
 }
 
+/// Mean and largest of each squeezed channel over all cells: [position][means, then the largest].
+void pool(const Shape& shape, Workspace& space, int count) {
+    const int stride = space.squeezed_stride;
+    const __m512 share = _mm512_set1_ps(1.0F / static_cast<float>(shape.cells()));
+    for (int p = 0; p < count; ++p)
+        for (int c = 0; c < stride; c += kLanes) {
+            __m512 sum = _mm512_setzero_ps(), most = _mm512_setzero_ps();  // none is negative
+            const bf16* in = space.squeezed.data() + static_cast<std::ptrdiff_t>(p) * stride + c;
+            for (int cell = 0; cell < shape.cells(); ++cell, in += static_cast<std::ptrdiff_t>(kGroup) * stride) {
+                const __m512 x = widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in)));
+                sum = _mm512_add_ps(sum, x);
+                most = _mm512_max_ps(most, x);
+            }
+            const StoreRelu store{space.pooled.data() + static_cast<std::ptrdiff_t>(p) * 2 * stride + c, nullptr, 0};
+            store(0, 0, _mm512_mul_ps(sum, share));
+            store(0, stride / kLanes, most);
+        }
+}
+
+/// The two taps of a layer that reads pooled channels from `first` on.
+std::array<const bf16*, 2> pooled_taps(const Workspace& space, int first) {
+    return {space.pooled.data() + first, space.pooled.data() + space.squeezed_stride + first};
+}
+
+/// Evaluates a layer of the policy and hands on its outputs: `take(position, output, logit)`.
+template <class Take>
+void spread_logits(const Layer& layer, const bf16* const* taps, int stride, Workspace& space, int count, const Take& take) {
+    const int out_stride = layer.vectors() * kLanes;
+    run_layer<Bfloat16>(layer, taps, stride, count, [&](int p, int v) {
+        return StoreFloat{space.spread.data() + p * out_stride + v * kLanes, out_stride};
+    });
+    for (int p = 0; p < count; ++p)
+        for (int o = 0; o < layer.outputs; ++o) take(p, o, space.spread[static_cast<std::size_t>(p * out_stride + o)]);
+}
+
+void global_policy(const Network& n, Workspace& space, int count) {
+    const Shape& shape = n.shape;
+    const auto logit = [&](int p, int action) -> float& { return space.policy[static_cast<std::size_t>(p * space.policy_stride + action)]; };
+    const float share = shape.by_column ? 1.0F / static_cast<float>(shape.rows) : 1.0F;
+    std::fill(space.policy.begin(), space.policy.end(), 0.0F);
+    for (int cell = 0; cell < shape.cells(); ++cell) {
+        const bf16* tap = space.squeezed.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.squeezed_stride;
+        const int place = shape.by_column ? cell % shape.cols : cell;
+        spread_logits(n.policy, &tap, space.squeezed_stride, space, count,
+                      [&](int p, int plane, float x) { logit(p, plane * shape.places() + place) += share * x; });
+    }
+    if (shape.beyond() == 0) return;
+    spread_logits(n.beyond, pooled_taps(space, 0).data(), 2 * space.squeezed_stride, space, count,
+                  [&](int p, int action, float x) { logit(p, shape.action_planes * shape.places() + action) = x; });
+}
+
 void heads(const Network& n, Workspace& space, int count) {
     const Shape& shape = n.shape;
     for (int cell = 0; cell < shape.cells(); ++cell) {
@@ -134,13 +191,20 @@ void heads(const Network& n, Workspace& space, int count) {
             return StoreRelu{out + static_cast<std::ptrdiff_t>(p) * space.squeezed_stride + v * kLanes, nullptr, space.squeezed_stride};
         });
     }
-    const int policy_stride = n.policy.vectors() * kLanes, value_stride = n.value.vectors() * kLanes;
-    run_layer<Bfloat16>(n.policy, all_cells(shape, space, 0).data(), space.squeezed_stride, count, [&](int p, int v) {
-        return StoreFloat{space.policy.data() + p * policy_stride + v * kLanes, policy_stride};
-    });
-    run_layer<Bfloat16>(n.value_hidden, all_cells(shape, space, shape.policy_channels).data(), space.squeezed_stride, count, [&](int p, int v) {
+    const int value_stride = n.value.vectors() * kLanes;
+    const auto hidden = [&](int p, int v) {
         return StoreRelu{space.hidden.data() + p * space.hidden_stride + v * kLanes, nullptr, space.hidden_stride};
-    });
+    };
+    if (shape.action_planes) {
+        pool(shape, space, count);
+        global_policy(n, space, count);
+        run_layer<Bfloat16>(n.value_hidden, pooled_taps(space, shape.policy_channels).data(), 2 * space.squeezed_stride, count, hidden);
+    } else {
+        run_layer<Bfloat16>(n.policy, all_cells(shape, space, 0).data(), space.squeezed_stride, count, [&](int p, int v) {
+            return StoreFloat{space.policy.data() + p * space.policy_stride + v * kLanes, space.policy_stride};
+        });
+        run_layer<Bfloat16>(n.value_hidden, all_cells(shape, space, shape.policy_channels).data(), space.squeezed_stride, count, hidden);
+    }
     const bf16* tap = space.hidden.data();
     run_layer<Bfloat16>(n.value, &tap, space.hidden_stride, count, [&](int p, int v) {
         return StoreFloat{space.value.data() + p * value_stride + v * kLanes, value_stride};
@@ -201,7 +265,7 @@ Layer pack(const float* weights, const float* bias, int outputs, int inputs, int
 void forward(const Network& n, const std::uint8_t* packed, std::size_t count, std::uint16_t* logits, std::uint16_t* values) {
     const Shape& shape = n.shape;
     Workspace space(n);
-    const int policy_stride = n.policy.vectors() * kLanes, value_stride = n.value.vectors() * kLanes;
+    const int value_stride = n.value.vectors() * kLanes;
     for (std::size_t done = 0; done < count; done += kGroup) {
         const int now = static_cast<int>(std::min<std::size_t>(kGroup, count - done));
         unpack(shape, packed + done * static_cast<std::size_t>(shape.packed_size()), now, space);
@@ -212,7 +276,7 @@ void forward(const Network& n, const std::uint8_t* packed, std::size_t count, st
         }
         heads(n, space, now);
         for (int p = 0; p < now; ++p) {
-            for (int a = 0; a < shape.actions; ++a) *logits++ = to_half(space.policy[static_cast<std::size_t>(p * policy_stride + a)]);
+            for (int a = 0; a < shape.actions; ++a) *logits++ = to_half(space.policy[static_cast<std::size_t>(p * space.policy_stride + a)]);
             for (int v = 0; v < shape.values; ++v) *values++ = to_half(std::tanh(space.value[static_cast<std::size_t>(p * value_stride + v)]));
         }
     }

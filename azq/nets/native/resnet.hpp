@@ -28,9 +28,13 @@ using bf16 = std::uint16_t;
 
 struct Shape {
     int planes, rows, cols, actions, values, blocks, channels, policy_channels, value_channels, value_hidden;
-    bool int8 = false;  // the blocks' convolutions multiply bytes
+    bool int8 = false;       // the blocks' convolutions multiply bytes
+    int action_planes = 0;   // of global heads, boards of actions that each cell or column names one of; 0: flat heads
+    bool by_column = false;  // actions name columns, of whose cells the mean is taken
 
     int cells() const { return rows * cols; }
+    int places() const { return by_column ? cols : cells(); }
+    int beyond() const { return action_planes ? actions - action_planes * places() : 0; }  // actions that lie nowhere
     int packed_size() const { return (planes * cells() + 7) / 8; }
 };
 
@@ -51,10 +55,11 @@ struct Layer {
 /// Packs float32 weights (outputs, inputs, taps) and bias (outputs) for the kernel.
 Layer pack(const float* weights, const float* bias, int outputs, int inputs, int taps, Number number = Number::bfloat16);
 
-/// The policy's or the value's part of the squeezed cells is read from `first` on.
+/// Flat heads read all squeezed cells at once. Global ones read each cell by itself for the policy and, for actions that lie nowhere and
+/// the value, the mean and the largest of each channel.
 struct Network {
     Shape shape;
-    Layer stem, squeeze, policy, value_hidden, value;
+    Layer stem, squeeze, policy, beyond, value_hidden, value;
     std::vector<Layer> convolutions;  // two a block
 };
 

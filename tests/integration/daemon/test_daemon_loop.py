@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from waiting import until
 from azq import queue as jobs
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
-from azq.config import DaemonConfig
+from azq.config import BudgetConfig, DaemonConfig
 from azq.errors import StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import process_space
@@ -30,7 +31,7 @@ from azq.status.observe import Beats, Observer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect, open_client
-from azq.wire.messages import EvalRound, GradeSpec, Heartbeat, MatchSpec, WeightEvent
+from azq.wire.messages import EvalRound, Fleet, GradeSpec, Heartbeat, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.act import Hands
@@ -339,3 +340,29 @@ def test_a_broker_that_goes_away_degrades_the_daemon_and_its_return_mends_it(tmp
         plane.app.close()
         client.close()
         server.stop()
+
+
+def test_a_spent_budget_ends_the_run_and_then_tells_machines_to_end(plane: Plane) -> None:
+    plane.loop.budget = BudgetConfig(money=1.0)
+    plane.loop.fleet = Fleet("0", "", "", "redis", 20.0, 2.0, 8.0, 0)
+    plane.create()
+    for later_s in (0, 1800):  # half an hour of a machine that costs two an hour
+        plane.later_ms = 1000 * later_s
+        beat = Heartbeat("selfplay", "w1", "h", 1, "0", 1, 0, 10_000_000, queues=("selfplay.cpu",), per_hour=2.0)
+        plane.bus.put(keys.beat("w1"), encode(beat), life_s=60)
+        assert plane.loop.tick()
+    run = plane.ledger.run("r")
+    assert (run.state, run.reason) == (RunState.FINISHED, "budget spent: 1 USD")
+    cost = plane.rest.get("/v1/runs/r/cost").json()
+    assert (cost["currency"], cost["unpriced"], cost["ends_in_s"]) == ("USD", [socket.gethostname()], None)  # the daemon's own machine
+    assert told(plane).over == ""
+    plane.later_ms += 10_000
+    assert plane.loop.tick()
+    assert told(plane).over == "budget spent: 1 USD"
+    plane.loop.budget = BudgetConfig(money=5.0)
+    assert plane.loop.tick()
+    assert told(plane).over == ""
+
+
+def told(plane: Plane) -> Fleet:
+    return decode(plane.bus.get(keys.FLEET) or b"", Fleet)

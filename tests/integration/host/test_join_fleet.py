@@ -34,7 +34,8 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import agree_on_schema, connect, translate
 from azq.wire.kinds import Kind
-from azq.wire.messages import SCHEMA, AdmittedMachine, Job, RunRecord
+from azq.wire.machines import AdmittedMachine
+from azq.wire.messages import SCHEMA, Job, RunRecord
 
 
 def free_port(beside: int = 1) -> int:

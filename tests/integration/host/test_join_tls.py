@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -99,7 +99,15 @@ def test_the_token_names_the_certificate_and_a_look_finds_the_way(first: First) 
 
 def test_what_is_written_is_all_it_takes_to_connect(first: First, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Config] = []
-    monkeypatch.setattr("azq.host.join.join.work", lambda config, services, folder: seen.append(config) or 0)
+
+    class Idle:
+        def __init__(self, of_role: Callable[[str], Config], folder: Path) -> None:
+            seen.append(of_role("worker"))
+
+        def run(self, services: object) -> int:
+            return 0
+
+    monkeypatch.setattr("azq.host.join.join.MachineWork", Idle)
     folder = first.config.home / "second"
     token = first.token()
     for _ in range(2):  # and again

@@ -79,10 +79,25 @@ def forked(body: Callable[..., None], *arguments: Any) -> Any:
     return process
 
 
-def follow(url: str, folder: Path, sections: RunSections, rank: int) -> None:
+def follow(url: str, folder: Path, sections: RunSections, rank: int, room: int = 0) -> None:
     game = games.load("tic_tac_toe")
     place = RankPlace(rank, RANKS, rank)
-    open_follower(RUN, folder, sections, game, bus=RedisBus(connect(url)), place=place).run(threading.Event())
+    follower = open_follower(RUN, folder, sections, game, bus=RedisBus(connect(url)), place=place)
+    if room:
+        crowd(follower.trainer, room)
+    follower.run(threading.Event())
+
+
+def crowd(trainer: Trainer, room: int) -> None:
+    """Lets a network's passes fail with more samples than there is room for."""
+    inner = trainer.module.forward_all
+
+    def forward_all(planes: torch.Tensor, scalars: torch.Tensor) -> Any:
+        if len(planes) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return inner(planes, scalars)
+
+    trainer.module.forward_all = forward_all
 
 
 def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
@@ -108,7 +123,7 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
 class Crew:
     """A leader and its followers, and what the leader said last."""
 
-    def __init__(self, url: str, folder: Path, sections: RunSections) -> None:
+    def __init__(self, url: str, folder: Path, sections: RunSections, room: int = 0) -> None:
         self.url, self.folder, self.sections = url, folder, sections
         game = games.load("tic_tac_toe")
         log = SegmentLog(folder / "segments", "tic_tac_toe")
@@ -116,7 +131,7 @@ class Crew:
         log.append([LogEntry(event.record.uid, count_samples(event), encode(event)) for event in events])
         log.close()
         self.door, inner = FORK.Pipe()
-        self.ranks = {rank: forked(follow, url, folder, sections, rank) for rank in range(1, RANKS)}
+        self.ranks = {rank: forked(follow, url, folder, sections, rank, room if rank == 2 else 0) for rank in range(1, RANKS)}
         self.leader = forked(lead, url, folder, sections, inner)
         self.losses: list[float] = []  # of each round
         self.said: tuple[int, int, float, Any] = (0, 0, 0.0, None)
@@ -144,8 +159,8 @@ class Crew:
 def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
     crews: list[Crew] = []
 
-    def make(**learner: Any) -> Crew:
-        crews.append(Crew(broker.control_url, tmp_path, sections_of(**learner)))
+    def make(room: int = 0, **learner: Any) -> Crew:
+        crews.append(Crew(broker.control_url, tmp_path, sections_of(**learner), room))
         return crews[-1]
 
     yield make
@@ -171,6 +186,30 @@ def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(c
     assert (figures.ranks, sum(figures.shares)) == (3, 48)
     assert 0 < figures.sync_s < figures.batch_s
     assert 0 < figures.efficiency < 1.5
+    assert [(row.rank, row.state, row.errors, bool(row.reason)) for row in figures.each] == [
+        (0, "trains", 0, False),
+        (1, "trains", 0, False),
+        (2, "trains", 1, True),
+    ]
+    assert sum(row.rows for row in figures.each) == 48
+    assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.each)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("compression", "losses"), [("none", 0), ("fp16", 1)])
+def test_a_rank_without_memory_takes_smaller_passes_of_as_many_rows(crew, compression, losses):
+    team = crew(room=6, compression=compression)  # gradients that are on their way between hosts cannot be taken back
+
+    def small(figures: Any) -> bool:
+        return figures.healthy == 3 and len(figures.each) == 3 and 0 < figures.each[2].micro_batch <= 6 < figures.each[2].rows
+
+    team.until(small, "all train, one of them in parts")
+    team.steps(40)
+    step, done, _, figures = team.said
+    assert step == done
+    assert sum(figures.shares) == 48
+    assert figures.failures >= losses
+    assert figures.each[2].errors >= 2  # to halve 16 to 8 and 4; on a busy machine a late sign of life is one, too
 
 
 @pytest.mark.slow

@@ -81,16 +81,19 @@ def test_a_learner_drains_a_control_plane_that_is_full(tmp_path):
     try:
         place.finish_games(400)
         place.client.xadd(keys.samples(RUN), {"f": b"noise"})  # its dead letter finds no memory at first
-        place.client.config_set("maxmemory", place.client.info("memory")["used_memory"] - 100_000)
+        used = place.client.info("memory")["used_memory"]
+        place.client.config_set("maxmemory", used // 4)
         with pytest.raises(Exception, match="maxmemory"):
             place.client.set("more", b"x")
         process = place.learner()
-        until(lambda: place.client.xlen(keys.samples(RUN)) == 0, "all samples taken in", 15)
-        assert place.ledger.counts(RUN).inserted == 400
+        until(lambda: place.ledger.counts(RUN).inserted == 400, "all games taken in", 15)
+        until(lambda: "status_unsaid" in place.log(process), "a status that finds no memory")
+        place.client.config_set("maxmemory", 2 * used)
+        until(lambda: place.client.xlen(keys.samples(RUN)) == 0, "the noise set aside", 15)
         place.finish_games(20)
         until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 420, "the games after")
-        place.client.config_set("maxmemory", 0)
-        assert "status_unsaid" in place.stop(process)
+        until(lambda: "status_said" in place.log(process), "a status that finds memory")  # asked for again with growing pauses
+        place.stop(process)
         assert place.ledger.counts(RUN).balanced
     finally:
         place.close()

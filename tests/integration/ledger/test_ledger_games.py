@@ -206,3 +206,24 @@ def test_in_lockstep_no_game_is_opened_before_its_weights(world):
     world.ledger.announce_weights("r", b"the second")
     assert [game.uid for game in world.ledger.adopt(other, 9)] == [3, 5, 6, 7, 8]
     assert world.ledger.counts("r").balanced
+
+
+def test_in_lockstep_suspects_are_played_once_all_other_games_of_the_version_are_over(world):
+    world.ledger.update_run(RunRecord("r", msgspec.json.encode({"learner": {"lockstep_games": 4}}), {}, "folder", 1))
+    world.ledger.announce_weights("r", b"the first")
+    healthy = world.lease(lease_s=100)
+    world.ledger.adopt(healthy, 1)
+    for _ in range(2):
+        world.ledger.fail(lease := world.lease(), "nothing was held", max_attempts=9)
+        lease = world.ledger.claim(lease.job.job_id, 2, "w2", 10)
+        assert [game.uid for game in world.ledger.adopt(lease, 3)] == [2, 3, 4]
+        world.ledger.fail(lease, "its process died", max_attempts=9)
+    waiting = world.lease()
+    assert world.ledger.adopt(waiting, 3) == [], "game 1 may yet show that the run is sound"
+    world.ledger.finish_games(healthy, [event(1)])
+    assert sorted(game.uid for game in world.ledger.adopt(waiting, 3)) == [2, 3, 4]
+    world.ledger.fail(waiting, "its process died too", max_attempts=9)
+    last = world.lease()
+    assert sorted(game.uid for game in world.ledger.adopt(last, 3)) == [2, 3, 4], "the run is not sound, and nothing else is left"
+    world.ledger.finish_games(last, [event(uid) for uid in (2, 3, 4)])
+    assert world.ledger.counts("r").finished == 4

@@ -10,20 +10,27 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import httpx2
 import numpy as np
 import pytest
+from replay_games import frame
+from waiting import until
 
 from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import NetworkConfig, RunSections, StoreConfig, dump_run
 from azq.errors import MissingExtra, StoreError
 from azq.inference.ask.client import StreamEvaluator
+from azq.learner.keeping.fetching import Fetcher
+from azq.learner.keeping.keeper import Keeper
 from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+from azq.replay.segments import LogEntry, SegmentLog
 from azq.store import open_store
+from azq.store.shelf import open_shelf
 from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 
@@ -58,7 +65,7 @@ class S3:
 
     def store(self, bucket=BUCKET, **settings):
         url = f"s3://{bucket}/azq/run"
-        return open_store(StoreConfig(url=url, **{"chunk_bytes": CHUNK, "timeout_s": 5.0, **settings}), directory=self._folder)
+        return open_store(StoreConfig(url=url, **{"chunk_bytes": CHUNK, "timeout_s": 20.0, **settings}), directory=self._folder)
 
     def objects(self):
         text = httpx2.get(f"{self.endpoint}/{BUCKET}?list-type=2").text
@@ -187,6 +194,37 @@ def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
     monkeypatch.setattr(remote, "UNFINISHED_LIFE_S", -5.0)
     s3.store().put(os.urandom(2 * CHUNK))
     assert len(s3.objects()) == 6
+
+
+def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
+    """Games and a checkpoint in pieces, a bucket that goes away in the middle and comes back, and another host."""
+    shelf = open_shelf(StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=20.0), "runs/a.1")
+    assert shelf is not None
+    here, there = tmp_path / "here", tmp_path / "there"
+    log, rules = SegmentLog(here / "segments", "tic_tac_toe", roll_bytes=8000), games.load("tic_tac_toe")
+    keeper = Keeper(shelf, here, log, 1, most_bytes=4096)
+    (here / "checkpoints").mkdir()
+    (here / "checkpoints" / "000000000007.ckpt").write_bytes(checkpoint := os.urandom(10_000))
+    for uid in range(1, 101):
+        log.append([LogEntry(uid, 5, frame(rules, uid))])
+        if uid == 50:
+            nowhere: dict[str, Any] = {"endpoint_url": "http://127.0.0.1:9"}
+            keeper.shelf = open_shelf(StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=2.0, options=nowhere), "runs/a.1")
+            keeper.hurry()
+            keeper.turn()
+            assert keeper.away
+            keeper.shelf, before = shelf, keeper.kept
+        elif uid % 10 == 0:
+            keeper.finish(20.0)
+    until(lambda: not keeper.turn() and not keeper.away, "the bucket to be tried again")
+    keeper.finish(20.0)
+    assert keeper.kept == log.end > before
+    assert len(shelf.names("segments")) < 40
+    Fetcher(shelf, there, 1e9).run()
+    for folder in ("segments", "checkpoints"):
+        kept = {path.name: path.read_bytes() for path in (here / folder).iterdir()}
+        assert {path.name: path.read_bytes() for path in (there / folder).iterdir()} == kept
+    assert (there / "checkpoints" / "000000000007.ckpt").read_bytes() == checkpoint
 
 
 def test_without_s3fs_the_extra_is_named(monkeypatch, tmp_path):

@@ -29,7 +29,7 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
-from azq.search.again import Outputs
+from azq.search.recomputation import Outputs
 from azq.store import open_run_store
 from azq.volunteers.contributors import Contributors
 from azq.volunteers.guests import Volunteer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from azq.arena.match import failed
+from azq.arena.whole import split
 from azq.bus.redis import RedisBus
 from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
+from azq.errors import LeaseLost
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
+from azq.status.observe import Standings, read_standing
+from azq.waiting import until
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
@@ -88,9 +94,39 @@ def test_an_engine_that_fails_costs_its_match_and_is_reported_at_once(broker: An
     assert desk.run(desk.job(MatchSpec("random", "uct:10", 2, 8, 0, 3))).error == ""  # type: ignore[union-attr]
 
 
+def test_a_match_in_parts_is_the_whole_one_though_the_worker_of_a_part_was_lost(desk: Desk) -> None:
+    spec = MatchSpec("uct:30", "random", 60, 16, 4, 3)
+    whole = desk.run(desk.job(spec))
+    views = [desk.job(part) for part in split(spec, 20)]
+    lost = desk.ledger.claim(views[1].job.job_id, 1, "gone:1", 0.001)
+    assert lost is not None
+    until(lambda: desk.ledger.expire(RUN, 4) or None, "its lease does not run out", 5.0)
+    for view in reversed(views):
+        assert desk.run(desk.ledger.job(view.job.job_id)) is not None
+    with pytest.raises(LeaseLost):
+        desk.ledger.complete(lost, encode(failed(spec, "too late")))
+    [merged, alone] = read_standing(desk.bus, RUN, Standings()).matches
+    assert isinstance(whole, MatchResult)
+    for name in ("games", "wins", "draws", "losses", "share", "points", "points_se"):
+        assert getattr(merged, name) == pytest.approx(getattr(whole, name)) == pytest.approx(getattr(alone, name)), name
+    assert (merged.workers, merged.progress, len(merged.parts)) == ({desk.context.owner: 60}, "", 3)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gnubg_nn") is None, reason="gnubg-nn is not installed: pip install 'azq[gnubg]'")
+def test_gnubg_by_name_is_an_opponent_of_parts_too(broker: Any) -> None:
+    desk = Desk(broker, "backgammon")
+    for part in split(MatchSpec("random", "gnubg:0", 8, 8, 0, 3), 4):
+        desk.run(desk.job(part))
+    [match] = read_standing(desk.bus, RUN, Standings()).matches
+    assert (match.first, match.second, match.games, match.error) == ("random", "gnubg:0", 8, "")
+    assert match.points < -1, "whoever plays at random loses gammons to gnubg"
+    desk.client.close()
+
+
 def test_a_grading_counts_errors_by_class(desk: Desk) -> None:
     result = desk.run(desk.job(GradeSpec(5, 60, 16, 1)))
     assert isinstance(result, GradeResult)
+    assert [result.marks.count(mark) for mark in (0, 1, 2)] == [540, 60 - result.errors, result.errors]
     assert (result.weight_version, result.positions, result.num_simulations) == (5, 60, 16)
     assert 0 < result.errors < 60
     assert result.errors == sum(errors for errors, _ in result.by_class.values())

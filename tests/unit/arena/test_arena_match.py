@@ -75,7 +75,7 @@ def test_an_opening_counts_plies_of_players_and_none_leaves_chance_to_the_games(
     assert random_opening(WALK, 0, random.Random(1)) == []
     opening = random_opening(WALK, 3, random.Random(1))
     assert len(opening) == 5  # two throws
-    dealt = deal(WALK, 4, 3, random.Random(1))
+    dealt = deal(WALK, MatchSpec("a", "b", 4, 1, 3, 1))
     assert dealt[0].history == dealt[1].history != dealt[2].history
     with pytest.raises(ConfigError, match="opening_plies"):
         random_opening(WALK, 8, random.Random(1))

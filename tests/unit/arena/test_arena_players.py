@@ -82,13 +82,13 @@ def spec(first: str, second: str, count: int = 8, plies: int = 4) -> MatchSpec:
 
 
 def test_pairs_share_an_opening_and_swap_colours() -> None:
-    dealt = deal(CONNECT_FOUR, 10, 5, random.Random(1))
+    dealt = deal(CONNECT_FOUR, MatchSpec("a", "b", 10, 1, 5, 1))
     assert len(dealt) == 10
     for first, second in zip(dealt[::2], dealt[1::2], strict=True):
         assert first.history == second.history
         assert (first.first_seat, second.first_seat) == (0, 1)
     assert len({tuple(one.history) for one in dealt}) > 1
-    assert len(deal(CONNECT_FOUR, 3, 0, random.Random(1))) == 4
+    assert len(deal(CONNECT_FOUR, MatchSpec("a", "b", 3, 1, 0, 1))) == 4
 
 
 def test_the_same_play_on_both_sides_ends_even() -> None:

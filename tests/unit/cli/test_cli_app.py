@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from azq.cli.app import COMMANDS, GROUPS, app
 from azq.cli.options import Answer, with_answer, with_client, with_settings
-from azq.errors import ExitCode
+from azq.errors import ConfigError, ExitCode
 
 HEAVY = ("torch", "redis", "celery", "kombu", "fastapi", "numpy", "pydantic")
 
@@ -59,3 +59,9 @@ def test_an_answer_is_lines_for_people_values_for_machines_and_an_exit_code(text
     for_people, for_machines = CliRunner().invoke(alone, []), CliRunner().invoke(alone, ["--no-sound", "--json"])
     assert (for_people.output, for_people.exit_code) == (f"{shown}\n", ExitCode.OK)
     assert (for_machines.output, for_machines.exit_code) == ('{"sound": false}\n', ExitCode.CONFIG)
+
+
+def test_options_of_a_clusters_file_are_refused_for_a_run() -> None:
+    answer = CliRunner().invoke(app, ["cost", "first", "--hours", "2"])
+    assert isinstance(answer.exception, ConfigError)
+    assert "'first' is a run" in str(answer.exception)

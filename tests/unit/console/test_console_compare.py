@@ -14,7 +14,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.config import Config, dump_run, load
 from azq.console import compare as comparing
 from azq.console import move
-from azq.console.compare import compare_runs, comparison_text, comparison_values, paired_interval
+from azq.console.compare import compare_runs, comparison_text, comparison_values
 from azq.console.move import Agent
 from azq.errors import ConfigError, InvalidRequest, NotFound
 from azq.games import load as load_game
@@ -23,7 +23,7 @@ from azq.ledger import Ledger
 from azq.samples.diff import diff
 from azq.samples.played import ROW
 from azq.search.evaluator import UniformEvaluator
-from azq.status.compare import compare
+from azq.status.compare import compare, paired_interval
 from azq.wire.messages import RunRecord
 
 NO_GAMES = np.zeros(0, ROW)
@@ -45,6 +45,7 @@ def test_the_text_has_a_column_a_run() -> None:
     assert "graded errors at 600" in lines
     assert "slow 0 games (0 left out), fast 0 games (0 left out)" in lines
     assert "search.num_simulations" in lines
+    assert "fast v5, errors: +0.0000 (+0.0000 to +0.0000): 0.0500 against 0.0500 of slow v5, 200 positions" in lines
     assert comparison_values(compared, [], {})["paired"] == []
 
 

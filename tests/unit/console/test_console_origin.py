@@ -12,16 +12,17 @@ from learner_doubles import DictStore
 
 from azq import games
 from azq.bus.memory import MemoryBus
-from azq.config import NetworkConfig
+from azq.config import InferenceConfig, NetworkConfig
 from azq.console import up
 from azq.console.origin import publish_first, read_origin
 from azq.console.remote import average_weights
 from azq.console.session import Start
 from azq.errors import ConfigError, NotFound, WeightsError
 from azq.host.rundir import RunDir
+from azq.inference.ask.local import LocalEvaluator
 from azq.ledger.memory import MemoryLedger
 from azq.ledger.records import record_of
-from azq.nets import WeightsMeta, build, from_bytes, to_bytes
+from azq.nets import WeightsMeta, build, from_bytes, restore, to_bytes
 from azq.status.observe import read_weights
 
 RESNET = NetworkConfig(kind="resnet", blocks=2, channels=16)
@@ -65,6 +66,27 @@ def test_on_another_board_the_trunk_is_taken_and_heads_begin_anew(tmp_path: Path
     taken = {name for name, tensor in source.items() if state[name].shape == tensor.shape and torch.equal(state[name], tensor)}
     assert {name for name in source if name.startswith(("stem", "blocks"))} <= taken
     assert not state["policy.weight"].any()
+
+
+def test_with_global_heads_all_of_it_fits_another_board(tmp_path: Path) -> None:
+    source = written(tmp_path / "w.safetensors", "gomoku", RESNET.model_copy(update={"global_heads": True}), size=9)
+    start = read(origin="w.safetensors", run="wider", overrides=["run.params.size=15"])
+    state, meta = from_bytes(start.weights)
+    assert (meta.params["size"], start.config.network.global_heads) == (15, True)
+    assert state.keys() == source.keys()
+    assert all(torch.equal(state[name], tensor) for name, tensor in source.items())
+    rules, module = games.load("gomoku", size=15), restore(start.weights, games.load("gomoku", size=15))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(0.1)  # of what `written` makes, which no float16 holds
+    evaluator = LocalEvaluator.from_bytes(rules, to_bytes(module, meta), InferenceConfig(device="cpu", threads=1))
+    try:
+        found = evaluator.result(evaluator.submit(rules.new_initial_state().packed_observation()[None]), timeout_s=60)
+    finally:
+        evaluator.close()
+    assert found is not None
+    assert found.logits.shape == (1, 225)
+    assert found.logits.std() > 0
 
 
 def test_a_run_is_named_by_itself_and_by_version(tmp_path: Path) -> None:

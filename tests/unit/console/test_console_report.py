@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import msgspec
 import pytest
+from replay_games import play_game
 from run_courses import CREATED_MS, courses
 
+from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import load
 from azq.console import report as reporting
-from azq.console.report import as_html, as_markdown, read_events, report, sections_of
+from azq.console.report import as_html, as_markdown, read_events, recorded_games, report, sections_of
 from azq.console.svg import line_chart, span_bar
 from azq.errors import ConfigError, StateConflict, StoreError
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
+from azq.samples.played import read_games
 from azq.status.curves import CurvePoint
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -109,3 +113,19 @@ def test_a_chart_of_one_point_or_none_is_well_formed() -> None:
     for curve in ([], [CurvePoint(0.0, 1.0, 0.5, 1.5, 1)]):
         ElementTree.fromstring(line_chart("a & b", {"one": curve, "two": curve}, "minutes", str))
     assert span_bar([("none", 0.0)]).count("<rect") == 0
+
+
+def test_recorded_games_have_a_column_a_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = games.load("tic_tac_toe")
+    events = [msgspec.structs.replace(play_game(rules, uid), worker=worker) for uid, worker in ((1, "selfplay@a:1"), (2, "browser:ann/1"))]
+    monkeypatch.setattr(reporting, "read", lambda *_: (rules, read_games(rules, events)))
+    section = recorded_games(load(), "first")
+    assert section.head == ("by source", "browser", "server")
+    assert [row[0] for row in section.rows][:2] == ["games, plies", "length (10, 50, 90 %)"]
+    assert {len(row) for row in section.rows} == {3}
+
+
+def test_a_page_says_why_it_tells_nothing_of_recorded_games(tmp_path: Path) -> None:
+    section = recorded_games(load(None, [f'home="{tmp_path}"']), "first")
+    assert not section.rows
+    assert section.note.startswith("Not told: ")

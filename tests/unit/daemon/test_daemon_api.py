@@ -17,11 +17,13 @@ from azq.errors import BrokerUnavailable, ConfigError
 from azq.ledger import MemoryLedger
 from azq.wire import keys
 from azq.wire.codec import decode, encode
+from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, WeightEvent
 from daemon.api.access import Keyring
 from daemon.api.app import create_app
 from daemon.api.problems import MEDIA_TYPE
 from daemon.api.services import Services
+from daemon.decide.actions import ReportSpent
 from daemon.serve.health import Health
 
 
@@ -222,7 +224,7 @@ def fill(site: Site) -> None:
         "waiting": True,
         "progress": 0.25,
     }
-    status = LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), **figures})  # type: ignore[arg-type]
+    status = LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": (), **figures})  # type: ignore[arg-type]
     site.bus.put(keys.learner_status("first"), encode(status), life_s=60)
     for version in (1, 2):
         site.bus.publish(
@@ -402,3 +404,23 @@ def test_a_body_beyond_the_limit_is_refused_announced_or_not(site: Site) -> None
     assert_problem(site.client.post("/v1/runs", content=large, headers=headers), 413)
     assert_problem(site.client.post("/v1/runs", content=iter([large[:9000], large[9000:]]), headers=headers), 413)
     assert_problem(site.client.post("/v1/runs", content=b"{not json", headers=headers), 422)
+
+
+def test_what_a_run_costs_is_told_by_component_and_with_its_end(site: Site) -> None:
+    site.create(sections={"run": {"game": "tic_tac_toe"}}, until={"money": 5.0})
+    assert site.client.get("/v1/runs/first/cost").json()["money"] == 0.0
+    machines = {"h": MachineTime("box", 2.0, ("selfplay",), 3_600_000.0, 0.0, 4.5), "g": MachineTime(ms=1.0, unpriced_ms=1.0)}
+    site.bus.put(keys.cost("first"), encode(Spending(1, 1.0, 2.0, "USD", machines)))
+    cost = site.client.get("/v1/runs/first/cost").json()
+    assert (cost["money"], cost["currency"], cost["unpriced"], cost["ends_by"]) == (4.5, "USD", ["g"], "money=5")
+    assert cost["ends_in_s"] == pytest.approx(900.0)
+    status = site.client.get("/v1/runs/first/status").json()
+    assert status["cost"] == cost
+    assert "80% of the run's 5 USD is spent" in status["conditions"]
+    assert site.client.get("/v1/runs/other/cost").status_code == 404
+
+
+def test_the_fleets_warning_is_a_condition_of_every_run(site: Site) -> None:
+    site.create(sections={"run": {"game": "tic_tac_toe"}})
+    site.health.tick_ok([ReportSpent("", "95% of the fleet's budget (4 h) is spent")])
+    assert site.client.get("/v1/runs/first/status").json()["conditions"] == ["95% of the fleet's budget (4 h) is spent"]

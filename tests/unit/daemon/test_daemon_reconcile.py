@@ -12,7 +12,7 @@ from azq.config import ArenaConfig, RunConfig, RunSections, VolunteersConfig
 from azq.ledger.types import JobState, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeSpec, Heartbeat, Job, MatchSpec
+from azq.wire.messages import EvalRound, GradeSpec, Heartbeat, Job, MatchSpec
 from daemon.decide.actions import (
     CancelQueued,
     EndRun,
@@ -161,7 +161,7 @@ class TestEvaluationRounds:
         return [action for action in decide(seen, self.workers, **options) if isinstance(action, EnqueueEval)]  # type: ignore[arg-type]
 
     def test_new_weights_are_matched_with_the_ones_evaluated_before_and_each_opponent_and_graded(self) -> None:
-        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 120_000)
+        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round=EvalRound(4, NOW - 120_000))
         [action] = self.rounds(seen)
         first, second, grade = action.specs
         assert isinstance(first, MatchSpec)
@@ -177,7 +177,7 @@ class TestEvaluationRounds:
         sections = SECTIONS.model_copy(update={"arena": arena})
         [action] = self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=1), sections=sections)
         assert action.specs == (GradeSpec(1, 50, arena.num_simulations, SECTIONS.run.seed),)
-        after = ObservedRun(EMPTY, jobs=self.busy, weight_version=2, round_version=1, round_ms=NOW - 119_999)
+        after = ObservedRun(EMPTY, jobs=self.busy, weight_version=2, round=EvalRound(1, NOW - 119_999))
         assert self.rounds(after, sections=sections) == []
 
     def test_the_first_grade_is_no_complaint_while_workers_still_start_nor_the_last_round_of_a_finished_run(self) -> None:
@@ -195,9 +195,9 @@ class TestEvaluationRounds:
     @pytest.mark.parametrize(
         "seen",
         [
-            ObservedRun(EMPTY, jobs=busy, weight_version=4, round_version=4, round_ms=NOW - 500_000),
-            ObservedRun(EMPTY, jobs=busy, weight_version=9, round_version=4, round_ms=NOW - 119_999),
-            ObservedRun(EMPTY, jobs=(*busy, view(3, kind=Kind.EVAL)), weight_version=9, round_version=4, round_ms=NOW - 500_000),
+            ObservedRun(EMPTY, jobs=busy, weight_version=4, round=EvalRound(4, NOW - 500_000)),
+            ObservedRun(EMPTY, jobs=busy, weight_version=9, round=EvalRound(4, NOW - 119_999)),
+            ObservedRun(EMPTY, jobs=(*busy, view(3, kind=Kind.EVAL)), weight_version=9, round=EvalRound(4, NOW - 500_000)),
             ObservedRun(EMPTY, jobs=busy, weight_version=0, active_ms=500_000),
         ],
         ids=["no new weights", "too early", "one is under way", "no weights at all"],
@@ -208,22 +208,20 @@ class TestEvaluationRounds:
     @pytest.mark.parametrize(("every_s", "steps", "due"), [(120.0, 499, False), (120.0, 500, True), (0.0, 500, True), (0.0, 499, False)])
     def test_steps_bring_a_round_as_time_does(self, every_s: float, steps: int, due: bool) -> None:
         sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=every_s, every_steps=500)})
-        seen = ObservedRun(
-            EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 1, weight_step=1000 + steps, round_step=1000
-        )
-        assert [action.step for action in self.rounds(seen, sections=sections)] == [1000 + steps] * due
+        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, weight_step=1000 + steps, round=EvalRound(4, NOW - 1, 1000))
+        assert [action.noted.step for action in self.rounds(seen, sections=sections)] == [1000 + steps] * due
 
     def test_never_when_switched_off(self) -> None:
         sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=0)})
         assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=9, active_ms=NOW), sections=sections) == []
 
     def test_a_finished_run_has_its_last_weights_evaluated_once_its_games_are_back(self) -> None:
-        drained = ObservedRun(EMPTY, weight_version=9, round_version=4, round_ms=NOW - 1)
+        drained = ObservedRun(EMPTY, weight_version=9, round=EvalRound(4, NOW - 1))
         assert len(self.rounds(drained, state=RunState.FINISHED)) == 1
         assert self.rounds(dataclasses.replace(drained, jobs=(view(1),)), state=RunState.FINISHED) == []
 
     def test_each_match_of_each_round_has_a_seed_of_its_own_that_any_daemon_would_choose(self) -> None:
-        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 120_000)
+        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round=EvalRound(4, NOW - 120_000))
         for seed, first in ((7, 7 * 1_000_003 + 9 * 1_009), (2**62, (2**62 * 1_000_003 + 9 * 1_009) % 2**63)):
             sections = SECTIONS.model_copy(update={"run": SECTIONS.run.model_copy(update={"seed": seed})})
             [action] = self.rounds(seen, sections=sections)
@@ -232,18 +230,18 @@ class TestEvaluationRounds:
     @pytest.mark.parametrize("positions", [0, 1])
     def test_as_many_positions_are_graded_as_asked_for(self, positions: int) -> None:
         arena = SECTIONS.arena.model_copy(update={"grade_positions": positions})
-        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round_version=4, round_ms=NOW - 120_000)
+        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round=EvalRound(4, NOW - 120_000))
         [action] = self.rounds(seen, sections=SECTIONS.model_copy(update={"arena": arena}))
         assert [spec.positions for spec in action.specs if isinstance(spec, GradeSpec)] == [positions] * positions
 
     def test_a_finished_run_settles_before_its_last_round(self) -> None:
-        drained = ObservedRun(EMPTY, weight_version=9, round_version=4, round_ms=NOW - 500_000)
+        drained = ObservedRun(EMPTY, weight_version=9, round=EvalRound(4, NOW - 500_000))
         assert self.rounds(drained, state=RunState.FINISHED, changed_ms=NOW - 3_999) == []
         assert len(self.rounds(drained, state=RunState.FINISHED, changed_ms=NOW - 4_000)) == 1
         assert len(self.rounds(drained, changed_ms=NOW - 1)) == 1  # a running one has nothing to wait for
 
     def test_a_paused_run_gets_no_round(self) -> None:
-        assert self.rounds(ObservedRun(EMPTY, weight_version=9, round_version=4, round_ms=NOW - 500_000), state=RunState.PAUSED) == []
+        assert self.rounds(ObservedRun(EMPTY, weight_version=9, round=EvalRound(4, NOW - 500_000)), state=RunState.PAUSED) == []
 
     def test_evaluation_goes_to_another_tag_when_no_eval_worker_has_the_runs_own(self) -> None:
         sections = SECTIONS.model_copy(update={"run": RunConfig(tag="jarvis")})
@@ -290,7 +288,7 @@ def test_what_tabs_do_fails_no_run() -> None:
 MATCHED = SECTIONS.model_copy(update={"volunteers": VolunteersConfig(kinds=("selfplay", "eval"))})
 TABS, SERVERS, PLAYER = beat("g", "selfplay.browser", "eval.browser"), beat("e", "eval.cpu"), beat("s", "selfplay.cpu")
 DUE = ObservedRun(
-    EMPTY, jobs=(view(1), view(2), *(view(n, tag="browser") for n in (3, 4))), weight_version=9, round_version=4, round_ms=NOW - 120_000
+    EMPTY, jobs=(view(1), view(2), *(view(n, tag="browser") for n in (3, 4))), weight_version=9, round=EvalRound(4, NOW - 120_000)
 )
 
 

@@ -12,6 +12,7 @@ from azq.config import RunConfig
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.kinds import Kind, queue_name
+from azq.wire.messages import EvalRound
 from daemon.decide.actions import (
     Action,
     CancelQueued,
@@ -57,8 +58,7 @@ def worlds(draw: st.DrawFn) -> tuple[DesiredRun, Observed]:
         jobs=jobs,
         learner=draw(st.sampled_from((None, learner(), learner(stall_selfplay=True), learner(step=99)))),
         weight_version=draw(st.integers(0, 5)),
-        round_version=draw(st.integers(0, 5)),
-        round_ms=draw(st.sampled_from((0, NOW - 500_000, NOW - 1_000))),
+        round=EvalRound(draw(st.integers(0, 5)), draw(st.sampled_from((0, NOW - 500_000, NOW - 1_000)))),
     )
     until = draw(st.sampled_from(({}, {"games": 10.0}, {"steps": 50.0}, {"minutes": 5.0})))
     sections = SECTIONS.model_copy(update={"run": RunConfig(tag=draw(st.sampled_from(("cpu", "cuda", "jarvis"))))})
@@ -85,7 +85,7 @@ def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[D
                 for _ in action.specs:
                     number = len(jobs) + 1000
                     jobs[f"r:{number}"] = view(number, JobState.QUEUED, kind=Kind.EVAL, tag=action.tag, published_ms=NOW)
-                seen = dataclasses.replace(seen, round_version=action.weight_version, round_ms=NOW)
+                seen = dataclasses.replace(seen, round=action.noted)
             case ExpireLeases():
                 for key, job in jobs.items():
                     if job.state is JobState.LEASED and job.lease_until_ms <= NOW:

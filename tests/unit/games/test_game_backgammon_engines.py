@@ -121,7 +121,7 @@ def test_an_unknown_name_and_a_missing_package_are_refused(monkeypatch: pytest.M
     with pytest.raises(ConfigError, match="gnubg:0, gnubg:1, gnubg:2, pubeval"):
         GnubgPlayer("gnubg:9", GAME)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match="pip install gnubg-nn"):
+    with pytest.raises(MissingExtra, match=r"azq\[gnubg\]"):
         GnubgPlayer("pubeval", GAME)
 
 

@@ -15,7 +15,7 @@ from azq.host.fronts import Listen, parse_listen
 from azq.host.hardware import Machine
 from azq.host.join import checks
 from azq.host.join import plan as plans
-from azq.host.join.plan import Membership, Service, parse_roles, plan_files, services
+from azq.host.join.plan import Membership, Service, Training, check_training, parse_roles, plan_files, services
 from azq.host.join.token import Token, login_of, parse_token, read_token, with_login
 from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile, carry_out
@@ -172,10 +172,51 @@ def test_services_fit_the_machine() -> None:
     assert services(PC, ("selfplay",), (), 3)[0].command == ("worker", "--queues", "selfplay.cpu", "--concurrency", "3")
 
 
-@pytest.mark.parametrize("text", ["learner", "selfplay,broker", ","])
+@pytest.mark.parametrize("text", ["teacher", "selfplay,store", ","])
 def test_roles_that_do_not_exist_are_named(text: str) -> None:
     with pytest.raises(ConfigError, match="selfplay, eval, inference"):
         parse_roles(text, PC)
+
+
+def test_who_trains_has_a_service_a_run_and_its_place_among_the_ranks() -> None:
+    apart = services(PC, ("learner", "daemon"), training=Training(("a", "b")))
+    assert [(service.unit, service.sizing()) for service in apart] == [
+        ("azq-daemon.service", {}),
+        ("azq-learner@a.service", {}),
+        ("azq-learner@b.service", {}),
+    ]
+    (rank,) = services(PC, ("rank",), training=Training(("a",), 2, "first", "eth0"))
+    assert rank.command == ("learner", "--run", "a")
+    place = {"RANK": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "first", "GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
+    assert rank.sizing() == place
+    assert str(rank) == "azq-learner@a, rank 2"
+    assert services(PC, ("selfplay",), training=Training(("a",))) == services(PC, ("selfplay",))
+
+
+@pytest.mark.parametrize(
+    ("roles", "rank", "said"),
+    [(("rank",), None, "--rank 1"), (("rank",), 0, "learner's"), (("learner",), 1, "--rank 1"), (("selfplay",), 0, "--rank 0")],
+)
+def test_a_place_that_does_not_fit_the_roles_is_named(roles: tuple[str, ...], rank: int | None, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        check_training(roles, rank)
+
+
+def test_a_learner_and_ranks_of_one_machine_are_the_learners_own() -> None:
+    check_training(("learner",), 0)
+    check_training(("rank", "inference"), 3)
+    with pytest.raises(ConfigError, match=r"learner\.ranks"):
+        check_training(("learner", "rank"), 1)
+
+
+def test_under_systemd_a_rank_has_its_place_in_a_drop_in(tmp_path: Path) -> None:
+    chosen = services(PC, ("rank",), training=Training(("a",), 1, "first"))
+    steps, _ = plans.plan_units(MEMBER, chosen, Places(Path("/opt/azq"), Path("none")), plans.read_templates(chosen), False, tmp_path)
+    write(steps)
+    folder = tmp_path / "etc/systemd/system"
+    assert {path.name for path in folder.glob("azq*@.service")} == {"azq-inference@.service", "azq-worker@.service", "azq-learner@.service"}
+    drop_in = (folder / "azq-learner@a.service.d/rank.conf").read_text()
+    assert drop_in == "[Service]\nEnvironment=RANK=1\nEnvironment=LOCAL_RANK=0\nEnvironment=MASTER_ADDR=first\n"
 
 
 def test_tags_that_are_none_are_named() -> None:
@@ -213,7 +254,7 @@ def test_secrets_of_another_fleet_are_refused_and_not_shown(tmp_path: Path) -> N
     assert plan_files(tmp_path, MEMBER, force=True)[0].step is not None
 
 
-def test_under_systemd_only_workers_are_installed_and_a_second_time_nothing_restarts(tmp_path: Path) -> None:
+def test_under_systemd_only_workers_and_what_ends_machines_are_installed_and_a_second_time_nothing_restarts(tmp_path: Path) -> None:
     chosen = services(PC, ("selfplay", "eval"))
     places = Places(prefix=Path("/opt/azq"), server=Path("none"))
 
@@ -223,7 +264,8 @@ def test_under_systemd_only_workers_are_installed_and_a_second_time_nothing_rest
     steps, _ = plan()
     write(steps)
     folder = tmp_path / "etc/systemd/system"
-    assert {path.name for path in folder.glob("azq*.service")} == {"azq-inference@.service", "azq-worker@.service"}
+    units = {path.name for path in folder.glob("azq-*") if path.is_file()}
+    assert units == {"azq-inference@.service", "azq-worker@.service", *plans.ENDING}
     assert "azq-broker" not in (folder / "azq.target").read_text()
     sizing = folder / "azq-worker@selfplay.cpu.service.d/concurrency.conf"
     assert sizing.read_text() == "[Service]\nEnvironment=AZQ_WORKER__CONCURRENCY=8\n"
@@ -234,7 +276,7 @@ def test_under_systemd_only_workers_are_installed_and_a_second_time_nothing_rest
 def test_the_first_machine_keeps_its_own_target(tmp_path: Path) -> None:
     folder = tmp_path / "etc/systemd/system"
     folder.mkdir(parents=True)
-    (folder / "azq-daemon.service").touch()
+    (folder / "azq-broker@.service").touch()
     places = Places(prefix=Path("/opt/azq"), server=Path("none"))
     steps, _ = plans.plan_units(MEMBER, services(PC, ("eval",)), places, plans.read_templates(), False, tmp_path)
     assert folder / "azq.target" not in [step.path for step in steps if isinstance(step, WriteFile)]

@@ -16,7 +16,10 @@ from azq.host.systemd import install as systemd
 
 UNITS = sorted(path.name for path in (systemd.assets() / "systemd").iterdir())
 SERVICES = [name for name in UNITS if name.endswith(".service")]
-LASTING = [name for name in SERVICES if name != "azq-fleet.service"]  # that one looks and ends
+ONE_SHOT = ("azq-fleet.service", "azq-deadman.service", "azq-machine-end.service")  # they look and end
+LASTING = [name for name in SERVICES if name not in ONE_SHOT]
+OUTLIVING = ("azq-machine.service", "azq-deadman.service", "azq-machine-end.service")  # who end a machine outlive what works on it
+ROOTS = "azq-machine-end.service"  # the one that stops services
 INSTANCES = {
     "azq-worker@": "selfplay.cpu",
     "azq-inference@": "cpu",
@@ -75,6 +78,8 @@ def test_all_units_of_the_design_are_there() -> None:
     assert UNITS == [
         "azq-broker@.service",
         "azq-daemon.service",
+        "azq-deadman.service",
+        "azq-deadman.timer",
         "azq-fleet.service",
         "azq-fleet.timer",
         "azq-flower.service",
@@ -82,6 +87,9 @@ def test_all_units_of_the_design_are_there() -> None:
         "azq-gateway.service",
         "azq-inference@.service",
         "azq-learner@.service",
+        "azq-machine-end.path",
+        "azq-machine-end.service",
+        "azq-machine.service",
         "azq-worker@.service",
         "azq.target",
         "joined.target",
@@ -91,7 +99,7 @@ def test_all_units_of_the_design_are_there() -> None:
 @pytest.mark.parametrize("name", SERVICES)
 def test_services_stop_with_the_target_and_never_with_one_another(rendered: Path, name: str) -> None:
     section = unit(rendered, name)["Unit"]
-    assert section["PartOf"] == "azq.target"
+    assert section.get("PartOf") == (None if name in OUTLIVING else "azq.target")
     assert "Requires" not in section
     assert "BindsTo" not in section
 
@@ -107,7 +115,17 @@ def test_only_the_target_and_the_daemon_want_the_broker(rendered: Path) -> None:
     assert wanting == ["azq-daemon.service", "azq.target"]
 
 
-@pytest.mark.parametrize("name", SERVICES)
+def test_who_ends_a_machine_is_asked_by_a_file_that_the_watch_and_the_timer_write(rendered: Path) -> None:
+    asked = unit(rendered, "azq-machine-end.path")["Path"]["PathExists"]
+    for name in ("azq-machine.service", "azq-deadman.service"):
+        service = unit(rendered, name)
+        assert Path(asked).parent == Path("/run") / service["Service"]["RuntimeDirectory"]
+        assert service["Service"]["RuntimeDirectoryPreserve"] == "yes"
+        assert service["Unit"]["Wants"].split()[-1] == "azq-machine-end.path"
+    assert unit(rendered, "azq-deadman.service")["Service"]["RestrictAddressFamilies"] == "AF_UNIX"
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if name != ROOTS])
 def test_services_run_as_their_own_user_without_privileges_and_stop_in_bounded_time(rendered: Path, name: str) -> None:
     service = unit(rendered, name)["Service"]
     assert service["User"] == "azq"
@@ -129,6 +147,8 @@ def test_each_service_reads_the_secrets_of_its_role_and_only_the_fleets_owner_th
     assert read.pop("azq-broker@.service") == []
     assert read.pop("azq-front@.service") == []
     assert read.pop("azq-fleet.service") == ["/etc/azq/azq.env"]
+    assert read.pop("azq-machine.service") == ["/etc/azq/role-worker.env"]
+    assert [read.pop(name) for name in ("azq-deadman.service", ROOTS)] == [[], []]
     for name, files in read.items():
         assert files == [f"/etc/azq/role-{re.split('[-@.]', name)[1]}.env"]
     places = systemd.Places(Path("/opt"), Path("/old-server"), users=False)

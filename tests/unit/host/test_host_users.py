@@ -12,7 +12,7 @@ from azq.host import users
 from azq.host.users import as_role, in_roles, knows_roles
 from azq.process.start import child_environment, use_config
 from azq.wire import acl, keys
-from azq.wire.messages import AdmittedMachine
+from azq.wire.machines import AdmittedMachine
 
 SECRETS = ["daemon.token=hunter2-operate", 'daemon.tokens.ci={token="hunter2-ci"}', 'store.options.secret="for-all"']
 

@@ -143,8 +143,8 @@ def test_of_groups_that_may_go_the_one_with_the_oldest_request_goes_first():
 SPEC = NetSpec(planes=1, rows=1, cols=8, scalars=0, num_actions=3, value_size=1)
 
 
-def read(legal: bytes) -> Pending:
-    request = EvalRequest(1, "client", 1, 2, bytes(2), 0, 1, legal)
+def read(legal: bytes, count: int = 2, packed: bytes = bytes(2)) -> Pending:
+    request = EvalRequest(1, "client", 1, count, packed, 0, 1, legal)
     return read_request("r1", Entry("stream", "1-1", codec.encode(request)), SPEC, MAX_BATCH, 0.0)
 
 
@@ -153,6 +153,12 @@ def test_each_request_gets_the_logits_that_it_asks_for():
     told = [codec.decode(frame, EvalReply) for _, frame in replies([read(b""), read(bytes([0b110, 0b001]))], 1, (logits, values))]
     assert [np.frombuffer(reply.logits, np.float16).tolist() for reply in told] == [[0, 1, 2, 3, 4, 5], [7, 8, 9]]
     assert [np.frombuffer(reply.values, np.float16).tolist() for reply in told] == [[0, 1], [2, 3]]
+
+
+@pytest.mark.parametrize(("count", "packed"), [(0, b""), (2, b"x"), (2, b"xyz"), (0, b"x")])
+def test_leaves_of_another_size_or_none_are_refused(count, packed):
+    with pytest.raises(BadRequest, match=f"holds {len(packed)} bytes, not {count} leaves of 1 bytes"):
+        read(b"", count, packed)
 
 
 @pytest.mark.parametrize("legal", [b"x", b"xyz"])

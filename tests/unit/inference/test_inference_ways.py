@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -70,6 +72,8 @@ def test_which_ways_suit():
     assert names("resnet") == ("fused", "")
     assert names("resnet", compiled=True) == ("fused", "compiled", "")
     assert names("resnet", channels=20) == ("",)
+    columns = build(NetworkConfig(blocks=1, channels=16, global_heads=True), replace(SPEC, action_layout="columns"))
+    assert tuple(ways(columns, torch.bfloat16, compiled=True)) == ("compiled", "")
     assert names("resnet", torch.float32) == names("mlp") == names("transformer") == ("",)
     assert names("mlp", compiled=True) == names("resnet", torch.float32, compiled=True) == ("compiled", "")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 
 from azq.errors import ExitCode
 from azq.learner.ranks.rules import RankPlace
@@ -36,10 +37,10 @@ class Host:
     def __init__(self, place: RankPlace) -> None:
         self.now = 0.0
         self.started: list[tuple[int, FakeProcess]] = []
-        self.launcher = Launcher("first", place, self.start, clock=lambda: self.now)
+        self.launcher = Launcher("first", place, Path("folder"), self.start, clock=lambda: self.now)
 
     def start(self, spec: ChildSpec, env: Mapping[str, str]) -> FakeProcess:
-        assert (spec.command[-2:], env["RANK"]) == (["--run", "first"], spec.name)
+        assert (spec.command[-4:], env["RANK"]) == (["--run", "first", "--folder", "folder"], spec.name)
         self.started.append((int(spec.name), FakeProcess()))
         return self.started[-1][1]
 
@@ -97,5 +98,5 @@ def test_stopping_ends_all_and_kills_who_will_not():
 
 
 def test_a_rank_inherits_all_but_the_learners_signs_of_life():
-    environ = {"AZQ_HOME": "/h", "NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "1", "AZQ_PARENT_PID": "1"}
+    environ = {"AZQ_HOME": "/h", "NOTIFY_SOCKET": "/n", "WATCHDOG_USEC": "1", "AZQ_ALIVE_FILE": "/a", "AZQ_PARENT_PID": "1"}
     assert environment(environ, 2, 77) == {"AZQ_HOME": "/h", "RANK": "2", "LOCAL_RANK": "2", "AZQ_PARENT_PID": "77"}

@@ -7,13 +7,16 @@ import math
 import pytest
 import torch
 
+from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.learner.curves import elo_difference, match_curves
+from azq.learner.curves import ResultCurves, elo_difference, match_curves
 from azq.learner.opening import pick_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
 from azq.learner.step.trainer import autocast_dtype
+from azq.wire import keys
+from azq.wire.codec import encode
 from azq.wire.messages import MatchResult, MatchSpec
 
 
@@ -76,3 +79,11 @@ def test_a_match_against_uct_gives_the_elo_curve():
     assert curves["arena/score_uct_100"] == 0.75
     assert curves["arena/elo"] > 100
     assert "arena/elo" not in match_curves(MatchResult(spec, "weights:3", "weights:2", 30, 0, 10, 1))
+
+
+def test_a_match_in_parts_is_one_curve_as_far_as_it_was_played() -> None:
+    bus, curves = MemoryBus(), ResultCurves()
+    for first, wins, score in ((0, 8, 0.8), (10, 2, 0.5), (10, 2, 0.5)):  # one part lies there twice
+        spec = MatchSpec("weights:1", "uct:100", 10, 8, 0, 1, first, 30)
+        bus.publish(keys.results("r"), encode(MatchResult(spec, "weights:1", "uct:100", wins, 0, 10 - wins, 1)))
+        assert curves.read(bus, "r")["arena/score_uct_100"] == score

@@ -4,6 +4,9 @@ import hashlib
 
 from azq.bus.memory import MemoryBus
 from azq.learner.publish import KEPT_IN_BROKER, Publisher
+from azq.wire import keys
+from azq.wire.codec import encode
+from azq.wire.messages import PromotionEvent
 
 
 class Blobs:
@@ -48,3 +51,15 @@ def test_weights_that_are_still_in_use_under_a_newer_version_stay() -> None:
     for version in range(1, KEPT_IN_BROKER + 5):
         publisher.publish(b"the same", version, step=version)
     assert list(blobs.held.values()) == [b"the same"]
+
+
+def test_what_promotions_need_stays_until_they_do_not() -> None:
+    blobs, bus = Blobs("redis:"), MemoryBus()
+    publisher = Publisher(bus, blobs, "run")
+    bus.publish(keys.promotions("run"), encode(PromotionEvent(3, "pinned", "", "", 0)))
+    for version in range(1, KEPT_IN_BROKER + 10):
+        publisher.publish(str(version).encode(), version, step=version)
+    assert sorted(map(int, blobs.held.values()))[:2] == [3, 10]
+    bus.publish(keys.promotions("run"), encode(PromotionEvent(3, "unpinned", "", "", 0)))
+    publisher.publish(b"100", 100, step=100)
+    assert sorted(map(int, blobs.held.values()))[:2] == [11, 12]

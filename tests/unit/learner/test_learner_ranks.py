@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.learner.ranks.rules import RankPlace, invited, is_mine, next_table, place_of, shares, smoothed
+from azq.learner.ranks.rules import FORGIVEN_AFTER_S, RankHealth, RankPlace, invited, is_mine, next_table, place_of, shares, smoothed
 from azq.wire.messages import RankBeat, RankTable
+from azq.wire.ranks import RankStatus
 
 EMPTY = RankTable()
 MEETING = "0" * 32
@@ -137,3 +138,33 @@ def test_settings_of_ranks_that_contradict_each_other_are_refused():
         LearnerConfig(sync_every=4, compression="fp16")
     with pytest.raises(ValueError, match="batch_size 2"):
         LearnerConfig(batch_size=2, ranks=3)
+
+
+def beat(name: str = "h:1", errors: int = 0, reason: str = "") -> RankBeat:
+    return RankBeat(1, name, True, 0, RankStatus(1, errors=errors, reason=reason))
+
+
+def test_a_rank_that_dies_vanishes_or_tells_of_errors_has_as_many():
+    health = RankHealth().after(None, 0.0)
+    assert (health.errors, health.name) == (0, "")  # it was never there
+    health = health.after(beat(), 1.0).after(beat(), 2.0)
+    assert (health.errors, health.name) == (0, "h:1")
+    health = health.after(beat("h:2"), 3.0)
+    assert (health.errors, health.reason, health.failed_s) == (1, "its process ended", 3.0)
+    health = health.after(None, 4.0).after(None, 5.0)
+    assert (health.errors, health.reason) == (2, "it gives no sign of life")
+    health = health.after(beat("h:3", 2, "out of memory"), 6.0).after(beat("h:3", 2, "out of memory"), 7.0)
+    assert (health.errors, health.reason, health.failed_s) == (4, "out of memory", 6.0)
+    assert health.after(beat("h:3", 3, "again"), 8.0).errors == 5
+    assert health.after(beat("h:4", 1, "out of memory"), 8.0).errors == 6  # it died and tells of one
+
+
+def test_a_rank_is_left_out_above_its_errors_and_forgiven_ten_minutes_after_the_last():
+    health = RankHealth()
+    for number in range(6):
+        assert not health.left_out(5)
+        health = health.after(beat(f"h:{number}"), float(number)).after(None, float(number))
+    assert (health.errors, health.left_out(5)) == (6, True)
+    assert health.after(beat("h:9"), 5.0 + FORGIVEN_AFTER_S).left_out(5)
+    again = health.after(beat("h:9"), 5.1 + FORGIVEN_AFTER_S)
+    assert (again.errors, again.left_out(5), again.name) == (0, False, "h:9")

@@ -82,10 +82,10 @@ def nothing_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: None)
 
 
-@pytest.mark.parametrize("rows", [(48, 48), (64, 32)])
+@pytest.mark.parametrize(("rows", "micro_batch"), [((48, 48), 0), ((64, 32), 20)])
 @pytest.mark.parametrize("hosts", [1, 2])
-def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows, hosts, monkeypatch):
-    config = config_of()
+def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows, micro_batch, hosts, monkeypatch):
+    config = config_of(micro_batch=micro_batch)
     if hosts == 2:
         nothing_shared(monkeypatch)
     (first, waited_s), (second, _) = in_ranks(2, lambda group: train_rank(group, config, rows, STEPS))

@@ -16,6 +16,7 @@ from azq.config import LearnerConfig, NetworkConfig, NetworkStage
 from azq.errors import WeightsError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
+from azq.learner.data.batches import Batch
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes, unpack
@@ -192,3 +193,67 @@ def test_a_frozen_trunk_stays_bit_for_bit_while_the_heads_learn():
 def test_what_is_frozen_does_not_grow():
     with pytest.raises(ValueError, match="growth changes the trunk that freeze keeps"):
         LearnerConfig(freeze="trunk", growth=(NetworkStage(at=0.5, blocks=4, channels=16),))
+
+
+@pytest.mark.parametrize(("rows", "most", "sizes"), [(7, 0, [7]), (7, 7, [7]), (7, 3, [2, 2, 3]), (8, 4, [4, 4]), (3, 1, [1, 1, 1])])
+def test_a_batch_is_cut_into_as_few_parts_as_fit(rows: int, most: int, sizes: list[int]) -> None:
+    batch = Batch(planted(spec_of("connect_four"), rows, 0), np.arange(rows, dtype=np.uint8))
+    parts = batch.parts(most)
+    assert [len(part) for part in parts] == sizes
+    assert np.array_equal(np.concatenate([part.samples.packed for part in parts]), batch.samples.packed)
+    assert [int(mark) for part in parts for mark in part.chosen] == list(range(rows))
+
+
+def test_gradients_of_parts_add_up_to_those_of_the_batch() -> None:
+    whole, parts = trainer_for("connect_four"), trainer_for("connect_four", micro_batch=20)
+    for seed in range(8):
+        for trainer in (whole, parts):
+            trainer.train_on(Batch(planted(spec_of("connect_four"), 64, seed)), 0.0)
+    for name, tensor in whole.tensors().items():
+        assert torch.allclose(tensor, parts.tensors()[name], atol=2e-5), name
+    one, other = whole.mean_losses(), parts.mean_losses()
+    assert one.policy == pytest.approx(other.policy, rel=1e-4)
+    assert one.value == pytest.approx(other.value, rel=1e-4)
+
+
+def crowded(trainer: Trainer, room: int) -> list[int]:
+    """Lets a network's passes fail with more samples than there is room for; the sizes that were tried."""
+    tried: list[int] = []
+
+    def look(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
+        tried.append(len(arguments[0]))
+        if len(arguments[0]) > room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    inner = trainer.module.forward_all
+    trainer.module.forward_all = lambda planes, scalars: (look(trainer.module, (planes,)), inner(planes, scalars))[1]
+    return tried
+
+
+def test_a_step_without_memory_is_taken_again_in_smaller_parts() -> None:
+    whole, small = trainer_for("connect_four"), trainer_for("connect_four")
+    tried = crowded(small, 20)
+    for seed in range(2):
+        for trainer in (whole, small):
+            trainer.train_on(Batch(planted(spec_of("connect_four"), 64, seed)), 0.0)
+    assert tried == [64, 32, 16, 16, 16, 16, 16, 16, 16, 16]
+    assert (small.step, small.micro_batch, small.errors) == (2, 16, 2)
+    assert "16 samples a pass" in small.note
+    for name, tensor in whole.tensors().items():
+        assert torch.allclose(tensor, small.tensors()[name], atol=2e-5), name
+
+
+def test_no_memory_for_a_single_sample_ends_training() -> None:
+    trainer = trainer_for("connect_four")
+    tried = crowded(trainer, 0)
+    with pytest.raises(torch.OutOfMemoryError):
+        trainer.train_on(Batch(planted(spec_of("connect_four"), 4, 0)), 0.0)
+    assert tried == [4, 2, 1]
+    assert trainer.step == 0
+
+
+def test_an_error_that_is_not_about_memory_is_raised_as_it_is() -> None:
+    trainer = trainer_for("connect_four")
+    trainer.module.forward_all = lambda planes, scalars: (_ for _ in ()).throw(RuntimeError("device-side assert"))
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        trainer.train_on(Batch(planted(spec_of("connect_four"), 4, 0)), 0.0)

@@ -66,4 +66,18 @@ def test_without_a_move_or_strikes_nothing_is_shown(strikes, moved):
     ],
 )
 def test_whom_the_next_lease_tests(pool, strikes, sound, count, uids):
-    assert under_test(run(pool=pool, strikes=strikes, sound=sound), count) == uids
+    assert under_test(run(pool=pool, open=games(pool), strikes=strikes, sound=sound), count, openable=1) == uids
+
+
+@pytest.mark.parametrize(
+    ("pool", "held", "strikes", "openable", "uids"),
+    [
+        ((1, 2), (), {1: 2, 2: 2}, 0, (2, 1)),
+        ((1, 2), (), {1: 2, 2: 2}, 1, ()),  # a new game may show that the run is sound
+        ((1, 2), (3,), {1: 2, 2: 2}, 0, ()),  # and so may one that is played
+        ((1, 2), (), {2: 2}, 0, ()),  # or one in the pool
+        ((), (), {}, 0, ()),
+    ],
+)
+def test_where_nothing_else_could_ever_move_suspects_are_played_unsound_as_the_run_is(pool, held, strikes, openable, uids):
+    assert under_test(run(pool=pool, open=games((*pool, *held)), strikes=strikes, sound=False), 9, openable) == uids

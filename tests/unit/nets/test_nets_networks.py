@@ -47,6 +47,9 @@ class FakeGame:
     def has_margin(self):
         return False
 
+    def action_layout(self):
+        return ""
+
 
 def test_spec_of_a_game():
     spec = NetSpec.of(FakeGame())

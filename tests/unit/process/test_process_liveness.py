@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -54,6 +55,17 @@ def test_a_full_socket_drops_messages_and_holds_nobody_up(manager: socket.socket
 def test_a_manager_that_is_gone_is_no_error(tmp_path: Path) -> None:
     assert not notify(READY, environment={"NOTIFY_SOCKET": str(tmp_path / "gone")})
     assert not notify(READY, environment={})
+
+
+def test_a_container_sees_it_by_the_age_of_a_file(tmp_path: Path) -> None:
+    alive = tmp_path / "alive"
+    environment = {"AZQ_ALIVE_FILE": str(alive)}
+    assert not notify(READY, environment=environment)  # no manager heard it
+    os.utime(alive, (0.0, 0.0))
+    notify(WATCHDOG, environment=environment)
+    assert alive.stat().st_mtime > 0.0
+    assert not notify(READY, environment={"AZQ_ALIVE_FILE": str(tmp_path / "gone" / "alive")})
+    assert [liveness.kept_alive(told) for told in (environment, {"NOTIFY_SOCKET": "/n"}, {})] == [True, True, False]
 
 
 def test_more_time_is_asked_for_in_microseconds() -> None:

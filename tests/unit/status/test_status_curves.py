@@ -62,6 +62,13 @@ def test_an_interval_holds_its_share(successes: int, more: int) -> None:
     assert 0.0 <= low <= successes / (successes + more) <= high <= 1.0
 
 
+@pytest.mark.parametrize(
+    ("successes", "tries", "low", "high"), [(23, 600, 0.02567, 0.05687), (0, 100, 0.0, 0.03699), (100, 100, 0.96301, 1.0), (0, 0, 0.0, 1.0)]
+)
+def test_intervals_are_wilsons(successes: int, tries: int, low: float, high: float) -> None:
+    assert wilson(successes, tries) == pytest.approx((low, high), abs=1e-5)
+
+
 def test_between_two_points_goes_by_proportion() -> None:
     curve = [CurvePoint(0.0, 1.0), CurvePoint(2.0, 2.0), CurvePoint(2.0, 3.0)]
     assert [value_at(curve, x) for x in (0.0, 1.0, 2.0, 2.1)] == [1.0, 1.5, 2.0, None]

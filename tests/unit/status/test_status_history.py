@@ -28,7 +28,7 @@ def beat(role: str, worker: str, run: str = "", **rates: float) -> Heartbeat:
 
 
 def learner(**figures: Any) -> LearnerStatus:
-    empty: dict[str, Any] = dict.fromkeys(LearnerStatus.__struct_fields__, 0)
+    empty: dict[str, Any] = {**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": ()}
     return LearnerStatus(**{**empty, "stall_selfplay": False, "waiting": False, **figures})
 
 

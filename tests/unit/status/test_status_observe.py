@@ -8,14 +8,19 @@ from typing import Any
 
 import msgspec
 import pytest
+from reconcile_worlds import view
 
+from azq.arena.whole import WholeMatch, put_together, split
+from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
 from azq.metrics import EVALUATIONS_PER_S, GAMES_PER_S, POLICY_LAG
-from azq.status.observe import Beats, Standings
+from azq.status.observe import Beats, Standings, split_results, uncut
+from azq.status.summary import under_way
 from azq.status.workers import joined, lag_of, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import Heartbeat, MatchResult, MatchSpec
+from azq.wire.kinds import Kind
+from azq.wire.messages import Heartbeat, Job, MatchResult, MatchSpec
 
 
 def beat(worker: str = "w", run: str = "", **changes: Any) -> Heartbeat:
@@ -109,9 +114,9 @@ def test_joining_a_team_is_as_putting_all_of_it_together(own: list[Heartbeat]) -
 
 def test_results_are_read_again_for_each_new_one_and_not_otherwise() -> None:
     spec = MatchSpec("weights:1", "uct:100", 10, 8, 0, 1)
-    match, reads = MatchResult(spec, "weights:1", "uct:100", 8, 0, 2, 0), []
+    [match], reads = put_together([MatchResult(spec, "weights:1", "uct:100", 8, 0, 2, 0)]), []
 
-    def read() -> tuple[list[MatchResult], list[Any]]:
+    def read() -> tuple[list[WholeMatch], list[Any]]:
         reads.append(1)
         return [match] * len(reads), []
 
@@ -122,3 +127,28 @@ def test_results_are_read_again_for_each_new_one_and_not_otherwise() -> None:
     assert {rating.player for rating in standings.of("r", "2-0", read).ratings} == {"weights:1", "uct:100"}
     assert len(reads) == 2
     assert dataclasses.is_dataclass(standings.of("s", "", read))
+
+
+def test_a_page_of_results_cuts_no_match() -> None:
+    def entry(number: int, seed: int, first: int, of: int) -> Entry:
+        spec = MatchSpec("weights:1", "uct:100", 10, 8, 0, seed, first, of)
+        return Entry("results", f"{number}-0", encode(MatchResult(spec, "weights:1", "uct:100", 8, 0, 2, number)))
+
+    ones = [entry(number, number, 0, 0) for number in (9, 8)]
+    parts = [entry(7, 1, 20, 30), entry(6, 2, 10, 20), entry(5, 1, 10, 30), entry(4, 1, 0, 30), entry(3, 2, 0, 20)]
+    entries = [*ones, *parts, entry(2, 4, 0, 0), entry(1, 5, 10, 20)]
+    assert [uncut(entries, least) for least in (1, 2, 3, 7, 8, 9)] == [1, 2, 7, 7, 8, 9]
+    assert [len(split_results(entries[:end])[0]) for end in (2, 7)] == [2, 4]
+
+
+def test_matches_in_parts_are_told_while_they_are_under_way() -> None:
+    spec = MatchSpec("weights:1", "uct:100", 100, 8, 0, 1, sprt=(0.0, 20.0, 0.05, 0.05))
+    parts = split(spec, 25)
+    jobs = [view(n, kind=Kind.EVAL) for n in range(1, 5)]
+    jobs = [
+        dataclasses.replace(one, job=Job("", "r", Kind.EVAL, "cpu", payload=encode(part))) for one, part in zip(jobs, parts, strict=True)
+    ]
+    assert under_way((), jobs) == ("weights:1 - uct:100: 0 of 100",)
+    matches = put_together([MatchResult(parts[0], "weights:1", "uct:100", 15, 0, 10, 1)])
+    assert under_way(matches, jobs[1:]) == ("weights:1 - uct:100: 25 of 100, LLR 0.25 in [-2.94, 2.94]",)
+    assert under_way(matches, [view(9, kind=Kind.EVAL), view(8)]) == ()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +13,7 @@ import pytest
 from azq.config import load
 from azq.errors import AzqError, ConfigError
 from azq.sweep.plan import read_plan
+from azq.sweep.trial import tree_cpu_s
 
 SOUND = """
 [study]
@@ -47,6 +52,9 @@ def test_a_trial_is_the_settings_and_what_was_chosen(tmp_path: Path) -> None:
         ('name = "rates"', 'name = "a b"', "name"),
         ("games=500", "games=0", "--until"),
         ('until = "games=500"', "untill = 3", "untill"),
+        ('name = "rates"', 'name = "rates"\nsettled = 3', "study.toml: settled goes by positions: it needs metric"),
+        ("games=500", "cpu-s=0", "cpu-s=N is a positive number"),
+        ('until = "games=500"', 'until = "cpu-s=9"\nwhere = "fleet"', "a fleet's end by games"),
         ("low = 1e-4", "low = 1.0", "is not below high"),
         ("low = 1e-4", "low = 0.0", "log needs a low above 0"),
         ("choices = [8, 16]", "choices = [8]", "choices"),
@@ -66,3 +74,12 @@ def test_what_is_wrong_is_named_before_any_run(tmp_path: Path, before: str, afte
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent\.toml"):
         read_plan(tmp_path / "absent.toml")
+
+
+def test_a_budget_of_cpu_is_counted_here_and_the_others_by_the_run(tmp_path: Path) -> None:
+    plan = read_plan(written(tmp_path, SOUND.replace("games=500", "cpu-s=90,games=500")))
+    assert (plan.limit_cpu_s(), plan.goals) == (90.0, "games=500")
+    assert read_plan(written(tmp_path, SOUND)).limit_cpu_s() == math.inf
+    before = tree_cpu_s(os.getpid())
+    subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
+    assert tree_cpu_s(os.getpid()) > before

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from azq.search.evaluator import Evaluation
 from azq.validate.alone import play_alone
 from azq.validate.figures import SoakLine, game_figures, slope_per_100
 from azq.validate.soak import Soak, SoakReport
-from azq.validate.soak_report import as_html, as_markdown, plot, write_report
+from azq.validate.soak_report import as_markdown, write_report
 from azq.validate.versions import lockstep_sections
 
 LINES = [SoakLine("games lost", 0, most=0), SoakLine("checkpoints <read>", 0, least=1)]
@@ -65,14 +64,13 @@ def test_drift_is_a_bit_that_differs_and_nan_is_seen():
     assert (seen.drifted, seen.finite) == ([2, 3], [True, True, False])
 
 
-def test_the_report_has_a_line_a_figure_and_a_plot_a_curve(tmp_path):
+def test_the_report_has_a_line_a_figure_and_a_chart_a_curve(tmp_path):
     report = SoakReport("g", 9, LINES, {"memory of a & b": [1.0, 3.0, 2.0]})
     assert not report.passed
-    assert as_markdown(report)[4:] == ["| games lost | 0 | at most 0 | passed |", "| checkpoints <read> | 0 | at least 1 | failed |"]
-    page = as_html(report)
-    assert "checkpoints &lt;read&gt;" in page
-    assert page.count("<svg") == 1
-    points = ElementTree.fromstring(plot([1.0, 3.0, 2.0]))[0].attrib["points"]
-    assert points == "0.0,120.0 320.0,0.0 640.0,60.0"
+    told = as_markdown(report)
+    assert told.splitlines()[-2:] == ["| games lost | 0 | at most 0 | passed |", "| checkpoints <read> | 0 | at least 1 | failed |"]
     write_report(report, tmp_path / "out")
-    assert (tmp_path / "out" / "soak.html").read_text() == page
+    page = (tmp_path / "out" / "soak.html").read_text()
+    assert "checkpoints &lt;read&gt;" in page
+    assert page.count("<svg") == page.count("memory of a &amp; b</text>") == 1
+    assert (tmp_path / "out" / "soak.md").read_text().startswith("# Soak of g: 9 versions, failed\n")

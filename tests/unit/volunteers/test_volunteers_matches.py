@@ -19,7 +19,7 @@ from azq.arena import match as arena
 from azq.config import RunSections
 from azq.drill.tab import play_match
 from azq.errors import ConfigError, WireError
-from azq.search.again import Outputs
+from azq.search.recomputation import Outputs
 from azq.volunteers.judging import Returned
 from azq.volunteers.matches import TabMatch, deal_match, versions_named
 from azq.volunteers.plausibility import SearchOrder
@@ -94,7 +94,7 @@ def test_it_is_the_same_match_whoever_plays_which_game_in_which_company(name: st
 def test_groups_share_opening_and_luck_and_the_first_player_has_each_seat_once(name: str) -> None:
     match = match_of(name, count=6)
     seats = match.game.num_players()
-    dealt = arena.deal(match.game, 6, 2, random.Random(77))
+    dealt = arena.deal(match.game, match.spec)
     assert [one.history for one in match.games.values()] == [one.history for one in dealt]
     groups: dict[int, list[int]] = {}
     for uid, one in match.games.items():

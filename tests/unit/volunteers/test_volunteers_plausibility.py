@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq import _core
-from azq.search.again import differs, recompute
+from azq.search.recomputation import differs, recompute
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Implausible, Known, SearchOrder, check
 from azq.wire.arrays import arrays_of

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from azq.search.again import ChosenPly, Difference
+from azq.search.recomputation import ChosenPly, Difference
 from azq.volunteers import verification
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import Replayed

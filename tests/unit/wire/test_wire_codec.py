@@ -6,7 +6,8 @@ import contextlib
 import inspect
 import tracemalloc
 import zlib
-from typing import Any
+from types import UnionType
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -14,12 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.errors import WireError
-from azq.wire import messages
+from azq.wire import machines, messages
 from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves, uid_of
 from azq.wire.kinds import Kind
 from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
-KINDS = [kind for _, kind in inspect.getmembers(messages, inspect.isclass) if issubclass(kind, Message) and kind is not Message]
+MODULES = (messages, machines)
+KINDS = [
+    kind
+    for module in MODULES
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if kind.__module__ == module.__name__ and issubclass(kind, Message) and kind is not Message
+]
 
 numbers = st.integers(0, 2**53)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -30,11 +37,16 @@ def strategy_for(kind: Any) -> st.SearchStrategy[Any]:
     plain = {int: numbers, float: floats, str: st.text(max_size=20), bytes: st.binary(max_size=40), bool: st.booleans()}
     if kind in plain:
         return plain[kind]
-    if isinstance(kind, type) and issubclass(kind, Message):
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return messages_of(kind)
     if kind is Kind:
         return st.sampled_from(Kind)
+    if isinstance(kind, UnionType):
+        parts: list[st.SearchStrategy[Any]] = [st.none() if part is type(None) else strategy_for(part) for part in kind.__args__]
+        return st.one_of(*parts)
     origin, arguments = kind.__origin__, kind.__args__
+    if origin is Literal:
+        return st.sampled_from(arguments)
     if origin is dict:
         return st.dictionaries(*(strategy_for(argument) for argument in arguments), max_size=3)
     if arguments[-1] is Ellipsis:
@@ -42,7 +54,7 @@ def strategy_for(kind: Any) -> st.SearchStrategy[Any]:
     return st.tuples(*(strategy_for(argument) for argument in arguments))
 
 
-def messages_of(kind: type[Message]) -> st.SearchStrategy:
+def messages_of(kind: type[msgspec.Struct]) -> st.SearchStrategy:
     return st.builds(kind, **{field.name: strategy_for(field.type) for field in msgspec.structs.fields(kind)})
 
 

@@ -42,12 +42,22 @@ def test_a_child_hangs_when_it_is_there_and_was_read_silent_twice(silent_s: floa
     assert hung(before, now, lambda pid: alive, 100.0 + silent_s) == expected
 
 
-def test_a_claim_is_gone_with_its_process_also_when_another_took_the_slot() -> None:
+def test_the_board_keeps_the_job_of_a_child_whose_place_another_took() -> None:
+    board = Board(1)
+    for claim in (WAITS, CLAIM, CLAIM, Claim(42, "", 0), Claim(42, "", 0)):
+        board.claim(0, claim)
+    assert (board.claims()[0][0], board.left()) == (Claim(42, "", 0), {CLAIM})
+    board.claim(0, Claim(43, "r:2", 1))  # the one before held nothing
+    assert board.left() == {CLAIM}
+    board.claim(0, Claim(44, "", 0))
+    assert board.left() == {Claim(43, "r:2", 1)}
+
+
+def test_a_claim_is_gone_with_its_process() -> None:
     other = Claim(42, "r:2", 1)
-    assert gone({0: (CLAIM, 1.0)}, {0: (other, 2.0)}, lambda pid: pid == 42) == {CLAIM}
-    assert gone({}, {0: (CLAIM, 1.0)}, lambda pid: False) == {CLAIM}
-    assert gone({0: (CLAIM, 1.0)}, {0: (CLAIM, 2.0)}, lambda pid: True) == set()
-    assert gone({0: (WAITS, 1.0)}, {0: (other, 2.0)}, lambda pid: pid == 42) == set()
+    assert gone({CLAIM, other}, lambda pid: pid == 42) == {CLAIM}
+    assert gone({CLAIM}, lambda pid: True) == set()
+    assert gone({WAITS, other}, lambda pid: pid == 42) == set()
 
 
 class Ward:
@@ -99,6 +109,15 @@ def test_a_dead_childs_lease_ends_at_once_and_its_games_go_to_the_pool() -> None
     assert [record.uid for record in ward.ledger.adopt(again, 2)] == [1, 2]
     ward.care.look()
     assert ward.ledger.job("r:1").owner == "other"
+
+
+def test_a_child_that_lives_for_less_than_a_look_is_noticed_too() -> None:
+    ward = Ward()
+    ward.board.claim(0, CLAIM)
+    ward.living.symmetric_difference_update({CLAIM.pid, 42})
+    ward.board.claim(0, Claim(42, "", 0))  # the next one is there already
+    ward.care.look()
+    assert ward.ledger.job("r:1").attempt == 2
 
 
 def test_a_job_that_ended_well_is_left_alone_when_its_child_ends() -> None:

@@ -102,6 +102,13 @@ concept HasTruncation = requires(const G rules, const typename G::State& positio
     { rules.truncated(position) } -> std::same_as<bool>;
 };
 
+/// Actions lie on the board: "cells" or "columns". The first action names the first cell or column, row by row, and so on, the board
+/// over again as often as the actions suffice for; those that are left over (a pass, a swap) lie nowhere.
+template <class G>
+concept HasActionLayout = requires {
+    { G::kActionLayout } -> std::convertible_to<const char*>;
+};
+
 /// Values per position: one for two players, else one a seat.
 template <Game G>
 inline constexpr int kValueSize = G::kNumPlayers <= 2 ? 1 : G::kNumPlayers;

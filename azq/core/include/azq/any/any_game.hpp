@@ -134,6 +134,7 @@ struct Dimensions {
     int players, actions, max_length, planes, rows, columns, scalars, packed_size, symmetries;
     int value_size, max_outcomes, outcome_targets, hidden;
     bool has_margin, has_hidden, sampled;
+    const char* action_layout = "";
 };
 
 class AnyGame {

@@ -31,6 +31,7 @@ class ErasedGame final : public AnyGame {
         size.has_margin = HasMargin<G>;
         size.has_hidden = HasHidden<G>;
         size.sampled = kSampled<G>;
+        if constexpr (HasActionLayout<G>) size.action_layout = G::kActionLayout;
         return size;
     }
 

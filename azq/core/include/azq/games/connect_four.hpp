@@ -17,6 +17,7 @@ struct ConnectFour {
     static constexpr int kRows = 6;
     static constexpr int kColumns = 7;
     static constexpr int kNumActions = kColumns;  ///< Action c drops a disc into column c.
+    static constexpr const char* kActionLayout = "columns";
     static constexpr int kMaxLegal = kColumns;
     static constexpr int kMaxLength = kRows * kColumns;
     static constexpr int kPlanes = 2;  ///< Own discs, the other's discs; row 0 is the bottom row.

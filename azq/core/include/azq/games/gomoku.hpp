@@ -22,6 +22,7 @@ struct Gomoku {
     static constexpr int kColumns = Size;
     static constexpr int kCells = Size * Size;
     static constexpr int kNumActions = kCells;
+    static constexpr const char* kActionLayout = "cells";
     static constexpr int kMaxLegal = kCells;
     static constexpr int kMaxLength = kCells;
     static constexpr int kPlanes = 3;  ///< Own stones, the other's stones, the last move.

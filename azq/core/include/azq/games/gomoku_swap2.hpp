@@ -20,6 +20,7 @@ struct GomokuSwap2 {
     static constexpr int kTakeWhite = Board::kCells + 1;
     static constexpr int kPlaceMore = Board::kCells + 2;  ///< Two stones, and the choice is player 0's.
     static constexpr int kNumActions = Board::kCells + 3;
+    static constexpr const char* kActionLayout = "cells";
     static constexpr int kMaxLegal = Board::kCells;
     static constexpr int kMaxLength = Board::kCells + 2;
     static constexpr int kPlanes = Board::kPlanes + 3;  ///< And all ones: colours are open, a colour is to be chosen, the next stone is black.

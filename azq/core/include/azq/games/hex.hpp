@@ -24,6 +24,7 @@ struct Hex {
     static constexpr int kCells = Size * Size;
     static constexpr int kSwap = kCells;
     static constexpr int kNumActions = kCells + (Swap ? 1 : 0);
+    static constexpr const char* kActionLayout = "cells";
     static constexpr int kMaxLegal = kCells;
     static constexpr int kMaxLength = kCells + (Swap ? 1 : 0);
     static constexpr int kPlanes = Swap ? 4 : 3;  ///< Own stones, the other's, "I am player 0"; with Swap: the stone may be stolen.

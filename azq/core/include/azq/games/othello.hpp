@@ -24,6 +24,7 @@ struct Othello {
     static constexpr int kCells = Size * Size;
     static constexpr int kPass = kCells;
     static constexpr int kNumActions = kCells + 1;  ///< Action c places a disc on cell c; the last one passes.
+    static constexpr const char* kActionLayout = "cells";
     static constexpr int kMaxLegal = kCells - 4;
     static constexpr int kMaxLength = 2 * (kCells - 4);  ///< No two passes in a row, and no game ends with one.
     static constexpr int kPlanes = 3;                    ///< Own discs, the other's discs, where the player to move may place.

@@ -17,6 +17,7 @@ struct TicTacToe {
     static constexpr int kRows = 3;
     static constexpr int kColumns = 3;
     static constexpr int kNumActions = 9;  ///< Action a marks cell a.
+    static constexpr const char* kActionLayout = "cells";
     static constexpr int kMaxLegal = 9;
     static constexpr int kMaxLength = 9;
     static constexpr int kPlanes = 2;  ///< Own marks, the other's marks.

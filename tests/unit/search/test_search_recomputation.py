@@ -9,8 +9,8 @@ import pytest
 from honest_tabs import TinyNetworks, games_of, order_of
 from numpy.typing import NDArray
 
-from azq.search import again as searching
-from azq.search.again import ChosenPly, Difference, Outputs, differs, recompute
+from azq.search import recomputation as searching
+from azq.search.recomputation import ChosenPly, Difference, Outputs, differs, recompute
 from azq.volunteers.judging import Returned
 from azq.volunteers.plausibility import SearchOrder, check
 

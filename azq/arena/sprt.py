@@ -1,0 +1,67 @@
+"""Whether one player is stronger than another, decided while games come in: the generalised sequential probability ratio test. Pure.
+
+Wald's bounds (Wald, Annals of Mathematical Statistics 1945, section 3) on the ratio of the greatest likelihoods under two hypotheses
+(Li, Liu and Ying, Sequential Analysis 2014, section 2): that the expected score is the one of `elo0`, or that of `elo1`, whatever
+the share of draws. Elo is of the logistic kind. Games count as if independent: pairs that share an opening make the test, if
+anything, more careful.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from azq.errors import ConfigError
+
+SCORES = (1.0, 0.5, 0.0)  # of a win, a draw, a loss
+_UNSEEN = 1e-3  # games of an outcome that was not seen yet: no hypothesis becomes impossible by its absence
+_HALVINGS = 60
+SprtVerdict = Literal["accepted", "rejected", "open"]  # `elo1` rather than `elo0`, the other way round, not enough games yet
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialTest:
+    """The log-likelihood ratio of `elo1` against `elo0`, and the bounds that end the test."""
+
+    llr: float
+    lower: float
+    upper: float
+    verdict: SprtVerdict
+
+
+def sequential_test(
+    wins: int, draws: int, losses: int, elo0: float, elo1: float, alpha: float = 0.05, beta: float = 0.05, seats: int = 2
+) -> SequentialTest:
+    """What the games of the first player tell: accepted where it is `elo1` rather than `elo0` stronger than the other.
+
+    A player of strength `elo0` is accepted with probability `alpha` at most, one of `elo1` rejected with `beta` at most.
+    With n `seats` the first player has one and the other all others, and equals win one game in n.
+    Raises `ConfigError` where `elo0` is not below `elo1` or an error rate is not between 0 and 0.5.
+    """
+    if not elo0 < elo1:
+        raise ConfigError(f"a sequential test asks for elo0 below elo1, not {elo0:g} and {elo1:g}")
+    if not (0 < alpha < 0.5 and 0 < beta < 0.5):
+        raise ConfigError(f"error rates of a sequential test lie between 0 and 0.5, not alpha {alpha:g} and beta {beta:g}")
+    lower, upper = math.log(beta / (1 - alpha)), math.log((1 - beta) / alpha)
+    games = wins + draws + losses
+    counts = [count or _UNSEEN for count in (wins, draws, losses)]
+    llr = _log_likelihood(counts, expected_score(elo1, seats)) - _log_likelihood(counts, expected_score(elo0, seats)) if games else 0.0
+    return SequentialTest(llr, lower, upper, "accepted" if llr >= upper else "rejected" if llr <= lower else "open")
+
+
+def expected_score(elo: float, seats: int = 2) -> float:
+    """The share of first places of a player so much stronger than the one in all other seats."""
+    return 1 / (1 + (seats - 1) * 10 ** (-elo / 400))
+
+
+def _log_likelihood(counts: Sequence[float], score: float) -> float:
+    """Up to a constant, the greatest of all distributions over `SCORES` of this mean: each count's share over 1 + t (its score - mean)."""
+    apart = [value - score for value in SCORES]
+    low, high = -1 / apart[0], -1 / apart[-1]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        slope = sum(count * part / (1 + middle * part) for count, part in zip(counts, apart, strict=True))
+        low, high = (middle, high) if slope > 0 else (low, middle)
+    return -sum(count * math.log1p((low + high) / 2 * part) for count, part in zip(counts, apart, strict=True))

@@ -1,0 +1,95 @@
+"""Whether a cluster can work as its file says: who is missing, who is twice, who feeds whom, what the budget allows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from azq.cluster.arithmetic import PlanStep, broker_count, plan
+from azq.cluster.cost import bill
+from azq.cluster.description import Cluster, Role
+from azq.errors import ConfigError
+
+NEEDED: Mapping[Role, str] = {
+    "broker": "nothing carries jobs and leaves",
+    "daemon": "nobody sends jobs",
+    "learner": "nobody learns",
+    "selfplay": "nobody makes games",
+    "inference": "nobody evaluates leaves",
+}
+SINGLE: tuple[Role, ...] = ("daemon", "learner")
+STEADY: tuple[Role, ...] = ("broker", "daemon", "learner")
+ON_GPUS: tuple[Role, ...] = ("inference", "learner", "rank")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFinding:
+    """Something about a cluster; an error keeps it from working, the rest costs time or money."""
+
+    error: bool
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'error' if self.error else 'note'}: {self.place}: {self.text}"
+
+
+def check(cluster: Cluster, figures: Mapping[str, float]) -> list[ClusterFinding]:
+    """Errors first; raises `ConfigError` where a price is missing. `figures` are those of `azq.cluster.arithmetic`."""
+    found = [*_missing(cluster), *_twice(cluster), *_misplaced(cluster), *_fed(cluster, figures), *_budgeted(cluster)]
+    return sorted(found, key=lambda finding: not finding.error)
+
+
+def expected(cluster: Cluster, figures: Mapping[str, float]) -> list[PlanStep]:
+    """What such a cluster does by measured figures; raises `ConfigError` unless GPUs infer and train."""
+    infer, train = (cluster.total(role, "gpus") for role in ("inference", "learner"))
+    if not (infer and train):
+        raise ConfigError(f"cluster {cluster.name}: rates are known for GPUs alone; on a machine without, `azq bench` measures")
+    cores = cluster.total("selfplay", "vcpus")
+    return plan({**figures, "inference_gpus": infer, "training_gpus": train, "cpu_cores": cores})
+
+
+def _missing(cluster: Cluster) -> Iterator[ClusterFinding]:
+    for role, what in NEEDED.items():
+        if not cluster.of_role(role):
+            yield ClusterFinding(True, "machines", f"{what}: give some machines the role {role!r}")
+
+
+def _twice(cluster: Cluster) -> Iterator[ClusterFinding]:
+    for role in SINGLE:
+        groups = cluster.of_role(role)
+        if sum(group.count for group in groups.values()) > 1:
+            remedy = "and give the others 'rank'" if role == "learner" else "a group of its own"
+            yield ClusterFinding(True, f"machines.{', '.join(groups)}", f"there is one {role} in a cluster; make it one machine, {remedy}")
+
+
+def _misplaced(cluster: Cluster) -> Iterator[ClusterFinding]:
+    for name, group in cluster.machines.items():
+        kind = cluster.kinds[group.kind]
+        if group.spot and (lost := [role for role in STEADY if role in group.roles]):
+            yield ClusterFinding(
+                False,
+                f"machines.{name}",
+                f"{', '.join(lost)} on machines that the provider may take back; all waits until they are there again",
+            )
+        if not kind.service and not kind.gpus and "inference" in group.roles:
+            yield ClusterFinding(False, f"machines.{name}", f"{group.kind} has no GPU; its cores evaluate leaves")
+        if kind.gpus and not any(role in ON_GPUS for role in group.roles):
+            yield ClusterFinding(False, f"machines.{name}", f"{group.count * kind.gpus} GPUs that no role uses: {', '.join(group.roles)}")
+
+
+def _fed(cluster: Cluster, figures: Mapping[str, float]) -> Iterator[ClusterFinding]:
+    gpus, cores = cluster.total("inference", "gpus"), cluster.total("selfplay", "vcpus")
+    needed = gpus * figures["search_cores_per_gpu"]
+    if gpus and needed > cores:
+        yield ClusterFinding(False, "machines", f"{gpus} GPUs evaluate what {needed:.0f} cores search, and {cores} play: the GPUs wait")
+    brokers = sum(group.count for group in cluster.of_role("broker").values())
+    if gpus and brokers and (wanted := broker_count(figures, gpus)) > brokers:
+        yield ClusterFinding(
+            False, "machines", f"{gpus} GPUs need {wanted} data brokers, each a core; there is room for as many on one machine"
+        )
+
+
+def _budgeted(cluster: Cluster) -> Iterator[ClusterFinding]:
+    if (ends := bill(cluster).ends_after_h) is not None:
+        yield ClusterFinding(False, "budget", f"is spent after {ends:.2f} h of the {cluster.hours:g} h asked for; the cluster ends then")

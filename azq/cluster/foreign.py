@@ -1,0 +1,112 @@
+"""A training cluster's YAML as others write it, put into azq's settings: what became of each key. Pure but for reading the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from azq.errors import ConfigError, MissingExtra
+
+Settings = dict[str, Any]  # by setting, as `learner.batch_size`
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a key: settings of azq, or nothing and why."""
+
+    key: str
+    value: Any
+    settings: Settings
+    note: str = ""
+
+    def __str__(self) -> str:
+        became = ", ".join(f"{name}={json.dumps(value)}" for name, value in self.settings.items()) or "left out"
+        return f"{self.key} = {json.dumps(self.value)} -> {became}" + (f" ({self.note})" if self.note else "")
+
+
+Rule = tuple[Callable[[Any], Settings], str]
+
+
+def _as(name: str, note: str = "", **also: Any) -> Rule:
+    return lambda value: {name: value, **{key.replace("__", "."): said for key, said in also.items()}}, note
+
+
+def _dropped(note: str) -> Rule:
+    return lambda value: {}, note
+
+
+_STACKED = _dropped("one trunk of network.blocks layers takes all cards; encoders of their own for parts of the table are not there")
+RULES: Mapping[str, Rule] = {
+    "cluster.redis_url": _as("broker.control_url"),
+    "cluster.inference_servers": _dropped("inference workers are not addressed: they drain the broker's stream, however many there are"),
+    "cluster.weight_sync_frequency": _as("learner.publish_every_steps"),
+    "selfplay.workers_per_node": _as("worker.concurrency"),
+    "selfplay.games_per_worker": _dropped("a job is a lease on games for a time; the run ends by its own goals"),
+    "mcts.num_simulations": _as("search.num_simulations"),
+    "mcts.c_puct": _as("search.c_puct", search__algorithm="puct"),
+    "mcts.dirichlet_alpha": _as("search.dirichlet_alpha"),
+    "mcts.dirichlet_epsilon": _as("search.dirichlet_fraction"),
+    "mcts.batch_size": (
+        lambda leaves: {"selfplay.games_in_flight": 2 * leaves, "selfplay.groups": 2},
+        "one leaf a game, two groups in turn",
+    ),
+    "inference.batch_size": _as("inference.max_batch"),
+    "inference.batch_timeout_ms": _as("inference.deadline_ms"),
+    "inference.gpus_per_server": (lambda gpus: {"inference.devices": [f"cuda:{index}" for index in range(gpus)]}, "a worker each"),
+    "training.batch_size": _as("learner.batch_size"),
+    "training.learning_rate": _as("learner.learning_rate"),
+    "training.weight_decay": _as("learner.weight_decay"),
+    "training.total_iterations": (lambda steps: {"until.steps": steps}, "an iteration is a training step"),
+    "training.checkpoint_frequency": _as("learner.checkpoint_every_steps"),
+    "training.eval_frequency": _as("arena.every_steps"),
+    "buffer.max_size": _as("learner.max_window"),
+    "buffer.min_size": _as("learner.min_window"),
+    "network_config.hidden_dim": _as("network.channels", network__kind="transformer"),
+    "network_config.num_heads": _as("network.heads"),
+    "network_config.queue_layers": _STACKED,
+    "network_config.bar_layers": _STACKED,
+    "network_config.hand_layers": _STACKED,
+    "network_config.fusion_layers": _as("network.blocks", "the layers over all cards"),
+    "network_config.use_dueling": _dropped("policy and value have heads of their own; there is no dueling head"),
+    "network_config.use_auxiliary_heads": (lambda wanted: {"network.auxiliary": ["hidden"]} if wanted else {}, "what others hold"),
+}
+
+
+def read_foreign(path: Path) -> list[Fate]:
+    """Each key of such a file, in its order; raises `ConfigError` where it cannot be read, `MissingExtra` without a parser."""
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("reading YAML needs PyYAML; `pip install 'azq[cluster]'`") from None
+    try:
+        found = yaml.safe_load(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} holds no sections; is it a cluster's settings?")
+    return [fate_of(key, value) for key, value in _flat(found)]
+
+
+def fate_of(key: str, value: Any) -> Fate:
+    """What becomes of one key; one that no rule names is left out, and said to be unknown."""
+    make, note = RULES.get(key, _dropped("unknown to azq"))
+    try:
+        return Fate(key, value, make(value), note)
+    except TypeError:
+        raise ConfigError(f"{key}: {value!r} is no number") from None
+
+
+def settings_of(fates: list[Fate]) -> Settings:
+    """All settings that came of it."""
+    return {name: value for fate in fates for name, value in fate.settings.items()}
+
+
+def _flat(part: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in part.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value

@@ -1,0 +1,26 @@
+"""Every target that a cluster can be rendered for. A new one is a module with a pure function, and its row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from azq.cluster.arithmetic import read_figures
+from azq.cluster.checks import check
+from azq.cluster.description import Cluster
+from azq.cluster.targets.compose import compose
+from azq.cluster.targets.files import Rendering
+from azq.cluster.targets.kubernetes import kubernetes
+from azq.cluster.targets.terraform_aws import terraform_aws
+from azq.errors import ConfigError
+
+# Each raises `ConfigError` for a cluster that it cannot carry.
+TARGETS: Mapping[str, Callable[[Cluster], Rendering]] = {"compose": compose, "kubernetes": kubernetes, "terraform-aws": terraform_aws}
+
+
+def render(cluster: Cluster, target: str) -> Rendering:
+    """The files of a target; raises `ConfigError` for an unknown one and for a cluster that cannot work."""
+    if (make := TARGETS.get(target)) is None:
+        raise ConfigError(f"no target {target!r}; there are {', '.join(TARGETS)}")
+    if wrong := [finding for finding in check(cluster, read_figures()[0]) if finding.error]:
+        raise ConfigError(f"cluster {cluster.name}: {'; '.join(f'{finding.place}: {finding.text}' for finding in wrong)}")
+    return make(cluster)

@@ -1,0 +1,21 @@
+variable "name" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "emails" {
+  type = list(string)
+}
+
+variable "hosts" {
+  description = "Instance ids by the machine's name."
+  type        = map(string)
+}
+
+variable "cache_id" {
+  type     = string
+  nullable = true
+}

@@ -1,0 +1,77 @@
+variable "name" {
+  type = string
+}
+
+variable "cluster_name" {
+  type = string
+}
+
+variable "group" {
+  type = string
+}
+
+variable "settings" {
+  type = object({
+    instance_type = string
+    count         = number
+    roles         = list(string)
+    gpus          = number
+    efa           = bool
+    spot          = bool
+    head          = bool
+  })
+}
+
+variable "ami" {
+  type = string
+}
+
+variable "disk_gb" {
+  type = number
+}
+
+variable "subnet_id" {
+  type = string
+}
+
+variable "security_group_id" {
+  type = string
+}
+
+variable "head_address" {
+  type = string
+}
+
+variable "bucket" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "broker_address" {
+  type     = string
+  nullable = true
+}
+
+variable "broker_secret_arn" {
+  type     = string
+  nullable = true
+}
+
+variable "joining" {
+  description = "Roles by the name of each machine that the head lets in."
+  type        = map(list(string))
+}
+
+variable "run" {
+  type = object({
+    name   = string
+    create = string
+  })
+}
+
+variable "max_hours" {
+  type = number
+}

@@ -1,0 +1,15 @@
+variable "name" {
+  type = string
+}
+
+variable "cidr" {
+  type = string
+}
+
+variable "zone" {
+  type = number
+}
+
+variable "nat" {
+  type = bool
+}

@@ -1,0 +1,75 @@
+"""A cluster in AWS by Terraform: modules that are the same for every cluster, and the values of this one. Pure."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+from azq.cluster.cost import bill
+from azq.cluster.description import Cluster, MachineGroup, Role
+from azq.cluster.targets.files import RenderedFile, Rendering, static
+from azq.errors import ConfigError
+
+VALUES = "cluster.auto.tfvars.json"
+HEAD: tuple[Role, ...] = ("daemon", "learner")  # one machine has both, and the broker unless that is a service
+WITH_HEAD: tuple[Role, ...] = (*HEAD, "broker", "rank", "gateway")
+JOINING: tuple[Role, ...] = ("selfplay", "eval", "inference")
+EFA_GBPS = 400.0  # kinds with so much have Amazon's own network cards
+
+
+def terraform_aws(cluster: Cluster) -> Rendering:
+    """All files of a folder in which `launch_cluster.sh` is run; raises `ConfigError` for machines that are not AWS's or stand wrong."""
+    hosts = {name: group for name, group in cluster.machines.items() if not cluster.kinds[group.kind].service}
+    if foreign := [name for name, group in hosts.items() if cluster.kinds[group.kind].provider != "aws"]:
+        raise ConfigError(f'machines.{foreign[0]}: {hosts[foreign[0]].kind} is no kind of AWS; say provider = "aws" in [kinds]')
+    head = _head(cluster, hosts)
+    values = {
+        "cluster_name": cluster.name,
+        "groups": {name: _group(cluster, group, name == head) for name, group in hosts.items()},
+        **_broker(cluster, head),
+        "run": {"name": cluster.run.name, "create": shlex.join(cluster.run.created_by())},
+        "max_hours": _longest_h(cluster),
+        "budget": cluster.budget.money or 0,
+    }
+    ignored = RenderedFile(".terraform/\n*.tfstate*\nterraform.tfvars\n")
+    return {**static("terraform"), VALUES: RenderedFile(json.dumps(values, indent=2) + "\n"), ".gitignore": ignored}
+
+
+def _head(cluster: Cluster, hosts: dict[str, MachineGroup]) -> str:
+    """The group of the one machine that others join."""
+    (head,) = cluster.of_role("daemon")
+    if head not in cluster.of_role("learner"):
+        raise ConfigError(f"machines.{head}: in AWS daemon and learner are one machine, which lets the others in; give it both roles")
+    for name, group in hosts.items():
+        if name != head and (misplaced := [role for role in group.roles if role in WITH_HEAD]):
+            raise ConfigError(f"machines.{name}: {misplaced[0]} is {head}'s in AWS, beside daemon and learner, or a service's")
+    return head
+
+
+def _group(cluster: Cluster, group: MachineGroup, head: bool) -> dict[str, Any]:
+    kind = cluster.kinds[group.kind]
+    return {
+        "instance_type": group.kind,
+        "count": group.count,
+        "roles": [role for role in group.roles if role in JOINING],
+        "gpus": kind.gpus,
+        "efa": kind.network_gbps >= EFA_GBPS,
+        "spot": group.spot,
+        "head": head,
+    }
+
+
+def _broker(cluster: Cluster, head: str) -> dict[str, Any]:
+    """ElastiCache's nodes, or nothing where the head has the brokers."""
+    (name, group), *more = cluster.of_role("broker").items()
+    if more:
+        raise ConfigError(f"machines.{more[0][0]}: brokers are one group's in AWS, {name}'s")
+    return {} if name == head else {"broker_node_type": group.kind, "broker_nodes": group.count}
+
+
+def _longest_h(cluster: Cluster) -> float:
+    """When the budget is spent; 0 where there is none."""
+    per_hour = bill(cluster).per_hour
+    by_money = cluster.budget.money / per_hour if cluster.budget.money and per_hour else None
+    return round(min((limit for limit in (cluster.budget.hours, by_money) if limit), default=0.0), 2)

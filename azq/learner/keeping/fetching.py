@@ -1,0 +1,192 @@
+"""Brings a run's folder up to what its store holds: all of it on a new host, nothing on the one that wrote it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from azq import logs
+from azq.clock import now_ms
+from azq.errors import SegmentError, StoreError
+from azq.files import make_folders, publish_file, sync_folder
+from azq.learner.keeping.kept import (
+    CHECKPOINTS,
+    SEGMENTS,
+    Files,
+    KeptSegment,
+    holds,
+    index_file,
+    is_same,
+    kept_checkpoints,
+    kept_log,
+    segment_file,
+    start_of_tail,
+)
+from azq.replay.index import path_of, read_index, segment_path
+from azq.store.pieces import PieceSpan
+from azq.store.shelf import Shelf, look, read_spans
+
+NOTE = ".kept"  # in a run's folder: the learner's place that wrote there last
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    segments: int = 0  # files that were written
+    indexes: int = 0
+    checkpoints: int = 0
+    bytes: int = 0
+
+
+class Fetcher:
+    """One fetch into a run's folder, of the segments only those that hold the newest `samples`; older ones stay in the store.
+
+    A file here that is another than the store's is of a learner that had lost its place, or of a folder that was left behind: it is put
+    aside, and what it held and nobody else has was never acknowledged. Raises `StoreError`, `SegmentError`.
+    """
+
+    def __init__(self, shelf: Shelf, directory: Path, samples: float, progress: Callable[[str], None] = lambda what: None) -> None:
+        self._shelf = shelf
+        self._directory = directory
+        self._samples = samples
+        self._progress = progress
+        self._aside = directory / SEGMENTS / f"aside-{now_ms()}"
+        self._done = Fetched()
+
+    def run(self) -> Fetched:
+        files = look(self._shelf).files
+        try:
+            make_folders(self._directory / SEGMENTS)
+            self._fetch_log(kept_log(files))
+            self._fetch_checkpoint(files)
+        except OSError as error:
+            raise StoreError(f"{self._directory} does not take what the store holds: {error.strerror}; free space there") from error
+        if self._done != Fetched():
+            log.warning("run_fetched", **asdict(self._done))
+        return self._done
+
+    def _fetch_log(self, kept: list[KeptSegment]) -> None:
+        closed = [segment for segment in kept if segment.index]
+        known = [self._bring_index(segment) for segment in closed]
+        folder = self._directory / SEGMENTS
+        samples = [index.samples for segment in closed if (index := read_index(folder, segment.number)) is not None]
+        first = start_of_tail(samples, self._samples)
+        for place, segment in enumerate(closed):
+            path = segment_path(folder, segment.number)
+            if path.exists() and not known[place]:
+                self._put_aside(path)
+            if place >= first and not path.exists():
+                self._write_segment(segment)
+        is_ahead = all(known)
+        if kept and not kept[-1].index:
+            is_ahead = self._bring_open(kept[-1])
+        if not is_ahead:
+            self._put_aside_behind(len(kept))
+
+    def _bring_index(self, segment: KeptSegment) -> bool:
+        """Whether the folder's index is the store's; it is afterwards."""
+        path = path_of(self._directory / SEGMENTS, segment.number)
+        here = path.read_bytes() if path.exists() else b""
+        if is_same(here, segment.index):
+            return True
+        if path.exists():
+            self._put_aside(path)
+        self._write(path, read_spans(self._shelf, segment.index))
+        self._count(indexes=1)
+        return False
+
+    def _bring_open(self, segment: KeptSegment) -> bool:
+        """Whether the folder's newest file holds what the store does, and perhaps more; else it is the store's afterwards."""
+        path = segment_path(self._directory / SEGMENTS, segment.number)
+        if path.exists():
+            if holds(self._shelf, path.read_bytes(), segment.spans) is not None:
+                return True
+            self._put_aside(path)
+        if (index := path_of(path.parent, segment.number)).exists():
+            self._put_aside(index)
+        self._write_segment(segment)
+        return False
+
+    def _write_segment(self, segment: KeptSegment) -> None:
+        path = segment_path(self._directory / SEGMENTS, segment.number)
+        data = read_spans(self._shelf, segment.spans)
+        if (index := read_index(path.parent, segment.number)) is not None and segment.index:
+            try:
+                data = index.check(data[: index.size], path)
+            except SegmentError:
+                raise StoreError(
+                    f"{segment_file(segment.number)} in the store does not fit {index_file(segment.number)}; restore its objects, "
+                    "or lower learner.max_window until training needs none of its games"
+                ) from None
+        self._write(path, data)
+        self._count(segments=1)
+
+    def _fetch_checkpoint(self, files: Files) -> None:
+        """The newest whole one, unless the folder has a later one."""
+        folder = self._directory / CHECKPOINTS
+        newest = max((path.name for path in folder.glob("*.ckpt")), default="")
+        for name, spans in reversed(kept_checkpoints(files)):
+            if name <= newest:
+                return
+            with contextlib.suppress(StoreError):  # a damaged one is passed over for the one before
+                self._write_checkpoint(folder / name, spans)
+                return
+            log.warning("checkpoint_passed_over", reason=f"{name} in the store is damaged", remedy="the one before it is used")
+
+    def _write_checkpoint(self, path: Path, spans: list[PieceSpan]) -> None:
+        data = read_spans(self._shelf, spans)
+        make_folders(path.parent)
+        self._write(path, data)
+        self._count(checkpoints=1)
+
+    def _put_aside_behind(self, last: int) -> None:
+        """Of the folder's own segments, which follow others than the store's."""
+        folder = self._directory / SEGMENTS
+        for path in sorted(folder.iterdir()):
+            if path.suffix in (".seg", ".idx") and path.stem.isdigit() and int(path.stem) > last:
+                self._put_aside(path)
+
+    def _put_aside(self, path: Path) -> None:
+        make_folders(self._aside)
+        os.replace(path, self._aside / path.name)
+        sync_folder(self._aside)
+        sync_folder(path.parent)
+        log.warning("segment_put_aside", file=str(path), folder=str(self._aside), reason="the store holds another one, of a later learner")
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._progress(f"{path.name} from the store")
+        publish_file(path, data)
+        self._count(bytes=len(data))
+
+    def _count(self, **more: int) -> None:
+        self._done = Fetched(**{name: value + more.get(name, 0) for name, value in asdict(self._done).items()})
+
+
+def fetch_if_possible(fetcher: Fetcher, directory: Path, token: int) -> None:
+    """Fetches, and notes the place of the learner that goes on here.
+
+    A store that is away is done without where this very folder is the one that was written to last. Raises `StoreError` else: another
+    host may have gone on from the store.
+    """
+    note = directory / NOTE
+    try:
+        fetcher.run()
+    except StoreError as error:
+        with contextlib.suppress(OSError, ValueError):
+            if int(note.read_text("ascii")) + 1 == token:
+                log.warning("store_away", reason=str(error), remedy="nobody learned elsewhere since: training goes on from this folder")
+                _note(note, token)
+                return
+        raise
+    _note(note, token)
+
+
+def _note(note: Path, token: int) -> None:
+    try:
+        publish_file(note, str(token).encode())
+    except OSError as error:
+        raise StoreError(f"{note} cannot be written: {error.strerror}; free space there") from error

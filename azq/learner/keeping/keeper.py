@@ -1,0 +1,254 @@
+"""Writes a run's games and checkpoints to its store as they come; tells how far the games are there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from azq import logs
+from azq.errors import StateConflict, StoreError
+from azq.learner.checkpoint import KEEP, stored
+from azq.learner.keeping.kept import (
+    CHECKPOINTS,
+    KeptSegment,
+    holds,
+    index_file,
+    is_same,
+    kept_checkpoints,
+    kept_log,
+    segment_file,
+    writers_of,
+)
+from azq.process.breaker import CircuitBreaker
+from azq.replay.index import path_of, segment_path
+from azq.replay.segments import LogEnd, SegmentLog
+from azq.store.pieces import Piece, WriterClaim, next_pieces
+from azq.store.shelf import Shelf, look, piece_for, stake
+from azq.waiting import meanwhile
+
+LOOK_S = 0.2
+EVERY_S = 2.0  # between two writes of games that come slowly
+AT_ONCE_BYTES = 1 << 20  # of games that come fast
+
+log = logs.get(__name__)
+
+
+@dataclass(eq=False)
+class Keeper:
+    """Beside a learner, in a thread of its own: a store that is slow or away holds up nothing but acknowledgements.
+
+    Segments go before their indexes, and in order; so what is there is a beginning of the log. Only its own process writes below its
+    number `writer`, which grows with every learner of the run.
+    """
+
+    shelf: Shelf
+    directory: Path  # of the run
+    segments: SegmentLog
+    token: int  # of the learner's place
+    most_bytes: int  # of one object
+    _: KW_ONLY
+    clock: Callable[[], float] = time.monotonic
+    kept: LogEnd = field(default=(0, 0), init=False)  # how far the log is in the store
+    written_bytes: int = field(default=0, init=False)  # since the start
+
+    def __post_init__(self) -> None:
+        self._store = CircuitBreaker(StoreError, ("store_away", "store_back"), clock=self.clock)
+        self._error: BaseException | None = None
+        self._writer = 0  # 0: the store was not looked at yet
+        self._number, self._pieces = 1, list[Piece]()  # the segment that is written, and what of it is there
+        self._checkpoints: list[list[Piece]] = []  # whole ones, oldest first
+        self._newest = ""  # of them, by name
+        self._sending: tuple[str, BinaryIO, list[Piece]] | None = None
+        self._due_s = 0.0
+        self._hurried = threading.Event()
+
+    def beside(self) -> AbstractContextManager[None]:
+        """Works in a thread for the length of the block."""
+        return meanwhile("keeper", self._run)
+
+    def lives(self) -> bool:
+        """True; raises what ended its thread."""
+        if self._error is not None:
+            raise self._error
+        return True
+
+    @property
+    def away(self) -> bool:
+        """True from a failure of the store to the next write that works."""
+        return self._store.active
+
+    def hurry(self) -> None:
+        """Writes from now on what there is, however little."""
+        self._hurried.set()
+
+    def finish(self, longest_s: float) -> None:
+        """Writes what is left, for a bounded time; to be called when the thread has ended."""
+        end = self.clock() + longest_s
+        self.hurry()
+        while self.clock() < end and not self.away and not self._is_done():
+            self.turn()
+
+    def turn(self) -> bool:
+        """Writes what is due, a few objects at most; True where there is more to do at once."""
+        behind = self._behind()
+        if not behind and self._newest == self._newest_here():
+            return False
+        is_due = self._hurried.is_set() or behind >= AT_ONCE_BYTES or self.clock() >= self._due_s
+        if not is_due:
+            return False
+        more = self._store.attempt(self._write_some)
+        if more is False:
+            self._due_s = self.clock() + EVERY_S
+        return bool(more)
+
+    def _run(self, ended: threading.Event) -> None:
+        try:
+            while not ended.is_set():
+                if not self.turn():
+                    ended.wait(LOOK_S)
+        except BaseException as error:  # the learner's thread raises it
+            self._error = error
+
+    def _behind(self) -> int:
+        """Bytes of the newest segment, or any number where there are older ones, that are not in the store."""
+        number, end = self.segments.end
+        return AT_ONCE_BYTES if (number > self._number or not self._writer) else end - (self._pieces[-1].end if self._pieces else 0)
+
+    def _is_done(self) -> bool:
+        return self._writer > 0 and not self._behind() and self._newest == self._newest_here()
+
+    def _write_some(self) -> bool:
+        try:
+            if not self._writer:
+                self._look()
+            more = self._write_log()
+            return self._write_checkpoint() or more
+        except OSError as error:
+            raise StoreError(f"{self.directory} cannot be read: {error.strerror}; check it and its permissions") from error
+
+    def _look(self) -> None:
+        """Finds out how far the store is, which must hold nothing but what is here. Raises `StateConflict` where it does."""
+        listing = look(self.shelf)
+        files, kept = listing.files, kept_log(listing.files)
+        self._number, self._pieces = 1, []
+        for segment in kept:
+            self._adopt(segment)
+        whole = kept_checkpoints(files)
+        self._checkpoints = [list(files[f"{CHECKPOINTS}/{name}"]) for name, _ in whole]
+        self._newest = whole[-1][0] if whole else ""
+        writer = max(self.token, listing.newest_writer + 1)
+        stake(self.shelf, WriterClaim(writer, writers_of(kept, whole)), listing.claim)
+        # Only now is it sure that nobody goes on from these: of learners that died over them, or written again as larger ones.
+        counted = {span.piece for segment in kept for span in (*segment.spans, *segment.index)}
+        counted |= {span.piece for _, spans in whole[-KEEP:] for span in spans}
+        for pieces in files.values():
+            self._drop([piece for piece in pieces if piece not in counted], anybodys=True)
+        self._writer = writer
+        self._tell()
+
+    def _adopt(self, segment: KeptSegment) -> None:
+        """Goes on behind a segment of the store, or within the last one. Raises `StateConflict` where the folder's is another."""
+        folder = self.directory / "segments"
+        path = path_of(folder, segment.number) if segment.index else segment_path(folder, segment.number)
+        data = path.read_bytes() if path.exists() else b""
+        count = (0 if is_same(data, segment.index) else None) if segment.index else holds(self.shelf, data, segment.spans)
+        if count is None:
+            raise StateConflict(
+                f"the store holds another {path.name} than {folder}: a learner of the run went on elsewhere; start this one again"
+            )
+        self._number = segment.number + bool(segment.index)
+        self._pieces = [span.piece for span in segment.spans[:count]]
+
+    def _write_log(self) -> bool:
+        """Some of the oldest segment that is not there as a whole; True where there is more."""
+        newest, end = self.segments.end
+        if self._number == newest:
+            self._write_piece(segment_path(self.directory / "segments", newest), segment_file(newest), end)
+            return self._behind() >= AT_ONCE_BYTES
+        path = segment_path(self.directory / "segments", self._number)
+        if not path.exists():
+            log.warning("segment_not_kept", file=str(path), reason="it was moved away before the store had it")
+        elif self._write_piece(path, segment_file(self._number), path.stat().st_size):
+            return True
+        self._write_index(self._number)
+        self._number, self._pieces = self._number + 1, []
+        self._tell()
+        return True
+
+    def _write_piece(self, path: Path, file: str, end: int) -> bool:
+        """The next piece up to an offset; False where there is none."""
+        found = next(next_pieces(self._pieces, end, self.most_bytes), None)
+        if found is None:
+            return False
+        start, stop = found
+        piece = self._put(file, start, 0, _read(path, start, stop))
+        covered = [old for old in self._pieces if old.start >= start]
+        self._pieces = [*(old for old in self._pieces if old.start < start), piece]
+        self._tell()
+        self._drop(covered)
+        return True
+
+    def _write_index(self, number: int) -> None:
+        data = path_of(self.directory / "segments", number).read_bytes()
+        for start in range(0, len(data), self.most_bytes):
+            self._put(index_file(number), start, len(data), data[start : start + self.most_bytes])
+
+    def _write_checkpoint(self) -> bool:
+        """The next object of the newest checkpoint; True where there is more. One that was begun is finished: open, it stays readable."""
+        if self._sending is None:
+            if self._newest == (newest := self._newest_here()):
+                return False
+            self._sending = (newest, (self.directory / CHECKPOINTS / newest).open("rb"), [])
+        name, file, pieces = self._sending
+        size = os.fstat(file.fileno()).st_size
+        start = pieces[-1].end if pieces else 0
+        file.seek(start)
+        pieces.append(self._put(f"{CHECKPOINTS}/{name}", start, size, file.read(self.most_bytes)))
+        if pieces[-1].end < size:
+            return True
+        file.close()
+        self._sending, self._newest = None, name
+        self._checkpoints.append(pieces)
+        while len(self._checkpoints) > KEEP:
+            self._drop(self._checkpoints.pop(0))
+        log.info("checkpoint_kept", file=name, bytes=size)
+        return False
+
+    def _put(self, file: str, start: int, of: int, data: bytes) -> Piece:
+        piece = piece_for(file, self._writer, start, of, data)
+        self.shelf.write(piece.name, data)
+        self.written_bytes += len(data)
+        return piece
+
+    def _drop(self, pieces: Sequence[Piece], *, anybodys: bool = False) -> None:
+        """Deletes what others have taken the place of, of its own: a later learner may go on from what earlier ones wrote.
+
+        What stays, also by a failure, is passed over by readers.
+        """
+        with contextlib.suppress(StoreError):
+            for piece in pieces:
+                if anybodys or piece.writer == self._writer:
+                    self.shelf.remove(piece.name)
+
+    def _tell(self) -> None:
+        self.kept = (self._number, self._pieces[-1].end if self._pieces else 0)
+
+    def _newest_here(self) -> str:
+        paths = stored(self.directory / CHECKPOINTS)
+        return max(self._newest, paths[-1].name) if paths else self._newest
+
+
+def _read(path: Path, start: int, stop: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(start)
+        data = file.read(stop - start)
+    if len(data) != stop - start:
+        raise StoreError(f"{path} is shorter than it was; restore it from a copy")
+    return data

@@ -1,0 +1,20 @@
+"""What an hour of a machine costs: the catalogue of kinds that azq knows, with the day of each price. Pure but for reading its file."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+
+@lru_cache(1)
+def catalogue() -> dict[str, Any]:
+    """The kinds of machines that azq knows, and the currency of their prices."""
+    return tomllib.loads((files("azq") / "cluster" / "kinds.toml").read_text("utf-8"))
+
+
+def price_of(kind: str) -> float | None:
+    """An hour of a machine of this kind; None where nobody knows: no price is ever guessed."""
+    found: float | None = catalogue()["kinds"].get(kind, {}).get("per_hour")
+    return found

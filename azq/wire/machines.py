@@ -1,0 +1,37 @@
+"""What the control plane keeps of machines: who was let in, and what they cost."""
+
+from __future__ import annotations
+
+import msgspec
+
+from azq.wire.messages import Message
+
+
+class AdmittedMachine(Message, frozen=True):
+    """A machine that was let in, without its secret."""
+
+    roles: tuple[str, ...]  # as `azq join --roles` has them
+    created_ms: int
+    expires_ms: int
+
+
+class MachineTime(Message, frozen=True):
+    """What one host was there for, and what that cost."""
+
+    kind: str = ""
+    per_hour: float | None = None  # as it said last
+    roles: tuple[str, ...] = ()  # of its processes
+    ms: float = 0.0  # of its time; of a run: the run's share
+    unpriced_ms: float = 0.0  # of these, with a price that nobody knows
+    money: float = 0.0
+    seen_ms: int = 0  # when it was there last
+
+
+class Spending(Message, frozen=True):
+    """What machines cost so far, of the fleet or of one run."""
+
+    at_ms: int = 0  # until when it is known; of a run, by the time that it has been running
+    ms: float = 0.0  # of time in which some machine was there
+    per_hour: float = 0.0  # at that moment
+    currency: str = ""
+    machines: dict[str, MachineTime] = msgspec.field(default_factory=dict)  # by host

@@ -1,0 +1,58 @@
+"""The parts of a match as one result. Pure.
+
+The parts of a match have the games that they would have in the whole one. Each is committed once by its job's lease; one that lies there
+twice all the same counts once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from azq.wire.messages import MatchResult, MatchSpec
+
+
+def whole_of(spec: MatchSpec) -> MatchSpec:
+    """The whole match that a part belongs to; a match of its own stays what it is."""
+    return replace(spec, games=spec.of_games, first_game=0) if spec.of_games else spec
+
+
+def each_once(came: Iterable[MatchResult]) -> tuple[MatchResult, ...]:
+    """Parts of one match, oldest first: of those that lie there twice the first that was played, or the first."""
+    once: dict[int, MatchResult] = {}
+    for part in came:
+        if not (before := once.get(part.spec.first_game)) or (part.games and not before.games):
+            once[part.spec.first_game] = part
+    return tuple(once.values())
+
+
+def together(parts: Sequence[MatchResult]) -> MatchResult:
+    """The result of all games of these parts of one match, as if it had been played as one; of the newest time, and by nobody alone."""
+    newest, played = max(parts, key=lambda part: part.finished_ms), [part for part in parts if part.games]
+    if len(parts) == 1:
+        return replace(newest, spec=whole_of(newest.spec))
+    games = max(1, sum(part.games for part in played))
+    sums = {name: sum(getattr(part, name) for part in played) for name in ("wins", "draws", "losses")}
+    means = {name: sum(getattr(part, name) * part.games for part in played) / games for name in ("share", "points")}
+    return replace(
+        newest,
+        spec=whole_of(newest.spec),
+        **sums,
+        **means,
+        seats=max(part.seats for part in parts),
+        points_se=_error(played, means["points"]),
+        error=next((part.error for part in parts if part.error), ""),
+        worker="",
+    )
+
+
+def _error(played: Sequence[MatchResult], mean: float) -> float:
+    """The standard error of the mean of points over all groups of games, from each part's own; 0 where there is but one group."""
+    squares, groups = 0.0, 0
+    for part in played:
+        count = part.games // part.seats
+        squares += part.points_se**2 * count * (count - 1) + count * (part.points - mean) ** 2
+        groups += count
+    return math.sqrt(squares / (groups - 1) / groups) if groups > 1 else 0.0

@@ -1,0 +1,151 @@
+"""Which evaluations a run needs now: rounds of matches, graded positions, and parts of matches that nobody needs any more. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from azq.arena.whole import is_trial, part_of, spec_of, split
+from azq.config import ArenaConfig, RunSections
+from azq.ledger.types import JobState, RunState
+from azq.status.queues import eval_tag, live_tags, slots_of
+from azq.status.state import DesiredRun, ObservedRun, Offer
+from azq.wire.kinds import BROWSER, Kind, queue_name
+from azq.wire.messages import EvalRound, GradeSpec, MatchSpec
+from azq.wire.parts import whole_of
+from daemon.decide import actions as do
+from daemon.decide.actions import Action
+
+SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
+SEED_LIMIT = 2**63
+FINAL_SEED = 500  # seeds of final matches lie so far above those of other rounds of the same weights, which have fewer opponents
+FIRST_POSITIONS = 50  # a few seconds of work: what a run begins with, so that its first figure of strength is there at once
+TABS_MATCHES = queue_name(Kind.EVAL, BROWSER)
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """One run with all that its evaluations depend on."""
+
+    run: DesiredRun
+    sections: RunSections
+    seen: ObservedRun
+    offers: Sequence[Offer]
+    now_ms: int
+    has_positions: Callable[[str], bool]
+
+    @property
+    def finished(self) -> bool:
+        return self.run.state is RunState.FINISHED
+
+    @property
+    def tag(self) -> str:
+        """The hardware tag whose workers evaluate for this run."""
+        return eval_tag(self.offers, self.sections.run.tag)
+
+    def waited(self, every_s: float, every_steps: int, since_ms: int, since_step: int) -> bool:
+        """Whether enough time has gone by, of active time before the first, or enough steps have been trained."""
+        waited_ms = self.now_ms - since_ms if since_ms else self.seen.active_ms
+        by_steps = every_steps > 0 and self.seen.weight_step - since_step >= every_steps
+        return by_steps or (every_s > 0 and waited_ms >= every_s * 1000)
+
+    def asks(self, noted: EvalRound, specs: Sequence[MatchSpec | GradeSpec], for_tabs: Sequence[MatchSpec] = ()) -> do.EnqueueEval | None:
+        """What to enqueue; None where there is nothing to play or to grade."""
+        return do.EnqueueEval(self.run.name, self.tag, noted, tuple(specs), tuple(for_tabs)) if specs or for_tabs else None
+
+
+def next_evaluation(arena: Arena) -> list[Action]:
+    """The evaluation that is due now, or what keeps it from being asked for; nothing where none is due."""
+    if arena.finished and arena.now_ms - arena.run.changed_ms < SETTLE_MS:
+        return []
+    due = _round(arena) or _grading(arena)
+    return [] if due is None else [_routed(due, arena.offers)]
+
+
+def needless(seen: ObservedRun) -> list[Action]:
+    """Queued parts of matches whose sequential test has come to its end."""
+    over = {match.spec for match in seen.matches if match.test and match.test.verdict != "open"}
+    queued = [view for view in seen.jobs if over and view.state is JobState.QUEUED]
+    return [do.CancelQueued(view.job.job_id) for view in queued if (part := part_of(view.job)) and whole_of(part) in over]
+
+
+def _routed(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
+    queue = queue_name(Kind.EVAL, evaluation.tag)
+    if slots_of(offers, queue) or not evaluation.specs:
+        return evaluation
+    return do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
+
+
+def _round(arena: Arena) -> do.EnqueueEval | None:
+    """The round that is due now, or None.
+
+    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one) or `arena.every_steps` trained, no
+    evaluation job outstanding.
+    Where moves can be graded, the first weights are graded on a few positions as soon as a worker takes that.
+    A finished run waits for no time: its last weights get their round as soon as self-play has given its games back, and a longer one
+    than all others where `arena.final_games` says so, even if they had one before.
+    """
+    settings, seen, last = arena.sections.arena, arena.seen, arena.seen.round
+    final = arena.finished and settings.final_games > 0
+    fresh = seen.weight_version > last.weight_version or (final and not last.final and seen.weight_version > 0)
+    if not (settings.matches or (final and settings.evaluates)) or not fresh:
+        return None
+    if any(arena.finished or (view.job.kind == Kind.EVAL and not is_trial(view.job)) for view in seen.jobs):
+        return None
+    noted = replace(last, weight_version=seen.weight_version, asked_ms=arena.now_ms, step=seen.weight_step, final=final)
+    begins = not (last.weight_version or arena.finished) and slots_of(arena.offers, queue_name(Kind.EVAL, arena.tag))
+    if begins and not settings.grades_apart and (first := _grades(arena, most=FIRST_POSITIONS)):
+        return arena.asks(noted, first)
+    if not (arena.finished or arena.waited(settings.every_s, settings.every_steps, last.asked_ms, last.step)):
+        return None
+    matches = _matches(arena, final)
+    tabs = Kind.EVAL in arena.sections.volunteers.kinds and not arena.finished and slots_of(arena.offers, TABS_MATCHES)
+    for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
+    parts = [part for match in matches if match not in for_tabs for part in split(match, settings.games_per_job)]
+    graded = settings.grades_apart and (not arena.finished or last.graded_version == seen.weight_version)
+    return arena.asks(noted, [*parts, *([] if graded else _grades(arena))], for_tabs)
+
+
+def _grading(arena: Arena) -> do.EnqueueEval | None:
+    """Graded positions of new weights by a schedule of their own, also while matches are played."""
+    settings, seen, last = arena.sections.arena, arena.seen, arena.seen.round
+    if arena.finished or not settings.grades_apart or seen.weight_version <= last.graded_version:
+        return None
+    if any(isinstance(spec_of(view.job), GradeSpec) for view in seen.jobs):
+        return None
+    if not arena.waited(settings.grade_every_s, settings.grade_every_steps, last.graded_ms, last.graded_step):
+        return None
+    noted = replace(last, graded_version=seen.weight_version, graded_ms=arena.now_ms, graded_step=seen.weight_step)
+    return arena.asks(noted, _grades(arena))
+
+
+def _matches(arena: Arena, final: bool) -> list[MatchSpec]:
+    settings, version, last = arena.sections.arena, arena.seen.weight_version, arena.seen.round.weight_version
+    newest = f"weights:{version}"
+    previous = f"weights:{last}" if last else newest
+    opponents = [previous if opponent == "previous" else opponent for opponent in settings.opponents]
+    games, sprt = settings.final_games if final else settings.games, _sprt(settings)
+    seeds = [_seed(arena.sections.run.seed, version, index + final * FINAL_SEED) for index in range(len(opponents))]
+    return [
+        MatchSpec(newest, opponent, games, settings.num_simulations, settings.opening_plies, seed, sprt=sprt)
+        for seed, opponent in zip(seeds, opponents, strict=True)
+        if opponent not in (newest, "latest")
+    ]
+
+
+def _sprt(settings: ArenaConfig) -> tuple[float, ...]:
+    return (*settings.sprt, settings.sprt_alpha, settings.sprt_beta) if settings.sprt else ()
+
+
+def _grades(arena: Arena, most: int = SEED_LIMIT) -> list[GradeSpec]:
+    settings, run = arena.sections.arena, arena.sections.run
+    if settings.grade_positions == 0 or not arena.has_positions(run.game):
+        return []
+    # The same seed in every round: the same positions are graded, so the curve compares like with like.
+    return [GradeSpec(arena.seen.weight_version, min(settings.grade_positions, most), settings.num_simulations, run.seed)]
+
+
+def _seed(run_seed: int, version: int, index: int) -> int:
+    return (run_seed * 1_000_003 + version * 1_009 + index) % SEED_LIMIT

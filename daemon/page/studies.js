@@ -1,0 +1,92 @@
+// Studies: all that told of themselves, and one of them: its trials as lines over all settings, what mattered, a table.
+
+import { call } from "/web/api.js";
+import { h, s, show } from "/web/dom.js";
+import { ago, percent } from "/web/format.js";
+import { table } from "./tables.js";
+
+const WIDTH = 940;
+const [LEFT, STEP_TOP, TOP, BOTTOM] = [70, 14, 50, 290];
+const SHOWN = 200;  // trials of the table
+
+export class StudiesView {
+  asks = [[5000, this.refresh]];
+  element = h("section", { class: "panel" });
+
+  async refresh() {
+    const studies = await call("/v1/studies");
+    const row = (one) => ({ key: one.study, cells: [
+      h("a", { href: `#/studies/${encodeURIComponent(one.study)}` }, one.study), one.game, one.metric, one.until, figure(one.best?.value ?? null), ago(one.sent_ms)] });
+    show(this.element, h("h2", {}, "studies"), studies.length ? table(["study", "game", "metric", "until", "#best", "#last word"], studies.map(row))
+      : h("p", { class: "empty" }, "no study told of itself; `azq sweep FILE --url` does"));
+  }
+}
+
+export class StudyView {
+  asks = [[5000, this.refresh]];
+
+  constructor(study) {
+    this.study = study;
+    this.head = h("div", { class: "head" });
+    this.lines = h("section", { class: "panel", id: "parallel" });
+    this.mattered = h("section", { class: "panel", id: "importances" });
+    this.trials = h("section", { class: "panel", id: "trials" });
+    this.element = h("div", { class: "run" }, this.head, this.lines, h("div", { class: "columns" }, this.trials, this.mattered));
+    for (const [kind, there] of [["mouseover", true], ["mouseout", false]]) {
+      this.element.addEventListener(kind, ({ target }) => this.#point(target.closest("[data-key]")?.dataset.key, there));
+    }
+  }
+
+  /** Shows which line and which row are one trial. */
+  #point(key, there) {
+    if (!/^t\d+$/.test(key ?? "")) return;
+    for (const element of this.element.querySelectorAll(`[data-key="${key}"]`)) element.classList.toggle("pointed", there);
+  }
+
+  async refresh() {
+    const told = await call(`/v1/studies/${encodeURIComponent(this.study)}`);
+    const names = Object.keys(told.trials[0]?.settings ?? {});
+    const sign = told.upwards ? -1 : 1;
+    const ranked = told.trials.filter((trial) => trial.value !== null).sort((one, other) => sign * (one.value - other.value));
+    const states = Object.entries(Object.groupBy(told.trials, (trial) => trial.state)).map(([state, trials]) => `${trials.length} ${state}`);
+    show(this.head, h("h1", {}, told.study), h("span", { class: "muted" },
+      `${told.game}, ${told.metric} after ${told.until}: ${states.join(", ") || "no trial yet"}; ${ago(told.sent_ms)}`));
+    show(this.lines, h("h2", {}, "all trials ", h("span", { class: "muted" }, "the best third is dark, dashes run or were pruned")), parallel([...names, told.metric],
+      ranked.map((trial) => ({ ...trial, values: [...names.map((name) => trial.settings[name]), trial.value] })), told.log));
+    const shares = Object.entries(told.importances);
+    show(this.mattered, h("h2", {}, "what mattered"), shares.length ? table(["setting", "#share", ""], shares.map(([name, share]) => ({
+      key: name, cells: [name, percent(share, 0), h("td", { class: "wide" }, bar(share))] }))) : h("p", { class: "empty" }, "too few whole trials to tell"));
+    show(this.trials, h("h2", {}, "best first"), ranked.length ? table(["#trial", `#${told.metric}`, "state", ...names.map((name) => `#${short(name)}`)],
+      ranked.slice(0, SHOWN).map((trial) => ({ key: `t${trial.number}`, cells: [trial.number, figure(trial.value),
+        h("span", { class: `pill ${trial.state}` }, trial.state), ...names.map((name) => figure(trial.settings[name]))] }))) : h("p", { class: "empty" }, "nothing was measured yet"));
+  }
+}
+
+const figure = (value) => (typeof value === "number" ? (Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)))) : value === null ? "–" : String(value));
+const short = (name) => name.split(".").at(-1);
+
+const bar = (share) => s("svg", { class: "interval share", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+  s("rect", { x: 0, y: 1, width: 100 * share, height: 8 }));
+
+/** Parallel coordinates (Inselberg, 1985): an axis a setting, the metric last; a line a trial. */
+function parallel(names, trials, log) {
+  const step = (WIDTH - 2 * LEFT) / Math.max(1, names.length - 1);
+  const axes = names.map((name, i) => scale(trials.map((trial) => trial.values[i]), log.includes(name)));
+  const drawn = trials.map((trial, rank) => s("polyline", { "data-key": `t${trial.number}`,
+    class: `${3 * rank < trials.length ? "good" : ""} ${trial.state === "complete" ? "" : "part"}`,
+    points: trial.values.map((value, i) => `${(LEFT + step * i).toFixed(1)},${(BOTTOM - (BOTTOM - TOP) * axes[i].place(value)).toFixed(1)}`).join(" ") },
+  s("title", {}, `trial ${trial.number} (${trial.state}): ${names.map((name, i) => `${short(name)} ${figure(trial.values[i])}`).join(", ")}`)));
+  const marks = names.flatMap((name, i) => [s("line", { x1: LEFT + step * i, x2: LEFT + step * i, y1: TOP, y2: BOTTOM }),
+    ...[[STEP_TOP + 13 * (i % 2), name], [TOP - 5, axes[i].high], [BOTTOM + 15, axes[i].low]].map(([y, text]) => s("text", { x: LEFT + step * i, y }, text))]);
+  return s("svg", { class: "parallel", viewBox: `0 0 ${WIDTH} 310`, role: "img", "aria-label": "parallel coordinates" }, drawn.reverse(), marks);
+}
+
+/** Where values stand on an axis, 0 to 1, and what its ends are called; names stand at equal distances. */
+function scale(values, log) {
+  const known = [...new Set(values)];
+  const numeric = known.every((value) => typeof value === "number");
+  const order = numeric ? known.sort((one, other) => one - other) : known.sort();
+  const at = (value) => (numeric ? (log ? Math.log(value) : value) : order.indexOf(value));
+  const [low, high] = [at(order[0]), at(order.at(-1))];
+  return { place: (value) => (at(value) - low) / (high - low || 1), low: order.length ? figure(order[0]) : "", high: order.length ? figure(order.at(-1)) : "" };
+}

@@ -1,0 +1,49 @@
+// The weights of a run: each version with what it was evaluated on and what became of it, and the buttons that say which serves.
+
+import { call, path } from "/web/api.js";
+import { h, show } from "/web/dom.js";
+import { count, percent, signed } from "/web/format.js";
+import { table } from "./tables.js";
+
+const SHOWN = 12;
+
+export class Weights {
+  /** `act` runs an action, tells how it ended, and looks again. */
+  constructor(run, act) {
+    this.run = run;
+    this.table = h("div", {});
+    this.general = h("span", { class: "controls" }, button("rollback", "roll back"), button("unpin", "unpin"));
+    this.element = h("section", { class: "panel", id: "weights" }, h("h2", {}, "weights ", this.general), this.table);
+    this.element.addEventListener("click", ({ target: { dataset } }) => {
+      if (!dataset.do) return;
+      const what = dataset.version ? `${dataset.version}/${dataset.do}` : dataset.do;
+      act(() => call(path(this.run, `/weights/${what}`), { method: "POST" }),
+        (done) => `version ${done.version} ${done.deed.replace("_", " ")}; version ${done.serving} serves`);
+    });
+  }
+
+  async ask() {
+    const found = await call(path(this.run, `/weights?limit=${SHOWN}`));
+    this.general.querySelector("[data-do=unpin]").hidden = !found.some((one) => one.pinned);
+    show(this.table, found.length ? table(
+      ["version", "#step", "#bytes", "#Elo", "#errors", "played", "served by", "", ""], found.map((one) => this.#row(one)))
+      : h("p", { class: "empty" }, "nothing is published yet"));
+  }
+
+  #row(one) {
+    const state = one.pinned ? "pinned" : one.state.replace("_", " ");
+    const elo = one.elo === null ? "–" : `${signed(one.elo)} ± ${((one.elo_high - one.elo_low) / 2).toFixed(0)}`;
+    const errors = one.errors === null ? "–" : `${percent(one.errors / one.graded_positions)} of ${count(one.graded_positions)}`;
+    const played = Object.entries(one.opponents).map(([name, games]) => `${games} with ${name}`).join(", ");
+    return { key: one.version, cells: [
+      h("td", { title: one.sha256 }, `v${one.version} `, one.serves ? h("span", { class: "pill good" }, "serves") : ""),
+      count(one.step), one.size ? count(one.size) : "–", elo, errors, h("td", { class: "muted", title: played }, shortened(played)),
+      one.served_by ? String(one.served_by) : "", state ? h("span", { class: "tag" }, state) : "",
+      h("td", { class: "number" }, button("promote", "promote", one.version), " ", button("pin", "pin", one.version)),
+    ] };
+  }
+}
+
+const button = (what, text, version) => h("button", { type: "button", class: "quiet", "data-do": what, "data-version": version }, text);
+
+const shortened = (text) => (text.length > 42 ? `${text.slice(0, 40)}…` : text);

@@ -1,0 +1,93 @@
+"""Self-play follows the version that serves: what was promoted by results, and what somebody pins in mid-run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_logs import events
+from waiting import until
+
+from azq.client import Client
+from azq.errors import AzqError
+from azq.replay.readers import SegmentReader
+from azq.status.schemas import WeightsOut
+
+RUN = "promoted"
+SETTINGS = (
+    'arena.promotion="games"',
+    "arena.promotion_games=40",
+    "arena.promotion_threshold=0.52",
+    "arena.every_s=0",
+    "selfplay.slice_s=2",
+    "selfplay.games_in_flight=64",
+    "learner.publish_every_s=2",
+)
+
+
+@contextlib.contextmanager
+def running(home: Path) -> Iterator[Client]:
+    """`azq up` and a client of its daemon; ended by Ctrl-C, after which all games are on disk."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = [word for text in (*SETTINGS, f"daemon.port={port}") for word in ("--set", text)]
+    command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--json", *settings]
+    up = subprocess.Popen(
+        command, env={**os.environ, "AZQ_HOME": str(home), "AZQ_LOG": "json"}, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    try:
+        until((home / ".token").exists, "no token was made", 60)
+        with Client(f"http://127.0.0.1:{port}", token=(home / ".token").read_text().strip()) as client:
+            yield client
+    finally:
+        up.send_signal(signal.SIGINT)
+        try:
+            _, said = up.communicate(timeout=90)
+        finally:
+            up.kill()
+    assert up.returncode == 0, said.decode()
+
+
+def weights_of(client: Client) -> dict[int, WeightsOut]:
+    """The versions there are; none while the daemon does not answer yet."""
+    try:
+        return {one.version: one for one in client.weights(RUN, limit=600)}
+    except AzqError:
+        return {}
+
+
+def played_with(folder: Path) -> set[int]:
+    """The versions that all moves of all recorded games were searched with."""
+    found = SegmentReader(folder / "segments").newest(1_000_000)
+    return {int(version) for _, event in found for version in np.unique(np.frombuffer(event.record.weight_versions, "<u4"))} - {0}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_self_play_follows_what_was_promoted_or_pinned(tmp_path: Path) -> None:
+    with running(tmp_path) as client:
+        until(lambda: any(one.state == "promoted" and version > 1 for version, one in weights_of(client).items()), "none was promoted", 150)
+        unused = next(version for version, one in sorted(weights_of(client).items()) if not one.state)
+        assert client.pin_weights(RUN, unused, "a test").serving == unused
+        until(lambda: weights_of(client)[unused].served_by == 1, "the pinned version does not serve", 10)
+        before = weights_of(client)
+        until(lambda: client.run_ledger(RUN).finished > 0 and len(weights_of(client)) > len(before) + 1, "nothing is learned any more", 60)
+        assert weights_of(client)[unused].serves
+        best = client.unpin_weights(RUN).serving
+        until(lambda: weights_of(client)[best].served_by == 1 or not weights_of(client)[best].serves, "the best does not serve", 10)
+    folder = tmp_path / RUN
+    promoted = {int(str(line["version"])) for line in events(folder, "daemon", "weights_promoted")}
+    assert 1 in promoted
+    assert len(promoted) > 1
+    assert unused in played_with(folder) <= promoted | {unused}
+    refused = {int(str(line["version"])) for line in events(folder, "daemon", "weights_rejected")}
+    assert not refused & promoted

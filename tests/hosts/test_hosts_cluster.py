@@ -1,0 +1,154 @@
+"""A cluster from its file on hosts of its own: brought up, hurt, mended, taken down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from azq.drill.hosts import Host, lan, why_not
+from azq.process.start import AZQ, foreign_environment
+from azq.waiting import until
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")
+
+FILE = """
+[cluster]
+name = "four"
+folder = "{folder}/azq"
+
+[ssh]
+command = ["ip", "netns", "exec", "{{user}}", "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', "{{user}}"]
+azq = ["{python}", "-m", "azq"]
+
+[kinds.box]
+per_hour = 0
+vcpus = 2
+
+[machines.first]
+kind = "box"
+roles = ["broker", "daemon", "learner"]
+hosts = ["{first}"]
+
+[machines.helpers]
+kind = "box"
+count = 2
+roles = ["rank", "inference"]
+hosts = ["{b}", "{c}"]
+
+[machines.players]
+kind = "box"
+count = 2
+concurrency = 1
+roles = ["selfplay"]
+hosts = ["{c}", "{d}"]
+
+[settings.daemon]
+lease_s = 6
+
+[settings.worker]
+heartbeat_life_s = 20
+
+[run]
+game = "{game}"
+settings = [
+    "network={{kind='mlp', blocks=1, channels=16}}", "search.num_simulations=16", "arena.every_s=0",
+    "selfplay={{games_in_flight=32, journal_s=0.5, slice_s=20.0, resend_after_s=2.0}}",
+    "learner={{batch_size=64, min_window=256, publish_every_s=3.0, limiter_slack=10000000, device='cpu', rank_timeout_s=10.0}}",
+]
+"""
+
+
+class Commands:
+    """`azq cluster` on this machine, which belongs to no host of the cluster."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
+        words = [*AZQ, "cluster", command, str(self.file), "--json", *arguments]
+        env = {**foreign_environment(), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240, cwd=self.file.parent, env=env)
+        assert done.returncode == code, f"{done.stderr}\n{done.stdout}"
+        return dict(json.loads(done.stdout)) if done.stdout else {"said": done.stderr}
+
+    def until(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        """The status in which something is true, whether the cluster is whole or not."""
+
+        def look() -> dict[str, Any] | None:
+            words = [*AZQ, "cluster", "status", str(self.file), "--json"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=foreign_environment())
+            found = json.loads(done.stdout or "{}")
+            return found if found and condition(found) else None
+
+        return until(look, f"{what} did not come", 120.0, every_s=1.0)
+
+
+@contextlib.contextmanager
+def cluster(folder: Path, game: str) -> Iterator[tuple[Commands, dict[str, Host]]]:
+    with lan("first", "bea", "cora", "dora") as hosts:
+        named = {name: f"{host.space}@{host.address}" for name, host in hosts.items()}
+        file = folder / "cluster.toml"
+        places = {"first": named["first"], "b": named["bea"], "c": named["cora"], "d": named["dora"]}
+        file.write_text(FILE.format(folder=folder, python=sys.executable, game=game, **places))
+        yield Commands(file), hosts
+
+
+def kill(host: Host) -> int:
+    """A machine's power cut; how many processes it ended."""
+    pids = subprocess.run(["ip", "netns", "pids", host.space], capture_output=True, text=True, check=True).stdout.split()
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    return len(pids)
+
+
+def processes(host: Host) -> list[str]:
+    return subprocess.run(["ip", "netns", "pids", host.space], capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.slow
+def test_a_cluster_of_four_hosts_trains_loses_one_is_mended_and_ends(tmp_path: Path) -> None:
+    game = "connect_four"
+    with cluster(tmp_path, game) as (azq, hosts):
+        found = azq("up")
+        assert found["whole"]
+        assert {row["name"] for row in found["machines"]} == {"first", "helpers-1", "helpers-2", "players-1", "players-2"}
+        trained = azq.until(lambda said: said["runs"][game]["version"] >= 2 and said["runs"][game]["ranks_at_work"] == 2, "training by all")
+
+        assert kill(hosts["cora"]) > 3
+        lost = azq("status", code=15)
+        assert {"helpers-2", "players-1"} <= set(lost["missing"])
+        before = lost["runs"][game]["games"]
+        azq.until(lambda said: said["runs"][game]["games"] >= before + 100, "games without the lost host")
+
+        mended = azq("up")
+        assert mended["whole"]
+        assert mended["runs"][game]["version"] >= trained["runs"][game]["version"]
+        azq.until(lambda said: said["runs"][game]["ranks_at_work"] == 2, "the rank that came back")
+
+        assert azq("down") == {"down": True}
+        assert [name for name, host in hosts.items() if processes(host)] == []
+        assert "is not up" in azq("down", code=9)["said"]
+
+
+@pytest.mark.slow
+def test_a_host_that_is_cut_off_is_named_and_what_was_started_is_undone(tmp_path: Path) -> None:
+    with cluster(tmp_path, "tic_tac_toe") as (azq, hosts):
+        broken = tmp_path / "broken.toml"
+        broken.write_text(azq.file.read_text().replace(f"{hosts['dora'].space}@", f"{hosts['dora'].space}-gone@"))
+        half = Commands(broken)
+        said = half("up", code=15)["said"]
+        assert "players-2: not started" in said
+        assert "down" in said
+        assert processes(hosts["first"])
+        assert "players-2" in half("down", code=15)["said"]  # it may be at work, who knows
+        assert [name for name, host in hosts.items() if processes(host)] == []

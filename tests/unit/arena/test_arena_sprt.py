@@ -1,0 +1,77 @@
+"""The sequential test against its closed form, its symmetries, and simulated matches: errors are as rare as it promises."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.arena.sprt import expected_score, sequential_test
+from azq.errors import ConfigError
+
+COUNTS = st.integers(0, 2_000)
+MATCHES = 400
+STEP, MOST_GAMES = 40, 20_000
+
+
+def verdicts(elo: float, elo0: float, elo1: float, draw: float, seed: int, seats: int = 2) -> list[str]:
+    """Of simulated matches between players so far apart, each played until it is decided."""
+    rng, score = np.random.default_rng(seed), expected_score(elo, seats)
+    found: list[str] = []
+    chances = (score - draw / 2, draw, 1 - score - draw / 2)
+    for _ in range(MATCHES):
+        played = np.cumsum(rng.multinomial(STEP, chances, MOST_GAMES // STEP), axis=0)
+        told = (sequential_test(wins, draws, losses, elo0, elo1, seats=seats).verdict for wins, draws, losses in played.tolist())
+        found.append(next((verdict for verdict in told if verdict != "open"), "open"))
+    return found
+
+
+@pytest.mark.parametrize("draw", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize(("elo0", "elo1"), [(0.0, 60.0), (-40.0, 40.0)])
+def test_errors_are_as_rare_as_promised(draw: float, elo0: float, elo1: float) -> None:
+    weak, strong = (verdicts(elo, elo0, elo1, draw, seed=7) for elo in (elo0, elo1))
+    assert "open" not in weak + strong
+    noise = 3 * math.sqrt(0.05 * 0.95 / MATCHES)  # of a count in so many matches
+    assert weak.count("accepted") / MATCHES <= 0.05 + noise
+    assert strong.count("rejected") / MATCHES <= 0.05 + noise
+
+
+def test_with_four_seats_equals_win_one_game_in_four() -> None:
+    assert expected_score(0, seats=4) == 0.25
+    assert verdicts(0, 0, 80, 0.0, seed=3, seats=4).count("rejected") >= 0.9 * MATCHES
+    assert verdicts(80, 0, 80, 0.0, seed=3, seats=4).count("accepted") >= 0.9 * MATCHES
+
+
+def test_without_draws_it_is_walds_test_of_a_share() -> None:
+    score0, score1 = expected_score(0), expected_score(50)
+    exact = 120 * math.log(score1 / score0) + 80 * math.log((1 - score1) / (1 - score0))
+    assert sequential_test(120, 0, 80, 0, 50).llr == pytest.approx(exact, rel=1e-3)
+
+
+@given(COUNTS, COUNTS, COUNTS)
+def test_seen_from_the_other_side_it_tells_the_opposite(wins: int, draws: int, losses: int) -> None:
+    one, other = sequential_test(wins, draws, losses, -10, 30, 0.05, 0.1), sequential_test(losses, draws, wins, -30, 10, 0.1, 0.05)
+    assert one.llr == pytest.approx(-other.llr, abs=1e-6)
+    assert (one.lower, one.upper) == pytest.approx((-other.upper, -other.lower))
+
+
+@given(COUNTS, COUNTS, COUNTS)
+def test_another_win_never_speaks_for_the_weaker(wins: int, draws: int, losses: int) -> None:
+    tests = [sequential_test(wins + more, draws, losses, 0, 20).llr for more in (0, 1, 2)]
+    assert all(before <= after + 1e-6 for before, after in pairwise(tests))
+
+
+def test_nothing_played_is_open_between_walds_bounds() -> None:
+    empty = sequential_test(0, 0, 0, 0, 10)
+    assert (empty.llr, empty.verdict) == (0.0, "open")
+    assert (empty.lower, empty.upper) == pytest.approx((-2.944, 2.944), abs=1e-3)
+
+
+@pytest.mark.parametrize(("elo0", "elo1", "alpha"), [(10.0, 10.0, 0.05), (20.0, 10.0, 0.05), (0.0, 10.0, 0.0), (0.0, 10.0, 0.5)])
+def test_what_can_decide_nothing_is_refused(elo0: float, elo1: float, alpha: float) -> None:
+    with pytest.raises(ConfigError, match="sequential test"):
+        sequential_test(1, 1, 1, elo0, elo1, alpha)

@@ -1,0 +1,83 @@
+"""What is missing, twice, misplaced or too little in a cluster is found, and nothing in one that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from azq.cluster.arithmetic import read_figures
+from azq.cluster.checks import check, expected
+from azq.cluster.description import cluster_of
+from azq.errors import ConfigError
+
+FIGURES = read_figures()[0]
+KINDS = {
+    "box": {"per_hour": 1.0, "vcpus": 64, "gpus": 2},
+    "cpu": {"per_hour": 0.5, "vcpus": 32},
+    "tiny": {"per_hour": 0.1, "vcpus": 2},
+}
+FITS: dict[str, Any] = {
+    "middle": {"kind": "tiny", "roles": ["broker", "daemon"]},
+    "train": {"kind": "box", "roles": ["learner", "inference"]},
+    "play": {"kind": "cpu", "count": 2, "roles": ["selfplay"]},
+}
+
+
+def findings(machines: dict[str, Any], **parts: object) -> list[str]:
+    data = {"cluster": {"name": "c", "hours": 10}, "kinds": KINDS, "machines": machines, **parts}
+    return [str(finding) for finding in check(cluster_of(data, "here"), FIGURES)]
+
+
+def test_a_cluster_that_fits_has_no_findings():
+    assert findings(FITS) == []
+
+
+@pytest.mark.parametrize("role", ["broker", "daemon", "learner", "inference", "selfplay"])
+def test_a_role_that_nobody_has_is_an_error(role):
+    machines = {name: {**group, "roles": [each for each in group["roles"] if each != role] or ["metrics"]} for name, group in FITS.items()}
+    (first, *rest) = findings(machines)
+    assert first.startswith("error: machines: ")
+    assert first.endswith(f"{role!r}")
+    assert not any(line.startswith("error") for line in rest)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"train": {"kind": "box", "count": 2, "roles": ["learner", "inference"]}}, "error: machines.train: there is one learner"),
+        ({"more": {"kind": "tiny", "roles": ["daemon"]}}, "error: machines.middle, more: there is one daemon"),
+        ({"middle": {"kind": "tiny", "roles": ["broker", "daemon"], "spot": True}}, "note: machines.middle: broker, daemon on machines"),
+        ({"play": {"kind": "cpu", "count": 2, "roles": ["selfplay"], "spot": True}}, None),
+        ({"more": {"kind": "cpu", "roles": ["inference"]}}, "note: machines.more: cpu has no GPU"),
+        ({"more": {"kind": "box", "count": 3, "roles": ["selfplay"]}}, "note: machines.more: 6 GPUs that no role uses: selfplay"),
+        ({"play": {"kind": "tiny", "roles": ["selfplay"]}}, "note: machines: 2 GPUs evaluate what 8 cores search, and 2 play"),
+        ({"more": {"kind": "box", "count": 8, "roles": ["inference", "selfplay"]}}, "note: machines: 18 GPUs need 5 data brokers"),
+    ],
+)
+def test_what_does_not_fit_is_said(changed, said):
+    assert [line for line in findings({**FITS, **changed}) if said is None or line.startswith(said)] == findings({**FITS, **changed})
+    assert bool(findings({**FITS, **changed})) == (said is not None)
+
+
+def test_a_budget_that_ends_it_early_is_said():
+    assert findings(FITS, budget={"money": 4.2}) == ["note: budget: is spent after 2.00 h of the 10 h asked for; the cluster ends then"]
+
+
+def test_what_is_expected_grows_with_the_gpus_that_infer():
+    more = {**FITS, "more": {"kind": "box", "count": 3, "roles": ["inference"]}}
+    one, four = (
+        {
+            step.what: step.value
+            for step in expected(cluster_of({"cluster": {"name": "c"}, "kinds": KINDS, "machines": machines}, ""), FIGURES)
+        }
+        for machines in (FITS, more)
+    )
+    assert four["evaluations"] == pytest.approx(4 * one["evaluations"])
+    assert four["share of the CPU cores used"] == pytest.approx(4 * one["share of the CPU cores used"])
+
+
+def test_nothing_is_expected_where_nothing_was_measured():
+    machines = {**FITS, "train": {"kind": "cpu", "roles": ["learner", "inference"]}}
+    with pytest.raises(ConfigError, match="rates are known for GPUs alone"):
+        expected(cluster_of({"cluster": {"name": "c"}, "kinds": KINDS, "machines": machines}, ""), FIGURES)

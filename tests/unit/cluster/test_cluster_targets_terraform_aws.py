@@ -1,0 +1,219 @@
+"""What Terraform is told: every name leads somewhere, values are the cluster's, hosts are closed; and what a host's first boot does."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from commands import parsed
+
+from azq.cluster.description import cluster_of, read_cluster
+from azq.cluster.targets.files import write
+from azq.cluster.targets.terraform_aws import VALUES, terraform_aws
+from azq.errors import ConfigError
+
+MAXOUT = read_cluster(Path(__file__).parents[3] / "ops" / "clusters" / "maxout.toml")
+FILES = {name: file.text for name, file in terraform_aws(MAXOUT).items()}
+ROOMS = ("", *(f"modules/{name}/" for name in ("vpc", "broker", "hosts", "s3", "cloudwatch", "budgets")))
+AWS = {"provider": "aws", "per_hour": 1.0, "vcpus": 8, "memory_gb": 32}
+ONE = {"kind": "m7i.2xlarge", "roles": ["broker", "daemon", "learner", "inference"]}
+PLAY = {"kind": "m7i.2xlarge", "count": 2, "roles": ["selfplay"], "spot": True}
+
+needs_terraform = pytest.mark.skipif(not shutil.which("terraform"), reason="no terraform here")
+
+
+def small(**machines):
+    data = {"cluster": {"name": "small", "hours": 4}, "kinds": {"m7i.2xlarge": AWS, "desk": {"per_hour": 0.1}}, "budget": {"money": 6.0}}
+    return cluster_of({**data, "machines": {"head": ONE, "play": PLAY, **machines}}, "")
+
+
+def text_of(room):
+    return "\n".join(text for name, text in FILES.items() if re.fullmatch(rf"{room}\w+\.tf", name))
+
+
+def declared(kind, text):
+    return set(re.findall(rf'^{kind} "(\w+)" {{', text, re.MULTILINE))
+
+
+def blocks(kind, text):
+    return re.findall(rf'^{kind} ("[^{{]*") {{\n(.*?)^}}', text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_name_that_is_used_is_declared_and_the_reverse(room):
+    text = text_of(room)
+    used = set(re.findall(r"\bvar\.(\w+)", text))
+    assert used == declared("variable", text)
+    own_locals = {
+        name
+        for body in re.findall(r"^locals {\n(.*?)^}", text, re.MULTILINE | re.DOTALL)
+        for name in re.findall(r"^  (\w+)", body, re.MULTILINE)
+    }
+    assert set(re.findall(r"\blocal\.(\w+)", text)) == own_locals
+    labels = re.findall(r'^(data|resource) "(\w+)" "(\w+)" {', text, re.MULTILINE)
+    there = {f"{'data.' if kind == 'data' else ''}{of}.{name}" for kind, of, name in labels}
+    named = re.findall(r"(?<![\w.\"])((?:data\.)?aws_\w+\.\w+|random_\w+\.\w+)", re.sub(r"#.*", "", text))
+    assert set(named) <= there
+
+
+def test_modules_get_what_they_ask_for_and_give_what_is_asked_of_them():
+    root = text_of("")
+    for label, body in blocks("module", root):
+        name = label.strip('"')
+        room = text_of(f"modules/{name}/")
+        given = set(re.findall(r"^  (\w+) +=", body, re.MULTILINE)) - {"source", "count", "for_each"}
+        assert given == declared("variable", room), name
+        assert f'source = "./modules/{name}"' in re.sub(r" +=", " =", body)
+    asked = set(re.findall(r"\bmodule\.(\w+)(?:\[\*?\w*\])?\.(\w+)", root)) | {
+        ("hosts", name) for name in re.findall(r"\bgroup\.(\w+_i\w+)", root)
+    }
+    assert asked <= {
+        (name, output) for name in ("vpc", "broker", "hosts", "s3") for output in declared("output", text_of(f"modules/{name}/"))
+    }
+
+
+def test_outputs_are_called_as_those_who_read_them_call_them():
+    outputs = declared("output", text_of(""))
+    assert {"redis_url", "selfplay_ips", "inference_ips", "trainer_ip", "bucket"} <= outputs
+    scripts = FILES["launch_cluster.sh"] + FILES["shutdown_cluster.sh"]
+    assert set(re.findall(r"terraform output -(?:raw|json) (\w+)", scripts)) <= outputs
+
+
+def test_the_values_are_the_clusters():
+    values = json.loads(FILES[VALUES])
+    assert values.keys() <= declared("variable", FILES["variables.tf"])
+    assert {name: (group["instance_type"], group["count"], group["gpus"]) for name, group in values["groups"].items()} == {
+        "selfplay": ("c7i.metal-48xl", 4, 0),
+        "inference": ("g5.48xlarge", 2, 8),
+        "training": ("p5.48xlarge", 1, 8),
+    }
+    assert [name for name, group in values["groups"].items() if group["efa"]] == ["training"]
+    assert (values["broker_node_type"], values["max_hours"], values["budget"]) == ("cache.r6g.2xlarge", 8.0, 1400.0)
+    fields = set(
+        re.findall(
+            r"^    (\w+) +=", re.search(r'variable "groups" {.*?^}', FILES["variables.tf"], re.DOTALL | re.MULTILINE)[0], re.MULTILINE
+        )
+    )
+    assert all(group.keys() == fields for group in values["groups"].values())
+
+
+def test_a_host_may_have_the_brokers_and_a_budget_is_hours():
+    values = json.loads(terraform_aws(small())[VALUES].text)
+    assert "broker_node_type" not in values
+    assert values["max_hours"] == 2.0  # three machines for six dollars
+    assert values["groups"]["head"]["roles"] == ["inference"]
+    assert values["groups"]["play"]["spot"] is True
+
+
+@pytest.mark.parametrize(
+    ("machines", "said"),
+    [
+        ({"play": {"kind": "desk", "roles": ["selfplay"]}}, "machines.play: desk is no kind of AWS"),
+        (
+            {"head": {**ONE, "roles": ["broker", "daemon"]}, "play": {**PLAY, "count": 1, "roles": ["learner"]}},
+            "daemon and learner are one machine",
+        ),
+        ({"play": {**PLAY, "roles": ["selfplay", "rank"]}}, "machines.play: rank is head's in AWS"),
+        ({"cache": {"kind": "cache.r6g.2xlarge", "roles": ["broker"]}}, "machines.cache: brokers are one group's in AWS"),
+    ],
+)
+def test_a_cluster_that_aws_cannot_carry_is_refused(machines, said):
+    with pytest.raises(ConfigError, match=said):
+        terraform_aws(small(**machines))
+
+
+def test_hosts_are_closed():
+    hosts = text_of("modules/hosts/")
+    assert re.search(r'http_tokens += "required"', hosts)
+    assert re.search(r"encrypted += true", hosts)
+    assert re.search(r"associate_public_ip_address = false", hosts)
+    everything = "\n".join(map(text_of, ROOMS))
+    assert "publicly_accessible" not in everything
+    assert not [body for label, body in blocks("resource", everything) if "ingress_rule" in label and "cidr" in body]
+    assert not re.findall(r"checkov:skip=\w+(?!\w|:.{10})", everything)  # each exception has its reason
+
+
+@needs_terraform
+def test_it_is_written_as_terraform_writes_it(tmp_path):
+    write(terraform_aws(MAXOUT), "terraform-aws", tmp_path / "out")
+    subprocess.run(["terraform", "fmt", "-check", "-recursive", str(tmp_path / "out")], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("checkov"), reason="no checkov here; `pip install checkov` into an environment of its own")
+def test_checkov_has_nothing_left_to_say(tmp_path):
+    write(terraform_aws(MAXOUT), "terraform-aws", tmp_path / "out")
+    told = ["checkov", "--directory", str(tmp_path / "out"), "--framework", "terraform", "--quiet", "--compact"]
+    answer = subprocess.run(told, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout
+
+
+BOOT = {
+    "machine": "play-0",
+    "roles": ["selfplay", "eval"],
+    "gpus": 0,
+    "head": False,
+    "head_address": "10.0.0.10",
+    "bucket": "b",
+    "region": "r",
+    "secret": "azq/c/join",
+    "broker_address": "",
+    "broker_secret": "",
+    "joining": {},
+    "run": {"name": "main", "create": "azq runs create main --game othello"},
+    "max_minutes": 90,
+}
+HEAD = {**BOOT, "machine": "head-0", "head": True, "roles": ["inference", "eval"], "gpus": 2, "joining": {"play-0": ["selfplay", "eval"]}}
+
+
+def booted(tmp_path, values):
+    """The script of a machine's first boot, as Terraform makes it."""
+    template = tmp_path / "cloud-init.sh"
+    template.write_text(FILES["modules/hosts/cloud-init.sh"])
+    asked = f'base64encode(templatefile("{template}", jsondecode({json.dumps(json.dumps(values))})))\n'
+    answer = subprocess.run(["terraform", "console"], input=asked, capture_output=True, text=True, cwd=tmp_path, check=True)
+    return base64.b64decode(json.loads(answer.stdout.strip().splitlines()[-1])).decode()
+
+
+def commands_in(script):
+    """The command lines of azq in a script, as far as a shell's words are plain."""
+    joined = re.sub(r"\\\n", " ", script)
+    for found in re.findall(r"(?:^|patiently \d+ |CREDENTIALS_DIRECTORY=\S+ |as_azq )(azq [^|>\n]*)", joined, re.MULTILINE):
+        yield shlex.split(found)[1:]
+
+
+@needs_terraform
+@pytest.mark.parametrize(
+    ("values", "commands", "told"),
+    [
+        (BOOT, {"control", "roles"}, ["OnBootSec=%smin", "--secret-id azq/c/join/play-0", "join rediss://10.0.0.10:6379/0"]),
+        (HEAD, {"name", "listen", "run"}, ["let_in play-0 selfplay,eval", "azq-learner@main", "azq-inference@cuda:0 azq-inference@cuda:1"]),
+        (
+            {**HEAD, "broker_address": "cache.x", "broker_secret": "arn:x", "max_minutes": 0},
+            {"run"},
+            ["AZQ_BROKER__${plane}_URL=rediss://:$password@cache.x:6379/0", "mask azq-broker@control azq-broker@data"],
+        ),
+    ],
+    ids=["joins", "head", "head with ElastiCache"],
+)
+def test_a_first_boot_is_a_sound_script(tmp_path, values, commands, told):
+    script = booted(tmp_path, values)
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", "-"], input=script, text=True, check=True)
+    assert not [part for part in told if part not in script]
+    assert ("azq-end.timer" in script) == (values["max_minutes"] > 0)
+    seen = set().union(*({name for name, value in parsed(line).items() if value} for line in commands_in(script)))
+    assert commands <= seen
+
+
+@needs_terraform
+def test_the_template_asks_for_what_it_is_given():
+    given = re.search(r"templatefile\(.*?, {\n(.*?)\n  }\)\)", text_of("modules/hosts/"), re.DOTALL)[1]
+    assert set(re.findall(r"^    (\w+) +=", given, re.MULTILINE)) == BOOT.keys()

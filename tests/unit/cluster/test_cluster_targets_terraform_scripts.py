@@ -1,0 +1,124 @@
+"""Launch and shutdown against a Terraform and an AWS that only note what they are asked: once, again, and when something fails."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from azq.cluster.targets.files import static
+
+TERRAFORM = """#!/bin/sh
+echo "terraform $*" >>"$LOG"
+[ "$1" = output ] || exit 0
+[ "$(cat running)" = yes ] || { [ "$3" = trainer_id ] && exit 1; }
+case $3 in
+    instance_ids) echo '["i-1","i-2"]' ;;
+    redis_url) printf rediss://10.0.0.10:6379/0 ;;
+    *) printf %s "$3" ;;
+esac
+"""
+AWS = """#!/bin/sh
+echo "aws $*" >>"$LOG"
+case "$1 $2" in
+    "s3api head-object") case " $READY " in *" ${6#health/} "*) ;; *) exit 1 ;; esac ;;
+    "ssm send-command") [ -n "$DRAIN" ] && echo command-1 ;;
+    "ssm get-command-invocation") echo "$DRAIN" ;;
+    "sts get-caller-identity") [ -z "$NOBODY" ] ;;
+esac
+"""
+
+
+@dataclass
+class Desk:
+    folder: Path
+
+    def run(self, script: str, *arguments: str, running: bool = True, **variables: str) -> subprocess.CompletedProcess[str]:
+        (self.folder / "running").write_text("yes" if running else "no")
+        (self.folder / "log").write_text("")
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        environment = {"PATH": path, "LOG": str(self.folder / "log"), "AZQ_POLL_S": "0", "AZQ_WAIT_S": "0", "AZQ_TRIES": "2", **variables}
+        return subprocess.run([self.folder / script, *arguments], capture_output=True, text=True, env=environment, cwd="/", check=False)
+
+    @property
+    def asked(self) -> list[str]:
+        return (self.folder / "log").read_text().splitlines()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    (tmp_path / "bin").mkdir()
+    files = {name: file.text for name, file in static("terraform").items() if name.endswith("_cluster.sh")}
+    for name, text in {**files, "bin/terraform": TERRAFORM, "bin/aws": AWS}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return Desk(tmp_path)
+
+
+def test_launch_applies_waits_for_every_host_and_says_where_the_dashboard_is(desk):
+    (desk.folder / "azq.tar.gz").write_text("")
+    for _ in range(2):  # it may be run again
+        answer = desk.run("launch_cluster.sh", "--source", str(desk.folder / "azq.tar.gz"), READY="i-1 i-2")
+        assert answer.returncode == 0, answer.stderr
+        assert "terraform apply -input=false -auto-approve -var running=true" in desk.asked
+        assert any(line.startswith("aws s3 cp") and line.endswith("azq.tar.gz s3://bucket/azq.tar.gz") for line in desk.asked)
+        assert "i-2 is ready (2 of 2)" in answer.stdout
+        assert "rediss://10.0.0.10:6379/0" in answer.stdout
+        assert "http://127.0.0.1:8080/" in answer.stdout
+        assert "--target trainer_id" in answer.stdout
+
+
+def test_a_host_that_never_comes_is_named_with_what_it_costs(desk):
+    answer = desk.run("launch_cluster.sh", READY="i-1")
+    assert answer.returncode == 1
+    assert "i-2 is not ready after 0 s (1 of 2 are)" in answer.stderr
+    assert "shutdown_cluster.sh" in answer.stderr
+
+
+def test_nothing_is_launched_without_credentials(desk):
+    answer = desk.run("launch_cluster.sh", NOBODY="1")
+    assert (answer.returncode, answer.stderr) == (2, "aws has no credentials: aws configure\n")
+    assert not [line for line in desk.asked if "apply" in line]
+
+
+def test_shutdown_drains_before_it_takes_away(desk):
+    answer = desk.run("shutdown_cluster.sh", DRAIN="Success")
+    assert answer.returncode == 0, answer.stderr
+    (sent,) = [place for place, line in enumerate(desk.asked) if "send-command" in line]
+    assert desk.asked[-1] == "terraform apply -input=false -auto-approve -var running=false"
+    assert "systemctl stop" in desk.asked[sent]
+    assert "s3 sync" in desk.asked[sent]
+    assert answer.stdout.splitlines() == ["drained; the runs are in s3://bucket/state", "nothing costs by the hour any more"]
+
+
+@pytest.mark.parametrize("drain", ["", "Failed", "InProgress"])
+def test_a_trainer_that_does_not_drain_is_not_taken_away_unless_it_must(desk, drain):
+    answer = desk.run("shutdown_cluster.sh", DRAIN=drain)
+    assert answer.returncode == 1
+    assert "--now" in answer.stderr
+    assert not [line for line in desk.asked if "apply" in line]
+    assert desk.run("shutdown_cluster.sh", "--now", DRAIN=drain).returncode == 0
+    assert desk.asked[-1].endswith("-var running=false")
+    assert not [line for line in desk.asked if "send-command" in line]
+
+
+def test_a_cluster_that_is_gone_is_shut_down_again(desk):
+    answer = desk.run("shutdown_cluster.sh", running=False)
+    assert answer.returncode == 0
+    assert not [line for line in desk.asked if "ssm" in line]
+
+
+def test_words_that_a_script_does_not_know_are_refused(desk):
+    for script in ("launch_cluster.sh", "shutdown_cluster.sh"):
+        assert desk.run(script, "--force").returncode == 2
+        assert desk.asked == []
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck here")
+def test_the_scripts_are_sound(desk):
+    builder = Path(__file__).parents[3] / "ops" / "containers" / "build.sh"
+    subprocess.run(["shellcheck", builder, *desk.folder.glob("*.sh")], check=True)

@@ -1,0 +1,133 @@
+"""Rounds in parts, final rounds, sequential tests that make parts needless, and graded positions by a schedule of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from reconcile_worlds import EMPTY, NOW, SECTIONS, beat, decide, view
+
+from azq.arena.whole import put_together
+from azq.config import ArenaConfig, RunSections
+from azq.ledger.types import JobState, JobView, RunState
+from azq.status.state import ObservedRun
+from azq.wire.codec import encode
+from azq.wire.kinds import Kind
+from azq.wire.messages import EvalRound, GradeSpec, MatchResult, MatchSpec
+from azq.wire.parts import whole_of
+from daemon.decide.actions import CancelQueued, EnqueueEval
+
+WORKERS = (beat("s", "selfplay.cpu"), beat("e", "eval.cpu"))
+BUSY = (view(1), view(2, JobState.QUEUED))
+DUE = ObservedRun(EMPTY, jobs=BUSY, weight_version=9, weight_step=900, round=EvalRound(4, NOW - 120_000))
+LAST = ObservedRun(EMPTY, weight_version=9, round=EvalRound(9, NOW - 500_000))
+
+
+def with_arena(**changes: object) -> RunSections:
+    return SECTIONS.model_copy(update={"arena": ArenaConfig.model_validate(SECTIONS.arena.model_dump() | changes)})
+
+
+def asked(seen: ObservedRun, state: RunState = RunState.RUNNING, **changes: object) -> EnqueueEval | None:
+    found = [each for each in decide(seen, WORKERS, sections=with_arena(**changes), state=state) if isinstance(each, EnqueueEval)]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def eval_job(number: int, spec: MatchSpec | GradeSpec, state: JobState = JobState.QUEUED) -> JobView:
+    found = view(number, state, kind=Kind.EVAL)
+    return dataclasses.replace(found, job=replace(found.job, payload=encode(spec)))
+
+
+def test_a_long_match_is_handed_out_in_parts_and_its_test_with_them() -> None:
+    action = asked(DUE, games=250, games_per_job=100, sprt=[0, 20], sprt_beta=0.1)
+    assert action is not None
+    parts = [spec for spec in action.specs if isinstance(spec, MatchSpec)]
+    assert [(part.second, part.first_game, part.games) for part in parts] == [
+        (opponent, first, games) for opponent in ("weights:4", "uct:100") for first, games in ((0, 83), (83, 83), (166, 84))
+    ]
+    assert len({whole_of(part) for part in parts}) == 2
+    assert {part.sprt for part in parts} == {(0.0, 20.0, 0.05, 0.1)}
+    assert action.noted == EvalRound(9, NOW, 900)
+
+
+def test_tabs_get_a_match_as_one() -> None:
+    sections = with_arena(games=250)
+    sections = sections.model_copy(update={"volunteers": sections.volunteers.model_copy(update={"kinds": ("selfplay", "eval")})})
+    tabs = beat("g", "selfplay.browser", "eval.browser")
+    seen = dataclasses.replace(DUE, jobs=(*BUSY, *(view(n, tag="browser") for n in (3, 4))))
+    [action] = [each for each in decide(seen, (*WORKERS, tabs), sections=sections) if isinstance(each, EnqueueEval)]
+    assert [(match.games, match.of_games) for match in action.for_tabs] == [(250, 0)]
+
+
+def test_a_finished_run_plays_a_longer_round_once_also_of_weights_that_had_one() -> None:
+    assert asked(LAST, RunState.FINISHED) is None
+    action = asked(LAST, RunState.FINISHED, final_games=1000)
+    assert action is not None
+    parts = [spec for spec in action.specs if isinstance(spec, MatchSpec)]
+    assert ({part.second for part in parts}, sum(part.games for part in parts), len(parts)) == ({"uct:100"}, 1000, 10)
+    assert action.noted.final
+    usual = asked(DUE, games=8)
+    assert usual is not None
+    assert not {spec.seed for spec in parts} & {spec.seed for spec in usual.specs if isinstance(spec, MatchSpec)}
+    assert asked(dataclasses.replace(LAST, round=action.noted), RunState.FINISHED, final_games=1000) is None
+    assert asked(LAST, RunState.RUNNING, final_games=1000) is None
+    assert asked(LAST, RunState.FINISHED, final_games=1000, every_s=0) is None, "a run without evaluations has no last one"
+
+
+def test_parts_of_a_decided_match_are_dropped_and_nothing_else() -> None:
+    action = asked(DUE, games=300, sprt=[0, 20])
+    assert action is not None
+    parts = [spec for spec in action.specs if isinstance(spec, MatchSpec)]
+    first, others = parts[0], parts[3:]
+    jobs = (
+        eval_job(11, parts[1]),
+        eval_job(12, parts[2], JobState.LEASED),
+        *(eval_job(20 + n, each) for n, each in enumerate(others)),
+        eval_job(30, GradeSpec(9, 5, 8, 1)),
+    )
+    for wins, dropped in ((100, ["r:11"]), (0, ["r:11"]), (51, [])):
+        matches = put_together([MatchResult(first, first.first, first.second, wins, 0, 100 - wins, 1)])
+        seen = dataclasses.replace(DUE, jobs=(*BUSY, *jobs), matches=tuple(matches))
+        found = decide(seen, WORKERS, sections=with_arena(sprt=[0, 20]))
+        assert [each.job_id for each in found if isinstance(each, CancelQueued)] == dropped
+
+
+@pytest.mark.parametrize(
+    ("changes", "seen", "graded"),
+    [
+        ({}, {}, False),
+        ({"grade_every_s": 30}, {}, True),
+        ({"grade_every_s": 30}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 29_000)}, False),
+        ({"grade_every_s": 30}, {"round": EvalRound(9, NOW - 1, graded_version=9, graded_ms=NOW - 99_000)}, False),
+        ({"grade_every_s": 30}, {"jobs": (*BUSY, eval_job(5, GradeSpec(8, 5, 8, 1)))}, False),
+        ({"grade_every_steps": 100}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 1, graded_step=800)}, True),
+        ({"grade_every_steps": 101}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 1, graded_step=800)}, False),
+    ],
+    ids=["with each round", "after seconds", "too early", "nothing new", "one is out", "after steps", "too few steps"],
+)
+def test_positions_are_graded_apart_also_during_matches(changes: dict[str, Any], seen: dict[str, Any], graded: bool) -> None:
+    during = eval_job(4, MatchSpec("weights:9", "uct:100", 100, 8, 0, 1, 100, 1000), JobState.LEASED)
+    known: dict[str, Any] = {"jobs": (*BUSY, during), "round": EvalRound(9, NOW - 1), "active_ms": 120_000}
+    look = dataclasses.replace(DUE, **known | seen)
+    action = asked(look, **changes)
+    assert (action is not None) is graded
+    if action is not None:
+        assert [type(spec) for spec in action.specs] == [GradeSpec]
+        assert (action.noted.graded_version, action.noted.graded_ms, action.noted.graded_step) == (9, NOW, 900)
+        assert (action.noted.weight_version, action.noted.asked_ms) == (9, NOW - 1), "rounds of matches keep their own pace"
+
+
+def test_with_a_schedule_of_its_own_grading_goes_with_no_round_but_the_last() -> None:
+    action = asked(DUE, grade_every_s=9_999)
+    assert action is not None
+    assert not [spec for spec in action.specs if isinstance(spec, GradeSpec)]
+    last = asked(dataclasses.replace(DUE, jobs=()), RunState.FINISHED, grade_every_s=9_999)
+    assert last is not None
+    assert [spec.weight_version for spec in last.specs if isinstance(spec, GradeSpec)] == [9]
+
+
+def test_bounds_that_decide_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="elo0 comes first"):
+        with_arena(sprt=[10, 10])

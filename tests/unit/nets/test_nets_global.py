@@ -1,0 +1,215 @@
+"""Heads that know no board size: where games say their actions lie, what such networks answer, and whom they refuse."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from azq import games
+from azq.config import NetworkConfig
+from azq.errors import ConfigError, GameContractError
+from azq.games.adapter import AdaptedGame
+from azq.learner.step.growth import grow
+from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, restore, to_bytes, unpack
+from azq.nets.network import pooled
+from azq.nets.onnx import to_onnx
+from azq.nets.weights import averaged
+from azq.volunteers.models import probe_positions
+
+LAYOUTS = [
+    ("connect_four", {}, "columns"),
+    ("tic_tac_toe", {}, "cells"),
+    ("othello", {"size": 6}, "cells"),
+    ("gomoku", {"size": 9}, "cells"),
+    ("gomoku", {"size": 9, "swap2": True}, "cells"),
+    ("hex", {"size": 5, "swap": True}, "cells"),
+    ("backgammon", {}, ""),
+    ("blob", {}, ""),
+    ("beasty_bar", {}, ""),
+]
+ON_BOARD = [(name, params) for name, params, layout in LAYOUTS if layout]
+
+
+def network(blocks: int = 2, channels: int = 16, **settings: Any) -> NetworkConfig:
+    return NetworkConfig(kind="resnet", blocks=blocks, channels=channels, global_heads=True, **settings)
+
+
+def shaken(config: NetworkConfig, spec: NetSpec, seed: int = 1) -> Network:
+    """With every weight away from its start, as after training."""
+    module, noise = build(config, spec, seed=seed).eval(), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape, generator=noise))
+    return module
+
+
+def inputs(game: Any, spec: NetSpec, count: int = 9) -> tuple[torch.Tensor, torch.Tensor]:
+    return unpack(torch.from_numpy(probe_positions(game, count)), spec)
+
+
+@pytest.mark.parametrize(("name", "params", "layout"), LAYOUTS)
+def test_an_action_lies_where_the_game_says_it_does(name: str, params: dict[str, Any], layout: str) -> None:
+    game = games.load(name, **params)
+    spec = NetSpec.of(game)
+    assert game.action_layout() == layout
+    on_board = spec.action_planes * spec.action_places
+    assert on_board <= spec.num_actions < on_board + max(1, spec.action_places) or not layout
+    for symmetry in range(game.num_symmetries() if layout else 0):
+        actions, cells = game.action_permutation(symmetry), game.plane_permutation(symmetry)
+        places = np.arange(spec.cells) % spec.action_places
+        moved = np.empty(spec.cells, np.int64)
+        moved[cells] = np.arange(spec.cells)  # where the symmetry takes a cell
+        for plane in range(spec.action_planes):
+            found = actions[plane * spec.action_places + places] - plane * spec.action_places
+            assert np.array_equal(found, moved % spec.action_places)
+        assert np.array_equal(np.sort(actions[on_board:]), np.arange(on_board, spec.num_actions))
+
+
+@pytest.mark.parametrize(("name", "params"), ON_BOARD)
+def test_a_move_marks_its_cell_or_column(name: str, params: dict[str, Any]) -> None:
+    game = games.load(name, **params)
+    spec, start = NetSpec.of(game), game.new_initial_state()
+    for action in start.legal_actions():
+        state = start.clone()
+        state.apply_action(action)
+        empty, played = (one.observation_tensor(0)[:2].reshape(2, -1) for one in (start, state))
+        changed = np.flatnonzero((empty != played).any(axis=0)) % spec.action_places
+        assert action % spec.action_places in changed
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sampled_from([("gomoku", 9, 11), ("hex", 5, 7), ("othello", 6, 8)]), st.integers(0, 99), st.sampled_from([(), ("reply",)]))
+def test_weights_of_one_board_fit_another(sizes: tuple[str, int, int], seed: int, auxiliary: Any) -> None:
+    name, small, large = sizes
+    config = network(auxiliary=auxiliary)
+    source = shaken(config, NetSpec.of(games.load(name, size=small)), seed)
+    game = games.load(name, size=large)
+    module = build(config, game)
+    load_into(module, source.state_dict())
+    said = module.forward_all(*inputs(game, module.spec))
+    assert said.logits.shape == (9, game.num_distinct_actions())
+    assert (said.reply is None) == (not auxiliary)
+    assert torch.isfinite(said.logits).all()
+    assert said.logits.std(dim=1).min() > 0
+
+
+@pytest.mark.parametrize(("name", "params"), ON_BOARD)
+def test_a_logit_is_what_its_place_and_the_pooled_board_say(name: str, params: dict[str, Any]) -> None:
+    game = games.load(name, **params)
+    module: Any = shaken(network(), NetSpec.of(game))
+    spec, (planes, scalars) = module.spec, inputs(game, module.spec)
+    with torch.inference_mode():
+        board, _ = module.features(planes, scalars)
+        logits = module(planes, scalars)[0]
+        weight, bias = module.policy.weight, module.policy.bias
+        columns = board.mean(2) if spec.action_layout == "columns" else board.flatten(2)
+        expected = (torch.einsum("ak,bkc->bac", weight, columns) + bias[:, None]).flatten(1)
+        if module.policy.beyond is not None:
+            expected = torch.cat((expected, module.policy.beyond(pooled(board))), 1)
+    torch.testing.assert_close(logits, expected)
+
+
+@pytest.mark.parametrize(("name", "params"), ON_BOARD)
+def test_onnx_says_the_same(name: str, params: dict[str, Any]) -> None:
+    game = games.load(name, **params)
+    module = shaken(network(), NetSpec.of(game))
+    planes, scalars = inputs(game, module.spec)
+    with torch.inference_mode():
+        logits, values = (output.numpy() for output in module(planes, scalars))
+    session = onnxruntime.InferenceSession(to_onnx(module), providers=["CPUExecutionProvider"])
+    found = session.run(["logits", "values"], {"planes": planes.numpy()})
+    assert np.abs(found[0] - logits).max() <= 1e-5 * np.abs(logits).max()
+    assert np.abs(found[1] - values).max() <= 1e-5
+
+
+def test_it_begins_undecided_and_learns() -> None:
+    spec = NetSpec.of(games.load("othello", size=6))
+    module = build(network(), spec, seed=1)
+    planes = torch.randint(0, 2, (16, spec.planes, 6, 6), generator=torch.Generator().manual_seed(1)).float()
+    logits, values = module(planes, torch.zeros(16, 0))
+    assert not logits.any()
+    assert not values.any()
+    optimizer = torch.optim.Adam(module.parameters(), 0.01)
+    first = None
+    for _ in range(60):
+        logits, values = module(planes, torch.zeros(16, 0))
+        loss = torch.nn.functional.cross_entropy(logits, torch.arange(16) + 21) + (values - 0.5).square().mean()
+        first = first or loss.item()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.5 * first, "of passes too: the last target is one"
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(1, 2), st.integers(0, 2), st.sampled_from([8, 16]), st.sampled_from([0, 8]))
+def test_a_grown_network_says_what_it_said(blocks: int, more_blocks: int, channels: int, more_channels: int) -> None:
+    game = games.load("hex", size=5, swap=True)
+    spec = NetSpec.of(game)
+    small = shaken(network(blocks, channels, auxiliary=("reply",)), spec)
+    large = build(network(blocks + more_blocks, channels + more_channels, auxiliary=("reply",)), spec, seed=9)
+    load_into(large, grow(small.state_dict(), large.state_dict()))
+    planes, scalars = inputs(game, spec)
+    for one, other in zip(small.forward_all(planes, scalars), large.forward_all(planes, scalars), strict=True):
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_say_so_and_restore_and_average() -> None:
+    game = games.load("gomoku", size=9)
+    ones = [shaken(network(), NetSpec.of(game), seed) for seed in (1, 2)]
+    data = [to_bytes(one, WeightsMeta("gomoku", network=network().description())) for one in ones]
+    again = restore(data[0], games.load("gomoku", size=11))
+    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in ones[0].state_dict().items())
+    mean = averaged([from_bytes(each)[0] for each in data])
+    torch.testing.assert_close(mean["policy.weight"], sum(one.state_dict()["policy.weight"] for one in ones) / 2)
+
+
+def test_weights_of_flat_heads_say_what_they_always_said() -> None:
+    assert "global_heads" not in NetworkConfig().description()
+    assert network().description()["global_heads"] is True
+
+
+def test_compiled_it_trains_and_evaluates_alike() -> None:
+    spec = NetSpec.of(games.load("tic_tac_toe"))
+    module = shaken(network(1, 8), spec)
+    compiled: Any = torch.compile(module, backend="aot_eager", fullgraph=True)
+    planes = torch.randint(0, 2, (5, spec.planes, 3, 3)).float()
+    for one, other in zip(module(planes, torch.zeros(5, 0)), compiled(planes, torch.zeros(5, 0)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_only_the_heads_learn_where_the_trunk_is_frozen() -> None:
+    module = build(network(), games.load("othello", size=6))
+    module.freeze_trunk()
+    learning = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
+    assert learning == {"policy.weight", "policy.bias", "policy.beyond.weight", "policy.beyond.bias", "value.weight", "value.bias"}
+
+
+def test_games_and_networks_that_have_none_are_refused_in_one_line() -> None:
+    with pytest.raises(ConfigError, match="says where its actions lie on the board"):
+        build(network(), games.load("backgammon"))
+    with pytest.raises(ValidationError, match="a network of kind 'mlp' has none"):
+        NetworkConfig(kind="mlp", global_heads=True)
+
+
+@pytest.mark.parametrize(("layout", "fits"), [("cells", False), ("columns", True), ("hexes", False), ("", True)])
+def test_a_game_in_python_declares_its_layout(layout: str, fits: bool) -> None:
+    position = SimpleNamespace(is_terminal=lambda: False, current_player=lambda: 0, observation_tensor=lambda player: np.zeros((2, 3, 4)))
+
+    def made() -> AdaptedGame:
+        return AdaptedGame("own", {}, lambda: position, players=2, actions=5, rules=SimpleNamespace(action_layout=layout))
+
+    if fits:
+        assert made().action_layout() == layout
+    else:
+        with pytest.raises(GameContractError, match="action_layout"):
+            made()
