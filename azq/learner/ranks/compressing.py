@@ -7,14 +7,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
 from azq.config import LearnerConfig
 
 POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
 
-Reduced = torch.futures.Future[Tensor]  # type: ignore[name-defined]
-Hook = Callable[[dist.GradBucket], Reduced]
+Reduced = torch.futures.Future[Tensor]
+Hook = Callable[[GradBucket], Reduced]
 
 
 def hook_of(config: LearnerConfig) -> Hook:
@@ -42,8 +43,8 @@ class TopK:
         self._feedback = feedback
         self._left: dict[tuple[int, ...], Tensor] = {}  # by a bucket's parameters, which are dealt out anew after the first step
 
-    def reduce(self, bucket: dist.GradBucket) -> Reduced:
-        mine = bucket.buffer()
+    def reduce(self, bucket: GradBucket) -> Reduced:
+        mine: Tensor = bucket.buffer()
         key = tuple(id(parameter) for parameter in bucket.parameters())
         if key in self._left:
             mine.add_(self._left[key])
@@ -60,7 +61,8 @@ class TopK:
                 mine.index_add_(0, where.view(torch.int32), values, alpha=1 / len(heard))
             return mine
 
-        return work.get_future().then(mean)
+        gathered: Reduced = work.get_future()
+        return gathered.then(mean)
 
 
 def sent_of(numbers: int, ratio: float) -> int:

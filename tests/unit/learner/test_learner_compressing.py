@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from rank_processes import in_ranks
 from torch import Tensor, nn
+from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import LearnerConfig
@@ -52,7 +53,7 @@ def regression(hook: Hook, place: int, steps: int) -> tuple[float, int, np.ndarr
     def annotated(_: object, bucket: Any) -> Any:
         return hook(bucket)
 
-    annotated.__annotations__ = {"bucket": dist.GradBucket, "return": torch.futures.Future[torch.Tensor]}
+    annotated.__annotations__ = {"bucket": GradBucket, "return": torch.futures.Future[torch.Tensor]}
     ddp.register_comm_hook(None, annotated)
     push = torch.zeros(OUTPUTS, INPUTS)
     push[:, : INPUTS // 4] = PUSH if place else -PUSH
@@ -86,7 +87,8 @@ WAYS: dict[str, tuple[dict[str, Any], int]] = {  # settings -> bytes of a step
 
 
 def hooks() -> list[Hook]:
-    return [hook_of(LearnerConfig(compression=name.partition(" ")[0], **settings)) for name, (settings, _) in WAYS.items()]
+    named = ({"compression": name.partition(" ")[0], **settings} for name, (settings, _) in WAYS.items())
+    return [hook_of(LearnerConfig.model_validate(settings)) for settings in named]
 
 
 def test_what_is_sent_of_gradients_is_as_stated_and_ranks_stay_equal():
