@@ -27,6 +27,7 @@ from azq.bench.rig import child, last_words, say
 from azq.config import Config, LearnerConfig, RunSections
 from azq.errors import AzqError
 from azq.learner.data.batches import Feed, Order
+from azq.learner.learner import PHASE_S
 from azq.learner.opening import training_device
 from azq.learner.ranks.compressing import hook_of
 from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
@@ -37,7 +38,7 @@ from azq.learner.step.trainer import Sync, Trainer
 from azq.nets.device import prepare_process
 
 WINDOW = 100_000
-TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike
+TURNS = 4  # all ways in turns, so that whatever else the machine does weighs on both alike
 JOIN_S = 60.0
 
 
@@ -158,7 +159,7 @@ def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
     warm_up = TrainingRound(0, 2, rank.rows, WINDOW, 0.0)
     rank.alone(warm_up)
     paced = rank.alone(warm_up)
-    steps = max(2, int(seconds / TURNS / 3 * paced.steps / paced.wall_s))
+    steps = max(2, int(seconds / TURNS / 6 * paced.steps / paced.wall_s))
     for way in ("train", "plain"):
         _at_once(rank, warm_up, way)
     alone: list[RoundTiming] = []
@@ -199,7 +200,7 @@ def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
 
 def _cost_of_safety(rank: _Rank, planned: TrainingRound, step_s: float) -> dict[str, float]:
     """Medians over turns: wall clock and CPU-seconds of all ranks in rounds that can be undone, over those of the same steps in one go."""
-    length = max(1, int(ROUND_S / step_s))
+    length = max(1, int(PHASE_S / step_s))
     lengths = [length] * (planned.steps // length) + [planned.steps % length] * bool(planned.steps % length)
     rounds = [replace(planned, steps=steps) for steps in lengths]
     spent: dict[str, list[tuple[float, float]]] = {"rounds": [], "train": [], "plain": []}
