@@ -18,7 +18,7 @@ from azq.config import LearnerConfig
         ({"devices": ("cuda:0", "cuda:2", "cuda:3"), "primary": "cuda:2"}, 3, ("cuda:2", "cuda:0", "cuda:3")),
     ],
 )
-def test_devices_count_the_ranks_and_the_primary_comes_first(settings: dict[str, Any], ranks: int, order: tuple[str, ...]):
+def test_devices_count_the_ranks_and_the_primary_comes_first(settings: dict[str, Any], ranks: int, order: tuple[str, ...]) -> None:
     config = LearnerConfig(**settings)
     assert (config.ranks, config.rank_devices) == (ranks, order)
     assert LearnerConfig.model_validate(config.model_dump(mode="json")) == config
@@ -37,6 +37,6 @@ def test_devices_count_the_ranks_and_the_primary_comes_first(settings: dict[str,
         ({"devices": ("cpu", "cpu"), "ranks": 3}, "ranks is 3, devices are 2; leave ranks out"),
     ],
 )
-def test_devices_that_no_ranks_can_have_are_refused_with_the_remedy(settings: dict[str, Any], complaint: str):
+def test_devices_that_no_ranks_can_have_are_refused_with_the_remedy(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         LearnerConfig(**settings)
