@@ -103,9 +103,9 @@ class GtpBoard:
         side = next((number for number, name in enumerate(COLOURS) if colour.lower() in (name, name[0])), None)
         if side is None:
             raise Refused("syntax error")
-        state = self._state()
-        if not state.is_terminal() and state.current_player() != side and state.legal_actions() == [self._cells.pass_action]:
-            state.apply_action(self._cells.pass_action)
+        state, passing = self._state(), self._cells.pass_action
+        if passing is not None and not state.is_terminal() and state.current_player() != side and state.legal_actions() == [passing]:
+            state.apply_action(passing)
         if not state.is_terminal() and state.current_player() != side:
             raise Refused(f"it is {COLOURS[1 - side]}'s turn")
         return state
