@@ -26,7 +26,7 @@ PACKET_BYTES = 1448
 
 
 @dataclass(eq=False)
-class Direction:
+class RelayWay:
     """What flows from one socket to another; bytes wait for their time in `waiting`, then for the other side's buffer."""
 
     source: socket.socket
@@ -80,7 +80,7 @@ def relay(servers: Sequence[str], rtt_ms: float, loss: float) -> None:
     """Says the ports that stand for these unix sockets, then passes on until it is ended; a packet is lost with probability `loss`."""
     doors = {socket.create_server(("127.0.0.1", 0)): server for server in servers}
     say([door.getsockname()[1] for door in doors])
-    ways: dict[socket.socket, Direction] = {}
+    ways: dict[socket.socket, RelayWay] = {}
     dice = random.Random(0)
     while True:
         now_s = time.monotonic()
@@ -101,17 +101,17 @@ def relay(servers: Sequence[str], rtt_ms: float, loss: float) -> None:
                 _close(ways, way)
 
 
-def _opened(door: socket.socket, server: str, delay_s: float, loss: float) -> dict[socket.socket, Direction]:
+def _opened(door: socket.socket, server: str, delay_s: float, loss: float) -> dict[socket.socket, RelayWay]:
     caller, _ = door.accept()
     called = socket.socket(socket.AF_UNIX)
     called.connect(server)
     caller.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     for end in (caller, called):
         end.setblocking(False)
-    return {caller: Direction(caller, called, delay_s, loss), called: Direction(called, caller, delay_s, loss)}
+    return {caller: RelayWay(caller, called, delay_s, loss), called: RelayWay(called, caller, delay_s, loss)}
 
 
-def _close(ways: dict[socket.socket, Direction], way: Direction) -> None:
+def _close(ways: dict[socket.socket, RelayWay], way: RelayWay) -> None:
     """Both directions: brokers and their clients hang up together."""
     for end in (way.source, way.sink):
         ways.pop(end, None)
