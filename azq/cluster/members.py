@@ -16,8 +16,6 @@ from azq.host.join.member import Beat, MemberOrder, Told
 HERE = "127.0.0.1"
 NOT_OURS = ("store", "metrics")  # a provider's
 START_S = 60.0
-DRAIN_S = 900.0  # budget.drain_s, unless the file sets it
-LINGER_S = 300.0  # more, for whom others need while they end
 STAGES = (("selfplay", "eval", "gateway"), ("learner", "rank"), ("inference",), ("daemon",), ("broker",))
 BEATING = ("selfplay", "eval", "inference", "learner", "gateway")  # roles whose processes tell by heartbeat that they live
 
@@ -117,13 +115,7 @@ def variables(cluster: Cluster, member: Member) -> dict[str, str]:
 
 
 def _machine(cluster: Cluster, member: Member) -> dict[str, Any]:
-    return {"kind": member.kind or None, "per_hour": member.per_hour, "hours": _own_hours(cluster)}
-
-
-def _own_hours(cluster: Cluster) -> float | None:
-    """When a machine ends by itself: after the fleet has had its time to drain and to evaluate, for a daemon that is no more."""
-    drain_s = float(cluster.settings.get("budget", {}).get("drain_s", DRAIN_S))
-    return None if cluster.budget.hours is None else round(cluster.budget.hours + (drain_s + LINGER_S) / 3600, 4)
+    return {"kind": member.kind or None, "per_hour": member.per_hour, "hours": cluster.budget.hours}
 
 
 def _budget(cluster: Cluster) -> dict[str, Any]:
