@@ -10,10 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.redis import connect_at_start, control_url_of
+from azq.bus.redis import another_control, connect_at_start, control_url_of
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ExitCode
+from azq.process.answers import Answers
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.connect import agree_on_schema
@@ -52,6 +53,7 @@ def main(config: Config) -> int:
         ticked = loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         from daemon.serve.rest import serving
 
+        stack.enter_context(Answers(partial(another_control, config.broker), loop.name))
         rest = stack.enter_context(serving(config, client, loop, listener))
         settle()
         _serve(config, loop, rest, stop, ready=ticked)

@@ -101,6 +101,11 @@ class Loop:
         self._since_ms = 0  # when it looked first
         self._presence = Presence("daemon", life_s=self.life_s)
 
+    @property
+    def name(self) -> str:
+        """Of this process among the fleet's."""
+        return self._presence.worker
+
     def tick(self) -> bool:
         """One tick; True when it went through. Raises `StateConflict` when another daemon took the control plane."""
         try:
