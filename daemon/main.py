@@ -20,6 +20,7 @@ from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.connect import agree_on_schema
 from daemon.serve.door import open_door
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
+from daemon.serve.notices import Webhook
 
 if TYPE_CHECKING:
     from daemon.serve.rest import Server
@@ -49,7 +50,7 @@ def main(config: Config) -> int:
         lock.wait(partial(_stop_within, stop))
         stack.callback(_quietly, lock.let_go)
         agree_on_schema(client, upgrade=True)
-        loop = build(config, client, lock)
+        loop = build(config, client, lock, stack.enter_context(Webhook(config.notices)).tell)
         ticked = loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         from daemon.serve.rest import serving
 
