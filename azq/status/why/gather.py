@@ -1,0 +1,47 @@
+"""The one reader: what is recorded of a run becomes facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from azq.bus.base import Bus
+from azq.config import RunSections
+from azq.errors import NotFound
+from azq.games import Game
+from azq.replay.readers import SegmentReader
+from azq.samples.played import read_games
+from azq.status.history import read
+from azq.status.observe import Standings, read_standing
+from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
+from azq.status.why.probe import probe
+from azq.wire.messages import GradeResult, HistoryPoint, SampleEvent
+
+GAMES = 2_000  # the newest
+OPENING_PLIES = 4
+
+
+def facts_of(
+    game: Game | None,
+    settings: RunSections,
+    events: Sequence[SampleEvent],
+    points: Sequence[HistoryPoint] = (),
+    grades: Sequence[GradeResult] = (),
+) -> Facts:
+    """The facts of a run; without rules, games or a history those that are left. Raises `IllegalActionError` for games of other rules."""
+    curves, errors = curve_facts(settings, points), error_share(grades)
+    if game is None or not events:
+        return Facts(settings, None, curves, None, errors)
+    played = played_facts(game, read_games(game, events, OPENING_PLIES), events, OPENING_PLIES)
+    return Facts(settings, played, curves, probe(game, OPENING_PLIES), errors)
+
+
+def gather(bus: Bus | None, run: str, settings: RunSections, game: Game | None, reader: SegmentReader, games: int = GAMES) -> Facts:
+    """The facts of a run, read from its log and from the control plane, where there is one. Raises `BrokerError`, `StoreError`."""
+    try:
+        events = list(islice(reader.last(games), games)) if game is not None else []
+    except NotFound:  # no game yet, or none on this host: the curves tell something, too
+        events = []
+    if bus is None:
+        return facts_of(game, settings, events)
+    return facts_of(game, settings, events, read(bus, run, 0), read_standing(bus, run, Standings()).grades)
