@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ SMALL: dict[str, dict[str, Any]] = {
 }
 
 
-def sections_of(game: str, variant: str = "", **more: dict[str, Any]) -> RunSections:
+def sections_of(game: str, variant: str = "", **more: Any) -> RunSections:
     """A game's preset made small, and settings over it."""
     base = merge(preset(game), preset(game, variant)) if variant else preset(game)
     return parse_run(merge(merge(base, SMALL), more), "test")
@@ -58,7 +58,8 @@ def sections_of(game: str, variant: str = "", **more: dict[str, Any]) -> RunSect
 
 def facts(sections: RunSections, folder: Path, rounds: int = 12, games_each: int = 64) -> Facts:
     """What is known of a run after so many rounds of games and of all the training they allow."""
-    game, bus, points = games.load(sections.run.game, **sections.run.params), MemoryBus(), []
+    game, bus = games.load(sections.run.game, **sections.run.params), MemoryBus()
+    points: list[HistoryPoint] = []
     ledger, store = MemoryLedger(bus), open_store("file", directory=folder / "weights")
     ledger.create_run(record_of(RUN, sections, folder, CREATED_MS))
     prepare_training(sections.learner)
@@ -66,21 +67,21 @@ def facts(sections: RunSections, folder: Path, rounds: int = 12, games_each: int
     arenas, catalog = Arenas(), WeightCatalog(bus, RUN)
     with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), HOST)) as evaluator:
         try:
-            _learn(learner, lambda: None)
+            _learn(learner)
             for number in range(1, rounds + 1):
-                target = games_each * number
                 job = ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games_each, slice_s=FOR_EVER_S))
                 lease = ledger.claim(job.job.job_id, 1, RUN, FOR_EVER_S)
                 assert lease is not None
                 played = Slice(lease, sections, game)
-                SelfPlay(ledger, played, evaluator, arenas, should_stop=lambda goal=target: ledger.counts(RUN).finished >= goal).run()
-                _learn(learner, lambda counts=number: points.append(_point(learner, CREATED_MS + EVERY_MS * counts)))
+                SelfPlay(ledger, played, evaluator, arenas, should_stop=partial(_enough, ledger, games_each * number)).run()
+                _learn(learner)
+                points.append(_point(learner, CREATED_MS + EVERY_MS * number))
         finally:
             learner.ranks.close()
     return facts_of(game, sections, list(SegmentReader(folder / "segments").last(2_000)), points)
 
 
-def _learn(learner: Learner, note: Callable[[], None]) -> None:
+def _learn(learner: Learner) -> None:
     """Takes games in, and makes the steps that they allow."""
     never = threading.Event()
     learner.taking.turn()
@@ -90,7 +91,10 @@ def _learn(learner: Learner, note: Callable[[], None]) -> None:
         if learner.status().step == before:
             break
     learner.report()
-    note()
+
+
+def _enough(ledger: MemoryLedger, games_wanted: int) -> bool:
+    return ledger.counts(RUN).finished >= games_wanted
 
 
 def _point(learner: Learner, at_ms: int) -> HistoryPoint:

@@ -65,7 +65,7 @@ class PlayedFacts:
     wins: tuple[int, ...]  # by seat, alone
     shared: int
     rewarded: int  # games in which anybody's result is not 0
-    capped: Counted  # that a limit of plies ended
+    capped: Counted  # undecided games that a limit of plies ended
     longest: int  # plies
     openings: int  # the fewest that cover `COVERED` of the games
     opening_plies: int
@@ -123,8 +123,10 @@ class Facts:
             return True
         if self.played is None or self.probe is None or self.probe.perfect is None:
             return False
-        wanted = self.played.shared if self.probe.perfect == 0 else self.played.wins[0 if self.probe.perfect > 0 else 1]
-        return Counted(wanted, self.played.games).share > 0.6 and self.probe.random_rewarded.count > 0
+        played, by_chance = (self.played.shared, *self.played.wins), (self.probe.random_shared.count, *self.probe.random_wins)
+        wanted = 0 if self.probe.perfect == 0 else 1 if self.probe.perfect > 0 else 2
+        # Where random play ends so, too, it says nothing.
+        return played[wanted] > 0.6 * self.played.games and by_chance[wanted] < 0.9 * self.probe.random_shared.of
 
 
 def played_facts(game: Game, played: PlayedGames, events: Sequence[SampleEvent], opening_plies: int) -> PlayedFacts:
@@ -137,12 +139,14 @@ def played_facts(game: Game, played: PlayedGames, events: Sequence[SampleEvent],
     looks = [_Look.at(game, event, longest) for event in events[:: -(-len(events) // LOOKED_AT)]]
     uniform, entropy = (np.array([getattr(look, name) for look in looks]) for name in ("uniform", "entropy"))
     mistakable, observations = _observed(looks)
+    won = rows["length"][rows["winner"] != SHARED]
+    fixed = len(won) > 0 and float((won == longest).mean()) > 0.8  # all games take so long, by their rules
     return PlayedFacts(
         games=len(rows),
         wins=tuple(int(count) for count in winners[SHARED + 2 :]),
         shared=int(winners[SHARED + 1]),
         rewarded=sum(any(event.returns) for event in events),
-        capped=Counted(sum(look.capped for look in looks), len(looks)),
+        capped=Counted(0 if fixed else sum(look.capped for look in looks), len(looks)),
         longest=longest,
         openings=1 + int(np.searchsorted(counts.cumsum(), COVERED * len(rows))),
         opening_plies=opening_plies,
@@ -234,12 +238,16 @@ def curve_facts(settings: RunSections, points: Sequence[HistoryPoint]) -> CurveF
     window = window_size(samples, settings.learner)
     began = next((point for point in points if point.samples >= samples - window), last)
     step = max((point.step for point in trained), default=0)
-    edges = [point for point in trained if point.step <= EDGE * step], [point for point in trained if point.step >= (1 - EDGE) * step]
+    first = trained[0].step if trained else 0
+    edges = (
+        [point for point in trained if point.step <= max(first, EDGE * step)],
+        [point for point in trained if point.step >= (1 - EDGE) * step],
+    )
     return CurveFacts(
         ran_s=math.fsum(_ran_s(points)),
         samples=samples,
         step=step,
-        first_step=trained[0].step if trained else 0,
+        first_step=first,
         loss_policy=_ends(edges, "loss_policy"),
         loss_value=_ends(edges, "loss_value"),
         version=last.weight_version,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import dataclass
 
 from azq.bus.base import Bus
 from azq.config import RunSections
@@ -15,6 +15,7 @@ from azq.status.history import read
 from azq.status.observe import Standings, read_standing
 from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
 from azq.status.why.probe import probe
+from azq.status.why.rules import Finding, findings
 from azq.wire.messages import GradeResult, HistoryPoint, SampleEvent
 
 GAMES = 2_000  # the newest
@@ -36,12 +37,24 @@ def facts_of(
     return Facts(settings, played, curves, probe(game, OPENING_PLIES), errors)
 
 
-def gather(bus: Bus | None, run: str, settings: RunSections, game: Game | None, reader: SegmentReader, games: int = GAMES) -> Facts:
-    """The facts of a run, read from its log and from the control plane, where there is one. Raises `BrokerError`, `StoreError`."""
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What keeps a run from learning, causes first; empty where nothing was found."""
+
+    findings: list[Finding]
+    games: int  # that were looked at; 0: none, or not on this host
+    steps: int | None  # of the history that was looked at; None: none is known
+    note: str = ""  # what could not be looked at, and why
+
+
+def diagnose(
+    bus: Bus | None, run: str, settings: RunSections, game: Game | None, reader: SegmentReader, *, games: int = GAMES, note: str = ""
+) -> Diagnosis:
+    """Reads a run's log and, where there is a control plane, its history. Raises `BrokerError`, `StoreError`."""
     try:
-        events = list(islice(reader.last(games), games)) if game is not None else []
+        events = list(reader.last(games)) if game is not None else []
     except NotFound:  # no game yet, or none on this host: the curves tell something, too
         events = []
-    if bus is None:
-        return facts_of(game, settings, events)
-    return facts_of(game, settings, events, read(bus, run, 0), read_standing(bus, run, Standings()).grades)
+    recorded = (read(bus, run, 0), read_standing(bus, run, Standings()).grades) if bus is not None else ()
+    facts = facts_of(game, settings, events, *recorded)
+    return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note)

@@ -86,13 +86,15 @@ def targets(facts: Facts) -> Finding | None:
     played, curves, search = facts.played, facts.curves, facts.settings.search
     if played is None or played.sharpness is None or played.games < FEWEST_GAMES:
         return None
-    if played.simulations < 4 and played.legal > 1.5:
+    budget = max([search.num_simulations, *(stage.num_simulations for stage in search.schedule)])
+    # The setting as well: where subtrees are carried over, a healthy ply may need hardly a new simulation.
+    if max(budget, played.simulations) < 4 and played.legal > 1.5:
         evidence = f"{played.simulations:.1f} simulations a ply where {played.legal:.1f} moves are legal: targets repeat priors"
         return Finding("targets", evidence, Change("search.num_simulations", search.num_simulations, 32), _sure(played))
-    if curves is None or curves.step < FEWEST_STEPS or played.sharpness.mean < 0.2 or facts.mastered:
+    if curves is None or curves.step < FEWEST_STEPS or not _mute(search, played.legal):
         return None
     learned = curves.loss_policy[1] - played.entropy  # cross-entropy less entropy: how far targets are from what the network says
-    if not learned < 0.005:  # NaN, too
+    if not learned < 0.05 * played.entropy:  # NaN, too
         return None
     evidence = f"targets lie {max(0.0, learned):.4f} nats from the network's priors, at an entropy of {played.entropy:.2f}"
     evidence += f" and {played.simulations:.0f} simulations a ply"
@@ -125,6 +127,8 @@ def cap(facts: Facts) -> Finding | None:
         return None
     params = facts.settings.run.params
     named = next((name for name in params if any(word in name for word in ("max", "cap", "limit", "plies", "length"))), None)
+    if not named and not played.rewarded:  # nothing is ever decided: `rewards` says so
+        return None
     change = Change(f"run.params.{named}", params[named], 4 * int(params[named])) if named else Change(*_of_game(facts), REPAIRED)
     return Finding("cap", f"{played.capped} games end undecided at a limit of {played.longest} plies", change, _sure(played))
 
@@ -168,10 +172,12 @@ def entropy(facts: Facts) -> Finding | None:
     if sharp.mean + SIGMAS * sharp.error < 0.03:
         if search.algorithm == "gumbel":
             change = Change("search.c_scale", search.c_scale, min(1.0, search.c_scale / 10))
+        elif search.c_puct < 0.5:
+            change = Change("search.c_puct", search.c_puct, 1.5)
         else:
             change = Change("search.dirichlet_fraction", search.dirichlet_fraction, max(0.25, min(1.0, 2 * search.dirichlet_fraction)))
         return Finding("entropy", f"{told}: collapsed", change, _sure(played))
-    if curves is not None and curves.step >= FEWEST_STEPS and sharp.mean - SIGMAS * sharp.error > 0.95:
+    if curves is not None and curves.step >= FEWEST_STEPS and sharp.mean - SIGMAS * sharp.error > 0.9:
         return Finding("entropy", f"{told} after {curves.step:,} steps: it never fell", _sharper(search), _sure(played))
     return None
 
@@ -249,7 +255,7 @@ def _never_begins(curves: CurveFacts, facts: Facts) -> Finding | None:
 def loss(facts: Facts) -> Finding | None:
     """Training moves nothing."""
     curves, settings = facts.curves, facts.settings
-    if curves is None or curves.step < FEWEST_STEPS or curves.first_step > curves.step / 10 or facts.mastered:
+    if curves is None or curves.step < FEWEST_STEPS or curves.first_step > curves.step / 5 or facts.mastered:
         return None
     (policy, policy_now), (value, value_now) = curves.loss_policy, curves.loss_value
     if not (_moved(policy, policy_now) < 0.02 and _moved(value, value_now) < 0.02):
@@ -266,6 +272,16 @@ def loss(facts: Facts) -> Finding | None:
 
 def _moved(first: float, last: float) -> float:
     return abs(last - first) / max(1e-9, abs(first))
+
+
+def _mute(search: SearchConfig, legal: float) -> bool:
+    """Whether settings explain that what searches find hardly reaches the targets: values that weigh little, or fewer visits than moves.
+
+    A game that is played well has targets near the network's priors, too.
+    """
+    if search.algorithm == "gumbel":
+        return search.c_scale * (search.c_visit + search.num_simulations) < 5  # times a difference of values (Danihelka et al., eq. 8)
+    return search.num_simulations < legal
 
 
 def _sharper(search: SearchConfig) -> Change:
@@ -298,11 +314,11 @@ RULES: tuple[Rule, ...] = (
     *(draws, one_side, entropy, calibration, loss),  # which may follow from them
 )
 FOLLOWS = {  # what a cause brings about, and what its cure may take away
-    "rewards": ("draws", "cap", "entropy", "calibration", "loss", "targets"),
+    "rewards": ("draws", "entropy", "calibration", "loss", "targets"),
     "observations": ("entropy", "calibration", "loss", "one_side", "draws"),
     "targets": ("entropy", "loss", "calibration", "openings"),
     "openings": ("draws", "one_side", "entropy", "calibration", "loss"),
-    "cap": ("draws", "calibration", "loss"),
+    "cap": ("rewards", "draws", "entropy", "calibration", "loss"),
     "limiter": ("loss", "window", "calibration"),
     "window": ("calibration", "loss"),
     "draws": ("calibration", "loss", "entropy"),
