@@ -15,7 +15,7 @@ from azq.status.history import read
 from azq.status.observe import Standings, read_standing
 from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
 from azq.status.why.probe import probe
-from azq.status.why.rules import Finding, findings
+from azq.status.why.rules import LearningFault, findings
 from azq.wire.messages import GradeResult, HistoryPoint, SampleEvent
 
 GAMES = 2_000  # the newest
@@ -41,7 +41,7 @@ def facts_of(
 class Diagnosis:
     """What keeps a run from learning, causes first; empty where nothing was found."""
 
-    findings: list[Finding]
+    findings: list[LearningFault]
     games: int  # that were looked at; 0: none, or not on this host
     steps: int | None  # of the history that was looked at; None: none is known
     note: str = ""  # what could not be looked at, and why

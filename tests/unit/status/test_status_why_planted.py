@@ -55,8 +55,8 @@ PLANTED: dict[str, tuple[str, str, Callable[[], RunSections], int]] = {
     "entropy never fell": (
         "entropy",
         "search.c_puct",
-        lambda: known(TTT, search={"algorithm": "puct", "c_puct": 5000.0, "dirichlet_fraction": 0.0, "num_simulations": 64}),
-        12,
+        lambda: known("connect_four", search={"algorithm": "puct", "c_puct": 5000.0, "dirichlet_fraction": 0.0, "num_simulations": 32}),
+        8,
     ),
     "values of the wrong sign": ("calibration", "learner.root_value_fraction", lambda: known("connect_four", search=QUICK), 12),
     "window too young": ("window", "learner.max_window", lambda: known(TTT, learner={"max_window": 128}), 12),
