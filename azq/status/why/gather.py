@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from azq.bus.base import Bus
 from azq.config import RunSections
-from azq.errors import NotFound
+from azq.errors import IllegalActionError, NotFound, WireError
 from azq.games import Game
 from azq.replay.readers import SegmentReader
 from azq.samples.played import read_games
@@ -56,5 +56,9 @@ def diagnose(
     except NotFound:  # no game yet, or none on this host: the curves tell something, too
         events = []
     recorded = (read(bus, run, 0), read_standing(bus, run, Standings()).grades) if bus is not None else ()
-    facts = facts_of(game, settings, events, *recorded)
+    try:
+        facts = facts_of(game, settings, events, *recorded)
+    except (IllegalActionError, WireError) as error:  # recorded under other rules than the run has now
+        events, note = [], f"games are not looked at: {error}"
+        facts = facts_of(None, settings, events, *recorded)
     return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note)

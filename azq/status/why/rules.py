@@ -64,7 +64,9 @@ def rewards(facts: Facts) -> LearningFault | None:
         return None
     by_chance = f"; random play: {facts.probe.random_rewarded}" if facts.probe else ""
     key, value = _of_game(facts)
-    return LearningFault("rewards", f"returns are zero in all of {played.games:,} games{by_chance}", Change(key, value, REPAIRED), _sure(played))
+    return LearningFault(
+        "rewards", f"returns are zero in all of {played.games:,} games{by_chance}", Change(key, value, REPAIRED), _sure(played)
+    )
 
 
 def observations(facts: Facts) -> LearningFault | None:
@@ -231,7 +233,9 @@ def limiter(facts: Facts) -> LearningFault | None:
     drawn = curves.step * learner.batch_size / curves.samples
     change = Change("learner.samples_per_insert", learner.samples_per_insert, 4.0)
     if drawn < 0.25 and learner.samples_per_insert < 0.5 and curves.samples > 4 * learner.min_window:
-        return LearningFault("limiter", f"the learner waits: each of {curves.samples:,} samples was drawn {drawn:.3f} times", change, "high")
+        return LearningFault(
+            "limiter", f"the learner waits: each of {curves.samples:,} samples was drawn {drawn:.3f} times", change, "high"
+        )
     stalled = stall_selfplay(curves.samples, curves.step * learner.batch_size, learner)
     if stalled and curves.standing_s > PATIENCE_S:
         evidence = f"self-play waits for the learner, {curves.standing_s:.0f} s without a new sample; each of {curves.samples:,} was drawn "
