@@ -54,6 +54,7 @@ COMMANDS: dict[str, Command] = {
     "ledger": look.ledger,
     "play": play.play,
     "move": play.move,
+    "gtp": play.gtp,
     "match": play.match,
     "grade": play.grade,
     "replay": play.replay,

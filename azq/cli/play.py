@@ -80,6 +80,23 @@ def match(
 
 
 @with_settings
+def gtp(
+    settings: Config,
+    game: Annotated[str, typer.Option("--game", help="gomoku, hex or othello.")],
+    player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
+    run: RunName = None,
+    weights: Latest = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a move, of networks.")] = 400,
+    seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
+) -> None:
+    """Play on boards that speak the Go Text Protocol, such as Sabaki and GoGui: commands on standard input, answers on standard output."""
+    from azq.console.gtp import serve
+    from azq.console.play import Seating
+
+    serve(settings, Seating(game, run, weights, num_simulations, seed), player, sys.stdin, sys.stdout)
+
+
+@with_settings
 def grade(
     settings: Config,
     game: Game,
@@ -143,3 +160,25 @@ def games_check(
     report = check_game(name, params or [], games_to_play)
     values = asdict(report) | {"sound": report.sound}
     return Answer(values, report_text(report), ExitCode.OK if report.sound else ExitCode.CONFIG)
+
+
+@games_app.command("export")
+@with_settings
+def games_export(
+    settings: Config,
+    run: Annotated[str, typer.Argument(help="Name of the run; its folder is on this machine.")],
+    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf|pgn|mat", help="What another program reads.")] = "jsonl",
+    most: Annotated[int, typer.Option("--games", min=1, help="The newest so many.")] = 100,
+    uid: Annotated[int | None, typer.Option("--game", min=1, help="This one, by its number.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="A file; standard output by default.")] = None,
+) -> None:
+    """Write a run's recorded games as JSON lines (any game), SGF (gomoku, hex, Othello), PGN (OpenSpiel's chess) or .mat (backgammon)."""
+    from azq.console.export import export, games_of
+    from azq.files import publish_file
+
+    game, events = games_of(settings, run, most, uid)
+    pieces = export(form, run, game, events)
+    if out is None:
+        sys.stdout.writelines(pieces)
+    else:
+        publish_file(out, "".join(pieces).encode())

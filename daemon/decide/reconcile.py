@@ -30,7 +30,9 @@ def reconcile(
 
     `has_positions(game)` tells whether the arena has graded positions of a game.
     """
-    scene = _Scene(condense(staying(observed.workers)), observed.full_ms, _sharing(desired, observed), now_ms, config, has_positions)
+    scene = _Scene(
+        condense(staying(observed.workers)), observed.full_ms, _taken(observed), _sharing(desired, observed), now_ms, config, has_positions
+    )
     return [
         action for run in desired.runs if (seen := observed.runs.get(run.name)) is not None for action in _reconcile_run(run, seen, scene)
     ]
@@ -42,10 +44,22 @@ class _Scene:
 
     offers: Sequence[Offer]
     full_ms: Mapping[str, int]
+    taken_ms: Mapping[tuple[str, int], int]  # queue and priority -> when the newest message was published that a worker has taken
     sharing: Mapping[str, int]  # hardware tag -> runs that want its self-play slots
     now_ms: int
     config: DaemonConfig
     has_positions: Callable[[str], bool]
+
+
+def _taken(observed: Observed) -> dict[tuple[str, int], int]:
+    """Up to when messages have left each queue: those of a priority are taken in order."""
+    taken: dict[tuple[str, int], int] = {}
+    for seen in observed.runs.values():
+        for view in seen.jobs:
+            if view.state is JobState.LEASED:
+                place = (view.job.queue, view.job.priority)
+                taken[place] = max(taken.get(place, 0), view.published_ms)
+    return taken
 
 
 def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
@@ -79,7 +93,7 @@ def _reconcile_run(run: DesiredRun, seen: ObservedRun, scene: _Scene) -> list[Ac
         return actions
     if over := needless(seen):
         return actions + over  # their messages need no care any more; the next look sees to the rest
-    actions += _deliver(run.state, run.sections.run.tag, seen, scene)
+    actions += _deliver(run, run.sections.run.tag, seen, scene)
     if run.state is RunState.RUNNING:
         actions += _top_up(run.name, run.sections, seen, scene)
     arena = Arena(run, run.sections, seen, scene.offers, scene.now_ms, scene.has_positions)
@@ -114,22 +128,31 @@ def _survives(view: JobView, state: RunState) -> bool:
     return state is RunState.RUNNING or (state is RunState.FINISHED and view.job.kind not in MAKES_GAMES)
 
 
-def _deliver(state: RunState, own_tag: str, seen: ObservedRun, scene: _Scene) -> list[Action]:
-    """First publications, and new attempts for messages that nobody claimed although a worker was free all the while."""
+def _deliver(run: DesiredRun, own_tag: str, seen: ObservedRun, scene: _Scene) -> list[Action]:
+    """First publications, and new attempts for messages that are lost."""
     actions: list[Action] = []
     for view in seen.jobs:
         queue = view.job.queue
-        if view.state is not JobState.QUEUED or not _survives(view, state):
+        if view.state is not JobState.QUEUED or not _survives(view, run.state):
             continue
-        if queue == TABS_MATCHES and (left := _left_by_tabs(view, state, own_tag, scene.offers)):
+        if queue == TABS_MATCHES and (left := _left_by_tabs(view, run.state, own_tag, scene.offers)):
             actions += left
         elif not slots_of(scene.offers, queue):
             actions.append(do.ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
         elif view.published_ms == 0:
             actions.append(do.PublishJob(view))
-        elif scene.now_ms - max(view.published_ms, scene.full_ms.get(queue, scene.now_ms)) >= scene.config.unclaimed_s * 1000:
+        elif _is_lost(run, view, scene):
             actions.append(do.RequeueLost(view.job.job_id, view.attempt))
     return list(dict.fromkeys(actions))
+
+
+def _is_lost(run: DesiredRun, view: JobView, scene: _Scene) -> bool:
+    """Whether nobody will claim a message: a worker refused it while the run was paused, or was free all the while, or took later ones."""
+    if run.state is RunState.RUNNING and view.published_ms < run.changed_ms:
+        return True
+    queue, wait_ms = view.job.queue, scene.config.unclaimed_s * 1000
+    was_free = scene.now_ms - max(view.published_ms, scene.full_ms.get(queue, scene.now_ms)) >= wait_ms
+    return was_free or scene.taken_ms.get((queue, view.job.priority), 0) - view.published_ms >= wait_ms
 
 
 def _left_by_tabs(view: JobView, state: RunState, own_tag: str, offers: Sequence[Offer]) -> list[Action]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,21 @@ def url(tmp_path: Path) -> Iterator[str]:
         system.wait(120)
 
 
-def started(folder: Path, url: str, *words: str, **how: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "azq", "sweep", str(folder / "study.toml"), "--url", url, "--set", f'home="{folder}/runs"', *words]
-    return subprocess.Popen(command, text=True, cwd=folder, **how)
+@pytest.fixture
+def started(tmp_path: Path, url: str) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a sweep of the study; none is left behind."""
+    command = [sys.executable, "-m", "azq", "sweep", str(tmp_path / "study.toml"), "--url", url, "--set", f'home="{tmp_path}/runs"']
+    with contextlib.ExitStack() as ends:
+
+        def start(*words: str, **how: Any) -> subprocess.Popen[str]:
+            sweep = subprocess.Popen([*command, *words], text=True, cwd=tmp_path, **how)
+            ends.callback(lambda: (sweep.send_signal(signal.SIGINT), sweep.wait(60)))
+            return sweep
+
+        yield start
 
 
-def test_runs_of_a_study_outlive_its_sweep(tmp_path: Path, url: str) -> None:
+def test_runs_of_a_study_outlive_its_sweep(tmp_path: Path, url: str, started: Callable[..., subprocess.Popen[str]]) -> None:
     (tmp_path / "study.toml").write_text(STUDY)
     token = tmp_path / "runs" / ".token"
 
@@ -77,17 +87,17 @@ def test_runs_of_a_study_outlive_its_sweep(tmp_path: Path, url: str) -> None:
 
     until(works, "a worker", 120)
     with Client(url, token.read_text().strip()) as client:
-        killed = started(tmp_path, url)
+        killed = started()
         until(lambda: any(run.name == "tags-0000" for run in client.runs()), "the first run", 60)
         killed.kill()
         killed.wait(30)
         assert client.run("tags-0000").state is RunState.RUNNING
-        left = started(tmp_path, url)
+        left = started()
         until(lambda: client.run_status("tags-0000").learner_live, "a learner", 120)
         left.send_signal(signal.SIGINT)
         assert left.wait(120) != 0
         assert client.run("tags-0000").state is RunState.PAUSED
-        whole = started(tmp_path, url, "--json", stdout=subprocess.PIPE)
+        whole = started("--json", stdout=subprocess.PIPE)
         told = json.loads(whole.communicate(timeout=400)[0])
         assert [row["state"] for row in told["trials"]] == ["complete", "complete"]
         assert [row.state for row in client.study("tags").trials] == ["complete", "complete"]

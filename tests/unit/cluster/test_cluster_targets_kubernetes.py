@@ -66,6 +66,7 @@ def test_kustomize_builds_it_and_every_reference_leads_somewhere(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # the validator leaves its schemas' files to the garbage collector
 def test_its_schemas_take_it(tmp_path):
     validate = pytest.importorskip("kubernetes_validate")
     for document in built(MAXOUT, tmp_path):

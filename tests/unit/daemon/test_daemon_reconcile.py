@@ -79,8 +79,30 @@ def test_an_unpublished_job_is_published() -> None:
 )
 def test_a_message_counts_as_lost_only_beside_a_worker_that_was_free(published_ms: int, full_ms: int, lost: bool) -> None:
     queued = view(7, JobState.QUEUED, published_ms=published_ms, attempt=2)
-    actions = decide(ObservedRun(EMPTY, jobs=(queued, view(2))), (beat("a", "selfplay.cpu"),), full_ms={"selfplay.cpu": full_ms})
+    seen = ObservedRun(EMPTY, jobs=(queued, view(2, published_ms=published_ms)))
+    actions = decide(seen, (beat("a", "selfplay.cpu"),), full_ms={"selfplay.cpu": full_ms})
     assert actions == ([RequeueLost("r:7", 2)] if lost else [])
+
+
+@pytest.mark.parametrize(
+    ("published_ms", "priority", "lost"),
+    [(NOW - 16_000, 6, True), (NOW - 15_999, 6, False), (NOW - 90_000, 3, False)],
+    ids=["a later one was taken", "only a little later", "a later one of another priority"],
+)
+def test_a_message_that_later_ones_overtook_is_lost_on_a_full_fleet_too(published_ms: int, priority: int, lost: bool) -> None:
+    job = Job("r:7", "r", Kind.SELFPLAY, "cpu", priority=priority)
+    queued = view(7, JobState.QUEUED, job=job, published_ms=published_ms)
+    desired = Desired((DesiredRun("r", RunState.RUNNING, SECTIONS), DesiredRun("busy", RunState.PAUSED, SECTIONS)))
+    runs = {"r": ObservedRun(EMPTY, jobs=(queued, view(2, published_ms=0))), "busy": ObservedRun(EMPTY, jobs=(view(1, run="busy"),))}
+    seen = Observed((beat("a", "selfplay.cpu"),), runs, {"selfplay.cpu": NOW})
+    assert reconcile(desired, seen, NOW, CONFIG, lambda _: True) == ([RequeueLost("r:7", 1)] if lost else [])
+
+
+@pytest.mark.parametrize(("changed_ms", "lost"), [(NOW - 999, True), (NOW - 1_000, False)], ids=["since then it was paused", "since"])
+def test_messages_of_before_a_run_was_resumed_were_refused(changed_ms: int, lost: bool) -> None:
+    seen = ObservedRun(EMPTY, jobs=(view(7, JobState.QUEUED), view(2)))
+    actions = decide(seen, (beat("a", "selfplay.cpu"),), full_ms={"selfplay.cpu": NOW}, changed_ms=changed_ms)
+    assert actions == ([RequeueLost("r:7", 1)] if lost else [])
 
 
 @pytest.mark.parametrize("state", list(RunState))

@@ -1,0 +1,176 @@
+"""`azq games export`: recorded games as other programs read them.
+
+JSON lines for any game; SGF (FF[4], red-bean.com/sgf) for gomoku, hex and Othello, PGN (Edwards, 1994) for OpenSpiel's chess, Jellyfish's
+.mat for backgammon. Pure but for `games_of`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import zip_longest
+
+import numpy as np
+
+from azq import __version__, games
+from azq.arena.engines.gtp import Coordinates, coordinates
+from azq.arena.match import unit
+from azq.config import Config
+from azq.console.move import folder_of
+from azq.errors import ConfigError
+from azq.games import Game, State
+from azq.replay.readers import SegmentReader
+from azq.wire.messages import SampleEvent
+
+SGF_GAMES = {"othello": 2, "gomoku": 4, "hex": 11}  # GM of the standard
+CHESS = "openspiel:chess"
+LINE = 80  # characters of a line of PGN
+COLUMN = 34  # of a player's moves in .mat
+SEATS = ("x", "o")  # as azq writes backgammon
+
+
+def games_of(config: Config, run: str, most: int, uid: int | None) -> tuple[Game, Iterator[SampleEvent]]:
+    """The rules of a run and its newest games, oldest first, or the one of this number. Raises `NotFound`, `StoreError`."""
+    folder = folder_of(config, None, run)
+    settings = folder.sections().run
+    reader = SegmentReader(folder.path / "segments")
+    found = iter([reader.find(uid)]) if uid is not None else reader.last(most)
+    return games.load(settings.game, **settings.params), found
+
+
+def export(form: str, run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
+    """The text of a file, piece by piece. Raises `ConfigError` for an unknown form, and for a game that it cannot tell, at once."""
+    if form not in FORMS:
+        raise ConfigError(f"--format {form!r} is not one of {', '.join(FORMS)}")
+    return FORMS[form](run, game, events)
+
+
+def _jsonl(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
+    for event in events:
+        moves = [text for _, text in _plies(game, event)]
+        told = {
+            "run": run,
+            "uid": event.record.uid,
+            "game": game.name,
+            "params": dict(game.params),
+            "actions": _actions(event),
+            "moves": moves,
+            "returns": list(event.returns),
+            "weight_versions": np.frombuffer(event.record.weight_versions, "<u4").tolist(),
+            "worker": event.worker,
+            "finished_ms": event.finished_ms,
+        }
+        yield json.dumps(told) + "\n"
+
+
+def _sgf(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
+    if game.name not in SGF_GAMES:
+        raise _cannot("sgf", game, ", ".join(sorted(SGF_GAMES)))
+    cells = coordinates(game)
+    return (_sgf_game(run, game, cells, event) for event in events)
+
+
+def _sgf_game(run: str, game: Game, cells: Coordinates, event: SampleEvent) -> str:
+    name = _named(run, event)
+    head = f"FF[4]CA[UTF-8]AP[azq:{__version__}]GM[{SGF_GAMES[game.name]}]SZ[{cells.size}]"
+    about = f"PB[{name}]PW[{name}]GN[{run} {event.record.uid}]DT[{_day(event):%Y-%m-%d}]RE[{_winner(event, 'B+', 'W+', '0')}]"
+    moves = "".join(f";{'BW'[state.current_player()]}[{_point(game, cells, action)}]" for state, action in _states(game, event))
+    return f"(;{head}{about}{moves})\n"
+
+
+def _point(game: Game, cells: Coordinates, action: int) -> str:
+    """Hex has points of its own, as `e4`; the others those of Go: column and row by letter, from the top left, nothing for a pass."""
+    if game.name == "hex":
+        return cells.vertex(action).lower()
+    return "" if action == cells.pass_action else "".join(chr(ord("a") + place) for place in reversed(divmod(action, cells.size)))
+
+
+def _pgn(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
+    if game.name != CHESS:
+        raise _cannot("pgn", game, CHESS)
+    return (_pgn_game(run, game, event) for event in events)
+
+
+def _pgn_game(run: str, game: Game, event: SampleEvent) -> str:
+    result, name = _winner(event, "1-0", "0-1", "1/2-1/2"), _named(run, event)
+    tags = {"Event": run, "Site": "azq", "Date": f"{_day(event):%Y.%m.%d}", "Round": str(event.record.uid), "White": name, "Black": name}
+    moves = [text for _, text in _plies(game, event)]
+    words = [f"{1 + ply // 2}. {text}" if ply % 2 == 0 else text for ply, text in enumerate(moves)]
+    lines, line = [], ""
+    for word in [*words, result]:
+        if line and len(line) + 1 + len(word) > LINE:
+            lines, line = [*lines, line], ""
+        line = f"{line} {word}".strip()
+    return "".join(f'[{key} "{value}"]\n' for key, value in {**tags, "Result": result}.items()) + "\n" + "\n".join([*lines, line]) + "\n\n"
+
+
+def _mat(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
+    if game.name != "backgammon":
+        raise _cannot("mat", game, "backgammon")
+    return _mat_session(run, game, events)
+
+
+def _mat_session(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
+    """A session without a score to reach, `0 point match`; the names are without blanks, as its readers want."""
+    yield " 0 point match\n"
+    won = [0, 0]
+    for number, event in enumerate(events, 1):
+        names = [f"{run}-{seat} : {points}" for seat, points in zip(SEATS, won, strict=True)]
+        yield f"\n Game {number}\n {names[0]:<{COLUMN + 5}}{names[1]}\n"
+        left, right = _turns(game, event)
+        for row, (first, second) in enumerate(zip_longest(left, right, fillvalue=""), 1):
+            yield f"{row:>3}) {first:<{COLUMN}} {second}".rstrip() + "\n"
+        points = round(unit(game).scale * event.returns[0])
+        won[points < 0] += abs(points)
+        yield f"{'' if points > 0 else ' ' * COLUMN}      Wins {abs(points)} point{'s' * (abs(points) != 1)}\n"
+
+
+def _turns(game: Game, event: SampleEvent) -> tuple[list[str], list[str]]:
+    """Each side's rolls and moves, line by line; the second side's first line is beside the first side's empty one where it began."""
+    sides: tuple[list[str], list[str]] = ([], [])
+    for state, text in _plies(game, event):
+        seat, _, words = text.partition(" ")
+        if state.is_chance_node():
+            if seat == SEATS[1] and not sides[0]:
+                sides[0].append("")
+            sides[SEATS.index(seat)].append(f"{words.removeprefix('rolls ')}:")
+        elif "/" in words:
+            sides[state.current_player()][-1] += f" {words}"
+    return sides
+
+
+FORMS: dict[str, Callable[[str, Game, Iterable[SampleEvent]], Iterator[str]]] = {"jsonl": _jsonl, "sgf": _sgf, "pgn": _pgn, "mat": _mat}
+
+
+def _cannot(form: str, game: Game, known: str) -> ConfigError:
+    return ConfigError(f"--format {form} tells games of {known}, not of {game.name}; jsonl tells those of any game")
+
+
+def _actions(event: SampleEvent) -> list[int]:
+    return [int(action) for action in np.frombuffer(event.record.actions, "<u2")]
+
+
+def _states(game: Game, event: SampleEvent) -> Iterator[tuple[State, int]]:
+    """Each position and what was done in it; the state goes on as soon as the next one is asked for."""
+    state = game.new_initial_state()
+    for action in _actions(event):
+        yield state, action
+        state.apply_action(action)
+
+
+def _plies(game: Game, event: SampleEvent) -> Iterator[tuple[State, str]]:
+    return ((state, state.action_to_string(action)) for state, action in _states(game, event))
+
+
+def _named(run: str, event: SampleEvent) -> str:
+    """Who played: the run, with the newest version that searched in the game."""
+    return f"azq {run} {max(np.frombuffer(event.record.weight_versions, '<u4'), default=0)}"
+
+
+def _day(event: SampleEvent) -> datetime:
+    return datetime.fromtimestamp(event.finished_ms / 1000, UTC)
+
+
+def _winner(event: SampleEvent, first: str, second: str, nobody: str) -> str:
+    return nobody if event.returns[0] == event.returns[1] else first if event.returns[0] > event.returns[1] else second
