@@ -57,7 +57,7 @@ def named(facts: Facts) -> dict[str, str]:
 
 
 STILL = {"loss_policy": (1.9, 1.89), "loss_value": (0.6, 0.595)}
-ALL_DRAWN = {"wins": (2, 3), "shared": 995, "rewarded": 5}
+ALL_DRAWN: dict[str, Any] = {"wins": (2, 3), "shared": 995, "rewarded": 5}
 SICK: list[tuple[str, str, Facts]] = [
     ("rewards", "run.game", having(rewarded=0, wins=(0, 0), shared=1_000)),
     ("observations", "run.game", having(mistakable=Counted(600, 5_000))),
@@ -109,7 +109,7 @@ def test_every_rule_is_among_them_and_a_healthy_run_is_not() -> None:
 
 @pytest.mark.parametrize("games", [10, 49])
 def test_few_games_alarm_nobody(games: int) -> None:
-    few = {"games": games, "capped": Counted(games // 4, games), "mistakable": Counted(0, 9), "observations": Counted(1, 9), "slope": None}
+    few: dict[str, Any] = {"games": games, "capped": Counted(games // 4, games), "mistakable": Counted(0, 9), "observations": Counted(1, 9), "slope": None}
     for wins, shared, rewarded in (((0, 0), games, 0), ((games, 0), 0, games)):
         if games == 10:
             assert not named(having(wins=wins, shared=shared, rewarded=rewarded, openings=1, sharpness=Measured(0.0, 0.0), **few))
