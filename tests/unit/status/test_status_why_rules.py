@@ -109,7 +109,13 @@ def test_every_rule_is_among_them_and_a_healthy_run_is_not() -> None:
 
 @pytest.mark.parametrize("games", [10, 49])
 def test_few_games_alarm_nobody(games: int) -> None:
-    few: dict[str, Any] = {"games": games, "capped": Counted(games // 4, games), "mistakable": Counted(0, 9), "observations": Counted(1, 9), "slope": None}
+    few: dict[str, Any] = {
+        "games": games,
+        "capped": Counted(games // 4, games),
+        "mistakable": Counted(0, 9),
+        "observations": Counted(1, 9),
+        "slope": None,
+    }
     for wins, shared, rewarded in (((0, 0), games, 0), ((games, 0), 0, games)):
         if games == 10:
             assert not named(having(wins=wins, shared=shared, rewarded=rewarded, openings=1, sharpness=Measured(0.0, 0.0), **few))
