@@ -1,37 +1,44 @@
 """How well ranks scale: several train together, each on a core or GPU of its own; beside them one alone, and as many that do not
 synchronise, which tells what the cores take from each other. Each rank has the same batch and is a process of its own.
+
+And what it costs to survive the loss of one: rounds that can be undone, as `azq.learner.ranks.leader` takes them, beside the same steps
+in one go, and beside torch's plain reduction of gradients in one go.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from pydantic import validate_call
 
 from azq.bench.learner import workplace
 from azq.bench.rig import child, last_words, say
-from azq.config import Config, RunSections
+from azq.config import Config, LearnerConfig, RunSections
 from azq.errors import AzqError
 from azq.learner.data.batches import Feed, Order
+from azq.learner.learner import PHASE_S
 from azq.learner.opening import training_device
+from azq.learner.ranks.compressing import hook_of
 from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
-from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
+from azq.learner.ranks.reducing import Reducing, Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.trainer import Sync, Trainer
 from azq.nets.device import prepare_process
 
 WINDOW = 100_000
-TURNS = 4  # all three in turns, so that whatever else the machine does weighs on both alike
+TURNS = 4  # all ways in turns, so that whatever else the machine does weighs on both alike
 JOIN_S = 60.0
 
 
@@ -74,7 +81,9 @@ class _Rank:
     trainer: Trainer
     feed: Feed
     sync: Sync
+    plain: Sync  # torch's own way to reduce gradients
     rows: int
+    cpu_s: float = 0.0  # that all ranks took in rounds at once
 
     def alone(self, planned: TrainingRound) -> RoundTiming:
         """Takes steps as if there were no others."""
@@ -85,10 +94,22 @@ class _Rank:
         watch.end()
         return RoundTiming(planned.steps, self.rows, watch.taken_s(), 0.0)
 
-    def at_once(self, planned: TrainingRound, *, together: bool) -> list[RoundTiming]:
-        """Takes steps while the others do, with them or apart from them."""
-        self.trainer.join(self.sync if together else Sync(self.trainer.module))
-        return train_together(self.group, self.sync, self.trainer, self.feed, planned, self._order())
+    def at_once(self, planned: TrainingRound, way: str) -> list[RoundTiming]:
+        """Takes steps while the others do: together as a learner's ranks, in torch's plain way, or apart from them."""
+        begun_s = time.process_time()
+        sync = {"train": self.sync, "plain": self.plain}.get(way) or Sync(self.trainer.module)
+        self.trainer.join(sync)
+        timings = train_together(self.group, sync, self.trainer, self.feed, planned, self._order())
+        spent = torch.tensor([time.process_time() - begun_s], dtype=torch.float64)
+        dist.all_reduce(spent)
+        self.cpu_s += spent.item()
+        return timings
+
+    def saved(self) -> None:
+        """Copies what a lost rank would have to be undone to."""
+        begun_s = time.process_time()
+        self.trainer.snapshot()
+        self.cpu_s += time.process_time() - begun_s
 
     def _order(self) -> Order:
         return self.feed.order(self.trainer.step, self.rows, WINDOW)
@@ -128,24 +149,28 @@ def _take_core(place: int) -> None:
 def _rank(sections: RunSections, device: torch.device, group: RankGroup) -> _Rank:
     trainer, _, feed = workplace(sections, device, WINDOW, group.place)
     sync, rows = sync_of(trainer.module, sections.learner, device), sections.learner.batch_size
-    sync.share(group.place, (rows,) * group.size)
-    return _Rank(group, trainer, feed, sync, rows)
+    plain = Reducing(trainer.module, hook_of(LearnerConfig()), Stopwatch(device))
+    for one in (sync, plain):
+        one.share(group.place, (rows,) * group.size)
+    return _Rank(group, trainer, feed, sync, plain, rows)
 
 
 def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
     warm_up = TrainingRound(0, 2, rank.rows, WINDOW, 0.0)
     rank.alone(warm_up)
     paced = rank.alone(warm_up)
-    steps = max(2, int(seconds / TURNS / 3 * paced.steps / paced.wall_s))
-    _at_once(rank, warm_up, together=True)
+    steps = max(2, int(seconds / TURNS / 6 * paced.steps / paced.wall_s))
+    for way in ("train", "plain"):
+        _at_once(rank, warm_up, way)
     alone: list[RoundTiming] = []
     apart: list[tuple[float, list[RoundTiming]]] = []
     shared: list[tuple[float, list[RoundTiming]]] = []
     planned = TrainingRound(0, steps, rank.rows * rank.group.size, WINDOW, 0.0)
     for _ in range(TURNS):
         alone.append(rank.alone(planned))
-        apart.append(_at_once(rank, planned, together=False))
-        shared.append(_at_once(rank, planned, together=True))
+        apart.append(_at_once(rank, planned, "apart"))
+        shared.append(_at_once(rank, planned, "train"))
+    safety = _cost_of_safety(rank, planned, paced.batch_s)
     rank.group.tell(Word("leave"))
     one = sum(timing.steps * timing.rows for timing in alone) / sum(timing.wall_s for timing in alone)
     wall_s = sum(taken_s for taken_s, _ in shared)
@@ -169,18 +194,46 @@ def _lead(rank: _Rank, sections: RunSections, seconds: float) -> dict[str, Any]:
         "weak_scaling_efficiency": round(every / (rank.group.size * one), 3),
         "share_of_waiting": round(waited_s / wall_s, 3),
         "step_ms": round(1e3 * wall_s / steps / TURNS, 2),
+        **safety,
     }
 
 
-def _at_once(rank: _Rank, planned: TrainingRound, *, together: bool) -> tuple[float, list[RoundTiming]]:
+def _cost_of_safety(rank: _Rank, planned: TrainingRound, step_s: float) -> dict[str, float]:
+    """Medians over turns: wall clock and CPU-seconds of all ranks in rounds that can be undone, over those of the same steps in one go."""
+    length = max(1, int(PHASE_S / step_s))
+    lengths = [length] * (planned.steps // length) + [planned.steps % length] * bool(planned.steps % length)
+    rounds = [replace(planned, steps=steps) for steps in lengths]
+    spent: dict[str, list[tuple[float, float]]] = {"rounds": [], "train": [], "plain": []}
+    for turn in range(TURNS):
+        for way in sorted(spent, reverse=bool(turn % 2)):
+            start_s, rank.cpu_s = time.perf_counter(), 0.0
+            for part in rounds if way == "rounds" else [planned]:
+                if way == "rounds":
+                    rank.saved()
+                _at_once(rank, part, "train" if way == "rounds" else way)
+            spent[way].append((time.perf_counter() - start_s, rank.cpu_s))
+
+    def over(other: str, column: int) -> float:
+        pairs = zip(spent["rounds"], spent[other], strict=True)
+        return round(statistics.median(safe[column] / bare[column] for safe, bare in pairs), 3)
+
+    return {
+        "safe_over_unsafe_wall": over("train", 0),
+        "safe_over_unsafe_cpu": over("train", 1),
+        "safe_over_plain_torch_wall": over("plain", 0),
+        "safe_over_plain_torch_cpu": over("plain", 1),
+    }
+
+
+def _at_once(rank: _Rank, planned: TrainingRound, way: str) -> tuple[float, list[RoundTiming]]:
     """A round of every rank: seconds until the last was done, and what it cost each."""
     start = time.perf_counter()
-    rank.group.tell(Word("train" if together else "apart", planned=planned))
-    timings = rank.at_once(planned, together=together)
+    rank.group.tell(Word(way, planned=planned))
+    timings = rank.at_once(planned, way)
     return time.perf_counter() - start, timings
 
 
 def _follow(rank: _Rank) -> None:
     while (word := rank.group.hear()).op != "leave":
         assert word.planned is not None
-        rank.at_once(word.planned, together=word.op == "train")
+        rank.at_once(word.planned, word.op)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -155,10 +156,16 @@ class LearnerConfig(Section):
     growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
     prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
     ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them
+    devices: tuple[
+        str, ...
+    ] = ()  # of one host's ranks, one each, such as cuda:0 and cuda:2; they then count the ranks; none: as device says
+    primary: str = ""  # the one of devices that rank 0 takes; empty: the first
     population: Few = 1  # networks that train side by side, each with settings near these; the best one is published
     population_every_steps: Positive = 500  # after which the worst goes on from the best one's weights
     sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
-    compression: Literal["none", "fp16", "powersgd"] = "none"  # of gradients between ranks
+    compression: Literal["none", "fp16", "powersgd", "topk"] = "none"  # of gradients between ranks
+    compression_rank: Few = 2  # of the approximation that powersgd sends; more: closer and larger
+    compression_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # bytes that topk sends / those of whole gradients
     most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
     rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
     rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
@@ -167,8 +174,17 @@ class LearnerConfig(Section):
 
     _order = field_validator("growth")(ascending)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _count_devices(cls, values: Any) -> Any:
+        """As many ranks as devices where only these are given."""
+        if isinstance(values, dict) and values.get("devices") and "ranks" not in values:
+            return {**values, "ranks": len(values["devices"])}
+        return values
+
     @model_validator(mode="after")
     def _sound(self) -> LearnerConfig:
+        _check_devices(self)
         if self.sync_every > 1 and self.compression != "none":
             raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
         if self.population > 1 and self.ranks > 1:
@@ -179,9 +195,35 @@ class LearnerConfig(Section):
             raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
         return self
 
+    @property
+    def rank_devices(self) -> tuple[str, ...]:
+        """Devices of a host's ranks, rank 0's first; none where `device` says it for all."""
+        first = self.devices.index(self.primary) if self.primary else 0
+        return self.devices[first : first + 1] + self.devices[:first] + self.devices[first + 1 :]
+
     def version_for(self, uid: int) -> int:
         """The weight version that a game is played with in lockstep; 0, the newest, where nobody waits."""
         return 1 + (uid - 1) // self.lockstep_games if self.lockstep_games else 0
+
+
+def _check_devices(config: LearnerConfig) -> None:
+    """Raises `ValueError` for devices that no ranks can have."""
+    devices, primary = config.devices, config.primary
+    if primary and primary not in devices:
+        raise ValueError(
+            f"primary {primary!r} is not among devices ({', '.join(devices) or 'none'}); name one of them, or none for the first"
+        )
+    for name in devices:
+        if not re.fullmatch(r"cpu|mps|cuda:(0|[1-9][0-9]{0,3})", name):
+            raise ValueError(f"devices name {name!r}; each is cpu, mps or a GPU with its number, such as cuda:0")
+        if name != "cpu" and devices.count(name) > 1:
+            raise ValueError(f"devices name {name} more than once; ranks share nothing but cpu")
+    if len({name.partition(":")[0] for name in devices}) > 1:
+        raise ValueError(f"devices {', '.join(devices)} are of several kinds, whose ranks cannot talk to each other; name one kind")
+    if devices and config.device != "auto":
+        raise ValueError(f"device is {config.device!r} and devices are named; set one of the two")
+    if devices and config.ranks != len(devices):
+        raise ValueError(f"ranks is {config.ranks}, devices are {len(devices)}; leave ranks out, devices count them")
 
 
 Elo = Annotated[float, Field(ge=-10_000, le=10_000)]

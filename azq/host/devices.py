@@ -27,13 +27,15 @@ class Wishes:
     ranks: int = 1
     threads: int = 1
     concurrency: int = 0
+    learner_devices: tuple[str, ...] = ()  # rank 0's first; none: as `learner` says
 
     @staticmethod
     def of(config: Config) -> Wishes:
         """Those of an `azq up`."""
         serves = config.selfplay.evaluator == "stream" or config.arena.evaluates
         infers = (config.inference.device, config.inference.devices) if serves else ("", ())
-        return Wishes(*infers, config.learner.device, config.learner.ranks, config.selfplay.threads, config.worker.concurrency)
+        learner, threads = config.learner, config.selfplay.threads
+        return Wishes(*infers, learner.device, learner.ranks, threads, config.worker.concurrency, learner.rank_devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ def plan(machine: Machine, wishes: Wishes) -> DevicePlan:
     there = [device for device in wishes.inference_devices if device in (*gpus, "cpu")]
     left_out = {device: "asked for and not there" for device in wishes.inference_devices if there and device not in there} | left_out
     other = "mps" if "mps" in machine.tags else "cpu"
-    training = _allowed(wishes.learner, gpus, other)[: wishes.ranks]
+    training = wishes.learner_devices or _allowed(wishes.learner, gpus, other)[: wishes.ranks]
     inference = there or wishes.inference_devices or _beside(training, _allowed(wishes.inference, gpus, other))
     processes, why = _processes(machine, wishes, inference, training)
     return DevicePlan(tuple(inference), training, processes, wishes.threads, why, left_out)

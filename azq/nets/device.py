@@ -49,8 +49,8 @@ def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ConfigError(f"{setting} = {name!r} is not a device; use cpu, cuda, cuda:1, mps or auto") from None
-    there = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(device.type, 0)
-    if (device.index or 0) >= there:
+    there = _count(device.type)
+    if not is_there(device):
         why = f" ({no_cuda()})" if device.type == "cuda" and not there else ""
         raise ConfigError(f"{setting} = {name!r} is not on this host{why}; use cpu or auto")
     if device.type == "cuda":
@@ -60,6 +60,15 @@ def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
         except (RuntimeError, AssertionError) as error:
             raise ConfigError(f"{setting} = {name!r} cannot be used here: {explained(error)}; choose cpu or auto") from None
     return device
+
+
+def is_there(device: torch.device) -> bool:
+    """Whether torch counts it; one that it counts may still not work."""
+    return (device.index or 0) < _count(device.type)
+
+
+def _count(kind: str) -> int:
+    return {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(kind, 0)
 
 
 def _best(setting: str, local: int) -> torch.device:

@@ -1,21 +1,28 @@
-"""Processes that train together with the learner: killed, stopped for a while, slowed down."""
+"""Processes that train together with the learner: killed, stopped for a while, slowed down, cut off from each other."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from typing import Any
 
 from azq.bus.redis import RedisBus
 from azq.drill.faults.signals import braked
 from azq.drill.scenarios import RANK, Harm, Scenario, fault
 from azq.drill.system import READY_S, RUN, System, signalled
 from azq.errors import StateConflict
-from azq.process.proc import children, command
+from azq.process.proc import PROC, children, command
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus
 
+_PIDFD_GETFD = 438  # pidfd_getfd(2), which neither Python nor glibc before 2.36 calls
+_LIBC: Any = ctypes.CDLL(None, use_errno=True)
 HELD_S = 10.0  # several times `learner.rank_timeout_s` of these drills
 
 
@@ -46,6 +53,55 @@ def slow_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
             raise StateConflict(f"{lost} ranks were dropped for being slow")
 
     return Harm(lambda: _all_train(system), lasts_s=HELD_S, lift=lift)
+
+
+@fault("cut-rank", RANK)
+def cut_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Shuts every connection between it and rank 0, in whatever they tell each other at that moment; both processes live on."""
+    pid, before = _at_work(system)
+    cut(system.working("learner"), pid)
+    return Harm(lambda: _lost(system) > before and _all_train(system))
+
+
+def cut(one: int, other: int) -> int:
+    """Shuts the connections between two processes; returns how many. Raises `StateConflict` where there is none, or none is let go."""
+    shut = 0
+    with ExitStack() as stack:
+        known = {connection.getsockname() for connection in map(stack.enter_context, map(closing, connections(one)))}
+        for connection in map(stack.enter_context, map(closing, connections(other))):
+            if connection.getpeername() in known:
+                connection.shutdown(socket.SHUT_RDWR)
+                shut += 1
+    if not shut:
+        raise StateConflict(f"processes {one} and {other} have no connection that could be cut; run it as their user or as root")
+    return shut
+
+
+def connections(pid: int) -> Iterator[socket.socket]:
+    """A process's TCP connections, as sockets of this one that close without harm to it."""
+    process = os.pidfd_open(pid)
+    try:
+        for entry in os.listdir(PROC / str(pid) / "fd"):
+            taken = _LIBC.syscall(_PIDFD_GETFD, process, int(entry), 0)
+            if taken < 0:
+                continue  # closed meanwhile, or not ours to take
+            with suppress(OSError):  # no socket
+                found = socket.socket(fileno=taken)
+                taken = -1
+                if found.family in (socket.AF_INET, socket.AF_INET6) and _is_connected(found):
+                    yield found
+                else:
+                    found.close()
+            if taken >= 0:
+                os.close(taken)
+    finally:
+        os.close(process)
+
+
+def _is_connected(found: socket.socket) -> bool:
+    with suppress(OSError):
+        return bool(found.getpeername())
+    return False
 
 
 def _at_work(system: System) -> tuple[int, int]:

@@ -64,6 +64,7 @@ class Leader(Ranks):
         self._failures = 0
         self._speeds: tuple[float, ...] = ()  # samples a second of each member
         self._last: tuple[float, tuple[RoundTiming, ...]] = (0.0, ())  # seconds of a round, and each rank's own
+        self._said = said_of(0, self.trainer)
         self._beats: dict[int, RankBeat] = {}  # by rank, of those that live
         self._health = {rank: RankHealth() for rank in range(1, self.place.ranks)}
 
@@ -72,6 +73,7 @@ class Leader(Ranks):
         if now < self._due_s:
             return
         self._due_s = now + LOOK_S
+        self._said = said_of(0, self.trainer)
         beats = self._broker.attempt(self._read_beats)
         if beats is None or self._table is None:
             return
@@ -139,7 +141,7 @@ class Leader(Ranks):
         """This process and the others as they last said and did."""
         members = [rank for rank, _ in self._table.members] if self._table is not None and self._group is not None else []
         timings = dict(zip([0, *members], self._last[1] or [self._timing], strict=False))
-        yield _timed(changed(said_of(0, self.trainer), seen_ms=now_ms()), "trains", timings.get(0))
+        yield _timed(changed(self._said, seen_ms=now_ms()), "trains", timings.get(0))
         for rank, health in self._health.items():
             beat = self._beats.get(rank)
             state = "left_out" if self._left_out(rank) else "trains" if rank in members else "waits" if beat else "away"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -12,8 +11,9 @@ from typing import Any, TypeVar
 from torch.distributed.distributed_c10d import Store
 
 from azq.bus.base import Bus
-from azq.errors import BrokerError
+from azq.errors import BrokerError, EvaluationTimeout
 from azq.learner.ranks.group import keep_to_loopback
+from azq.waiting import until
 from azq.wire import keys
 
 T = TypeVar("T")
@@ -55,11 +55,11 @@ class BusStore(Store):
         return all(value is not None for value in found)
 
     def wait(self, names: Sequence[str], timeout: timedelta | None = None) -> None:
-        end = time.monotonic() + (timeout.total_seconds() if timeout else self._timeout_s)
-        while not self.check(names):
-            if time.monotonic() > end:
-                raise RuntimeError(f"ranks did not meet in time: nobody wrote {names[0]}")
-            time.sleep(LOOK_S)
+        within_s = timeout.total_seconds() if timeout else self._timeout_s
+        try:
+            until(lambda: self.check(names), f"ranks did not meet in time: nobody wrote {names[0]}", within_s, every_s=LOOK_S)
+        except EvaluationTimeout as error:
+            raise RuntimeError(str(error)) from None
 
     def delete_key(self, key: str) -> bool:
         self._ask(lambda: self._bus.delete(self._key(key)))

@@ -1,6 +1,7 @@
 """Training steps of several ranks: gradients reduced each step, on GPUs while backward still runs, or weights averaged every few steps."""
 
 # No `from __future__ import annotations`: torch compares the annotations of a communication hook with types, not with their names.
+
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -10,11 +11,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import LearnerConfig
 from azq.learner.data.batches import Feed, Order
+from azq.learner.ranks.compressing import Hook, hook_of
 from azq.learner.ranks.group import RankGroup, shared_memory
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.trainer import Sync, Trainer
@@ -68,10 +69,6 @@ class Stopwatch:
         return mark
 
 
-POWER_SGD_RANK = 2
-POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
-
-
 # Buffers are the same on all ranks; before 2.13 torch had another word for not sending them.
 _QUIET: dict[str, Any] = {
     "forward_sync_buffers"
@@ -114,16 +111,14 @@ class Reducing(RankSync):
 
     may_retry = False  # some buckets may be on their way
 
-    def __init__(self, module: Network, compression: str, watch: Stopwatch) -> None:
+    def __init__(self, module: Network, hook: Hook, watch: Stopwatch) -> None:
         super().__init__(module, watch)
         self._factor = 1.0
         self._ddp = DistributedDataParallel(_AllHeads(module), gradient_as_bucket_view=True, **_QUIET)
-        hook, state = _hook(compression)
 
         def marked(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
             watch.begin()  # the last bucket's counts: from there on this rank has nothing left to do but to wait
-            reduced: torch.futures.Future[torch.Tensor] = hook(state, bucket)
-            return reduced
+            return hook(bucket)
 
         self._ddp.register_comm_hook(None, marked)
 
@@ -216,7 +211,7 @@ def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Syn
         memory = shared_memory(sum(parameter.numel() for parameter in module.parameters()))
         if memory is not None:
             return HostReducing(module, memory, Stopwatch(device))
-    return Reducing(module, config.compression, Stopwatch(device))
+    return Reducing(module, hook_of(config), Stopwatch(device))
 
 
 def train_together(group: RankGroup, sync: Sync, trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> list[RoundTiming]:
@@ -232,12 +227,3 @@ def train_together(group: RankGroup, sync: Sync, trainer: Trainer, feed: Feed, p
     timings = group.gather(RoundTiming(planned.steps, order.rows, watch.taken_s(), waited_s))
     group.trained()
     return timings
-
-
-def _hook(compression: str) -> tuple[Any, Any]:
-    if compression == "fp16":
-        return default_hooks.fp16_compress_hook, None
-    if compression == "powersgd":
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=POWER_SGD_RANK, start_powerSGD_iter=POWER_SGD_AFTER)
-        return powerSGD_hook.powerSGD_hook, state
-    return default_hooks.allreduce_hook, None

@@ -26,6 +26,9 @@ def test_two_ranks_are_measured_beside_one_and_beside_two_that_do_not_synchronis
     assert found["weak_scaling_efficiency"] == pytest.approx(found["samples_per_s"] / 2 / found["samples_per_s_alone"], abs=0.01)
     assert found["share_of_unsynchronised"] == pytest.approx(found["samples_per_s"] / found["samples_per_s_unsynchronised"], abs=0.01)
     assert 0 < found["share_of_waiting"] < 1
+    safety = [value for name, value in found.items() if name.startswith("safe_over_")]
+    assert len(safety) == 4
+    assert min(safety) > 0
 
 
 @pytest.mark.slow

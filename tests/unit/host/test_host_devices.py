@@ -48,6 +48,7 @@ def cuda(*numbers: int) -> tuple[str, ...]:
         (8, 192, UP, cuda(0), cuda(*range(1, 8)), 28),
         (8, 192, Wishes("auto", (), "auto", ranks=2), cuda(0, 1), cuda(*range(2, 8)), 72),
         (2, 32, Wishes("auto", (), "auto", ranks=4, threads=3), cuda(0, 1), cuda(0, 1), 8),
+        (8, 192, Wishes("auto", (), "auto", ranks=2, learner_devices=cuda(2, 0)), cuda(2, 0), (*cuda(1), *cuda(*range(3, 8))), 72),
         (2, 16, Wishes("cuda:1", (), "cuda:0", concurrency=2), cuda(0), cuda(1), 2),
         (2, 16, Wishes("auto", cuda(1, 0), "auto", threads=3), cuda(0), cuda(1, 0), 4),
         (1, 16, Wishes("auto", (), "cpu", threads=3), ("cpu",), cuda(0), 4),

@@ -46,6 +46,22 @@ def test_ranks_whose_batches_change_search_for_no_kernels_and_an_absent_gpu_is_n
         prepare_training(LearnerConfig(device="cuda:2"))
 
 
+@pytest.mark.parametrize(("primary", "chosen"), [("", ["cuda:2", "cuda:0"]), ("cuda:0", ["cuda:0", "cuda:2"])])
+def test_each_rank_takes_its_own_of_the_devices_that_are_named_and_rank_0_the_primary(cuda, primary, chosen):
+    asked = cuda(3)
+    config = LearnerConfig(devices=("cuda:2", "cuda:0"), primary=primary)
+    assert [str(prepare_training(config, local)) for local in range(config.ranks)] == chosen == asked
+    with pytest.raises(ConfigError, match="names 2 devices, and this is process 2 of its host"):
+        prepare_training(config, 2)
+
+
+def test_rank_0_names_every_device_of_its_host_that_is_not_there(cuda):
+    asked = cuda(1)
+    with pytest.raises(ConfigError, match=r"learner\.devices names cuda:1, cuda:3, not on this host"):
+        prepare_training(LearnerConfig(devices=("cuda:0", "cuda:1", "cuda:3")), 0)
+    assert not asked
+
+
 @pytest.mark.parametrize("options", [{}, {"prefetch_batches": 0}, {"compile": True}])
 def test_it_learns_publishes_grows_drains_and_resumes(cuda, place, monkeypatch, options):
     asked = cuda(1)

@@ -124,7 +124,7 @@ def alone_on(config: LearnerConfig, begin: int, end: int) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"compression": "fp16"}, {"compression": "powersgd"}, {"sync_every": 8}])
+@pytest.mark.parametrize("changes", [{}, {"compression": "fp16"}, {"compression": "powersgd"}, {"compression": "topk"}, {"sync_every": 8}])
 def test_every_way_to_synchronise_converges_on_a_planted_problem(changes):
     config = config_of(ema_decay=0.0, **changes)
 
