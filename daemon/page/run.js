@@ -27,7 +27,7 @@ const OVER_TIME = [
 
 /** [columns, chart settings] of recorded games, block by block: what changes while a run learns. */
 const LEARNING = [
-  [["draws", "first"], { title: "draws and first player's wins", format: (value) => percent(value, 0), ceiling: 1, names: ["draws", "first"] }],
+  [["draws", "first"], { title: "results of games", format: (value) => percent(value, 0), ceiling: 1, names: ["draws", "first wins"] }],
   [["length"], { title: "plies of a game", format: count }],
   [["entropy"], { title: "entropy of policies", format: fixed(2) }],
   [["openings"], { title: "different openings", format: (value) => percent(value, 0), ceiling: 1 }],
