@@ -10,15 +10,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.redis import connect_at_start, control_url_of
+from azq.bus.redis import another_control, connect_at_start, control_url_of
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ExitCode
+from azq.process.answers import Answers
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, notify
 from azq.wire.connect import agree_on_schema
 from daemon.serve.door import open_door
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
+from daemon.serve.notices import Webhook
 
 if TYPE_CHECKING:
     from daemon.serve.rest import Server
@@ -48,10 +50,11 @@ def main(config: Config) -> int:
         lock.wait(partial(_stop_within, stop))
         stack.callback(_quietly, lock.let_go)
         agree_on_schema(client, upgrade=True)
-        loop = build(config, client, lock)
+        loop = build(config, client, lock, stack.enter_context(Webhook(config.notices)).tell)
         ticked = loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         from daemon.serve.rest import serving
 
+        stack.enter_context(Answers(partial(another_control, config.broker), loop.name))
         rest = stack.enter_context(serving(config, client, loop, listener))
         settle()
         _serve(config, loop, rest, stop, ready=ticked)

@@ -6,13 +6,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import redis
 
 from azq import games, logs
 from azq.bus.base import Bus
-from azq.bus.redis import RedisBus, connect_at_start
+from azq.bus.redis import RedisBus, another_control, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import ExitCode
 from azq.learner.keeping.kept import folder_of
@@ -27,6 +28,7 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.survey import Gauge
+from azq.process.answers import Answers
 from azq.process.breaker import CircuitBreaker
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
@@ -68,15 +70,16 @@ def main(config: Config, run: str, folder: Path | None = None) -> int:
     ):
         beat = LearnerBeat(bus, run, directory, config.worker)
         beat.turn(None)
-        with renewed(ledger, lease):
-            learner = _open(config, view, directory, bus, client, ledger, beat, place, lease)
-        notify(READY, f"STATUS=learning {run}")
+        with Answers(partial(another_control, config.broker), beat.worker):
+            with renewed(ledger, lease):
+                learner = _open(config, view, directory, bus, client, ledger, beat, place, lease)
+            notify(READY, f"STATUS=learning {run}")
 
-        def on_turn(status: LearnerStatus) -> None:
-            beat.turn(status, learner.shares, learner.trainer.note)
-            launcher.turn()
+            def on_turn(status: LearnerStatus) -> None:
+                beat.turn(status, learner.shares, learner.trainer.note)
+                launcher.turn()
 
-        learner.run(stop, on_turn)
+            learner.run(stop, on_turn)
         beat.end()
     return int(ExitCode.OK)
 

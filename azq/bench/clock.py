@@ -112,11 +112,11 @@ def modelled(turn: TurnCost, clock_s: float) -> dict[str, Any]:
     }
 
 
-def serve(clock_s: float) -> int:
-    """An inference worker whose network is a clock; settings by the environment."""
+def serve(clock_s: float, leaves: int = 0) -> int:
+    """An inference worker whose network is a clock; settings by the environment. Batches of more than `leaves`, if given, take longer."""
     from workers import inference
 
-    return inference.main(load(), make_engine=partial(ClockEngine, clock_s=clock_s))
+    return inference.main(load(), make_engine=partial(ClockEngine, clock_s=clock_s, leaves=leaves))
 
 
 class ClockFlight:
@@ -141,10 +141,11 @@ class ClockFlight:
 class ClockEngine(Engine):
     """Networks that answer when the clock says so, with random numbers; the few rows of the self-test are evaluated."""
 
-    def __init__(self, *given: Any, clock_s: float) -> None:
+    def __init__(self, *given: Any, clock_s: float, leaves: int = 0) -> None:
         super().__init__(*given)
         self.rung = Rung(self.rung.mode, given[0].max_batch)
         self._clock_s = clock_s
+        self._leaves = leaves
         self._free_s = 0.0
 
     def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
@@ -156,9 +157,10 @@ class ClockEngine(Engine):
         """As a GPU has them."""
         return SLOTS
 
-    def end_s(self) -> float:
-        """When a batch that is launched now will be over."""
-        self._free_s = max(self._free_s, time.monotonic()) + self._clock_s
+    def end_s(self, count: int) -> float:
+        """When a batch of so many that is launched now will be over."""
+        share = max(1.0, count / self._leaves) if self._leaves else 1.0
+        self._free_s = max(self._free_s, time.monotonic()) + share * self._clock_s
         return self._free_s
 
 
@@ -177,7 +179,7 @@ class ClockForward:
         count = sum(map(len, parts))
         if count <= PROBE_SIZE:
             return self._real.launch(*parts)
-        return ClockFlight((self._logits[:count], self._values[:count]), self._engine.end_s())
+        return ClockFlight((self._logits[:count], self._values[:count]), self._engine.end_s(count))
 
     def refresh(self) -> None:
         """Nothing: only the self-test asks the network."""

@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,6 +58,7 @@ OPENING_PLIES = 4
 READY_S, READY_ON_GPU_S = 60.0, 180.0  # a first start loads libraries, has cuDNN search for kernels, and records graphs
 
 Settings = TypeVar("Settings", bound=BaseModel)
+Network = Callable[[Config], AbstractContextManager[Config]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,14 @@ class Rig:
 
 
 @contextlib.contextmanager
-def rig(config: Config, sections: RunSections, *, inference: int, command: Sequence[str] = (*AZQ, "inference")) -> Iterator[Rig]:
-    """Starts it with so many inference workers, waits until each serves, and takes it all away at the end."""
-    with own_brokers(config) as (config, brokers):
+def rig(
+    config: Config, sections: RunSections, *, inference: int, command: Sequence[str] = (*AZQ, "inference"), via: Network = nullcontext
+) -> Iterator[Rig]:
+    """Starts it with so many inference workers, waits until each serves, and takes it all away at the end.
+
+    Everything but the brokers reaches them by what `via` makes of the settings.
+    """
+    with own_brokers(config) as (near, brokers), via(near) as config:
         config, home = with_game(config, sections.run.game), config.home
         ledger = Ledger(brokers.control)
         weights = _publish(brokers.control, ledger, config, sections)

@@ -292,6 +292,11 @@ def control_url_of(broker: BrokerConfig) -> str:
     return broker.control_url
 
 
+def another_control(broker: BrokerConfig) -> RedisBus:
+    """The control plane over a connection that nobody else closes; raises as `connect`."""
+    return RedisBus(connect(control_url_of(broker), timeout_s=broker.connect_timeout_s))
+
+
 def connect_at_start(broker: BrokerConfig) -> redis.Redis:
     """As `connect` to the control plane; but under a service manager a broker that is away is waited for, however late it comes.
 

@@ -71,6 +71,7 @@ COMMANDS: dict[str, Command] = {
     "profile": look.profile,
     "compare": look.compare,
     "report": look.report,
+    "why": look.why,
     "validate": validate,
     "sweep": sweep,
     "cost": cost,

@@ -87,6 +87,20 @@ def bus(
 
 
 @_measured
+def fleet(
+    seconds: Seconds = 10.0,
+    game: str = "connect_four",
+    network_clock: Annotated[str, typer.Option(metavar="TIME", help="Of the network: what 1,024 leaves take.")] = "20ms",
+    rtt: Annotated[
+        list[float] | None, typer.Option("--rtt", min=0.0, help="Round trip times in ms; repeatable. 0, 0.2, 1, 10 without.")
+    ] = None,
+    loss: Annotated[float, typer.Option("--loss", min=0.0, help="Share of packets that are lost.")] = 0.0,
+) -> dict[str, Any]:
+    """Self-play whose brokers are a network away from it and from inference: evaluations and latency by round trip time."""
+    return {"rtt": tuple(rtt or (0.0, 0.2, 1.0, 10.0))}
+
+
+@_measured
 def weights(
     workers: Annotated[int, typer.Option("--workers", min=1, help="Inference workers that take the weights.")] = 2,
     publications: Annotated[int, typer.Option("--publications", min=2, help="New versions for each store.")] = 50,

@@ -124,6 +124,20 @@ def compare(
 
 
 @with_settings
+def why(
+    settings: Config,
+    run: Annotated[str, typer.Argument(help="Name of a run, at work or not.")],
+    games: Annotated[int, typer.Option("--games", min=1, help="The newest recorded games that are looked at.")] = 2_000,
+) -> Answer:
+    """Say what keeps a run from learning: a line a finding, with its figures and the one setting to change."""
+    from azq.console.why import why as command
+    from azq.console.why import why_text
+
+    found = command(settings, run, games)
+    return Answer(found, why_text(found))
+
+
+@with_settings
 def report(
     settings: Config,
     run: Annotated[str, typer.Argument(help="A run that is paused or over.")],

@@ -20,6 +20,8 @@ Money = Annotated[float, Field(ge=0.0, le=1e9)]
 Hours = Annotated[float, Field(gt=0.0, le=8784.0)]
 Count = Annotated[int, Field(ge=0, le=100_000)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
+Word = Annotated[str, Field(pattern=r"^\S*$")]
+Line = Annotated[str, Field(pattern=r"^[^\r\n]+$")]
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "{host}", "{command}")
 
 
@@ -80,6 +82,31 @@ class Reaching(_Part):
     azq: Annotated[tuple[str, ...], Field(min_length=1)] = ("azq",)  # what azq is called there
 
 
+class SlurmOptions(_Part):
+    """What `sbatch` is told of a group's jobs; what is empty is as Slurm has it."""
+
+    partition: Word = ""
+    account: Word = ""
+    qos: Word = ""
+    constraint: Word = ""
+    time: Word = ""  # after which a job drains and is queued again: D-HH:MM:SS
+    gres: Word = ""  # where gpu:N, N of the machine's kind, is not what a GPU is called
+    options: tuple[Annotated[str, Field(pattern=r"^--[^\r\n]+$")], ...] = ()
+    setup: tuple[Line, ...] = ()  # lines of bash before azq starts: module load, activate
+    requeue: bool = True
+    drain_s: Annotated[int, Field(ge=10, le=65_535)] = 180  # before the time is up; longer than a learner takes for its last checkpoint
+
+
+class Slurm(SlurmOptions):
+    """The same for all groups, and where a group has its own."""
+
+    groups: dict[Name, SlurmOptions] = {}
+
+    def of(self, group: str) -> SlurmOptions:
+        own = self.groups.get(group, SlurmOptions())
+        return self.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+
 class FirstRun(_Part):
     """The run that the cluster is for; called as its game is, unless it has a name."""
 
@@ -116,6 +143,7 @@ class Cluster(_Part):
     runs: tuple[FirstRun, ...] = ()  # further ones
     settings: dict[str, dict[str, Any]] = {}  # of all hosts, by section
     ssh: Reaching = Reaching()
+    slurm: Slurm = Slurm()
     run: FirstRun = FirstRun()
 
     @model_validator(mode="after")
@@ -127,6 +155,8 @@ class Cluster(_Part):
                 raise ValueError(f"machines.{name}.hosts: {group.kind} is a service, on which nothing of azq runs")
             if kind.service and set(group.roles) != {kind.service}:
                 raise ValueError(f"machines.{name}.roles: {group.kind} is a service for {kind.service!r} and nothing else")
+        if unknown := sorted(self.slurm.groups.keys() - self.machines.keys()):
+            raise ValueError(f"slurm.groups.{unknown[0]}: there is no [machines.{unknown[0]}]")
         return self
 
     def wanted_runs(self) -> tuple[FirstRun, ...]:

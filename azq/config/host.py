@@ -263,6 +263,18 @@ class BudgetConfig(Section):
     drain_s: Seconds = 900.0  # longest time for the last evaluations, before machines end
 
 
+def _web_address(address: SecretStr) -> SecretStr:
+    if address.get_secret_value() and not address.get_secret_value().startswith(("http://", "https://")):
+        raise ValueError("a webhook is an address that begins with https:// or http://")
+    return address
+
+
+class NoticesConfig(Section):
+    """Who is told when a run ends, or something lasts that an operator should know."""
+
+    webhook: Annotated[SecretStr, AfterValidator(_web_address)] = SecretStr("")  # gets each as JSON by POST; empty: nobody is told
+
+
 class HostSections(Section):
     """Everything that is set on a host and stays there."""
 
@@ -276,3 +288,4 @@ class HostSections(Section):
     tracking: TrackingConfig = TrackingConfig()
     machine: MachineConfig = MachineConfig()
     budget: BudgetConfig = BudgetConfig()
+    notices: NoticesConfig = NoticesConfig()

@@ -97,7 +97,8 @@ def _pgn_game(run: str, game: Game, event: SampleEvent) -> str:
     tags = {"Event": run, "Site": "azq", "Date": f"{_day(event):%Y.%m.%d}", "Round": str(event.record.uid), "White": name, "Black": name}
     moves = [text for _, text in _plies(game, event)]
     words = [f"{1 + ply // 2}. {text}" if ply % 2 == 0 else text for ply, text in enumerate(moves)]
-    lines, line = [], ""
+    lines: list[str] = []
+    line = ""
     for word in [*words, result]:
         if line and len(line) + 1 + len(word) > LINE:
             lines, line = [*lines, line], ""

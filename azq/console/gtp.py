@@ -17,7 +17,7 @@ from azq.games import Game, State
 IGNORED = ("komi", "time_settings", "time_left")  # boards send them unasked; they mean nothing in these games
 
 
-class Refused(Exception):
+class GtpRefusal(Exception):
     """What a command is answered with after the question mark."""
 
 
@@ -54,9 +54,9 @@ class GtpBoard:
         name, *rest = words
         try:
             if name not in self._commands:
-                raise Refused("unknown command")
+                raise GtpRefusal("unknown command")
             said = f"={number} {self._commands[name](rest)}"
-        except Refused as refusal:
+        except GtpRefusal as refusal:
             said = f"?{number} {refusal}"
         return said.rstrip() + "\n\n", name == "quit"
 
@@ -65,7 +65,7 @@ class GtpBoard:
 
     def _resize(self, words: Sequence[str]) -> str:
         if _only(words) != str(self._cells.size):
-            raise Refused("unacceptable size")
+            raise GtpRefusal("unacceptable size")
         return self._clear(())
 
     def _clear(self, _: Sequence[str]) -> str:
@@ -74,15 +74,15 @@ class GtpBoard:
 
     def _play(self, words: Sequence[str]) -> str:
         if len(words) != 2:
-            raise Refused("syntax error")
+            raise GtpRefusal("syntax error")
         state = self._turn_of(words[0])
         action = self._cells.action(words[1])
         if words[1].upper() == PASS and (action is None or action not in state.legal_actions()):
             if state.is_terminal():
                 return ""  # boards end a game by passes
-            raise Refused("illegal move")
+            raise GtpRefusal("illegal move")
         if action is None or state.is_terminal() or action not in state.legal_actions():
-            raise Refused("illegal move")
+            raise GtpRefusal("illegal move")
         self._history = [*state.history(), action]
         return ""
 
@@ -102,24 +102,24 @@ class GtpBoard:
         """The position with this colour to move: a side that can only pass, and was not asked, has passed."""
         side = next((number for number, name in enumerate(COLOURS) if colour.lower() in (name, name[0])), None)
         if side is None:
-            raise Refused("syntax error")
-        state = self._state()
-        if not state.is_terminal() and state.current_player() != side and state.legal_actions() == [self._cells.pass_action]:
-            state.apply_action(self._cells.pass_action)
+            raise GtpRefusal("syntax error")
+        state, passing = self._state(), self._cells.pass_action
+        if passing is not None and not state.is_terminal() and state.current_player() != side and state.legal_actions() == [passing]:
+            state.apply_action(passing)
         if not state.is_terminal() and state.current_player() != side:
-            raise Refused(f"it is {COLOURS[1 - side]}'s turn")
+            raise GtpRefusal(f"it is {COLOURS[1 - side]}'s turn")
         return state
 
     def _undo(self, _: Sequence[str]) -> str:
         if not self._history:
-            raise Refused("cannot undo")
+            raise GtpRefusal("cannot undo")
         self._history = self._history[:-1]
         return ""
 
     def _score(self, _: Sequence[str]) -> str:
         state = self._state()
         if not state.is_terminal():
-            raise Refused("cannot score")
+            raise GtpRefusal("cannot score")
         black = state.returns()[0]
         return "0" if black == 0 else f"{'B' if black > 0 else 'W'}+{abs(black):g}"
 
@@ -145,5 +145,5 @@ def serve(config: Config, seating: Seating, player: str, source: TextIO, sink: T
 
 def _only(words: Sequence[str]) -> str:
     if len(words) != 1:
-        raise Refused("syntax error")
+        raise GtpRefusal("syntax error")
     return words[0]

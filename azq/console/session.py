@@ -7,6 +7,7 @@ games back, the learner takes in what is left and writes its checkpoint, then in
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from azq.config import Config, RunConfig
 from azq.config.access import with_own_token
 from azq.console.remote import url_of
 from azq.console.table import Screen
+from azq.console.why import Adviser
 from azq.errors import BrokerError, ExitCode, StateConflict
 from azq.goals import is_spent
 from azq.host import rundir
@@ -77,6 +79,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._keeper = BrokerKeeper(self.brokers)
+        self._adviser = Adviser(self.start.run, self.config.run_sections(), self.watch.bus, time.monotonic)
 
     def run(self, view: RunView) -> int:
         """Starts everything, watches, drains; returns the exit code."""
@@ -142,6 +145,7 @@ class Session:
         """Shows where the run stands; the exit code where it is over."""
         try:
             summary, state = self.watch.summary(self.start.run.name), self.ledger.run(self.start.run.name)
+            summary = dataclasses.replace(summary, conditions=(*summary.conditions, *self._adviser.look()))
         except BrokerError as error:  # the children wait for it too; an embedded one is started again
             log.warning("broker_away", reason=str(error))
             return None

@@ -78,11 +78,13 @@ def foreign_environment() -> dict[str, str]:
 def machine_environment(config: Config, role: Role) -> dict[str, str]:
     """The machine sections as `AZQ_` variables, so that child processes see exactly these settings. Holds secrets: never log it.
 
-    Tokens of the REST interface are the daemon's alone; the store's secrets belong to all, for each role reads weights.
+    Tokens of the REST interface and the webhook of notices are the daemon's alone; the store's secrets belong to all, for each role
+    reads weights.
     """
     sections = {name: getattr(config, name).model_dump(mode="json") for name in MACHINE_SECTIONS}
     sections["store"]["options"] = config.store.revealed_options()
     sections["daemon"] |= _tokens(config) if role == "daemon" else {"token": "", "tokens": {}}
+    sections["notices"]["webhook"] = config.notices.webhook.get_secret_value() if role == "daemon" else ""
     return {"AZQ_HOME": str(config.home.absolute()), **{f"AZQ_{name.upper()}": json.dumps(values) for name, values in sections.items()}}
 
 

@@ -306,9 +306,9 @@ def _life(look: RunLook) -> tuple[str, int]:
 def _desired(view: RunView) -> DesiredRun:
     record = view.record
     try:
-        return DesiredRun(record.run, view.state, sections_of(record), record.until, view.changed_ms)
+        return DesiredRun(record.run, view.state, sections_of(record), record.until, view.changed_ms, reason=view.reason)
     except ConfigError as error:
-        return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error))
+        return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error), reason=view.reason)
 
 
 def _observed(look: RunLook, learner: bytes | None, latest: bytes | None) -> ObservedRun:

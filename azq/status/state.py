@@ -53,6 +53,7 @@ class DesiredRun:
     until: Mapping[str, float] = field(default_factory=dict)
     changed_ms: int = 0  # when the state changed last
     unreadable: str = ""
+    reason: str = ""  # of its state
 
 
 @dataclass(frozen=True, slots=True)

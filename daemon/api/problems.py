@@ -23,6 +23,7 @@ STATUS_OF: dict[type[AzqError], HTTPStatus] = {  # the nearest class of an error
     errors.ConfigError: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.EvaluationTimeout: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.EvaluatorFailure: HTTPStatus.BAD_GATEWAY,
+    errors.HostError: HTTPStatus.GATEWAY_TIMEOUT,
     errors.InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
     errors.MissingExtra: HTTPStatus.NOT_IMPLEMENTED,

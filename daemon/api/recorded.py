@@ -14,10 +14,12 @@ from azq.games.files import is_python_file
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.replay.readers import LogPlace
+from azq.samples.learning import LearningCurves, learning_curves
 from azq.samples.played import read_games
 from azq.samples.stats import SampleStats, stats
 from azq.status.history import History, downsample, read
 from azq.status.viewer import GameSummary, GameView, summary, view
+from azq.status.why.gather import OPENING_PLIES, Diagnosis, diagnose
 from daemon.api.access import READ
 from daemon.api.conventions import LINKED, Paged
 from daemon.api.services import Use
@@ -77,6 +79,34 @@ def run_samples(
     rules = rules_of(sections_of(known.record).run)
     played = read_games(rules, use.games_of(segments_of(known)).last(games))
     return {name: stats(rules, rows) for name, rows in played.groups(by).items()}
+
+
+@router.get("/{run}/findings", tags=["runs"], dependencies=[READ])
+def run_findings(
+    run: str, use: Use, games: Annotated[int, Query(ge=1, le=20_000, description="The newest so many are looked at.")] = 500
+) -> Diagnosis:
+    """What keeps the run from learning, as `azq why` tells it: rule, evidence, the one setting to change, confidence."""
+    known = use.ledger.run(run)
+    sections = sections_of(known.record)
+    try:
+        rules, note = rules_of(sections.run), ""
+    except AzqError as error:
+        rules, note = None, f"games are not looked at: {error}; `azq why {run}` does, on the learner's host"
+    return diagnose(use.bus, run, sections, rules, use.games_of(segments_of(known)), games=games, note=note)
+
+
+@router.get("/{run}/learning", tags=["games"], dependencies=[READ])
+def run_learning(
+    run: str,
+    use: Use,
+    games: Annotated[int, Query(ge=1, le=20_000, description="The newest so many.")] = 2_000,
+    blocks: Annotated[int, Query(ge=1, le=500, description="At most so many parts, of 20 games or more.")] = 40,
+) -> LearningCurves:
+    """How the recorded games changed: draws, first player's wins, length, entropy, openings, calibration, age of weights; oldest first."""
+    known = use.ledger.run(run)
+    rules = rules_of(sections_of(known.record).run)
+    events = use.games_of(segments_of(known)).last(games)
+    return learning_curves(read_games(rules, events, OPENING_PLIES).rows, blocks)
 
 
 def rules_of(settings: RunConfig) -> games.Game:

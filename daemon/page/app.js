@@ -4,6 +4,7 @@ import { Away, Refused, call, takeToken } from "/web/api.js";
 import { h, show } from "/web/dom.js";
 import { askForToken, themeButton } from "/web/frame.js";
 import { CompareView } from "./compare.js";
+import { Notices } from "./notices.js";
 import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
 import { StudiesView, StudyView } from "./studies.js";
@@ -13,6 +14,7 @@ import { span } from "/web/format.js";
 const AGAIN_MS = 2000;
 const $ = (id) => document.getElementById(id);
 const link = { since: null, problem: "", answered: 0 };
+const notices = new Notices();
 let view = null;
 let runs = [];
 
@@ -89,6 +91,7 @@ function drawHead(to) {
 async function askRuns() {
   const before = runs;
   runs = (await call("/v1/runs")).sort((one, other) => (other.state === "running") - (one.state === "running") || other.created_ms - one.created_ms);
+  notices.note(runs);
   if (!before.length && !location.hash) route();
   else drawHead(place());
 }
@@ -98,13 +101,13 @@ $("runs").addEventListener("change", (event) => {
 });
 window.addEventListener("hashchange", route);
 
-document.querySelector("header").append(themeButton());
+document.querySelector("header").append(notices.element, themeButton());
 takeToken();
 (async () => {
   await guarded(askRuns);
   route();
   for (;;) {
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
-    if (!document.hidden) await guarded(askRuns);
+    if (!document.hidden || notices.wanted) await guarded(askRuns);
   }
 })();

@@ -5,7 +5,7 @@ import { Chart } from "/web/chart.js";
 import { Controls } from "./controls.js";
 import { h, show } from "/web/dom.js";
 import { clock, count, fixed, moment, percent, signed } from "/web/format.js";
-import { arenaPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel } from "./tables.js";
+import { arenaPanel, findingsPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel } from "./tables.js";
 import { Weights } from "./weights.js";
 import { Fleet } from "./workers.js";
 
@@ -25,6 +25,16 @@ const OVER_TIME = [
   [["loss_policy", "loss_value"], { title: "loss", format: fixed(3), names: ["policy", "value"] }],
 ];
 
+/** [columns, chart settings] of recorded games, block by block: what changes while a run learns. */
+const LEARNING = [
+  [["draws", "first"], { title: "results of games", format: (value) => percent(value, 0), ceiling: 1, names: ["draws", "first wins"] }],
+  [["length"], { title: "plies of a game", format: count }],
+  [["entropy"], { title: "entropy of policies", format: fixed(2) }],
+  [["openings"], { title: "different openings", format: (value) => percent(value, 0), ceiling: 1 }],
+  [["miscalibration"], { title: "values off results", format: fixed(3) }],
+  [["age"], { title: "age of weights, versions", format: fixed(1), ceiling: 1 }],
+];
+
 /** Where a role's time goes: [role, phases from the bottom of the chart up]; what is not named is added up as the rest. */
 const SPENT = [
   ["selfplay", ["search", "encode", "transport", "ledger", "wait"]],
@@ -33,7 +43,7 @@ const SPENT = [
 ];
 
 export class RunView {
-  asks = [[1500, this.askStatus], [2000, this.askHistory], [3000, this.askWeights], [10_000, this.askArena]];
+  asks = [[1500, this.askStatus], [2000, this.askHistory], [3000, this.askWeights], [10_000, this.askArena], [30_000, this.askLearning]];
 
   constructor(run) {
     this.run = run;
@@ -42,10 +52,12 @@ export class RunView {
     this.fleet = new Fleet();
     this.weights = new Weights(run, (action, tell) => this.controls.act(action, tell));
     const together = group();
-    this.charts = OVER_TIME.map(([columns, { names, ...settings }]) => ({
+    const drawn = (shared, formatX) => ([columns, { names, ...settings }]) => ({
       columns,
-      chart: new Chart({ ...settings, series: columns.map((column, i) => line(names?.[i] ?? column, i + 1)), formatX: moment, group: together }),
-    }));
+      chart: new Chart({ ...settings, series: columns.map((column, i) => line(names?.[i] ?? column, i + 1)), formatX, group: shared }),
+    });
+    this.charts = OVER_TIME.map(drawn(together, moment));
+    this.learning = LEARNING.map(drawn(group(), (value) => `game ${count(value)}`));
     this.spent = SPENT.map(([role, phases]) => ({ role, phases, chart: new Chart({
       title: `${role}: where the time goes`, series: [...phases, "rest"].map((phase, i) => line(phase, i + 1)),
       format: (value) => percent(value, 0), formatX: moment, ceiling: 1, group: together, stacked: true }) }));
@@ -59,6 +71,7 @@ export class RunView {
   #build() {
     this.head = h("div", { class: "head" });
     this.conditions = h("div", { id: "conditions", role: "alert" });
+    this.findings = h("section", { class: "panel", id: "findings", "aria-label": "what keeps it from learning" });
     this.tiles = h("div", { class: "tiles", id: "tiles" });
     this.spans = h("div", { class: "spans", role: "group", "aria-label": "time shown" });
     this.ledger = h("section", { class: "panel", id: "ledger" });
@@ -66,9 +79,10 @@ export class RunView {
     this.matches = h("section", { class: "panel", id: "matches" });
     this.ratings = h("section", { class: "panel", id: "ratings" });
     this.element = h("div", { class: "run" },
-      h("div", { class: "bar" }, this.head, this.controls.element), this.conditions, this.tiles, this.spans,
+      h("div", { class: "bar" }, this.head, this.controls.element), this.conditions, this.findings, this.tiles, this.spans,
       h("div", { class: "charts", id: "charts" }, this.charts.map(({ chart }) => chart.element), this.elo.element, this.errors.element,
         this.spent.map(({ chart }) => chart.element)),
+      h("div", { class: "charts", id: "learning" }, this.learning.map(({ chart }) => chart.element)),
       h("div", { class: "columns" }, this.fleet.element, h("div", { class: "stack" }, this.queues, this.ledger)),
       this.weights.element, h("div", { class: "columns" }, this.matches, this.ratings));
     this.spans.addEventListener("click", (event) => {
@@ -115,6 +129,15 @@ export class RunView {
 
   askWeights() {
     return this.weights.ask();
+  }
+
+  /** What keeps the run from learning, and the newest games block by block; a game in Python has no games here, its findings say so. */
+  async askLearning() {
+    const found = await call(path(this.run, "/findings"));
+    show(this.findings, findingsPanel(found));
+    if (!found.games) return;
+    const curves = await call(path(this.run, "/learning"));
+    for (const { chart, columns } of this.learning) chart.update({ x: curves.game, ys: columns.map((name) => curves[name]) });
   }
 
   async askArena() {

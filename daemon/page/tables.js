@@ -85,3 +85,10 @@ export function ratingsPanel(ratings) {
   }));
   return [h("h2", {}, "ratings"), rows.length ? table(["player", "#Elo", "#95 % interval", "", "#games", "#points"], rows) : empty("nobody is rated yet")];
 }
+
+/** What keeps a run from learning, causes first; nothing where nothing is known against it. */
+export function findingsPanel({ findings, note }) {
+  if (!findings.length) return note ? [h("p", { class: "muted" }, note)] : [];
+  const rows = findings.map((one) => ({ key: one.rule, cells: [one.rule, one.evidence, `${one.setting.key} = ${one.setting.value}`, String(one.setting.now), one.confidence] }));
+  return [h("h2", {}, "why it does not learn"), table(["rule", "evidence", "try", "now", "confidence"], rows), note ? h("p", { class: "muted" }, note) : ""];
+}

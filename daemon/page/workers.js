@@ -1,6 +1,7 @@
 // The fleet by host: role, heartbeat, rates. A worker that fell silent stays in sight for a while.
 
 import { h, show } from "/web/dom.js";
+import { Inspector } from "./inspect.js";
 import { count, percent, span } from "/web/format.js";
 
 const LATE_S = 4;
@@ -30,8 +31,14 @@ export class Fleet {
   #seen = new Map(); // worker -> {worker, at}
   #toggled = new Map(); // host -> open
 
+  #inspector = new Inspector();
+
   constructor() {
+    this.content = h("div", {});
+    this.element.append(this.content, this.#inspector.element);
     this.element.addEventListener("click", (event) => {
+      const asked = event.target.closest("button[data-inspect]")?.dataset.inspect;
+      if (asked) this.#inspector.open(asked);
       const host = event.target.closest("button[data-host]")?.dataset.host;
       if (host === undefined) return;
       this.#toggled.set(host, !this.#isOpen(host));
@@ -55,7 +62,7 @@ export class Fleet {
   #show() {
     const hosts = Map.groupBy([...this.#seen.values()], ({ worker }) => worker.host);
     const head = ["process", "queues", "does", "up", "heartbeat"].map((name, i) => h("th", { scope: "col", class: i > 2 && "number" }, name));
-    show(this.element, h("h2", {}, "workers ", h("span", { class: "muted" }, `${this.live} live on ${hosts.size} host${hosts.size === 1 ? "" : "s"}`)),
+    show(this.content, h("h2", {}, "workers ", h("span", { class: "muted" }, `${this.live} live on ${hosts.size} host${hosts.size === 1 ? "" : "s"}`)),
       hosts.size === 0 ? h("p", { class: "empty" }, "no worker lives; start one with `azq worker` or `azq up`")
         : h("div", { class: "scroll", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, head)),
           [...hosts].sort().map(([host, members]) => this.#host(host, members)))));
@@ -82,7 +89,7 @@ export class Fleet {
   #row(member) {
     const { worker } = member;
     const age = this.#age(member);
-    return h("tr", { "data-key": worker.worker, "data-worker": worker.worker }, h("td", { title: worker.worker }, h("b", {}, worker.role), h("span", { class: "muted" }, ` ${worker.run || worker.pid}`)),
+    return h("tr", { "data-key": worker.worker, "data-worker": worker.worker }, h("td", { title: worker.worker }, h("button", { type: "button", class: "fold", "data-inspect": worker.worker, title: "its log and its threads" }, worker.role), h("span", { class: "muted" }, ` ${worker.run || worker.pid}`)),
       h("td", {}, worker.queues.join(" ") || "–"), h("td", {}, does(worker) || "–"), h("td", { class: "number" }, span(worker.up_s)),
       h("td", { class: `number beat ${tone(age)}` }, this.now > member.at ? `silent ${span(age)}` : span(age)));
   }

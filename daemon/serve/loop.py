@@ -19,6 +19,7 @@ from azq.config import BudgetConfig, Config, DaemonConfig
 from azq.errors import BrokerError, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
+from azq.ledger.types import RunState
 from azq.process.heartbeat import Presence
 from azq.process.liveness import WATCHDOG, notify
 from azq.status.brokers import fleet_of
@@ -31,6 +32,7 @@ from azq.wire.connect import translate
 from azq.wire.messages import Fleet
 from daemon.decide import actions as do
 from daemon.decide.guard import guard
+from daemon.decide.notices import Notice, ends, lasting, states_of
 from daemon.decide.reconcile import reconcile
 from daemon.serve.act import Hands, act
 from daemon.serve.health import Health
@@ -79,6 +81,10 @@ class DaemonLock:
             self._client.eval(_LET_GO, 1, keys.DAEMON, self._holder)
 
 
+def nobody(_notice: Notice) -> None:
+    """Where nobody wants to be told."""
+
+
 @dataclass(kw_only=True)
 class Loop:
     """Everything that one tick needs, and what it remembers for the next. Errors end a tick, never the loop."""
@@ -94,12 +100,19 @@ class Loop:
     life_s: float
     fleet: Fleet | None = None
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+    tell: Callable[[Notice], object] = field(default=nobody)
 
     def __post_init__(self) -> None:
         self._history = Recorder(self.bus, self.config.history_every_s)
         self._accountant = Accountant(self.bus, self.budget)
+        self._states: dict[str, RunState] = {}  # of the look before
         self._since_ms = 0  # when it looked first
         self._presence = Presence("daemon", life_s=self.life_s)
+
+    @property
+    def name(self) -> str:
+        """Of this process among the fleet's."""
+        return self._presence.worker
 
     def tick(self) -> bool:
         """One tick; True when it went through. Raises `StateConflict` when another daemon took the control plane."""
@@ -115,6 +128,7 @@ class Loop:
             notify("STATUS=reconciling")
         for report in self.health.tick_ok(reports):
             log.warning("budget" if isinstance(report, do.ReportSpent) else "unroutable", run=report.run, reason=str(report))
+            self.tell(lasting(report, now_ms()))
         notify(WATCHDOG)
         return True
 
@@ -127,6 +141,9 @@ class Loop:
         now_ms = self.clock_ms()
         self._since_ms = self._since_ms or now_ms
         desired, seen = self.observer.look(now_ms)
+        for notice in ends(self._states, desired.runs, now_ms):
+            self.tell(notice)
+        self._states = states_of(desired.runs)
         observed = self._accountant.note(desired, seen, now_ms)
         actions = reconcile(desired, observed, now_ms, self.config, self.has_positions)
         actions += guard(desired, observed, actions, now_ms, self.budget, self._since_ms)
@@ -155,8 +172,8 @@ class Loop:
         self.health.tick_failed(reason)
 
 
-def build(config: Config, client: redis.Redis, lock: DaemonLock) -> Loop:
-    """What ticks, over one connection."""
+def build(config: Config, client: redis.Redis, lock: DaemonLock, tell: Callable[[Notice], object] = nobody) -> Loop:
+    """What ticks, over one connection; `tell` hears what is worth a notice."""
     bus, ledger = RedisBus(client), Ledger(client)
     publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
     return Loop(
@@ -171,6 +188,7 @@ def build(config: Config, client: redis.Redis, lock: DaemonLock) -> Loop:
         life_s=config.worker.heartbeat_life_s,
         fleet=fleet_of(config),
         budget=config.budget,
+        tell=tell,
     )
 
 

@@ -78,6 +78,15 @@ def test_inference_and_bus(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_fleet(tmp_path: Path) -> None:
+    (row, *more) = bench(tmp_path, "fleet", "--seconds", "1.5", "--rtt", "5", "--game", "tic_tac_toe")["rows"]
+    assert (row["rtt_ms"], row["groups"]) == (5.0, 2)
+    assert row["round_trip_p50_ms"] >= 20 + 2 * 5  # the clock's, to the broker and on, and back
+    assert row["evaluations_per_s"] > 0
+    assert all(each["groups"] > 2 for each in more)
+
+
+@pytest.mark.slow
 def test_bus_over_tls(tmp_path: Path) -> None:
     figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--tls")
     for party in ("client", "consumer", "broker", "front"):

@@ -14,6 +14,7 @@ from run_courses import plant_run
 from waiting import until
 
 from azq.ledger.types import RunState
+from azq.process.answers import Answers
 from azq.status.studies import StudyReport, TrialReport, keep
 
 
@@ -324,4 +325,38 @@ def test_a_studys_trials_are_lines_and_rows_and_pointing_at_one_shows_the_other(
     seen.page.locator("#trials tbody tr").first.hover()
     assert seen.page.locator("#parallel polyline.pointed").count() == 1
     shot(seen.page, "study")
+    assert seen.complaints == []
+
+
+def test_a_worker_shows_its_log_and_its_threads(visit: Any, site: Site) -> None:
+    seen = visit()
+    with Answers(lambda: site.bus, "learner@north:2"):
+        seen.page.locator('[data-inspect="learner@north:2"]').click()
+        seen.page.get_by_role("button", name="stack").click()
+        seen.page.locator("#inspect .said", has_text="thread MainThread").wait_for()
+        shot(seen.page, "dashboard-stack")
+    assert seen.complaints == []
+
+
+NOTED = """
+window.told = [];
+let permission = "default";
+window.Notification = class {
+  constructor(title, { body }) { window.told.push([title, body]); }
+  static get permission() { return permission; }
+  static async requestPermission() { return (permission = "granted"); }
+};
+"""
+
+
+def test_a_run_that_ends_is_told_by_the_browser_once_somebody_asked_for_it(visit: Any, site: Site) -> None:
+    seen = visit()
+    seen.page.add_init_script(NOTED)
+    seen.page.reload()
+    seen.page.get_by_role("button", name="notify me").click()
+    seen.page.get_by_role("button", name="notify me").wait_for(state="detached")
+    seen.page.locator("#state", has_text="running").wait_for()
+    site.ledger.set_run_state(RUN, RunState.FINISHED, "60 minutes are over")
+    until(lambda: seen.page.evaluate("window.told") == [["first finished", "60 minutes are over"]], "notice")
+    site.ledger.set_run_state(RUN, RunState.RUNNING, "")
     assert seen.complaints == []

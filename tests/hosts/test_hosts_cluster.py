@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from cluster_commands import ClusterCommands, processes
 
 from azq.drill.hosts import Host, lan, why_not
-from azq.process.start import AZQ, foreign_environment
-from azq.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")
 
@@ -67,39 +64,14 @@ settings = [
 """
 
 
-class Commands:
-    """`azq cluster` on this machine, which belongs to no host of the cluster."""
-
-    def __init__(self, file: Path) -> None:
-        self.file = file
-
-    def __call__(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
-        words = [*AZQ, "cluster", command, str(self.file), "--json", *arguments]
-        env = {**foreign_environment(), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240, cwd=self.file.parent, env=env)
-        assert done.returncode == code, f"{done.stderr}\n{done.stdout}"
-        return dict(json.loads(done.stdout)) if done.stdout else {"said": done.stderr}
-
-    def until(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        """The status in which something is true, whether the cluster is whole or not."""
-
-        def look() -> dict[str, Any] | None:
-            words = [*AZQ, "cluster", "status", str(self.file), "--json"]
-            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=foreign_environment())
-            found = json.loads(done.stdout or "{}")
-            return found if found and condition(found) else None
-
-        return until(look, f"{what} did not come", 120.0, every_s=1.0)
-
-
 @contextlib.contextmanager
-def cluster(folder: Path, game: str) -> Iterator[tuple[Commands, dict[str, Host]]]:
+def cluster(folder: Path, game: str) -> Iterator[tuple[ClusterCommands, dict[str, Host]]]:
     with lan("first", "bea", "cora", "dora") as hosts:
         named = {name: f"{host.space}@{host.address}" for name, host in hosts.items()}
         file = folder / "cluster.toml"
         places = {"first": named["first"], "b": named["bea"], "c": named["cora"], "d": named["dora"]}
         file.write_text(FILE.format(folder=folder, python=sys.executable, game=game, **places))
-        yield Commands(file), hosts
+        yield ClusterCommands(file), hosts
 
 
 def kill(host: Host) -> int:
@@ -109,10 +81,6 @@ def kill(host: Host) -> int:
         with contextlib.suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
     return len(pids)
-
-
-def processes(host: Host) -> list[str]:
-    return subprocess.run(["ip", "netns", "pids", host.space], capture_output=True, text=True, check=True).stdout.split()
 
 
 @pytest.mark.slow
@@ -145,7 +113,7 @@ def test_a_host_that_is_cut_off_is_named_and_what_was_started_is_undone(tmp_path
     with cluster(tmp_path, "tic_tac_toe") as (azq, hosts):
         broken = tmp_path / "broken.toml"
         broken.write_text(azq.file.read_text().replace(f"{hosts['dora'].space}@", f"{hosts['dora'].space}-gone@"))
-        half = Commands(broken)
+        half = ClusterCommands(broken)
         said = half("up", code=15)["said"]
         assert "players-2: not started" in said
         assert "down" in said

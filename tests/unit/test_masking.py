@@ -45,7 +45,12 @@ def test_texts_keep_all_but_users_and_passwords(text: str, shown: str) -> None:
 
 def planted() -> list[str]:
     """Every text of every host section as a URL with a password, and every secret."""
-    found = ["daemon.token=" + PLANTED, f'daemon.tokens.grafana.token="{PLANTED}2"', f'store.options.secret="{PLANTED}"']
+    found = [
+        "daemon.token=" + PLANTED,
+        f"notices.webhook=https://h/{PLANTED}",
+        f'daemon.tokens.grafana.token="{PLANTED}2"',
+        f'store.options.secret="{PLANTED}"',
+    ]
     for section, group in HostSections.model_fields.items():
         for name, field in getattr(group.annotation, "model_fields", {}).items():
             values = {str: f'"{URL}"', tuple[str, ...]: f'["{URL}"]'}

@@ -10,11 +10,17 @@ from azq.cluster.description import Cluster
 from azq.cluster.targets.compose import compose
 from azq.cluster.targets.files import Rendering
 from azq.cluster.targets.kubernetes import kubernetes
+from azq.cluster.targets.slurm import slurm
 from azq.cluster.targets.terraform_aws import terraform_aws
 from azq.errors import ConfigError
 
 # Each raises `ConfigError` for a cluster that it cannot carry.
-TARGETS: Mapping[str, Callable[[Cluster], Rendering]] = {"compose": compose, "kubernetes": kubernetes, "terraform-aws": terraform_aws}
+TARGETS: Mapping[str, Callable[[Cluster], Rendering]] = {
+    "compose": compose,
+    "kubernetes": kubernetes,
+    "slurm": slurm,
+    "terraform-aws": terraform_aws,
+}
 
 
 def render(cluster: Cluster, target: str) -> Rendering:

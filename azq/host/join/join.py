@@ -72,6 +72,14 @@ class Wish:
     dry_run: bool = False
     runs: tuple[str, ...] = ()  # that are trained here
     rank: int | None = None
+    kind: str = ""
+    per_hour: float | None = None
+
+    @property
+    def machine(self) -> tuple[tuple[str, str | float], ...]:
+        """Settings of `[machine]`."""
+        said: dict[str, str | float | None] = {"kind": self.kind or None, "per_hour": self.per_hour}
+        return tuple((name, value) for name, value in said.items() if value is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +154,8 @@ def _keep(wish: Wish, machine: Machine, roles: Sequence[str], chosen: tuple[Serv
     """This machine is the first: nobody has to let it in."""
     if wish.token.text or wish.data_url or wish.tls_ca:
         raise ConfigError("a machine that keeps the brokers joins nobody: leave --token, --data and --tls-ca out, or the role broker")
+    if wish.machine:
+        raise ConfigError("the machine that keeps the brokers says in its own azq.toml what it costs: [machine] kind or per_hour")
     if set(OF_RUNS) & set(roles) and not wish.runs:
         raise ConfigError("the machine that keeps the brokers is there before any run: name those that it trains with --run")
     tell(str(looked := Check("machine", "ok", describe(machine))))
@@ -175,7 +185,12 @@ def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Calla
             note(*checks.check_broker(data, "data"))
             data_urls.append(data_url)
             note(*checks.check_secured(control_url, data_url))
-        member = replace(_member(control_url, tuple(data_urls), fleet, wish.tags), certificate=trust.pem, anchors=str(kept / CERTIFICATE))
+        member = replace(
+            _member(control_url, tuple(data_urls), fleet, wish.tags),
+            certificate=trust.pem,
+            anchors=str(kept / CERTIFICATE),
+            machine=wish.machine,
+        )
         if "inference" in roles:
             note(checks.check_store(client, member.store_url, home))
         if set(OF_RUNS) & set(roles):

@@ -45,6 +45,7 @@ class Membership:
     certificate: str = ""  # PEM: what the brokers are verified with
     anchors: str = ""  # the file that it is kept in
     runs: tuple[str, ...] = ()  # that run now, for who trains
+    machine: tuple[tuple[str, str | float], ...] = ()  # what this one is and costs, as it was told
 
     def settings(self) -> str:
         """`azq.toml`, without secrets."""
@@ -53,6 +54,7 @@ class Membership:
             "store": {"url": self.store_url},
             "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
             "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
+            **({"machine": dict(self.machine)} if self.machine else {}),
         }
         return f"# Written by azq join; the brokers' passwords are in {SECRETS}. `azq config show` lists every key.\n\n{to_toml(values)}"
 

@@ -99,10 +99,13 @@ def role_file(role: Role) -> str:
     return f"role-{role}.env"
 
 
+_DAEMONS = ("AZQ_DAEMON__TOKEN", "AZQ_NOTICES__")  # what begins so is the daemon's alone
+
+
 def role_environment(config: Path, role: Role) -> str:
-    """`azq.env`, as it is by then, for a role's services: its user at this host's brokers, tokens of the REST interface for the daemon."""
+    """`azq.env`, as it is by then, for a role's services: its user at this host's brokers, and what is secret of the daemon's for that."""
     lines = _text(config / ADDRESSES).splitlines()
-    kept = [line for line in lines if role == "daemon" or not line.strip().startswith("AZQ_DAEMON__TOKEN")]
+    kept = [line for line in lines if role == "daemon" or not line.strip().startswith(_DAEMONS)]
     user = acl.role_user(role)
     return _OURS.sub(lambda found: f"unix://{user}:{acl.role_password(found[1], role)}@{found[2]}", "\n".join([*kept, ""]))
 

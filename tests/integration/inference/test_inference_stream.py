@@ -68,9 +68,9 @@ def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf,
     answer = RedisBus.answer
 
     class Noted(ClockEngine):
-        def end_s(self):
+        def end_s(self, count):
             events.append("launch")
-            return super().end_s()
+            return super().end_s(count)
 
     def noted(bus, *given):
         events.append("answer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from azq.host.fronts import Listen, parse_listen
 from azq.host.hardware import Machine
 from azq.host.join import checks
 from azq.host.join import plan as plans
+from azq.host.join.join import Wish, join
 from azq.host.join.plan import Membership, Service, Training, check_training, parse_roles, plan_files, services
 from azq.host.join.token import Token, login_of, parse_token, read_token, with_login
 from azq.host.systemd.install import Places
@@ -128,6 +130,17 @@ def test_every_data_plane_of_a_fleet_is_kept_in_its_order_and_read_back(tmp_path
     with pytest.raises(StateConflict, match="redis://b:3/0") as caught:
         plan_files(tmp_path, member, force=False)
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_machine_is_told_what_it_costs(tmp_path: Path) -> None:
+    wish = Wish("redis://first:6379/0", kind="g5.48xlarge", per_hour=0.12)
+    (tmp_path / "azq.toml").write_text(replace(MEMBER, machine=wish.machine).settings())
+    assert load(tmp_path / "azq.toml").machine.facts() == {"machine_kind": "g5.48xlarge", "per_hour": 0.12}
+    (tmp_path / "azq.toml").write_text(replace(MEMBER, machine=Wish("", per_hour=0.0).machine).settings())
+    assert load(tmp_path / "azq.toml").machine.facts() == {"machine_kind": "", "per_hour": 0.0}
+    assert "[machine]" not in replace(MEMBER, machine=Wish("").machine).settings()
+    with pytest.raises(ConfigError, match=r"in its own azq\.toml what it costs"):
+        join(replace(wish, roles="broker"), lambda line: None, lambda joined: None)
 
 
 def _as_a_service(folder: Path) -> Config:

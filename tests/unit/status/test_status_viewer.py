@@ -81,7 +81,7 @@ def test_what_games_look_like_over_rest(tmp_path: Path) -> None:
 
 
 def test_a_host_without_the_games_says_where_they_are(tmp_path: Path) -> None:
-    for path in ("games", "games/1", "samples"):
+    for path in ("games", "games/1", "samples", "learning"):
         answer = client_of(Site(tmp_path)).get(f"/v1/runs/{RUN}/{path}")
         assert (answer.status_code, "learner's host" in answer.json()["detail"]) == (404, True)
 

@@ -1,0 +1,42 @@
+"""`azq cluster` as its user calls it, and what of a cluster works on a host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from azq.drill.hosts import Host
+from azq.process.start import AZQ, foreign_environment
+from azq.waiting import until
+
+
+class ClusterCommands:
+    """`azq cluster` on this machine, which belongs to no host of the cluster."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __call__(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
+        words = [*AZQ, "cluster", command, str(self.file), "--json", *arguments]
+        env = {**foreign_environment(), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240, cwd=self.file.parent, env=env)
+        assert done.returncode == code, f"{done.stderr}\n{done.stdout}"
+        return dict(json.loads(done.stdout)) if done.stdout else {"said": done.stderr}
+
+    def until(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        """The status in which something is true, whether the cluster is whole or not."""
+
+        def look() -> dict[str, Any] | None:
+            words = [*AZQ, "cluster", "status", str(self.file), "--json"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=foreign_environment())
+            found = json.loads(done.stdout or "{}")
+            return found if found and condition(found) else None
+
+        return until(look, f"{what} did not come", 120.0, every_s=1.0)
+
+
+def processes(host: Host) -> list[str]:
+    return subprocess.run(["ip", "netns", "pids", host.space], capture_output=True, text=True, check=True).stdout.split()
