@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from azq.bus.embedded import EmbeddedServer
 from azq.wire.connect import connect
+
+settings.register_profile("azq", deadline=None)  # a busy machine is no failure
+if settings.get_current_profile_name() == "default":
+    settings.load_profile("azq")
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from torch import nn
 
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunSections
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.optimizer import learning_rate
+from azq.learner.step.optimizer import adamw, learning_rate
 from azq.nets import NetSpec
 
 
@@ -17,6 +18,12 @@ def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
     assert learning_rate(config, 500, 0.6) == pytest.approx(0.2)
     assert learning_rate(config, 500, 0.9) == pytest.approx(0.04)
     assert learning_rate(config.model_copy(update={"warmup_steps": 0}), 0, 0.7) == pytest.approx(0.2)
+
+
+def test_weight_decay_is_of_matrices_alone():
+    module = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
+    groups = adamw(module, LearnerConfig(weight_decay=0.25)).param_groups
+    assert [(group["weight_decay"], [one.ndim for one in group["params"]]) for group in groups] == [(0.25, [2]), (0.0, [1, 1, 1])]
 
 
 def test_stages_begin_at_their_share_and_nothing_shrinks():
