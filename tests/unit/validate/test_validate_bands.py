@@ -169,7 +169,8 @@ def test_curves_of_another_program_are_not_gone_on_with(kept, runs, tmp_path, mo
 def test_processes_bring_curves_as_they_finish_and_one_that_fails_is_told(monkeypatch):
     line = '{"seed": %s, "point": {"step": 1, "games": 1, "loss": 0.5, "errors": null, "cpu_s": 1.0, "hash": ""}}'
     program = (
-        f"import sys\nfor seed in sys.argv[2:]:\n    for _ in range(4): print({line!r} % seed, flush=True)\n    if seed == '9': sys.exit(3)"
+        "import os, sys\nfor seed in sys.argv[2:]:\n"  # one write a line, as the real one: `print` makes two where output is unbuffered
+        f"    for _ in range(4): os.write(1, {line!r}.encode() % seed.encode() + b'\\n')\n    if seed == '9': sys.exit(3)"
     )
     monkeypatch.setattr(seeds, "COMMAND", (sys.executable, "-c", program))
     told: list[str] = []
