@@ -9,7 +9,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.wire                                              every message and every Redis key
     azq.process                                           what it means to be a process of azq: signals, liveness, children
     azq.queue | azq.ledger | azq.bus | azq.store          Celery by hardware tag; jobs, leases, games; streams; blobs
-    azq.search | azq.nets | azq.replay                    batched trees and the evaluator's contract; networks; the segment log
+    azq.search | azq.nets | azq.replay | azq.notation     batched trees and the evaluator's contract; networks; the segment log; game files
     azq.actor | azq.inference | azq.learner | azq.arena | azq.samples    makes games; evaluates leaves; trains; compares; looks at games
     azq.status                                            what is known of runs, queues and workers, for all who tell it
     azq.volunteers                                        browsers' tabs that make games: who has which, and what counts

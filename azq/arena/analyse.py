@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from azq import _core
 from azq.arena.player import position
@@ -33,17 +34,19 @@ def analyse(
 ) -> list[dict[str, Any]]:
     """One answer per position (its actions from the initial state, or a `Line`), all searched together without exploration.
 
-    An answer holds `action`, `action_text`, `value` (for the player to move, -1..1), `proven`, and per action (A long)
-    `visit_counts`, `policy` and `q_values` (None where unvisited). Raises `IllegalActionError` for actions that do not replay.
+    An answer holds `action`, `action_text`, `value` (for the player to move, -1..1), `proven`, per action (A long) `visit_counts`,
+    `policy`, `priors` and `q_values` (None where unvisited), and `principal_variation` with its texts, the play that is expected up
+    to chance or what is hidden. Raises `IllegalActionError` for actions that do not replay.
     """
     if not actions:
         return []
     searcher = Searcher(game, evaluator, config, num_simulations, slots=len(actions), weight_version=weight_version)
     states = [position(game, history) for history in actions]
-    return [as_answer(result, state) for result, state in zip(searcher.results(actions), states, strict=True)]
+    found = searcher.results_and_lines(actions)
+    return [as_answer(result, line, state) for (result, line), state in zip(found, states, strict=True)]
 
 
-def as_answer(result: Result, state: _core.State) -> dict[str, Any]:
+def as_answer(result: Result, line: list[int], state: _core.State) -> dict[str, Any]:
     """A result in plain values, ready for JSON."""
     return {
         "action": int(result.best_action),
@@ -52,8 +55,26 @@ def as_answer(result: Result, state: _core.State) -> dict[str, Any]:
         "proven": bool(result.proven),
         "visit_counts": [int(count) for count in result.visit_counts],
         "policy": [round(float(share), 6) for share in result.policy],
+        "priors": [round(float(share), 6) for share in softmax(result.prior_logits)],
         "q_values": [None if np.isnan(q) else round(float(q), 6) for q in result.q_values],
+        "principal_variation": line,
+        "principal_variation_texts": texts_of(state, line),
     }
+
+
+def softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Shares (A,); illegal moves, of -inf, have none."""
+    raised = np.exp(logits - logits.max())
+    return np.asarray(raised / raised.sum(), np.float32)
+
+
+def texts_of(state: _core.State, line: Sequence[int]) -> list[str]:
+    """How people write the moves of a line from this position, which stays as it is."""
+    after, texts = state.clone(), []
+    for action in line:
+        texts.append(after.action_to_string(action))
+        after.apply_action(action)
+    return texts
 
 
 def outcomes_of(game: _core.Game, evaluator: Evaluator, states: Sequence[_core.State]) -> list[dict[str, float]] | None:
@@ -79,7 +100,10 @@ def over_chance(game: _core.Game, evaluator: Evaluator, state: _core.State, answ
     values = dict(zip(candidates, expected_values(game, evaluator, children, player), strict=True))
     best = max(candidates, key=lambda action: (values[action], answer["visit_counts"][action]))
     listed = [round(values[action], 6) if action in values else None for action in range(game.num_distinct_actions())]
-    return {**answer, "action": best, "action_text": state.action_to_string(best), "expected_values": listed}
+    told = {**answer, "action": best, "action_text": state.action_to_string(best), "expected_values": listed}
+    if best != answer["action"]:  # the line is that of another move
+        told |= {"principal_variation": [best], "principal_variation_texts": [told["action_text"]]}
+    return told
 
 
 def expected_values(game: _core.Game, evaluator: Evaluator, states: Sequence[_core.State], player: int) -> list[float]:

@@ -9,46 +9,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from azq import _core
-from azq.arena.player import RESIGN, SEED_BITS, Played, Player
+from azq.arena.player import RESIGN, SEED_BITS, Played, Player, position
 from azq.clock import now_ms
 from azq.errors import ConfigError
+from azq.notation.units import unit
 from azq.wire.messages import MatchResult, MatchSpec
 
 OPENING_TRIES = 1000
-BACKGAMMON_SCALE = {"full": 3.0, "gammons": 2.0, "winloss": 1.0}  # points of a return of 1
-BLOB_BONUS = 10  # a Blob score is at most 10 + cards
-MILLI = 1000.0
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One result unit a game: `scale` of it to a return of 1, losses in `loss_name`, `loss_scale` of it to a graded value of 1."""
-
-    name: str = "result"
-    scale: float = 1.0
-    loss_name: str = "value"
-    loss_scale: float = 1.0
-
-
-def unit(game: _core.Game) -> Unit:
-    """The unit of a game with its parameters."""
-    if game.name == "backgammon":
-        return Unit("points", BACKGAMMON_SCALE.get(str(game.params.get("scoring", "full")), 1.0), "millipoints", MILLI)
-    if game.name == "blob":
-        return _blob(game.params)
-    return Unit()
-
-
-def _blob(params: Mapping[str, Any]) -> Unit:
-    """A round scored by exact bids is worth at most 10 + cards; other forms stay in the game's own scale."""
-    cards = params.get("cards")
-    plain = params.get("scoring", "exact") == "exact" and params.get("returns", "own") == "own" and params.get("mode", "round") == "round"
-    return Unit("points", float(BLOB_BONUS + cards)) if plain and isinstance(cards, int) else Unit()
 
 
 @dataclass(slots=True)
@@ -202,6 +173,20 @@ def _move(player: Player, games: Sequence[MatchGame]) -> None:
 def _settle_chance(one: MatchGame) -> None:
     while one.state.is_chance_node():
         one.play(draw_outcome(one.state, one.luck))
+
+
+def play_on(game: _core.Game, player: Player, histories: Sequence[Sequence[int]], seed: int = 0) -> list[list[int]]:
+    """Each history with what one player, for all seats, and chance make of it up to its end; raises what `player.choose` raises."""
+    rng, states = random.Random(seed), [position(game, history) for history in histories]
+    whole = [list(history) for history in histories]
+    while open_ones := [number for number, state in enumerate(states) if not state.is_terminal()]:
+        asked = [number for number in open_ones if not states[number].is_chance_node()]
+        chosen = dict(zip(asked, player.choose([whole[number] for number in asked]) if asked else (), strict=True))
+        for number in open_ones:
+            action = chosen[number] if number in chosen else draw_outcome(states[number], rng)
+            states[number].apply_action(action)
+            whole[number].append(action)
+    return whole
 
 
 def draw_outcome(state: _core.State, rng: random.Random) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azq.arena.players import FORMS as PLAYER_FORMS
-from azq.cli.options import Answer, RunName, with_answer, with_settings
+from azq.cli.options import Answer, ConfigFile, Overrides, Preset, RunName, with_answer, with_settings
 from azq.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -162,6 +163,28 @@ def games_check(
     return Answer(values, report_text(report), ExitCode.OK if report.sound else ExitCode.CONFIG)
 
 
+@games_app.command("import")
+@with_answer
+def games_import(
+    files: Annotated[list[Path], typer.Argument(help="Files of games: .jsonl, .sgf, .pgn, .mat.")],
+    run: Annotated[str, typer.Option("--run", help="Name of the new run.")],
+    game: Annotated[str | None, typer.Option("--game", help="Name of the game; that of the settings by default.")] = None,
+    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf|pgn|mat", help="Of the files; told by their names.")] = "",
+    finish: Annotated[str, typer.Option(metavar="PLAYER", help="Plays games on that were given up: " + PLAYER_FORMS)] = "",
+    num_simulations: Annotated[int, typer.Option(min=1, help="Simulations a move of --finish.")] = 400,
+    preset: Preset = "",
+    config: ConfigFile = None,
+    overrides: Overrides = None,
+) -> Answer:
+    """Begin a run with games that others played: `azq up --run RUN` learns from them first, then from its own."""
+    from azq.console.recorded import Source, import_games
+    from azq.console.up import UpRequest
+
+    asked = UpRequest(game, run, overrides or (), config_file=config, preset=preset)
+    done = import_games(asked, Source(files, form, finish, num_simulations), partial(typer.echo, err=True))
+    return Answer(done.values(), done.text())
+
+
 @games_app.command("export")
 @with_settings
 def games_export(
@@ -173,8 +196,9 @@ def games_export(
     out: Annotated[Path | None, typer.Option("--out", help="A file; standard output by default.")] = None,
 ) -> None:
     """Write a run's recorded games as JSON lines (any game), SGF (gomoku, hex, Othello), PGN (OpenSpiel's chess) or .mat (backgammon)."""
-    from azq.console.export import export, games_of
+    from azq.console.recorded import games_of
     from azq.files import publish_file
+    from azq.notation.writing import export
 
     game, events = games_of(settings, run, most, uid)
     pieces = export(form, run, game, events)

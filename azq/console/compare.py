@@ -11,7 +11,6 @@ import numpy as np
 
 from azq.arena import positions
 from azq.arena.grade import Mark, marks
-from azq.arena.match import unit
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console.play import Seating, seated
@@ -20,6 +19,7 @@ from azq.console.samples import diff_text, pair
 from azq.errors import ConfigError
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
+from azq.notation.units import unit
 from azq.samples.diff import SamplesDiff, diff
 from azq.samples.played import OPENING_PLIES
 from azq.status.compare import GradedPair, RunComparison, checked, compare, paired_interval

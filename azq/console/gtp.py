@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from azq import __version__
-from azq.arena.engines.gtp import COLOURS, PASS, Coordinates, coordinates
 from azq.arena.player import RESIGN, Player, position
 from azq.config import Config
 from azq.console.play import Seating, seated
 from azq.errors import AzqError
 from azq.games import Game, State
+from azq.notation.boards import COLOURS, PASS, Coordinates, coordinates
 
 IGNORED = ("komi", "time_settings", "time_left")  # boards send them unasked; they mean nothing in these games
 

@@ -11,19 +11,28 @@ from typing import Any, Literal, TextIO
 
 from azq import games
 from azq.arena.analyse import analyse, outcomes_of, over_chance
-from azq.arena.match import unit
 from azq.arena.player import asked, position
 from azq.config import Config, SearchConfig
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
+from azq.notation.units import unit
 from azq.search.ensemble import EnsembleEvaluator
 from azq.search.evaluator import Evaluator
 from azq.wire.messages import LATEST
 
 BATCH_LINES = 256  # positions searched together
 MAX_LINE_BYTES = 1 << 20
-PRINTED = ("action", "action_text", "value", "visit_counts", "expected_values")
+PRINTED = (
+    "action",
+    "action_text",
+    "value",
+    "visit_counts",
+    "priors",
+    "expected_values",
+    "principal_variation",
+    "principal_variation_texts",
+)
 CHANCE = ("sampled", "expected")
 
 Chance = Literal["sampled", "expected"]  # sampled by the search, or exact over all outcomes that follow the root's candidates

@@ -14,16 +14,17 @@ from azq import games
 from azq.arena import positions
 from azq.arena.grade import Grade, grade
 from azq.arena.levels import drawn, nearest
-from azq.arena.match import Unit, draw_outcome, play_match, share_of_first_place, unit, whole_groups
+from azq.arena.match import draw_outcome, play_match, share_of_first_place, whole_groups
 from azq.arena.player import Ground, Player, position
 from azq.arena.players import kind_of, make_player
 from azq.arena.rating import Z95
 from azq.config import Config, SearchConfig
 from azq.console import move
 from azq.console.remote import best_weights, client_of
-from azq.console.written import legal_texts, read_move
 from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
+from azq.notation.units import Unit, unit
+from azq.notation.words import legal_texts, read_move
 from azq.wire.messages import MatchResult, MatchSpec
 
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Path, Request, Response
-from numpy.typing import NDArray
 
 from azq import games
+from azq.arena.analyse import softmax, texts_of
 from azq.arena.levels import Level, best_version, drawn, ladder, nearest
 from azq.arena.player import asked, position
 from azq.arena.searcher import Searcher
@@ -186,10 +186,6 @@ def _told(state: games.State, result: Result, line: list[int], temperature: floa
         )
         for legal in sorted(state.legal_actions(), key=lambda one: (one != best, -result.policy[one], -result.visit_counts[one]))
     ]
-    texts = []
-    for ply in line:
-        texts.append(state.action_to_string(ply))
-        state.apply_action(ply)
     return MoveOut(
         player=player,
         action=action,
@@ -198,11 +194,5 @@ def _told(state: games.State, result: Result, line: list[int], temperature: floa
         proven=bool(result.proven),
         candidates=candidates,
         principal_variation=line,
-        principal_variation_texts=texts,
+        principal_variation_texts=texts_of(state, line),
     )
-
-
-def softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Shares (A,); illegal moves, of -inf, have none."""
-    raised = np.exp(logits - logits.max())
-    return np.asarray(raised / raised.sum(), np.float32)

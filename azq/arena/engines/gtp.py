@@ -4,63 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from azq import _core
 from azq.arena.engines.process import EnginePlayer, EngineProcess
 from azq.arena.player import DEADLINE_S, RESIGN, Tick, from_the_start, no_tick, position
 from azq.errors import ConfigError
-
-COLOURS = ("black", "white")
-GO_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # without I
-ALL_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-PASS = "PASS"
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinates:
-    """How one game writes its cells; action = size * row + column, row 0 at the top."""
-
-    size: int
-    letters: str = ALL_LETTERS
-    from_bottom: bool = False  # row 1 is the lowest, as in Go
-    pass_action: int | None = None
-
-    def vertex(self, action: int) -> str:
-        if action == self.pass_action:
-            return PASS
-        row, column = divmod(action, self.size)
-        return f"{self.letters[column]}{self.size - row if self.from_bottom else row + 1}"
-
-    def action(self, vertex: str) -> int | None:
-        """The action of a vertex, in either case of letters; None for what is no vertex of this board."""
-        text = vertex.strip().upper()
-        if text == PASS:
-            return self.pass_action
-        column = self.letters.find(text[:1]) if text else -1
-        number = int(text[1:]) if text[1:].isdecimal() and len(text) <= 3 else 0
-        if not (0 <= column < self.size and 1 <= number <= self.size):
-            return None
-        row = self.size - number if self.from_bottom else number - 1
-        return self.size * row + column
-
-
-def coordinates(game: _core.Game) -> Coordinates:
-    """How GTP engines of this game write its cells; raises `ConfigError` for a game that GTP engines do not play.
-
-    Othello: a1 at the top left. Gomoku: as Go, a1 at the bottom left, no column I. Hex: a1 at the top left, black (who is
-    player 0) joins top and bottom.
-    """
-    _, rows, _ = game.observation_planes()
-    if game.name == "othello":
-        return Coordinates(rows, pass_action=rows * rows)
-    if game.name == "gomoku":
-        return Coordinates(rows, GO_LETTERS, from_bottom=True)
-    if game.name == "hex" and not game.params.get("swap", False):
-        return Coordinates(rows)
-    raise ConfigError(
-        f"no GTP engine plays {game.name} {dict(game.params) or ''}; a gtp: player knows othello, gomoku and hex without swap"
-    )
+from azq.notation.boards import COLOURS, PASS, coordinates
 
 
 def answered(lines: Sequence[str]) -> bool:

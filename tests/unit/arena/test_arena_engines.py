@@ -13,13 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import games
-from azq.arena.engines.gtp import GtpPlayer, answered, coordinates
+from azq.arena.engines.gtp import GtpPlayer, answered
 from azq.arena.engines.process import EngineProcess
 from azq.arena.match import play_match
 from azq.arena.player import RESIGN, Ground, Line
 from azq.arena.players import make_player
 from azq.config import SearchConfig
 from azq.errors import AzqError, ConfigError, EngineError
+from azq.notation.boards import coordinates
 from azq.wire.messages import MatchSpec
 
 OTHELLO = games.load("othello")

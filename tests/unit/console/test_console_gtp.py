@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from azq import games
-from azq.arena.engines.gtp import GtpPlayer, coordinates
+from azq.arena.engines.gtp import GtpPlayer
 from azq.arena.match import play_match
 from azq.arena.player import RESIGN, Ground, Player
 from azq.arena.players import make_player
@@ -17,6 +17,7 @@ from azq.config import SearchConfig, load
 from azq.console.gtp import GtpBoard, serve
 from azq.console.play import Seating
 from azq.errors import ConfigError, EngineError
+from azq.notation.boards import coordinates
 from azq.wire.messages import MatchSpec
 
 

@@ -14,10 +14,10 @@ from arena_doubles import Knowing, Walk, WalkGame
 from azq import games
 from azq.arena import analyse
 from azq.arena.grade import Grade
-from azq.arena.match import unit
 from azq.config import SearchConfig, load
 from azq.console import move, play
 from azq.errors import ConfigError, NotFound, WireError
+from azq.notation.units import unit
 from azq.search.evaluator import UniformEvaluator
 from azq.wire.messages import MatchResult, MatchSpec
 

@@ -13,11 +13,11 @@ import pytest
 from replay_games import play_game
 
 from azq import games
-from azq.arena.engines.gtp import coordinates
-from azq.arena.match import unit
-from azq.console.export import FORMS, export
 from azq.errors import ConfigError
 from azq.games import Game
+from azq.notation.boards import coordinates
+from azq.notation.units import unit
+from azq.notation.writing import FORMS, export
 from azq.wire.messages import SampleEvent
 
 GNUBG = shutil.which("gnubg", path="/usr/games:/usr/bin:/usr/local/bin")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from azq import games
 from azq.arena.match import draw_outcome
-from azq.console.written import legal_texts, read_move
 from azq.errors import IllegalActionError
 from azq.games import State
+from azq.notation.words import legal_texts, read_move
 
 
 def somewhere(game: str, plies: int, seed: int) -> State:

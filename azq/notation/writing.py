@@ -1,7 +1,7 @@
-"""`azq games export`: recorded games as other programs read them.
+"""Recorded games as other programs read them.
 
 JSON lines for any game; SGF (FF[4], red-bean.com/sgf) for gomoku, hex and Othello, PGN (Edwards, 1994) for OpenSpiel's chess, Jellyfish's
-.mat for backgammon. Pure but for `games_of`.
+.mat for backgammon.
 """
 
 from __future__ import annotations
@@ -13,14 +13,11 @@ from itertools import zip_longest
 
 import numpy as np
 
-from azq import __version__, games
-from azq.arena.engines.gtp import Coordinates, coordinates
-from azq.arena.match import unit
-from azq.config import Config
-from azq.console.move import folder_of
+from azq import __version__
 from azq.errors import ConfigError
 from azq.games import Game, State
-from azq.replay.readers import SegmentReader
+from azq.notation.boards import Coordinates, coordinates
+from azq.notation.units import unit
 from azq.wire.messages import SampleEvent
 
 SGF_GAMES = {"othello": 2, "gomoku": 4, "hex": 11}  # GM of the standard
@@ -28,15 +25,7 @@ CHESS = "openspiel:chess"
 LINE = 80  # characters of a line of PGN
 COLUMN = 34  # of a player's moves in .mat
 SEATS = ("x", "o")  # as azq writes backgammon
-
-
-def games_of(config: Config, run: str, most: int, uid: int | None) -> tuple[Game, Iterator[SampleEvent]]:
-    """The rules of a run and its newest games, oldest first, or the one of this number. Raises `NotFound`, `StoreError`."""
-    folder = folder_of(config, None, run)
-    settings = folder.sections().run
-    reader = SegmentReader(folder.path / "segments")
-    found = iter([reader.find(uid)]) if uid is not None else reader.last(most)
-    return games.load(settings.game, **settings.params), found
+SUFFIXES = {"jsonl": "jsonl", "sgf": "sgf", "pgn": "pgn", "mat": "mat", "txt": "mat"}  # of files
 
 
 def export(form: str, run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
@@ -66,7 +55,7 @@ def _jsonl(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]
 
 def _sgf(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
     if game.name not in SGF_GAMES:
-        raise _cannot("sgf", game, ", ".join(sorted(SGF_GAMES)))
+        raise cannot("sgf", game, ", ".join(sorted(SGF_GAMES)))
     cells = coordinates(game)
     return (_sgf_game(run, game, cells, event) for event in events)
 
@@ -88,7 +77,7 @@ def _point(game: Game, cells: Coordinates, action: int) -> str:
 
 def _pgn(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
     if game.name != CHESS:
-        raise _cannot("pgn", game, CHESS)
+        raise cannot("pgn", game, CHESS)
     return (_pgn_game(run, game, event) for event in events)
 
 
@@ -108,7 +97,7 @@ def _pgn_game(run: str, game: Game, event: SampleEvent) -> str:
 
 def _mat(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
     if game.name != "backgammon":
-        raise _cannot("mat", game, "backgammon")
+        raise cannot("mat", game, "backgammon")
     return _mat_session(run, game, events)
 
 
@@ -144,7 +133,8 @@ def _turns(game: Game, event: SampleEvent) -> tuple[list[str], list[str]]:
 FORMS: dict[str, Callable[[str, Game, Iterable[SampleEvent]], Iterator[str]]] = {"jsonl": _jsonl, "sgf": _sgf, "pgn": _pgn, "mat": _mat}
 
 
-def _cannot(form: str, game: Game, known: str) -> ConfigError:
+def cannot(form: str, game: Game, known: str) -> ConfigError:
+    """What is raised for a game that a notation does not know."""
     return ConfigError(f"--format {form} tells games of {known}, not of {game.name}; jsonl tells those of any game")
 
 

@@ -1,0 +1,182 @@
+"""Recorded games out of a run's folder and into a new one: `azq games export`, `azq games import`."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from azq import games
+from azq.arena.match import play_on
+from azq.arena.player import Player
+from azq.clock import now_ms
+from azq.config import Config
+from azq.console.move import folder_of
+from azq.console.play import Seating, seated
+from azq.console.up import UpRequest, read_start
+from azq.errors import ConfigError, NotFound, StateConflict
+from azq.games import Game
+from azq.host.rundir import RunDir, make_folder
+from azq.learner.data.intake import game_key
+from azq.notation.reading import ReadGame, form_of, read_games
+from azq.notation.taught import as_event
+from azq.replay.readers import SegmentReader
+from azq.replay.samples import count_trained, judge
+from azq.replay.segments import LogEntry, SegmentLog
+from azq.wire.codec import encode
+from azq.wire.messages import SampleEvent
+
+AT_ONCE = 64  # games checked and stored together
+SOURCE = "import"  # who made them, where the log names a worker
+TELL_EVERY_S = 5.0
+UNFINISHED = "end before the game does (`--finish PLAYER` plays them on)"
+BROKEN = "break the rules"
+OTHERWISE = "were played on to another result than the file's"
+
+
+def games_of(config: Config, run: str, most: int, uid: int | None) -> tuple[Game, Iterator[SampleEvent]]:
+    """The rules of a run and its newest games, oldest first, or the one of this number. Raises `NotFound`, `StoreError`."""
+    folder = folder_of(config, None, run)
+    settings = folder.sections().run
+    reader = SegmentReader(folder.path / "segments")
+    found = iter([reader.find(uid)]) if uid is not None else reader.last(most)
+    return games.load(settings.game, **settings.params), found
+
+
+@dataclass
+class Imported:
+    """What an import has come to."""
+
+    run: str
+    games: int = 0
+    positions: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    first_left_out: str = ""
+
+    def leave_out(self, kind: str, name: str, why: str = "") -> None:
+        self.left_out[kind] += 1
+        self.first_left_out = self.first_left_out or f"{name}: {why or kind}"
+
+    def values(self) -> dict[str, Any]:
+        return {
+            "run": self.run,
+            "games": self.games,
+            "positions": self.positions,
+            "left_out": dict(self.left_out),
+            "first_left_out": self.first_left_out,
+        }
+
+    def text(self) -> list[str]:
+        lines = [f"run {self.run} begins with {self.games:,} games, {self.positions:,} positions"]
+        if self.left_out:
+            told = ", ".join(f"{count:,} {why}" for why, count in self.left_out.items())
+            lines.append(f"{self.left_out.total():,} left out: {told}; the first: {self.first_left_out}")
+        return [*lines, f"`azq up --run {self.run}` learns from them first, then more and more from its own"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Games to import: files, their notation (none: by their names), and who plays on what was given up (none: it is left out)."""
+
+    files: Sequence[Path]
+    form: str = ""
+    finish: str = ""
+    num_simulations: int = 400
+
+
+def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) -> Imported:
+    """Makes the folder of a new run whose log begins with the games of these files; it is there whole, or not at all.
+
+    Games that were given up or break the rules are left out and counted. Raises `NotFound` for a file, `StateConflict` for a run that
+    exists, `ConfigError` where no game is left, `StoreError` for a full disk.
+    """
+    start = read_start(asked)
+    if start.run.path.exists():
+        raise StateConflict(f"run {start.run.name!r} exists, and games come before all others of a run; choose another --run")
+    sections = start.config.run_sections()
+    game = games.load(sections.run.game, **sections.run.params)
+    texts = [(path, source.form or form_of(path.name), _text(path)) for path in source.files]
+    making, done = RunDir(start.run.home, f".{start.run.name}.import"), Imported(start.run.name)
+    make_folder(making.path / "segments")
+    try:
+        with ExitStack() as stack:
+            log = SegmentLog(making.path / "segments", game_key(sections), count=partial(count_trained, game))
+            stack.callback(log.close)
+            found = _sound(game, texts, done)
+            seating = Seating(sections.run.game, None, "latest", source.num_simulations, slots=AT_ONCE)
+            players = stack.enter_context(seated(start.config, seating, [source.finish]))[1] if source.finish else [None]
+            store = Storing(game, log, players[0], done)
+            told_s = time.monotonic()
+            while several := list(islice(found, AT_ONCE)):
+                store.take(several)
+                if time.monotonic() - told_s > TELL_EVERY_S:
+                    told_s = time.monotonic()
+                    tell(f"{done.games:,} games, {done.positions:,} positions")
+        if not done.games:
+            named = ", ".join(map(str, source.files))
+            raise ConfigError(f"no game of {named} can be learnt from; the first: {done.first_left_out or 'there is none'}")
+        making.create(sections, start.host)
+        making.path.rename(start.run.path)
+    finally:
+        shutil.rmtree(making.path, ignore_errors=True)
+    return done
+
+
+def _sound(game: Game, texts: Sequence[tuple[Path, str, str]], done: Imported) -> Iterator[tuple[str, ReadGame]]:
+    for path, form, text in texts:
+        for read in read_games(form, game, text):
+            name = f"{path}, game {read.number}"
+            if read.problem:
+                done.leave_out(BROKEN, name, read.problem)
+            else:
+                yield name, read
+
+
+@dataclass
+class Storing:
+    """Games as they go into the log of a run that is made."""
+
+    game: Game
+    log: SegmentLog
+    finisher: Player | None
+    done: Imported
+
+    def take(self, several: Sequence[tuple[str, ReadGame]]) -> None:
+        """Finishes what was given up, then stores what can be learnt from, numbered from 1."""
+        events: list[SampleEvent] = []
+        for (name, read), actions in zip(several, self._whole([read for _, read in several]), strict=True):
+            if not actions:
+                self.done.leave_out(UNFINISHED, name)
+                continue
+            event = as_event(self.game, self.done.games + len(events) + 1, actions, SOURCE, now_ms(), len(read.actions))
+            if not read.over and read.sign is not None and read.sign != np.sign(event.returns[0]):
+                self.done.leave_out(OTHERWISE, name)
+            else:
+                events.append(event)
+        counts = judge(self.game, events, 0.0).counts
+        self.log.append([LogEntry(event.record.uid, counts[event.record.uid], encode(event)) for event in events])
+        self.done.games += len(events)
+        self.done.positions += sum(counts.values())
+
+    def _whole(self, reads: Sequence[ReadGame]) -> list[Sequence[int]]:
+        """Actions up to an end by the rules; none where nobody plays on."""
+        given_up = [read for read in reads if not read.over]
+        finished = iter(play_on(self.game, self.finisher, [read.actions for read in given_up]) if self.finisher else [()] * len(given_up))
+        return [read.actions if read.over else next(finished) for read in reads]
+
+
+def _text(path: Path) -> str:
+    """Of any encoding that goes on from ASCII: names of players may be spoilt, moves are not."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise NotFound(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,39 @@
+"""What people count a game's result in: points of backgammon, points a round of Blob."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from azq import _core
+
+BACKGAMMON_SCALE = {"full": 3.0, "gammons": 2.0, "winloss": 1.0}  # points of a return of 1
+BLOB_BONUS = 10  # a Blob score is at most 10 + cards
+MILLI = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One result unit a game: `scale` of it to a return of 1, losses in `loss_name`, `loss_scale` of it to a graded value of 1."""
+
+    name: str = "result"
+    scale: float = 1.0
+    loss_name: str = "value"
+    loss_scale: float = 1.0
+
+
+def unit(game: _core.Game) -> Unit:
+    """The unit of a game with its parameters."""
+    if game.name == "backgammon":
+        return Unit("points", BACKGAMMON_SCALE.get(str(game.params.get("scoring", "full")), 1.0), "millipoints", MILLI)
+    if game.name == "blob":
+        return _blob(game.params)
+    return Unit()
+
+
+def _blob(params: Mapping[str, Any]) -> Unit:
+    """A round scored by exact bids is worth at most 10 + cards; other forms stay in the game's own scale."""
+    cards = params.get("cards")
+    plain = params.get("scoring", "exact") == "exact" and params.get("returns", "own") == "own" and params.get("mode", "round") == "round"
+    return Unit("points", float(BLOB_BONUS + cards)) if plain and isinstance(cards, int) else Unit()

@@ -1,0 +1,98 @@
+"""`azq games import`: a run that begins with the games of files, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+
+import pytest
+from replay_games import play_game
+
+from azq import games
+from azq.config import load
+from azq.console import recorded
+from azq.console.recorded import Source, games_of, import_games
+from azq.console.up import UpRequest
+from azq.errors import ConfigError, NotFound, StateConflict, StoreError
+from azq.games import Game
+from azq.host.restore import holds_games
+from azq.notation.reading import ReadGame, read_games
+from azq.notation.writing import export
+from azq.replay.open_segment import OpenSegment
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> UpRequest:
+    return UpRequest("tic_tac_toe", "human", (f'home="{tmp_path}/runs"',))
+
+
+def written(path: Path, count: int, *more: str) -> Path:
+    game = games.load("tic_tac_toe")
+    path.write_text("".join([*export("jsonl", "r", game, [play_game(game, uid) for uid in range(1, count + 1)]), *more]))
+    return path
+
+
+def told(line: str) -> None:
+    """Nobody reads it."""
+
+
+def test_a_run_begins_with_the_games_of_several_files(asked: UpRequest, tmp_path: Path) -> None:
+    files = [written(tmp_path / "a.jsonl", 70), written(tmp_path / "b.jsonl", 5, '{"actions": [0, 0]}\n', '{"actions": [4]}\n')]
+    done = import_games(asked, Source(files), told)
+    assert (done.run, done.games, done.left_out.total()) == ("human", 75, 2)
+    assert done.first_left_out.startswith(f"{files[1]}, game 6: entry 1: action 0 is not legal")
+    folder = tmp_path / "runs" / "human"
+    assert holds_games(folder)
+    assert [path.name for path in folder.parent.iterdir()] == ["human"]
+    game, events = games_of(load(None, asked.overrides), "human", 100, None)
+    found = list(events)
+    assert [event.record.uid for event in found] == list(range(1, 76))
+    assert {event.worker for event in found} == {"import"}
+    assert done.positions == sum(len(event.record.actions) // 2 for event in found)
+    assert game.name == "tic_tac_toe"
+
+
+def test_what_was_given_up_is_played_on_where_somebody_does(asked: UpRequest, tmp_path: Path) -> None:
+    file = tmp_path / "g.jsonl"
+    file.write_text("".join(json.dumps({"actions": actions}) + "\n" for actions in ([0, 3, 1, 4], [4])))
+    with pytest.raises(ConfigError, match=r"no game of .*g.jsonl can be learnt from; the first: .*game 1: .*--finish PLAYER"):
+        import_games(asked, Source([file]), told)
+    assert not (tmp_path / "runs" / "human").exists()
+    done = import_games(asked, Source([file], finish="uct:50"), told)
+    assert (done.games, done.positions) == (2, 5)
+    events = list(games_of(load(None, asked.overrides), "human", 9, None)[1])
+    assert events[0].returns == (1.0, -1.0)  # who is to move wins at once
+    assert all(len(event.record.actions) // 2 > 4 for event in events)
+
+
+def test_a_game_that_was_played_on_to_another_result_is_left_out(asked: UpRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = written(tmp_path / "g.jsonl", 3, json.dumps({"actions": [0, 3, 1, 4]}) + "\n")
+    found = read_games
+
+    def of_the_loser(form: str, game: Game, text: str) -> list[ReadGame]:
+        return [ReadGame(each.number, each.actions, over=each.over, sign=-1) for each in found(form, game, text)]
+
+    monkeypatch.setattr(recorded, "read_games", of_the_loser)
+    done = import_games(asked, Source([file], finish="uct:50"), told)
+    assert (done.games, dict(done.left_out)) == (3, {recorded.OTHERWISE: 1})
+    assert any("another result" in line for line in done.text())
+
+
+def test_only_a_new_run_begins_with_games(asked: UpRequest, tmp_path: Path) -> None:
+    file = written(tmp_path / "g.jsonl", 2)
+    import_games(asked, Source([file]), told)
+    with pytest.raises(StateConflict, match="run 'human' exists"):
+        import_games(asked, Source([file]), told)
+    with pytest.raises(NotFound, match=r"cannot read .*nowhere\.jsonl"):
+        import_games(UpRequest("tic_tac_toe", "other", asked.overrides), Source([tmp_path / "nowhere.jsonl"]), told)
+
+
+def test_a_full_disk_leaves_nothing(asked: UpRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(OpenSegment, "append", full)
+    with pytest.raises(StoreError, match="No space left"):
+        import_games(asked, Source([written(tmp_path / "g.jsonl", 2)]), told)
+    assert list((tmp_path / "runs").iterdir()) == []

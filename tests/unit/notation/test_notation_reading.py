@@ -1,0 +1,172 @@
+"""Games of files: what `writing` wrote comes back; what others write, with asides and variations, is read as they mean it."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from replay_games import play_game
+
+from azq import games
+from azq.errors import ConfigError
+from azq.games import Game
+from azq.notation.reading import READERS, ReadGame, form_of, read_games
+from azq.notation.writing import export
+
+
+def read(form: str, game: Game, text: str) -> list[ReadGame]:
+    return list(read_games(form, game, text))
+
+
+def texts(game: Game, actions: tuple[int, ...]) -> list[str]:
+    state, found = game.new_initial_state(), []
+    for action in actions:
+        found.append(state.action_to_string(action))
+        state.apply_action(action)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("gomoku", "sgf"), ("othello", "sgf"), ("hex", "sgf"), ("openspiel:chess", "pgn"), ("beasty_bar", "jsonl")]
+)
+def test_written_games_come_back_move_by_move(name: str, form: str) -> None:
+    if name.startswith("openspiel"):
+        pytest.importorskip("pyspiel")
+    game = games.load(name)
+    events = [play_game(game, uid) for uid in range(1, 4)]
+    found = read(form, game, "".join(export(form, "r", game, events)))
+    assert [(each.number, each.over, each.problem) for each in found] == [(1, True, ""), (2, True, ""), (3, True, "")]
+    assert [list(each.actions) for each in found] == [np.frombuffer(event.record.actions, "<u2").tolist() for event in events]
+    if form != "jsonl":
+        assert [each.sign for each in found] == [np.sign(event.returns[0]) for event in events]
+
+
+def test_written_turns_of_backgammon_come_back_in_any_order_of_their_dice() -> None:
+    game = games.load("backgammon")
+    events = [play_game(game, uid) for uid in range(1, 5)]
+    found = read("mat", game, "".join(export("mat", "r", game, events)))
+    for each, event in zip(found, events, strict=True):
+        played = np.frombuffer(event.record.actions, "<u2").tolist()
+        rolls = [place for place, text in enumerate(texts(game, each.actions)) if "rolls" in text]
+        assert rolls == [place for place, text in enumerate(texts(game, tuple(played))) if "rolls" in text]
+        ends = [game.new_initial_state(), game.new_initial_state()]
+        for state, actions in zip(ends, (each.actions, played), strict=True):
+            for action in actions:
+                state.apply_action(action)
+        assert each.over
+        assert each.sign == np.sign(ends[1].returns()[0])
+        assert ends[0].notation() == ends[1].notation()
+
+
+SESSION = """; [Site "elsewhere"]
+ 5 point match
+
+ Game 1
+ one : 0                        other : 0
+  1)                             65: 24/18 18/13
+  2) 42: 8/4 6/4                 51: 24/18
+  3)  Doubles => 2               Takes
+  4) 44: 13/9(2) 9/5(2)
+                                  Wins 2 points
+
+ Game 2
+ one : 0                        other : 2
+  1) 31: 8/5 6/5                 66: 24/18(2) 13/7(2)
+  2) 64: 24/14
+      Wins 1 point
+"""
+
+
+def test_backgammon_as_others_write_it() -> None:
+    game = games.load("backgammon")
+    first, second = read("mat", game, SESSION)
+    assert (first.problem, first.over, first.sign) == ("", False, -1)
+    assert texts(game, first.actions) == [
+        *("o rolls 65", "o 24/18", "o 18/13", "x rolls 42", "x 8/4", "x 6/4", "o rolls 51"),
+        *("o 24/23", "o 23/18", "x rolls 44", "x 13/9", "x 13/9", "x 9/5", "x 9/5"),
+    ]
+    assert (second.problem, second.over, second.sign) == ("", False, 1)
+    assert texts(game, second.actions)[-2:] in (["x 24/20", "x 20/14"], ["x 24/18", "x 18/14"])
+
+
+@pytest.mark.parametrize("turn", ["31: 8/5", "31: 8/5 6/5 6/5", "31: 8/6 6/5", "31: 8/1", "77: 8/1"])
+def test_a_turn_that_the_rules_forbid_is_told(turn: str) -> None:
+    (found,) = read("mat", games.load("backgammon"), f" Game 1\n  1) {turn}\n  2) 11: 8/7\n")
+    assert "entry 1" in found.problem or not found.actions
+
+
+def test_sgf_of_others_has_asides_variations_long_names_and_no_forced_passes() -> None:
+    game = games.load("gomoku", size=9)
+    text = "(;FF[4]GM[4]SZ[9]C[a \\] and (]RE[W+Resign];Black[aa];White[bb](;B[ca]N[main])(;B[ee];W[ff]))\n(;GM[4]SZ[9];B[ii])"
+    first, second = read("sgf", game, text)
+    assert (first.actions, first.over, first.sign) == ((0, 10, 2), False, -1)
+    assert (second.actions, second.sign) == ((80,), None)
+    othello = games.load("othello")
+    event = next(each for each in (play_game(othello, uid) for uid in range(1, 99)) if 64 in np.frombuffer(each.record.actions, "<u2"))
+    written = "".join(export("sgf", "r", othello, [event]))
+    (whole,) = read("sgf", othello, written.replace(";B[]", "").replace(";W[]", ""))
+    assert list(whole.actions) == np.frombuffer(event.record.actions, "<u2").tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("(;GM[1]SZ[9];B[aa])", "number 1 of SGF, and gomoku has 4"),
+        ("(;GM[4]SZ[15];B[aa])", "size 15, the run's 9"),
+        ("(;GM[4]SZ[9]AB[aa];W[bb])", "set up"),
+        ("(;GM[4]SZ[9];B[aa];W[aa])", r"W\[aa\] is no legal move"),
+        ("(;GM[4]SZ[9];W[aa])", r"W\[aa\] is no legal move"),
+        ("(;GM[4]SZ[9];B[zz])", r"B\[zz\] is no legal move"),
+        ("(;GM[4]SZ[9];B[])", r"B\[\] is no legal move"),
+    ],
+)
+def test_an_sgf_game_that_is_another_is_told(text: str, why: str) -> None:
+    (found,) = read("sgf", games.load("gomoku", size=9), text)
+    assert re.search(why, found.problem)
+
+
+def test_pgn_of_others_has_comments_variations_and_marks() -> None:
+    pytest.importorskip("pyspiel")
+    game = games.load("openspiel:chess")
+    text = '[Event "x (1)"]\n[Result "0-1"]\n\n1. f3 {weak (very)} e5 2.g4?? (2. e4 Nc6 (2... d5)) $4 2... Qh4# 0-1\n\n'
+    text += "1. e4 e5 2. Nf3 1/2-1/2\n"
+    mate, drawn = read("pgn", game, text)
+    assert (len(mate.actions), mate.over, mate.sign) == (4, True, -1)
+    assert (len(drawn.actions), drawn.over, drawn.sign) == (3, False, 0)
+    (wrong,) = read("pgn", game, "1. e4 e5 2. Ke3 *")
+    assert wrong.problem == "entry 3: Ke3 is no legal move"
+
+
+def test_a_json_line_of_another_game_or_with_a_wrong_action_is_told() -> None:
+    game = games.load("tic_tac_toe")
+    rows = [{"actions": [0, 0]}, {"game": "connect_four", "actions": [1]}, {"moves": []}, {"actions": [0, 3, 1, 4, 2]}, {"actions": [1]}]
+    found = read("jsonl", game, "\n".join(map(json.dumps, rows)) + "\nnothing\n")
+    assert [each.over for each in found] == [False, False, False, True, False, False]
+    assert ["not legal after 1" in found[0].problem, "of connect_four" in found[1].problem, "no JSON" in found[2].problem] == [True] * 3
+    assert (found[4].actions, found[4].problem) == ((1,), "")
+    assert "no JSON" in found[5].problem
+
+
+@pytest.mark.parametrize(("form", "name"), [("sgf", "backgammon"), ("pgn", "gomoku"), ("mat", "othello"), ("xml", "othello")])
+def test_a_form_that_does_not_tell_the_game_is_refused_at_once(form: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"--format '?{form}"):
+        read_games(form, games.load(name), "")
+
+
+def test_files_say_what_they_hold() -> None:
+    assert [form_of(name) for name in ("a.SGF", "b.pgn", "c.mat", "d.txt", "e.jsonl")] == ["sgf", "pgn", "mat", "mat", "jsonl"]
+    with pytest.raises(ConfigError, match=r"a\.b does not say what it holds"):
+        form_of("a.b")
+
+
+@pytest.mark.parametrize(("form", "name"), [("sgf", "gomoku"), ("mat", "backgammon"), ("jsonl", "tic_tac_toe")])
+@given(st.text(alphabet="(;)[]{}BWSZGM1234567890:/*ab \n\\\"',ameG-", max_size=60))
+def test_whatever_a_file_holds_is_read_or_told(form: str, name: str, text: str) -> None:
+    assert form in READERS
+    for found in islice(read_games(form, games.load(name), text), 20):
+        assert found.problem or not found.over or found.actions
