@@ -251,7 +251,9 @@ def jobs_list(
 ) -> Answer:
     """List jobs."""
     found = list(client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended))
-    lines = [f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}attempt {job.attempt}  {job.owner}" for job in found]
+    lines = [
+        f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}attempt {job.attempt}  {job.owner}  {job.error}".rstrip() for job in found
+    ]
     return Answer(found, lines or "none")
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from azq.cluster.arithmetic import PlanStep, broker_count, plan
 from azq.cluster.cost import bill
 from azq.cluster.description import Cluster, Role
+from azq.config.host import BudgetConfig, MachineConfig
 from azq.errors import ConfigError
 
 NEEDED: Mapping[Role, str] = {
@@ -36,7 +37,7 @@ class ClusterFinding:
 
 def check(cluster: Cluster, figures: Mapping[str, float]) -> list[ClusterFinding]:
     """Errors first; raises `ConfigError` where a price is missing. `figures` are those of `azq.cluster.arithmetic`."""
-    found = [*_missing(cluster), *_twice(cluster), *_misplaced(cluster), *_fed(cluster, figures), *_budgeted(cluster)]
+    found = [*_missing(cluster), *_twice(cluster), *_misplaced(cluster), *_fed(cluster, figures), *_budgeted(cluster), *_cut_short(cluster)]
     return sorted(found, key=lambda finding: not finding.error)
 
 
@@ -93,3 +94,17 @@ def _fed(cluster: Cluster, figures: Mapping[str, float]) -> Iterator[ClusterFind
 def _budgeted(cluster: Cluster) -> Iterator[ClusterFinding]:
     if (ends := bill(cluster).ends_after_h) is not None:
         yield ClusterFinding(False, "budget", f"is spent after {ends:.2f} h of the {cluster.hours:g} h asked for; the cluster ends then")
+
+
+def _cut_short(cluster: Cluster) -> Iterator[ClusterFinding]:
+    """Both count from `budget.hours`: a timer with less patience ends machines whose last evaluations still run."""
+    margin_s = _said(cluster, "machine", "margin_s", MachineConfig.model_fields["margin_s"].default)
+    drain_s = _said(cluster, "budget", "drain_s", BudgetConfig.model_fields["drain_s"].default)
+    if cluster.budget.hours and margin_s <= drain_s:
+        text = f"a machine's timer waits {margin_s:g} s and the last evaluations may take {drain_s:g} s (budget.drain_s): make it longer"
+        yield ClusterFinding(True, "settings.machine.margin_s", text)
+
+
+def _said(cluster: Cluster, section: str, key: str, default: float) -> float:
+    said = cluster.settings.get(section, {}).get(key, default)
+    return float(said) if isinstance(said, (int, float)) else default  # what is no number, the host's settings refuse

@@ -241,7 +241,7 @@ class MachineConfig(Section):
     kind: str = ""  # as in azq's catalogue of prices
     per_hour: Money | None = None  # what it costs; unset: the catalogue's price of its kind
     hours: Limit | None = None  # since its start; then its dead-man timer ends it, whatever the network does; unset: never
-    margin_s: SecondsOrNever = 600.0  # that the timer waits beyond `hours`
+    margin_s: SecondsOrNever = 1200.0  # that the timer waits beyond `hours`; longer than `budget.drain_s`
     lost_after_s: SecondsOrNever = 0.0  # no daemon was heard of for so long: the timer ends it; 0: never
     poweroff_command: tuple[str, ...] = ()  # run after its azq has drained and ended; none: the machine stays on
     metadata_url: Url = ""  # where its provider says that it takes the machine back, as http://169.254.169.254; empty: nobody is asked

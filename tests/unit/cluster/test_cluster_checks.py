@@ -81,3 +81,12 @@ def test_nothing_is_expected_where_nothing_was_measured():
     machines = {**FITS, "train": {"kind": "cpu", "roles": ["learner", "inference"]}}
     with pytest.raises(ConfigError, match="rates are known for GPUs alone"):
         expected(cluster_of({"cluster": {"name": "c"}, "kinds": KINDS, "machines": machines}, ""), FIGURES)
+
+
+@pytest.mark.parametrize(("settings", "errors"), [({}, 0), ({"budget": {"drain_s": 1200}}, 1), ({"machine": {"margin_s": 600}}, 1)])
+def test_a_timer_with_less_patience_than_the_last_evaluations_is_an_error(settings, errors):
+    found = [
+        text for text in findings(FITS, budget={"hours": 20}, settings=settings) if text.startswith("error: settings.machine.margin_s: ")
+    ]
+    assert len(found) == errors
+    assert findings(FITS, settings=settings) == []
