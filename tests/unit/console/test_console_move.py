@@ -36,10 +36,10 @@ def test_each_line_gets_its_move_in_order(player: move.Agent) -> None:
     given = [[0, 4, 1], [0, 4, 1, 2, 3], []]
     found = answers("".join(json.dumps({"actions": actions}) + "\n\n" for actions in given))
     assert [answer["action"] for answer in found[:2]] == [2, 6]  # both must stop a line of three
-    assert all(
-        set(answer) == {"action", "action_text", "value", "visit_counts", "priors", "principal_variation", "principal_variation_texts"}
-        for answer in found
-    )
+    told = {"action", "action_text", "value", "visit_counts", "priors", "principal_variation", "principal_variation_texts"}
+    assert all(set(answer) == told for answer in found)
+    assert all(answer["principal_variation"][0] == answer["action"] for answer in found)
+    assert all(sum(answer["priors"]) == pytest.approx(1.0, abs=1e-4) for answer in found)
     assert len(found[2]["visit_counts"]) == 9
 
 

@@ -19,6 +19,7 @@ from azq.arena import match as arena
 from azq.config import RunSections
 from azq.drill.tab import play_match
 from azq.errors import ConfigError, WireError
+from azq.notation.units import unit
 from azq.search.recomputation import Outputs
 from azq.volunteers.judging import Returned
 from azq.volunteers.matches import TabMatch, deal_match, versions_named
@@ -78,7 +79,7 @@ def test_what_an_honest_tab_plays_is_what_comes_out(name: str, algorithm: str) -
     assert (result.first, result.second, result.seats) == ("weights:3", "weights:2", match.game.num_players())
     assert result.games == len(match.games)
     returns = [verdict.returns[uid][uid % GROUP_UIDS] for uid in sorted(match.games)]
-    assert result.points == pytest.approx(arena.unit(match.game).scale * sum(returns) / len(returns))
+    assert result.points == pytest.approx(unit(match.game).scale * sum(returns) / len(returns))
 
 
 @pytest.mark.parametrize("name", NAMES)
