@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER
+from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER, pack_bits
 from azq.errors import GameContractError, IllegalActionError
 
 MAX_OUTCOME = 65_535  # what fits a record
@@ -35,6 +35,7 @@ class GameForm:
     utility: float  # by what returns are divided
     hidden: bool
     has_notation: bool
+    chance: bool
     shape: tuple[int, ...] = ()  # of an observation, (C, H, W) or flat; () until it is known
     user_scalars: int = -1  # that the object itself counts; -1 until it is known
 
@@ -57,6 +58,8 @@ class AdaptedState:
     Every answer of the object is read once and checked before it is believed.
     """
 
+    __slots__ = ("_form", "_history", "_inner", "_legal", "_player")
+
     def __init__(self, form: GameForm, inner: Any, history: list[int]) -> None:
         self._form, self._inner, self._history = form, inner, history
         self._player: int | None = None  # to move, once asked; the same for the legal actions
@@ -72,7 +75,10 @@ class AdaptedState:
             raise self._broken(f"{method} raised {type(error).__name__}: {error}") from error
 
     def _read(self, method: str, convert: Callable[[Any], T], wanted: str, *args: Any) -> T:
-        answer = self._ask(method, *args)
+        try:
+            answer = getattr(self._inner, method)(*args)
+        except Exception as error:
+            raise self._broken(f"{method} raised {type(error).__name__}: {error}") from error
         try:
             return convert(answer)
         except Exception:
@@ -89,7 +95,7 @@ class AdaptedState:
     def _whose_turn(self) -> int:
         if self._read("is_terminal", bool, "true or false"):
             return TERMINAL_PLAYER
-        if self._offers("is_chance_node") and self._read("is_chance_node", bool, "true or false"):
+        if self._form.chance and self._read("is_chance_node", bool, "true or false"):
             return CHANCE_PLAYER
         player = self._read("current_player", index, "a player's number")
         if not 0 <= player < self._form.players:
@@ -126,7 +132,7 @@ class AdaptedState:
             return []
         if player == CHANCE_PLAYER:
             return sorted(outcome for outcome, _ in self.chance_outcomes())
-        actions = self._read("legal_actions", lambda found: sorted(index(action) for action in found), "a list of action numbers")
+        actions = self._read("legal_actions", _ascending, "a list of action numbers")
         if not actions:
             raise self._broken(f"no legal action where player {player} is to move (a pass is an action)")
         if actions[0] < 0 or actions[-1] >= self._form.actions or len(set(actions)) != len(actions):
@@ -165,7 +171,7 @@ class AdaptedState:
 
     def raw_observation(self, player: int) -> NDArray[np.float32]:
         """What the object shows a player, unpacked; raises `GameContractError` where the shape is not that of the start."""
-        raw = self._read("observation_tensor", lambda found: np.asarray(found, np.float32), "an array of numbers", player)
+        raw = self._read("observation_tensor", _numbers, "an array of numbers", player)
         if self._form.shape and raw.shape != self._form.shape:
             raise self._broken(f"observation_tensor has shape {raw.shape}, at the start it had {self._form.shape},")
         return raw
@@ -173,7 +179,8 @@ class AdaptedState:
     def observation_tensor(self, player: int | None = None) -> NDArray[np.float32]:
         if not self._form.binary:
             return np.zeros(self._form.planes, np.float32)
-        return self._bits(self._viewer(player)).reshape(self._form.planes)
+        bits = np.unpackbits(self._packed_bits(self._viewer(player), 0), count=math.prod(self._form.shape), bitorder="little")
+        return bits.reshape(self._form.planes).astype(np.float32)
 
     def scalars(self, player: int | None = None) -> NDArray[np.int8]:
         viewer = self._viewer(player)
@@ -197,21 +204,25 @@ class AdaptedState:
 
     def packed_observation(self, player: int | None = None) -> NDArray[np.uint8]:
         """(P,): the planes' bits, then the scalars."""
-        viewer, scalars = self._viewer(player), self.scalars(player).view(np.uint8)
         if not self._form.binary:
-            return scalars
-        bits = np.packbits(self._bits(viewer).ravel().astype(np.bool_), bitorder="little")
-        return np.concatenate([bits, scalars]) if len(scalars) else bits
+            return self.scalars(player).view(np.uint8)
+        viewer, scalars = self._viewer(player), self._form.scalars
+        row = self._packed_bits(viewer, scalars)
+        if scalars:
+            row[-scalars:] = self.scalars(viewer).view(np.uint8)
+        return row
+
+    def _packed_bits(self, player: int, room: int) -> NDArray[np.uint8]:
+        """The planes' bits, and room for so many bytes after them."""
+        raw = self.raw_observation(player).ravel()
+        row = np.empty((raw.size + 7) // 8 + room, np.uint8)
+        odd = pack_bits(raw, row)
+        if odd >= 0:
+            raise self._broken(f"observation_tensor holds {raw[odd]}; write planes of 0 and 1, and counts into scalars(player);")
+        return row
 
     def _viewer(self, player: int | None) -> int:
         return max(self.current_player(), 0) if player is None else player
-
-    def _bits(self, player: int) -> NDArray[np.float32]:
-        raw = self.raw_observation(player)
-        odd = (raw != 0.0) & (raw != 1.0)
-        if odd.any():
-            raise self._broken(f"observation_tensor holds {raw[odd].flat[0]}; write planes of 0 and 1, and counts into scalars(player);")
-        return raw
 
     def history(self) -> list[int]:
         """Actions and outcomes so far; empty at the start of a position that was read from the game's own notation."""
@@ -252,19 +263,27 @@ class AdaptedState:
 
     def clone(self) -> AdaptedState:
         """A copy that goes its own way: the object's `clone`, or a deep copy."""
-        if self._offers("clone"):
-            inner = self._ask("clone")
-        else:
-            try:
-                inner = copy.deepcopy(self._inner)
-            except Exception as error:
-                raise self._broken(f"copying the position raised {type(error).__name__}: {error}; write clone(self);") from error
-        twin = AdaptedState(self._form, inner, list(self._history))
+        own = getattr(self._inner, "clone", None)
+        try:
+            inner = own() if callable(own) else copy.deepcopy(self._inner)
+        except Exception as error:
+            what = "clone" if callable(own) else "copying the position"
+            advice = "" if callable(own) else "; write clone(self);"
+            raise self._broken(f"{what} raised {type(error).__name__}: {error}{advice}") from error
+        twin = AdaptedState(self._form, inner, self._history.copy())
         twin._player, twin._legal = self._player, self._legal  # lists of legal actions are never changed, only replaced
         return twin
 
     def __str__(self) -> str:
         return str(self._ask("__str__"))
+
+
+def _ascending(found: Any) -> list[int]:
+    return sorted(map(index, found))
+
+
+def _numbers(found: Any) -> NDArray[np.float32]:
+    return np.asarray(found, np.float32)
 
 
 def _pairs(found: Any) -> list[tuple[int, float]]:

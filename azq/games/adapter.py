@@ -52,7 +52,7 @@ class AdaptedGame:
         hidden = self._both(first, "information_state_string", first, "resample_from_infostate")
         self._chance = self._both(first, "is_chance_node", first, "chance_outcomes")
         has_notation = self._both(first, "notation", rules, "state_from_notation")
-        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation)
+        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation, self._chance)
         self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()
         self._action_layout = self._read_layout()

@@ -113,6 +113,18 @@ class _OpenSpielState:
             raise AttributeError(name)
         return getattr(self._state, name)
 
+    def is_terminal(self) -> bool:
+        return bool(self._state.is_terminal())
+
+    def current_player(self) -> int:
+        return int(self._state.current_player())
+
+    def legal_actions(self) -> Any:
+        return self._state.legal_actions()
+
+    def apply_action(self, action: int) -> None:
+        self._state.apply_action(action)
+
     def observation_tensor(self, player: int) -> Any:
         return self._state.observation_tensor(player) if self._observes else self._state.information_state_tensor(player)
 

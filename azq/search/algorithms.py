@@ -1,5 +1,6 @@
-"""How the search in Python chooses: nodes with their statistics, PUCT and Gumbel over them. Names and formulas are the core's.
+"""How the search in Python chooses: nodes, PUCT and Gumbel over them. Names and formulas are the core's.
 
+The arithmetic of a node is `azq._core.NodeStatistics`; what happens once a ply is here.
 Values are the node's own actor's. Letters: E legal actions.
 """
 
@@ -8,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from azq._core import SearchConfig, State
+from azq._core import NodeStatistics, SearchConfig, State
 
 GUMBEL, DIRICHLET, TEMPERATURE = 5, 6, 7  # what a ply's random numbers are for
 
@@ -23,36 +25,11 @@ Rngs = Callable[..., np.random.Generator]  # the random numbers of a ply for one
 class Node:
     """What its actor cannot tell apart."""
 
-    __slots__ = ("actions", "actor", "logits", "mean", "prior", "q", "raw_value", "total", "visits")
+    __slots__ = ("actions", "actor", "statistics")
 
     def __init__(self, state: State) -> None:
-        self.actor = state.current_player()
-        self.actions = state.legal_actions()
-        count = len(self.actions)
-        self.logits: NDArray[Any] = np.zeros(count)
-        self.prior: NDArray[Any] = np.full(count, 1.0 / count)
-        self.q: NDArray[Any] = np.zeros(count)
-        self.visits: NDArray[Any] = np.zeros(count, np.int64)
-        self.raw_value = self.mean = 0.0
-        self.total = 0  # visits, its own evaluation included
-
-    def expand(self, logits: NDArray[np.float32], value: float) -> None:
-        """Takes the evaluation: logits of all actions, value for the actor."""
-        self.logits = np.clip(logits[self.actions].astype(np.float64), -65504.0, 65504.0)
-        weights = np.exp(self.logits - self.logits.max())
-        self.prior = np.maximum(weights / weights.sum(), 1e-38)
-        self.raw_value = value
-        self._count(value)
-
-    def update(self, edge: int, value: float) -> None:
-        """Backs a value up through an edge."""
-        self.visits[edge] += 1
-        self.q[edge] += (value - self.q[edge]) / self.visits[edge]
-        self._count(value)
-
-    def _count(self, value: float) -> None:
-        self.total += 1
-        self.mean += (value - self.mean) / self.total
+        self.actor, self.actions = state.current_player(), state.legal_actions()
+        self.statistics = NodeStatistics(self.actions)
 
 
 @dataclass(slots=True)
@@ -69,23 +46,24 @@ class Puct:
     """PUCT (Silver et al., Science 362, 2018)."""
 
     def __init__(self, root: Node, config: SearchConfig, rngs: Rngs) -> None:
-        self._root, self._config, self._rngs = root, config, rngs
+        self._root, self._temperature, self._rngs = root, config.temperature, rngs
+        self._c_puct, self._fpu_reduction = config.c_puct, config.fpu_reduction
         if config.dirichlet_fraction > 0:
             noise = rngs(DIRICHLET).dirichlet([config.dirichlet_alpha] * len(root.actions))
-            root.prior = (1 - config.dirichlet_fraction) * root.prior + config.dirichlet_fraction * noise
+            root.statistics.prior = (1 - config.dirichlet_fraction) * root.statistics.prior + config.dirichlet_fraction * noise
 
     def select(self, node: Node, simulation: int) -> int:
         """argmax of Q + c_puct P sqrt(N) / (1 + n), unvisited actions at the mean less fpu_reduction."""
-        value = np.where(node.visits > 0, node.q, node.mean - self._config.fpu_reduction)
-        return int(np.argmax(value + self._config.c_puct * math.sqrt(node.total) * node.prior / (1 + node.visits)))
+        return node.statistics.select_puct(self._c_puct, self._fpu_reduction)
 
     def decide(self, explores: bool) -> Choice:
         """The visit distribution as target; plays a draw from visits^(1 / temperature) where it explores, else the most visited."""
-        root = self._root
-        weights = root.visits / root.visits.sum() if root.visits.any() else root.prior / root.prior.sum()
+        root = self._root.statistics
+        visits, prior = root.visits, root.prior
+        weights = visits / visits.sum() if visits.any() else prior / prior.sum()
         best = edge = int(np.argmax(weights))
         if explores:
-            powers = (weights / weights.max()) ** (1.0 / self._config.temperature)
+            powers = (weights / weights.max()) ** (1.0 / self._temperature)
             edge = int(self._rngs(TEMPERATURE).choice(len(powers), p=powers / powers.sum()))
         return Choice(edge, best, weights, root.mean)
 
@@ -95,53 +73,37 @@ class Gumbel:
 
     def __init__(self, root: Node, config: SearchConfig, rngs: Rngs) -> None:
         """Gumbel-top-k: the candidates are the actions with the largest g + logit."""
-        self._root, self._config = root, config
+        self._root, self._c_visit, self._c_scale = root, config.c_visit, config.c_scale
         noise = config.gumbel_scale * rngs(GUMBEL).gumbel(size=len(root.actions)) if config.gumbel_scale > 0 else 0.0
-        self._noisy_logits = root.logits + noise
+        self._noisy_logits = root.statistics.logits + noise
         count = min(len(root.actions), config.max_considered_actions)
-        self._candidate = np.zeros(len(root.actions), np.bool_)
-        self._candidate[np.argsort(-self._noisy_logits, kind="stable")[:count]] = True
+        self._of_candidates = np.full(len(root.actions), -np.inf)
+        chosen = np.argsort(-self._noisy_logits, kind="stable")[:count]
+        self._of_candidates[chosen] = self._noisy_logits[chosen]
         self._schedule = considered_visits(count, config.num_simulations)
 
     def select(self, node: Node, simulation: int) -> int:
         """argmax of pi'(a) - n(a) / (1 + sum n); at the root of g + logit + sigma(q), among the candidates whose turn it is."""
         if node is not self._root:
-            return int(np.argmax(self._improved(node)[0] - node.visits / node.total))
-        competes = self._candidate & (node.visits == self._schedule[simulation])
-        return int(np.argmax(np.where(competes, self._noisy_logits + self._sigma(node)[1], -np.inf)))
+            return node.statistics.select_gumbel(self._c_visit, self._c_scale)
+        return node.statistics.select_considered(self._of_candidates, self._schedule[simulation], self._c_visit, self._c_scale)
 
     def decide(self, explores: bool) -> Choice:
         """The improved policy as target; plays the survivor of sequential halving."""
-        root = self._root
-        policy, q, sigma = self._improved(root)
-        most = root.visits == root.visits.max()
+        root = self._root.statistics
+        policy, q, sigma = root.improved(self._c_visit, self._c_scale)
+        visits = root.visits
+        most = visits == visits.max()
         edge = int(np.argmax(np.where(most, self._noisy_logits + sigma, -np.inf)))
         best = int(np.argmax(np.where(most, root.logits + sigma, -np.inf)))
         return Choice(edge, best, policy, float(np.clip((policy * q).sum(), -1.0, 1.0)))
 
-    def _sigma(self, node: Node) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Completed Q (E,) and sigma of it (E,) (Gumbel AlphaZero, appendix D)."""
-        visited = node.visits > 0
-        total = int(node.visits.sum())
-        mixed = node.raw_value
-        if total:
-            weighted = float((node.prior * node.q)[visited].sum() / node.prior[visited].sum())
-            mixed = (mixed + total * weighted) / (1 + total)
-        q = np.where(visited, node.q, mixed)
-        return q, (self._config.c_visit + int(node.visits.max())) * self._config.c_scale * 0.5 * (q + 1.0)
 
-    def _improved(self, node: Node) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """The improved policy (E,), completed Q (E,) and sigma of it (E,)."""
-        q, sigma = self._sigma(node)
-        scores = node.logits + sigma
-        weights = np.exp(scores - scores.max())
-        return weights / weights.sum(), q, sigma
-
-
-def considered_visits(candidates: int, num_simulations: int) -> list[int]:
+@lru_cache(maxsize=4096)
+def considered_visits(candidates: int, num_simulations: int) -> tuple[int, ...]:
     """Sequential halving as a sequence: at each simulation, how many visits the competing candidates have (mctx, seq_halving.py)."""
     if candidates <= 1:
-        return list(range(num_simulations))
+        return tuple(range(num_simulations))
     rounds, left = math.ceil(math.log2(candidates)), candidates
     sequence: list[int] = []
     visits = [0] * candidates
@@ -150,7 +112,7 @@ def considered_visits(candidates: int, num_simulations: int) -> list[int]:
             sequence += visits[:left]
             visits = [count + (number < left) for number, count in enumerate(visits)]
         left = max(2, left // 2)
-    return sequence[:num_simulations]
+    return tuple(sequence[:num_simulations])
 
 
 Algorithm = Puct | Gumbel  # of one ply, made once its root is evaluated

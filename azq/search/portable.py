@@ -1,6 +1,7 @@
 """Search in Python, for games that are not in the core: the same face as `azq._core.Search`, many slots stepped together.
 
-One leaf per slot and step; no proofs, no kept subtree, no threads. What one game does is in `portable_game.py`.
+One leaf per slot and step; no proofs, no kept subtree, no threads. What one game does is in `portable_game.py`,
+what one ply in `portable_ply.py` and, where nothing is hidden and nothing left to chance, in `portable_tree.py`.
 Letters: A actions, P bytes of a packed observation, L leaves, V values per leaf.
 """
 
@@ -70,8 +71,9 @@ class PortableSearch:
         if np.isnan(logits).any() or np.isnan(values).any():
             raise ValueError("evaluations hold NaN: the evaluator is broken; nothing was applied")
         waiting, self._waiting = self._waiting, []
-        for slot, row, value in zip(waiting, logits, values, strict=True):
-            slot.apply(row.astype(np.float32), value.astype(np.float32), weight_version)
+        rows = np.ascontiguousarray(logits, np.float32)
+        for slot, row, value in zip(waiting, rows, np.asarray(values, np.float32).tolist(), strict=True):
+            slot.apply(row, value, weight_version)
 
     def _with(self, status: SlotStatus) -> list[int]:
         return [number for number, slot in enumerate(self._slots) if slot.status == status and not slot.broken]

@@ -18,6 +18,7 @@ from azq._core import Game, SearchConfig, State
 from azq.errors import AzqError, GameContractError, IllegalActionError
 from azq.search.algorithms import Choice, Rngs
 from azq.search.portable_ply import LIMIT_PLIES, PortablePly, draw, rng_of
+from azq.search.portable_tree import PortableTree
 from azq.wire.arrays import KINDS
 
 OPENING_LENGTH, OPENING, CHANCE = 1, 2, 3  # what a game's random numbers are for
@@ -131,7 +132,8 @@ class PortableGame:
             )
         if len(self._played) > LIMIT_PLIES:
             raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies")
-        self._ply = PortablePly(self._game, self._config, self.state, self._rngs())
+        kind = PortablePly if self._game.is_hidden() or self._game.is_chance() else PortableTree
+        self._ply = kind(self._game, self._config, self.state, self._rngs())
 
     def _settle_chance(self) -> None:
         for _ in range(LIMIT_PLIES):
@@ -142,7 +144,10 @@ class PortableGame:
 
     def _play_opening(self) -> None:
         """The random plies that self-play begins with, so many for the game whoever takes it over; none once a search has played."""
-        length = int(rng_of(self._seed, self.uid, OPENING_LENGTH).integers(self._config.random_opening_plies + 1))
+        most = self._config.random_opening_plies
+        if self._decisions >= most:
+            return
+        length = int(rng_of(self._seed, self.uid, OPENING_LENGTH).integers(most + 1))
         while self._decisions < length and not self.state.is_terminal():
             self._move(int(self._rngs()(OPENING).choice(self.state.legal_actions())))
             self._settle_chance()
@@ -173,8 +178,9 @@ class PortableGame:
             return None
         try:
             while self.status == SlotStatus.BUSY:
-                if not self._search.spent:
-                    row = self._search.simulate()
+                search = self._search
+                if not search.spent:
+                    row = search.simulate()
                     if row is not None:
                         return row
                 elif self._autoplay:
@@ -185,7 +191,7 @@ class PortableGame:
             self.broken, self.status = str(error), SlotStatus.BUSY
         return None
 
-    def apply(self, logits: NDArray[np.float32], values: NDArray[np.float32], version: int) -> None:
+    def apply(self, logits: NDArray[np.float32], values: list[float], version: int) -> None:
         self._version = version
         self._search.apply(logits, values)
 
@@ -193,9 +199,10 @@ class PortableGame:
         root, choice = self._search.root, self._decide()
         visits, q = np.zeros(self._actions, np.int32), np.full(self._actions, np.nan, np.float32)
         logits = np.full(self._actions, -np.inf, np.float32)
-        visits[root.actions] = root.visits
-        logits[root.actions] = root.logits
-        q[root.actions] = np.where(root.visits > 0, root.q, np.nan)
+        known = root.statistics
+        visits[root.actions] = known.visits
+        logits[root.actions] = known.logits
+        q[root.actions] = np.where(known.visits > 0, known.q, np.nan)
         action, best = root.actions[choice.edge], root.actions[choice.best_edge]
         return PortableResult(action, best, self._policy(choice), visits, q, logits, float(choice.root_value))
 

@@ -39,7 +39,7 @@ class Simulation:
 
 
 class PortablePly:
-    """The tree of the position where a player is to move; raises `GameContractError` where the game's rules fail."""
+    """The search of one position, over what its players know; raises `GameContractError` where the game's rules fail."""
 
     def __init__(self, game: Game, config: SearchConfig, state: State, rngs: Rngs) -> None:
         self._game, self._config, self._state, self._rngs = game, config, state, rngs
@@ -48,6 +48,8 @@ class PortablePly:
         self._simulation: Simulation | None = None
         self._leaf: Node | None = None
         self._nodes: dict[Hashable, Node] = {}
+        self._players, self._budget = game.num_players(), config.num_simulations
+        self._means: list[float] = []  # of each player's value
         self.simulations = 0
 
     @property
@@ -58,23 +60,30 @@ class PortablePly:
     @property
     def spent(self) -> bool:
         """Whether the budget is spent, or there is nothing to search for."""
-        return self._algorithm is not None and (len(self.root.actions) == 1 or self.simulations >= self._config.num_simulations)
+        return self._algorithm is not None and (len(self.root.actions) == 1 or self.simulations >= self._budget)
 
     def simulate(self) -> NDArray[np.uint8] | None:
         """Walks to a leaf and gives its packed observation; None where the simulation ended with the game."""
         if self._root is None:
-            self._root = self._leaf = Node(self._state)
-            return self._state.packed_observation(self._state.current_player())
+            self._root = self._leaf = self._node_of(self._state)
+            return self._state.packed_observation(self._root.actor)
+        return self._walk()
+
+    def _node_of(self, state: State) -> Node:
+        return Node(state)
+
+    def _walk(self) -> NDArray[np.uint8] | None:
+        assert self._root is not None
         if self._simulation is None:
             self._simulation = Simulation(self._root)
         simulation = self._simulation
         for _ in range(LIMIT_PLIES):
             node, edge = simulation.node, self._choose(simulation)
             if node is self._root:
-                self._draw_world(simulation, int(node.visits[edge]))
+                self._draw_world(simulation, node.statistics.visits_of(edge))
             simulation.path.append((node, edge))
             if not self._follow(simulation, node.actions[edge]):
-                self._back_up(simulation.path, np.asarray(simulation.state.returns()))
+                self._back_up(simulation.path, simulation.state.returns())
                 return None
             found = self._arrive(simulation)
             if found is not None:
@@ -83,21 +92,25 @@ class PortablePly:
                 return row
         raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies of a simulation")
 
-    def apply(self, logits: NDArray[np.float32], values: NDArray[np.float32]) -> None:
+    def apply(self, logits: NDArray[np.float32], values: list[float]) -> None:
         """The evaluation of the leaf at hand: values for its player to move, or one a seat from him on."""
-        leaf, players = self._leaf, self._game.num_players()
+        leaf = self._leaf
         assert leaf is not None
-        seats = (np.arange(players) - leaf.actor) % players
-        of_player = np.where(seats == 0, values[0], -values[0]) if len(values) == 1 else values[seats]
-        of_player = np.clip(of_player, -1.0, 1.0)
-        if leaf.total == 0:
-            leaf.expand(logits, float(of_player[leaf.actor]))
+        of_player = [max(-1.0, min(value, 1.0)) for value in self._by_player(values, leaf.actor)]
+        if leaf.statistics.total == 0:
+            leaf.statistics.expand(logits, of_player[leaf.actor])
         self._leaf = None
         if leaf is self._root:
-            self._means = of_player.astype(np.float64)
+            self._means = of_player
             self._algorithm = ALGORITHMS[self._config.algorithm](leaf, self._config, self._rngs)
         else:
             self._end_or_go_on(leaf, of_player)
+
+    def _by_player(self, values: list[float], actor: int) -> list[float]:
+        players = range(self._players)
+        if len(values) == 1:
+            return [values[0] if player == actor else -values[0] for player in players]
+        return [values[(player - actor) % self._players] for player in players]
 
     def decide(self, explores: bool) -> Choice:
         """The spent search's answer; `explores`: in the temperature plies."""
@@ -106,8 +119,8 @@ class PortablePly:
 
     def values(self, choice: Choice) -> NDArray[Any]:
         """The root's values (V,), the mover's first."""
-        players, mover = self._game.num_players(), self.root.actor
-        return np.array([choice.root_value, *(self._means[(mover + seat) % players] for seat in range(1, self._game.value_size()))])
+        mover, seats = self.root.actor, range(1, self._game.value_size())
+        return np.array([choice.root_value, *(self._means[(mover + seat) % self._players] for seat in seats)])
 
     def _draw_world(self, simulation: Simulation, visit: int) -> None:
         """The k-th visit of every root action meets the same hidden hands and chance."""
@@ -126,8 +139,8 @@ class PortablePly:
         node = simulation.node
         if self._game.is_hidden() and node.actor != self.root.actor:
             target = simulation.chance.random()
-            if node.total == 1:
-                return int(min(np.searchsorted(np.cumsum(node.prior), target, side="right"), len(node.prior) - 1))
+            if node.statistics.total == 1:
+                return int(min(np.searchsorted(np.cumsum(node.statistics.prior), target, side="right"), len(node.actions) - 1))
         return self._algorithm.select(node, self.simulations)
 
     def _follow(self, simulation: Simulation, action: int) -> bool:
@@ -167,25 +180,26 @@ class PortablePly:
         player = state.current_player()
         return player, state.information_state_string(player), state.packed_observation(player).tobytes()
 
-    def _end_or_go_on(self, leaf: Node, of_player: NDArray[Any]) -> None:
+    def _end_or_go_on(self, leaf: Node, of_player: list[float]) -> None:
         """With hidden hands the simulation goes on from another player's leaf, who does not know the root player's hand."""
         simulation = self._simulation
         assert simulation is not None
         if self._game.is_hidden():
             if leaf.actor != self.root.actor and simulation.new_nodes < 3 * self._game.num_players():
-                simulation.own_views[leaf.actor] = float(of_player[leaf.actor])
+                simulation.own_views[leaf.actor] = of_player[leaf.actor]
                 simulation.node = leaf
                 return
             for player, view in simulation.own_views.items():
                 of_player[player] = of_player[player] if player == leaf.actor else view
         self._back_up(simulation.path, of_player)
 
-    def _back_up(self, path: list[tuple[Node, int]], of_player: NDArray[Any]) -> None:
+    def _back_up(self, path: list[tuple[Node, int]], of_player: list[float]) -> None:
         self._simulation = None
         for node, edge in path:
-            node.update(edge, float(of_player[node.actor]))
+            node.statistics.update(edge, of_player[node.actor])
         self.simulations += 1
-        self._means += (of_player - self._means) / (self.simulations + 1)
+        count = self.simulations + 1
+        self._means = [mean + (value - mean) / count for mean, value in zip(self._means, of_player, strict=True)]
 
 
 def _settle(state: State, rng: np.random.Generator | None) -> list[int]:

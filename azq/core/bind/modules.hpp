@@ -6,6 +6,7 @@
 namespace azq::bind {
 
 void bind_game(nanobind::module_& module);
+void bind_node(nanobind::module_& module);
 void bind_search(nanobind::module_& module);
 void bind_uct(nanobind::module_& module);
 

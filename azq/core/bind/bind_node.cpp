@@ -1,0 +1,90 @@
+/// Binds what the search of games in Python leaves to C++: the arithmetic of a node, and packing what a game shows.
+#include <nanobind/stl/vector.h>
+
+#include "arrays.hpp"
+#include "modules.hpp"
+#include "node_statistics.hpp"
+
+namespace azq::bind {
+namespace {
+
+using Row = Input<double, 1>;
+
+NodeStatistics make_node(const std::vector<std::int32_t>& actions) {
+    if (actions.empty()) throw nb::value_error("a node needs a legal action");
+    if (*std::min_element(actions.begin(), actions.end()) < 0) throw nb::value_error("actions of a node are not negative");
+    return NodeStatistics(actions);
+}
+
+void expand(NodeStatistics& self, const Input<float, 1>& logits, double value) {
+    const auto largest = static_cast<std::size_t>(*std::max_element(self.actions.begin(), self.actions.end()));
+    if (largest >= logits.shape(0)) throw nb::value_error("there are fewer logits than the node's actions need");
+    self.expand(logits.data(), value);
+}
+
+void update(NodeStatistics& self, std::size_t edge, double value) {
+    if (edge >= self.actions.size()) throw nb::index_error("the node has no such edge");
+    self.update(edge, value);
+}
+
+const double* of_each_edge(const NodeStatistics& self, const Row& values) {
+    if (values.shape(0) != self.actions.size()) throw nb::value_error("a node's arrays have one number for each of its actions");
+    return values.data();
+}
+
+int select_considered(const NodeStatistics& self, const Row& noisy_logits, std::int64_t considered, double c_visit, double c_scale) {
+    return self.select_considered(of_each_edge(self, noisy_logits), considered, c_visit, c_scale);
+}
+
+nb::tuple improved(const NodeStatistics& self, double c_visit, double c_scale) {
+    Doubles completed, scores;
+    const double scale = self.complete(c_visit, c_scale, completed);
+    self.improve(c_visit, c_scale, completed, scores);
+    normalize(scores);
+    Doubles sigma(completed);
+    for (double& value : sigma) value = scale * (value + 1.0);
+    return nb::make_tuple(to_numpy(scores), to_numpy(completed), to_numpy(sigma));
+}
+
+/// Writes bits, little order in each byte; returns the place of the first number that is neither 0 nor 1, or -1.
+std::int64_t pack_bits(const Input<float, 1>& numbers, const Output<std::uint8_t, 1>& packed) {
+    const std::size_t count = numbers.shape(0);
+    if (packed.shape(0) < (count + 7) / 8) throw nb::value_error("the packed row is too short");
+    const float* from = numbers.data();
+    for (std::size_t begin = 0; begin < count; begin += 8) {
+        unsigned byte = 0;
+        for (std::size_t i = begin; i < std::min(begin + 8, count); ++i) {
+            const bool set = from[i] == 1.0f;
+            if (!set && from[i] != 0.0f) return static_cast<std::int64_t>(i);
+            byte |= static_cast<unsigned>(set) << (i - begin);
+        }
+        packed.data()[begin / 8] = static_cast<std::uint8_t>(byte);
+    }
+    return -1;
+}
+
+}  // namespace
+
+void bind_node(nb::module_& module) {
+    nb::class_<NodeStatistics>(module, "NodeStatistics", "What the search in Python knows of a node, by its legal actions.")
+        .def("__init__", [](NodeStatistics* self, const std::vector<std::int32_t>& actions) { new (self) NodeStatistics(make_node(actions)); },
+             nb::arg("actions"))
+        .def("expand", &expand, nb::arg("logits"), nb::arg("value"))
+        .def("update", &update, nb::arg("edge"), nb::arg("value"))
+        .def("select_puct", &NodeStatistics::select_puct, nb::arg("c_puct"), nb::arg("fpu_reduction"))
+        .def("select_gumbel", &NodeStatistics::select_gumbel, nb::arg("c_visit"), nb::arg("c_scale"))
+        .def("select_considered", &select_considered, nb::arg("noisy_logits"), nb::arg("considered"), nb::arg("c_visit"), nb::arg("c_scale"))
+        .def("improved", &improved, nb::arg("c_visit"), nb::arg("c_scale"))
+        .def("visits_of", [](const NodeStatistics& self, std::size_t edge) { return self.visits.at(edge); }, nb::arg("edge"))
+        .def_prop_rw("prior", [](const NodeStatistics& self) { return to_numpy(self.prior); },
+                     [](NodeStatistics& self, const Row& prior) { std::copy_n(of_each_edge(self, prior), self.prior.size(), self.prior.data()); })
+        .def_prop_ro("logits", [](const NodeStatistics& self) { return to_numpy(self.logits); })
+        .def_prop_ro("q", [](const NodeStatistics& self) { return to_numpy(self.q); })
+        .def_prop_ro("visits", [](const NodeStatistics& self) { return to_numpy(self.visits); })
+        .def_ro("mean", &NodeStatistics::mean)
+        .def_ro("total", &NodeStatistics::total);
+    module.def("pack_bits", &pack_bits, nb::arg("numbers"), nb::arg("packed"),
+               "Writes numbers that are 0 or 1 as bits; returns the place of the first that is neither, or -1.");
+}
+
+}  // namespace azq::bind
