@@ -97,7 +97,7 @@ class NodeStatistics:
     """What the search in Python knows of a node, by its E legal actions; the core's formulas in float64."""
 
     def __init__(self, actions: list[int]) -> None: ...
-    def expand(self, logits: NDArray[np.float32], value: float) -> None: ...  # logits of all actions, value for the actor
+    def expand(self, logits: NDArray[np.float16], value: float) -> None: ...  # logits of all actions, value for the actor
     def update(self, edge: int, value: float) -> None: ...  # backs a value up through an edge
     def select_puct(self, c_puct: float, fpu_reduction: float) -> int: ...
     def select_gumbel(self, c_visit: float, c_scale: float) -> int: ...
@@ -120,6 +120,12 @@ class NodeStatistics:
 
 def pack_bits(numbers: NDArray[np.float32], packed: NDArray[np.uint8]) -> int:
     """Writes numbers that are 0 or 1 as bits; returns the place of the first that is neither, or -1."""
+
+def pack_list(numbers: list[Any], packed: NDArray[np.uint8]) -> bool:
+    """The same of a list; False where it holds anything but plain numbers that are 0 or 1."""
+
+def ascending_below(numbers: list[Any], limit: int) -> bool:
+    """Whether a list holds nothing but plain whole numbers, ascending, distinct and in [0, limit)."""
 
 class Record:
     """What self-play keeps of one game: searched plies only carry targets (a random opening ply has simulations = 0)."""

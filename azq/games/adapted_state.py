@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER, pack_bits
+from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER, ascending_below, pack_bits, pack_list
 from azq.errors import GameContractError, IllegalActionError
 
 MAX_OUTCOME = 65_535  # what fits a record
@@ -79,6 +79,9 @@ class AdaptedState:
             answer = getattr(self._inner, method)(*args)
         except Exception as error:
             raise self._broken(f"{method} raised {type(error).__name__}: {error}") from error
+        return self._converted(answer, method, convert, wanted)
+
+    def _converted(self, answer: Any, method: str, convert: Callable[[Any], T], wanted: str) -> T:
         try:
             return convert(answer)
         except Exception:
@@ -132,7 +135,10 @@ class AdaptedState:
             return []
         if player == CHANCE_PLAYER:
             return sorted(outcome for outcome, _ in self.chance_outcomes())
-        actions = self._read("legal_actions", _ascending, "a list of action numbers")
+        found = self._ask("legal_actions")
+        if type(found) is list and found and ascending_below(found, self._form.actions):
+            return found.copy()
+        actions = self._converted(found, "legal_actions", lambda given: sorted(map(index, given)), "a list of action numbers")
         if not actions:
             raise self._broken(f"no legal action where player {player} is to move (a pass is an action)")
         if actions[0] < 0 or actions[-1] >= self._form.actions or len(set(actions)) != len(actions):
@@ -171,7 +177,10 @@ class AdaptedState:
 
     def raw_observation(self, player: int) -> NDArray[np.float32]:
         """What the object shows a player, unpacked; raises `GameContractError` where the shape is not that of the start."""
-        raw = self._read("observation_tensor", _numbers, "an array of numbers", player)
+        return self._numbers(self._ask("observation_tensor", player))
+
+    def _numbers(self, found: Any) -> NDArray[np.float32]:
+        raw = self._converted(found, "observation_tensor", lambda given: np.asarray(given, np.float32), "an array of numbers")
         if self._form.shape and raw.shape != self._form.shape:
             raise self._broken(f"observation_tensor has shape {raw.shape}, at the start it had {self._form.shape},")
         return raw
@@ -214,8 +223,11 @@ class AdaptedState:
 
     def _packed_bits(self, player: int, room: int) -> NDArray[np.uint8]:
         """The planes' bits, and room for so many bytes after them."""
-        raw = self.raw_observation(player).ravel()
-        row = np.empty((raw.size + 7) // 8 + room, np.uint8)
+        found = self._ask("observation_tensor", player)
+        row = np.empty((math.prod(self._form.shape) + 7) // 8 + room, np.uint8)
+        if type(found) is list and self._form.shape == (len(found),) and pack_list(found, row):
+            return row
+        raw = self._numbers(found).ravel()
         odd = pack_bits(raw, row)
         if odd >= 0:
             raise self._broken(f"observation_tensor holds {raw[odd]}; write planes of 0 and 1, and counts into scalars(player);")
@@ -276,14 +288,6 @@ class AdaptedState:
 
     def __str__(self) -> str:
         return str(self._ask("__str__"))
-
-
-def _ascending(found: Any) -> list[int]:
-    return sorted(map(index, found))
-
-
-def _numbers(found: Any) -> NDArray[np.float32]:
-    return np.asarray(found, np.float32)
 
 
 def _pairs(found: Any) -> list[tuple[int, float]]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from azq._core import NodeStatistics, SearchConfig, State
+from azq._core import NodeStatistics, SearchConfig
 
 GUMBEL, DIRICHLET, TEMPERATURE = 5, 6, 7  # what a ply's random numbers are for
 
@@ -27,9 +27,9 @@ class Node:
 
     __slots__ = ("actions", "actor", "statistics")
 
-    def __init__(self, state: State) -> None:
-        self.actor, self.actions = state.current_player(), state.legal_actions()
-        self.statistics = NodeStatistics(self.actions)
+    def __init__(self, actor: int, actions: list[int]) -> None:
+        self.actor, self.actions = actor, actions
+        self.statistics = NodeStatistics(actions)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from azq._core import Game, SearchConfig, State
 from azq.errors import AzqError, GameContractError, IllegalActionError
 from azq.search.algorithms import Choice, Rngs
 from azq.search.portable_ply import LIMIT_PLIES, PortablePly, draw, rng_of
-from azq.search.portable_tree import PortableTree
+from azq.search.portable_tree import PortableTree, Position
 from azq.wire.arrays import KINDS
 
 OPENING_LENGTH, OPENING, CHANCE = 1, 2, 3  # what a game's random numbers are for
@@ -69,6 +69,7 @@ class PortableGame:
         self.status, self.uid, self.broken, self.changed = SlotStatus.EMPTY, 0, "", False
         self.total_plies = self._past_simulations = self._version = 0
         self._ply: PortablePly | None = None
+        self._kept: Position | None = None  # what the search of the ply before knows of the position at hand
 
     @property
     def simulations(self) -> int:
@@ -98,7 +99,7 @@ class PortableGame:
         self._begin(uid, state.clone(), [], 0, {})
 
     def _begin(self, uid: int, state: State, actions: list[int], decisions: int, targets: Mapping[str, NDArray[Any] | None]) -> None:
-        self.uid, self.state = uid, state
+        self.uid, self.state, self._kept = uid, state, None
         self._played, self._decisions = actions, decisions
         shapes = {"policies": (self._actions,), "root_values": (self._seats,), "simulations": (), "weight_versions": ()}
         self._columns: dict[str, list[Any]] = {}
@@ -132,8 +133,10 @@ class PortableGame:
             )
         if len(self._played) > LIMIT_PLIES:
             raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies")
-        kind = PortablePly if self._game.is_hidden() or self._game.is_chance() else PortableTree
-        self._ply = kind(self._game, self._config, self.state, self._rngs())
+        if self._game.is_hidden() or self._game.is_chance():
+            self._ply = PortablePly(self._game, self._config, self.state, self._rngs())
+        else:
+            self._ply = PortableTree(self._game, self._config, self.state, self._rngs(), self._kept)
 
     def _settle_chance(self) -> None:
         for _ in range(LIMIT_PLIES):
@@ -156,6 +159,7 @@ class PortableGame:
         decided = not self.state.is_chance_node()
         self.state.apply_action(action)
         self._played.append(action)
+        self._kept = None
         self._columns["policies"].append(np.zeros(self._actions) if policy is None else policy)
         self._columns["root_values"].append(np.zeros(self._seats) if values is None else values)
         self._columns["simulations"].append(spent)
@@ -177,7 +181,7 @@ class PortableGame:
         if self.broken:
             return None
         try:
-            while self.status == SlotStatus.BUSY:
+            while self.status is SlotStatus.BUSY:
                 search = self._search
                 if not search.spent:
                     row = search.simulate()
@@ -191,7 +195,7 @@ class PortableGame:
             self.broken, self.status = str(error), SlotStatus.BUSY
         return None
 
-    def apply(self, logits: NDArray[np.float32], values: list[float], version: int) -> None:
+    def apply(self, logits: NDArray[np.float16], values: list[float], version: int) -> None:
         self._version = version
         self._search.apply(logits, values)
 
@@ -237,4 +241,5 @@ class PortableGame:
         search, choice = self._search, self._decide()
         played = search.root.actions[choice.edge] if action is None else action
         self._move(played, self._policy(choice), search.values(choice), max(1, search.simulations))
+        self._kept = search.position_after(played) if isinstance(search, PortableTree) else None
         self._begin_ply()

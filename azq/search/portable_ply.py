@@ -65,15 +65,8 @@ class PortablePly:
     def simulate(self) -> NDArray[np.uint8] | None:
         """Walks to a leaf and gives its packed observation; None where the simulation ended with the game."""
         if self._root is None:
-            self._root = self._leaf = self._node_of(self._state)
+            self._root = self._leaf = _node_of(self._state)
             return self._state.packed_observation(self._root.actor)
-        return self._walk()
-
-    def _node_of(self, state: State) -> Node:
-        return Node(state)
-
-    def _walk(self) -> NDArray[np.uint8] | None:
-        assert self._root is not None
         if self._simulation is None:
             self._simulation = Simulation(self._root)
         simulation = self._simulation
@@ -92,7 +85,7 @@ class PortablePly:
                 return row
         raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies of a simulation")
 
-    def apply(self, logits: NDArray[np.float32], values: list[float]) -> None:
+    def apply(self, logits: NDArray[np.float16], values: list[float]) -> None:
         """The evaluation of the leaf at hand: values for its player to move, or one a seat from him on."""
         leaf = self._leaf
         assert leaf is not None
@@ -161,7 +154,7 @@ class PortablePly:
         key = self._told_apart_by(simulation)
         found = self._nodes.get(key)
         if found is None:
-            found = self._nodes[key] = Node(simulation.state)
+            found = self._nodes[key] = _node_of(simulation.state)
             simulation.new_nodes += 1
             return found
         long_enough = simulation.new_nodes >= self._game.num_players()
@@ -200,6 +193,10 @@ class PortablePly:
         self.simulations += 1
         count = self.simulations + 1
         self._means = [mean + (value - mean) / count for mean, value in zip(self._means, of_player, strict=True)]
+
+
+def _node_of(state: State) -> Node:
+    return Node(state.current_player(), state.legal_actions())
 
 
 def _settle(state: State, rng: np.random.Generator | None) -> list[int]:

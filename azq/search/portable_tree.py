@@ -1,6 +1,7 @@
 """The search of one ply in Python where nothing is hidden and nothing left to chance: a tree of positions.
 
-A new leaf costs one copy of the position above it and one move. What a position is asked is asked once.
+A new leaf costs one copy of the position above it and one move. What a position is asked is asked once, and positions below the action
+that is played serve the next ply's search, whose statistics begin anew.
 """
 
 from __future__ import annotations
@@ -8,59 +9,99 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from azq._core import State
+from azq._core import Game, SearchConfig, State
 from azq.errors import GameContractError
-from azq.search.algorithms import Node
+from azq.search.algorithms import Node, Rngs
 from azq.search.portable_ply import LIMIT_PLIES, PortablePly
 
 
-class Position(Node):
-    """A node that is one position; `children`: what its edges lead to, once tried, and the returns where the game ends there."""
+class Position:
+    """A state with a choice to make, and what it said; `forced`: plies that left no choice led here."""
 
-    __slots__ = ("children", "state")
+    __slots__ = ("_after", "_observation", "actions", "actor", "forced", "state")
 
-    def __init__(self, state: State) -> None:
-        super().__init__(state)
-        self.state = state
-        self.children: list[Position | list[float] | None] = [None] * len(self.actions)
+    def __init__(self, state: State, forced: bool = False) -> None:
+        self.state, self.forced = state, forced
+        self.actor, self.actions = state.current_player(), state.legal_actions()
+        self._observation: NDArray[np.uint8] | None = None
+        self._after: dict[int, Position | list[float]] = {}
 
-    def follow(self, edge: int) -> Position | list[float]:
-        """Through whatever leaves no choice to the next decision, or to the end."""
-        state, legal = self.state.clone(), [self.actions[edge]]
-        for _ in range(LIMIT_PLIES):
+    def observation(self) -> NDArray[np.uint8]:
+        """Packed, for the player to move."""
+        if self._observation is None:
+            self._observation = self.state.packed_observation(self.actor)
+        return self._observation
+
+    def after(self, action: int) -> Position | list[float]:
+        """The next position with a choice, or the returns where the game ends before."""
+        found = self._after.get(action)
+        if found is None:
+            found = self._after[action] = self._play(action)
+        return found
+
+    def _play(self, action: int) -> Position | list[float]:
+        state, legal = self.state.clone(), [action]
+        for ply in range(LIMIT_PLIES):
             state.apply_action(legal[0])
             if state.is_terminal():
                 return state.returns()
             legal = state.legal_actions()
             if len(legal) != 1:
-                return Position(state)
+                return Position(state, forced=ply > 0)
         raise GameContractError(f"{LIMIT_PLIES} plies in a row left no choice")
 
 
+class TreeNode(Node):
+    """A node that is one position; `children`: what its edges led to, returns where the game ended."""
+
+    __slots__ = ("children", "position")
+
+    def __init__(self, position: Position) -> None:
+        super().__init__(position.actor, position.actions)
+        self.position = position
+        self.children: list[TreeNode | list[float] | None] = [None] * len(position.actions)
+
+    def grow(self, edge: int) -> TreeNode | list[float]:
+        found = self.position.after(self.actions[edge])
+        child = self.children[edge] = TreeNode(found) if isinstance(found, Position) else found
+        return child
+
+
 class PortableTree(PortablePly):
-    """As `PortablePly`, and the same numbers."""
+    """As `PortablePly`, and the same numbers; `kept`: the position to search, where the search of the ply before knew it."""
 
-    def _node_of(self, state: State) -> Node:
-        return Position(state)
+    def __init__(self, game: Game, config: SearchConfig, state: State, rngs: Rngs, kept: Position | None = None) -> None:
+        super().__init__(game, config, state, rngs)
+        self._kept = kept
+        self._path: list[tuple[Node, int]] = []
 
-    def _walk(self) -> NDArray[np.uint8] | None:
+    def simulate(self) -> NDArray[np.uint8] | None:
+        if self._root is None:
+            position = self._kept or Position(self._state)
+            self._root = self._leaf = TreeNode(position)
+            return position.observation()
         assert self._algorithm is not None
         select = self._algorithm.select
+        path: list[tuple[Node, int]] = []
         found: Node | list[float] | None = self._root
-        self._path: list[tuple[Node, int]] = []
-        path = self._path
-        while isinstance(found, Position):
+        while isinstance(found, TreeNode):
             node, edge = found, select(found, self.simulations)
             path.append((node, edge))
             found = node.children[edge]
             if found is None:
-                found = node.children[edge] = node.follow(edge)
-                if isinstance(found, Position):
-                    self._leaf = found
-                    return found.state.packed_observation(found.actor)
+                found = node.grow(edge)
+                if isinstance(found, TreeNode):
+                    self._leaf, self._path = found, path
+                    return found.position.observation()
         assert isinstance(found, list)
         self._back_up(path, found)
         return None
+
+    def position_after(self, action: int) -> Position | None:
+        """The position that an action leads to, where the search has been there."""
+        assert isinstance(self._root, TreeNode)
+        found = self._root.children[self._root.actions.index(action)] if action in self._root.actions else None
+        return found.position if isinstance(found, TreeNode) and not found.position.forced else None
 
     def _end_or_go_on(self, leaf: Node, of_player: list[float]) -> None:
         self._back_up(self._path, of_player)

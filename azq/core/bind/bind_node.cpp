@@ -16,7 +16,7 @@ NodeStatistics make_node(const std::vector<std::int32_t>& actions) {
     return NodeStatistics(actions);
 }
 
-void expand(NodeStatistics& self, const Input<float, 1>& logits, double value) {
+void expand(NodeStatistics& self, const Input<Half, 1>& logits, double value) {
     const auto largest = static_cast<std::size_t>(*std::max_element(self.actions.begin(), self.actions.end()));
     if (largest >= logits.shape(0)) throw nb::value_error("there are fewer logits than the node's actions need");
     self.expand(logits.data(), value);
@@ -63,6 +63,43 @@ std::int64_t pack_bits(const Input<float, 1>& numbers, const Output<std::uint8_t
     return -1;
 }
 
+/// 0 or 1 where the object is a plain number that is one of them, else -1.
+int bit_of(PyObject* number) {
+    double value = -1.0;
+    if (PyFloat_CheckExact(number)) value = PyFloat_AS_DOUBLE(number);
+    if (PyLong_CheckExact(number)) {
+        int overflow = 0;
+        value = static_cast<double>(PyLong_AsLongAndOverflow(number, &overflow));
+    }
+    return value == 1.0 ? 1 : value == 0.0 ? 0 : -1;
+}
+
+/// pack_bits of a list; false, with nothing said of what was written, where it holds anything but plain numbers that are 0 or 1.
+bool pack_list(const nb::list& numbers, const Output<std::uint8_t, 1>& packed) {
+    const std::size_t count = nb::len(numbers);
+    if (packed.shape(0) < (count + 7) / 8) throw nb::value_error("the packed row is too short");
+    std::fill_n(packed.data(), (count + 7) / 8, std::uint8_t{0});
+    for (std::size_t i = 0; i < count; ++i) {
+        const int bit = bit_of(PyList_GET_ITEM(numbers.ptr(), static_cast<Py_ssize_t>(i)));
+        if (bit < 0) return false;
+        packed.data()[i / 8] = static_cast<std::uint8_t>(packed.data()[i / 8] | bit << (i % 8));
+    }
+    return true;
+}
+
+/// Whether a list holds nothing but plain whole numbers, ascending, distinct and in [0, limit).
+bool ascending_below(const nb::list& numbers, long limit) {
+    long before = -1;
+    for (std::size_t i = 0; i < nb::len(numbers); ++i) {
+        PyObject* number = PyList_GET_ITEM(numbers.ptr(), static_cast<Py_ssize_t>(i));
+        int overflow = 0;
+        const long value = PyLong_CheckExact(number) ? PyLong_AsLongAndOverflow(number, &overflow) : -1;
+        if (overflow != 0 || value <= before || value >= limit) return false;
+        before = value;
+    }
+    return true;
+}
+
 }  // namespace
 
 void bind_node(nb::module_& module) {
@@ -85,6 +122,10 @@ void bind_node(nb::module_& module) {
         .def_ro("total", &NodeStatistics::total);
     module.def("pack_bits", &pack_bits, nb::arg("numbers"), nb::arg("packed"),
                "Writes numbers that are 0 or 1 as bits; returns the place of the first that is neither, or -1.");
+    module.def("pack_list", &pack_list, nb::arg("numbers"), nb::arg("packed"),
+               "The same of a list; False where it holds anything but plain numbers that are 0 or 1.");
+    module.def("ascending_below", &ascending_below, nb::arg("numbers"), nb::arg("limit"),
+               "Whether a list holds nothing but plain whole numbers, ascending, distinct and in [0, limit).");
 }
 
 }  // namespace azq::bind

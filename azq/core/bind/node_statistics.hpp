@@ -10,6 +10,8 @@
 #include <limits>
 #include <vector>
 
+#include "azq/math.hpp"
+
 namespace azq::bind {
 
 using Doubles = std::vector<double>;
@@ -80,9 +82,9 @@ struct NodeStatistics {
           visits(actions.size()) {}
 
     /// Takes the evaluation: logits of all actions, value for the actor.
-    void expand(const float* all_logits, double value) {
+    void expand(const Half* all_logits, double value) {
         for (std::size_t i = 0; i < actions.size(); ++i) {
-            logits[i] = std::clamp(static_cast<double>(all_logits[actions[i]]), -65504.0, 65504.0);
+            logits[i] = std::clamp(static_cast<double>(to_float(all_logits[actions[i]])), -65504.0, 65504.0);
         }
         prior = logits;
         normalize(prior);
