@@ -68,17 +68,20 @@ class AdaptedState:
     def _broken(self, text: str) -> GameContractError:
         return GameContractError(f"game {self._form.name}: {text} after {len(self._history)} plies")
 
+    def _raised(self, method: str, error: Exception) -> GameContractError:
+        return self._broken(f"{method} raised {type(error).__name__}: {error}")
+
     def _ask(self, method: str, *args: Any) -> Any:
         try:
             return getattr(self._inner, method)(*args)
         except Exception as error:
-            raise self._broken(f"{method} raised {type(error).__name__}: {error}") from error
+            raise self._raised(method, error) from error
 
     def _read(self, method: str, convert: Callable[[Any], T], wanted: str, *args: Any) -> T:
         try:
             answer = getattr(self._inner, method)(*args)
         except Exception as error:
-            raise self._broken(f"{method} raised {type(error).__name__}: {error}") from error
+            raise self._raised(method, error) from error
         return self._converted(answer, method, convert, wanted)
 
     def _converted(self, answer: Any, method: str, convert: Callable[[Any], T], wanted: str) -> T:
@@ -157,7 +160,10 @@ class AdaptedState:
         if action not in legal:
             rest = f"legal actions: {', '.join(map(str, legal))}" if legal else "the game is over"
             raise IllegalActionError(f"action {action} is illegal after {len(self._history)} plies; {rest}")
-        self._ask("apply_action", int(action))
+        try:
+            self._inner.apply_action(int(action))
+        except Exception as error:
+            raise self._raised("apply_action", error) from error
         self._history.append(int(action))
         self._player = self._legal = None
 
@@ -224,7 +230,7 @@ class AdaptedState:
     def _packed_bits(self, player: int, room: int) -> NDArray[np.uint8]:
         """The planes' bits, and room for so many bytes after them."""
         found = self._ask("observation_tensor", player)
-        row = np.empty((math.prod(self._form.shape) + 7) // 8 + room, np.uint8)
+        row: NDArray[np.uint8] = np.empty((math.prod(self._form.shape) + 7) // 8 + room, np.uint8)
         if type(found) is list and self._form.shape == (len(found),) and pack_list(found, row):
             return row
         raw = self._numbers(found).ravel()

@@ -113,11 +113,11 @@ class _OpenSpielState:
             raise AttributeError(name)
         return getattr(self._state, name)
 
-    def is_terminal(self) -> bool:
-        return bool(self._state.is_terminal())
+    def is_terminal(self) -> Any:
+        return self._state.is_terminal()
 
-    def current_player(self) -> int:
-        return int(self._state.current_player())
+    def current_player(self) -> Any:
+        return self._state.current_player()
 
     def legal_actions(self) -> Any:
         return self._state.legal_actions()

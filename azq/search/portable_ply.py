@@ -89,7 +89,7 @@ class PortablePly:
         """The evaluation of the leaf at hand: values for its player to move, or one a seat from him on."""
         leaf = self._leaf
         assert leaf is not None
-        of_player = [max(-1.0, min(value, 1.0)) for value in self._by_player(values, leaf.actor)]
+        of_player = self._by_player(values, leaf.actor)
         if leaf.statistics.total == 0:
             leaf.statistics.expand(logits, of_player[leaf.actor])
         self._leaf = None
@@ -100,10 +100,12 @@ class PortablePly:
             self._end_or_go_on(leaf, of_player)
 
     def _by_player(self, values: list[float], actor: int) -> list[float]:
-        players = range(self._players)
-        if len(values) == 1:
-            return [values[0] if player == actor else -values[0] for player in players]
-        return [values[(player - actor) % self._players] for player in players]
+        values = [max(-1.0, min(value, 1.0)) for value in values]
+        if len(values) > 1:
+            return [values[(player - actor) % self._players] for player in range(self._players)]
+        of_player = [-values[0]] * self._players
+        of_player[actor] = values[0]
+        return of_player
 
     def decide(self, explores: bool) -> Choice:
         """The spent search's answer; `explores`: in the temperature plies."""
@@ -191,8 +193,9 @@ class PortablePly:
         for node, edge in path:
             node.statistics.update(edge, of_player[node.actor])
         self.simulations += 1
-        count = self.simulations + 1
-        self._means = [mean + (value - mean) / count for mean, value in zip(self._means, of_player, strict=True)]
+        means, count = self._means, self.simulations + 1
+        for player, value in enumerate(of_player):
+            means[player] += (value - means[player]) / count
 
 
 def _node_of(state: State) -> Node:
