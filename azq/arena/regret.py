@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.arena.analyse import softmax
+from azq.arena.grade import Mark, judge, line_of, marks
+from azq.arena.player import Player
+from azq.arena.players import NetworkPlayer
 from azq.arena.positions import Position
+from azq.games import Game
 from azq.search.search import Result
 
 BINS = 10  # of the reliability curve, over values from -1 to 1
@@ -51,15 +55,19 @@ class Regret:
         return np.square(self.said - self.best)
 
 
+def judged(game: Game, player: Player, positions: Sequence[Position]) -> tuple[list[Mark], Regret | None]:
+    """The marks of a player's moves, and a network's regret where every graded move is one action; raises as `marks`."""
+    if not isinstance(player, NetworkPlayer) or any(len(actions) > 1 for graded in positions for actions in graded.moves):
+        return marks(game, player, positions), None
+    results = player.results([line_of(game, graded) for graded in positions])
+    chosen = zip(positions, results, strict=True)
+    return [judge(graded, graded.value(result.best_action)) for graded, result in chosen], regret_of(positions, results)
+
+
 def regret_of(positions: Sequence[Position], results: Sequence[Result]) -> Regret:
-    """Positions whose moves are turns of several actions are left out, since shares of their first ones say too little. Pure."""
-    rows = [_row(*pair) for pair in zip(positions, results, strict=True) if all(len(actions) == 1 for actions in pair[0].moves)]
+    """Positions whose moves are one action each, and what a search came to there. Pure."""
+    rows = [_row(*pair) for pair in zip(positions, results, strict=True)]
     return Regret(*np.asarray(rows, np.float64).reshape(-1, 4).T)
-
-
-def differences(first: Regret, second: Regret) -> dict[str, Mean]:
-    """How much more the second loses, position by position: the luck of which positions were asked is in neither. Pure."""
-    return {name: Mean.of(getattr(second, name) - getattr(first, name)) for name in ("policy", "search", "value_error")}
 
 
 def reliability(regret: Regret) -> list[tuple[float, float, int]]:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from azq.arena import positions
-from azq.arena.grade import Grade, grade, line_of, mark
-from azq.arena.players import NetworkPlayer
+from azq.arena.grade import Grade, summarise
 from azq.arena.rating import Z95
-from azq.arena.regret import Mean, Regret, calibration_error, regret_of, reliability
+from azq.arena.regret import Mean, Regret, calibration_error, judged, reliability
 from azq.config import Config
 from azq.console.play import Seating, seated
 from azq.games import Game
@@ -24,11 +23,9 @@ def grade_player(config: Config, seating: Seating, player: str, file: Path | Non
     """
     graded = positions.read(file) if file else positions.load(seating.game)
     with seated(config, seating, [player]) as (game, (seat,)):
-        if not isinstance(seat, NetworkPlayer) or any(len(actions) > 1 for one in graded for actions in one.moves):
-            return grade_figures(game, seat.name, seating.num_simulations, grade(game, seat, graded))
-        results = seat.results([line_of(game, one) for one in graded])
-        figures = grade_figures(game, seat.name, seating.num_simulations, mark(graded, [result.best_action for result in results]))
-        return figures | {"regret": regret_figures(game, regret_of(graded, results))}
+        marks, regret = judged(game, seat, graded)
+        figures = grade_figures(game, seat.name, seating.num_simulations, summarise(marks))
+        return figures | ({"regret": regret_figures(game, regret)} if regret else {})
 
 
 def regret_figures(game: Game, found: Regret) -> dict[str, Any]:
