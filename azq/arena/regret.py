@@ -72,7 +72,7 @@ def regret_of(positions: Sequence[Position], results: Sequence[Result]) -> Regre
 
 def reliability(regret: Regret) -> list[tuple[float, float, int]]:
     """What was said, what was true, and how often, in bins of what was said; a sound value says what is true. Pure."""
-    places = np.clip(((regret.said + 1) / 2 * BINS).astype(int), 0, BINS - 1)
+    places = np.minimum(((regret.said + 1) / 2 * BINS).astype(int), BINS - 1)
     chosen = [places == place for place in range(BINS)]
     return [(float(regret.said[one].mean()), float(regret.best[one].mean()), int(one.sum())) for one in chosen if one.any()]
 
