@@ -103,6 +103,8 @@ def _look(game: AdaptedGame, name: str, hidden: bool) -> tuple[bool, float]:
 class _OpenSpielState:
     """OpenSpiel's state; only what its game has, and its tensors flat."""
 
+    __slots__ = ("_absent", "_observes", "_state", "resample_from_infostate")
+
     def __init__(self, state: Any, absent: frozenset[str], observes: bool) -> None:
         self._state, self._absent, self._observes = state, absent, observes
         if "resample_from_infostate" not in absent:
