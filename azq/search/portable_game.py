@@ -18,7 +18,7 @@ from azq._core import Game, SearchConfig, State
 from azq.errors import AzqError, GameContractError, IllegalActionError
 from azq.search.algorithms import Choice, Rngs
 from azq.search.portable_ply import LIMIT_PLIES, PortablePly, draw, rng_of
-from azq.search.portable_tree import PortableTree, Position
+from azq.search.portable_tree import PortableTree, KnownPosition
 from azq.wire.arrays import KINDS
 
 OPENING_LENGTH, OPENING, CHANCE = 1, 2, 3  # what a game's random numbers are for
@@ -69,7 +69,7 @@ class PortableGame:
         self.status, self.uid, self.broken, self.changed = SlotStatus.EMPTY, 0, "", False
         self.total_plies = self._past_simulations = self._version = 0
         self._ply: PortablePly | None = None
-        self._kept: Position | None = None  # what the search of the ply before knows of the position at hand
+        self._kept: KnownPosition | None = None  # what the search of the ply before knows of the position at hand
 
     @property
     def simulations(self) -> int:

@@ -15,7 +15,7 @@ from azq.search.algorithms import Node, Rngs
 from azq.search.portable_ply import LIMIT_PLIES, PortablePly
 
 
-class Position:
+class KnownPosition:
     """A state with a choice to make, and what it said; `forced`: plies that left no choice led here."""
 
     __slots__ = ("_after", "_observation", "actions", "actor", "forced", "state")
@@ -24,7 +24,7 @@ class Position:
         self.state, self.forced = state, forced
         self.actor, self.actions = state.current_player(), state.legal_actions()
         self._observation: NDArray[np.uint8] | None = None
-        self._after: dict[int, Position | list[float]] = {}
+        self._after: dict[int, KnownPosition | list[float]] = {}
 
     def observation(self) -> NDArray[np.uint8]:
         """Packed, for the player to move."""
@@ -32,14 +32,14 @@ class Position:
             self._observation = self.state.packed_observation(self.actor)
         return self._observation
 
-    def after(self, action: int) -> Position | list[float]:
+    def after(self, action: int) -> KnownPosition | list[float]:
         """The next position with a choice, or the returns where the game ends before."""
         found = self._after.get(action)
         if found is None:
             found = self._after[action] = self._play(action)
         return found
 
-    def _play(self, action: int) -> Position | list[float]:
+    def _play(self, action: int) -> KnownPosition | list[float]:
         state, legal = self.state.clone(), [action]
         for ply in range(LIMIT_PLIES):
             state.apply_action(legal[0])
@@ -47,7 +47,7 @@ class Position:
                 return state.returns()
             legal = state.legal_actions()
             if len(legal) != 1:
-                return Position(state, forced=ply > 0)
+                return KnownPosition(state, forced=ply > 0)
         raise GameContractError(f"{LIMIT_PLIES} plies in a row left no choice")
 
 
@@ -56,28 +56,28 @@ class TreeNode(Node):
 
     __slots__ = ("children", "position")
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: KnownPosition) -> None:
         super().__init__(position.actor, position.actions)
         self.position = position
         self.children: list[TreeNode | list[float] | None] = [None] * len(position.actions)
 
     def grow(self, edge: int) -> TreeNode | list[float]:
         found = self.position.after(self.actions[edge])
-        child = self.children[edge] = TreeNode(found) if isinstance(found, Position) else found
+        child = self.children[edge] = TreeNode(found) if isinstance(found, KnownPosition) else found
         return child
 
 
 class PortableTree(PortablePly):
     """As `PortablePly`, and the same numbers; `kept`: the position to search, where the search of the ply before knew it."""
 
-    def __init__(self, game: Game, config: SearchConfig, state: State, rngs: Rngs, kept: Position | None = None) -> None:
+    def __init__(self, game: Game, config: SearchConfig, state: State, rngs: Rngs, kept: KnownPosition | None = None) -> None:
         super().__init__(game, config, state, rngs)
         self._kept = kept
         self._path: list[tuple[Node, int]] = []
 
     def simulate(self) -> NDArray[np.uint8] | None:
         if self._root is None:
-            position = self._kept or Position(self._state)
+            position = self._kept or KnownPosition(self._state)
             self._root = self._leaf = TreeNode(position)
             return position.observation()
         assert self._algorithm is not None
@@ -97,7 +97,7 @@ class PortableTree(PortablePly):
         self._back_up(path, found)
         return None
 
-    def position_after(self, action: int) -> Position | None:
+    def position_after(self, action: int) -> KnownPosition | None:
         """The position that an action leads to, where the search has been there."""
         assert isinstance(self._root, TreeNode)
         found = self._root.children[self._root.actions.index(action)] if action in self._root.actions else None
