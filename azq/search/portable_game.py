@@ -18,7 +18,7 @@ from azq._core import Game, SearchConfig, State
 from azq.errors import AzqError, GameContractError, IllegalActionError
 from azq.search.algorithms import Choice, Rngs
 from azq.search.portable_ply import LIMIT_PLIES, PortablePly, draw, rng_of
-from azq.search.portable_tree import PortableTree, KnownPosition
+from azq.search.portable_tree import KnownPosition, PortableTree
 from azq.wire.arrays import KINDS
 
 OPENING_LENGTH, OPENING, CHANCE = 1, 2, 3  # what a game's random numbers are for
