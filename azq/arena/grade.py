@@ -87,7 +87,7 @@ class Turn:
     def __init__(self, game: _core.Game, graded: Position) -> None:
         self._graded = graded
         self._game = game
-        self.line = _line(game, graded)
+        self.line = line_of(game, graded)
         start = position(game, self.line)
         if start.is_terminal() or start.is_chance_node():
             raise ConfigError(f"{graded.source}: no player is to move there; drop the line")
@@ -111,7 +111,7 @@ class Turn:
             self.mark = judge(self._graded, value)
 
 
-def _line(game: _core.Game, graded: Position) -> list[int]:
+def line_of(game: _core.Game, graded: Position) -> list[int]:
     """The position as players take it."""
     try:
         line = Line(game.state_from_notation(graded.notation)) if graded.notation else list(graded.actions)

@@ -10,11 +10,14 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from azq import _core
 from azq.arena.player import GameSeeds, Ground, Player, position, seen
 from azq.errors import ConfigError, EngineError
+
+if TYPE_CHECKING:
+    from azq.search.search import Result
 
 
 class NetworkPlayer(Player):
@@ -39,7 +42,11 @@ class NetworkPlayer(Player):
         )
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
-        return [result.best_action for result in self._searcher.results(histories)]
+        return [result.best_action for result in self.results(histories)]
+
+    def results(self, histories: Sequence[Sequence[int]]) -> list[Result]:
+        """What the search ends with in each position."""
+        return self._searcher.results(histories)
 
 
 class RandomPlayer(Player):

@@ -109,6 +109,7 @@ def compare(
     by: Annotated[str, typer.Option("--by", metavar="minutes|games|steps|cpu-s", help="What curves are compared over.")] = "minutes",
     weights: Annotated[list[str] | None, typer.Option("--weights", help="Of each run in turn, for the positions; the newest.")] = None,
     positions: Annotated[int, typer.Option("--positions", min=0, help="Graded positions that all play; 0: none.")] = 600,
+    graded: Annotated[Path | None, typer.Option("--graded", help="A file of graded positions in their place; all are played.")] = None,
     num_simulations: Annotated[int, typer.Option(min=1, help="Simulations a position.")] = 64,
     samples: Annotated[int, typer.Option("--samples", min=0, help="Newest recorded games of each that are compared; 0: none.")] = 2000,
     picture: Annotated[Path | None, typer.Option("--plot", help="Also draw the curves into this PNG (extra `plot`).")] = None,
@@ -116,7 +117,7 @@ def compare(
     """Compare runs: curves over each other, networks on the same graded positions with paired intervals, recorded games, settings."""
     from azq.console.compare import compare_runs, comparison_text, comparison_values, plot_comparison, samples_beside
 
-    compared, paired = compare_runs(settings, runs, by, weights or [], positions, num_simulations)
+    compared, paired = compare_runs(settings, runs, by, weights or [], positions, num_simulations, graded)
     beside = samples_beside(settings, runs, samples)
     if picture is not None:
         plot_comparison(compared, picture)

@@ -111,7 +111,8 @@ def grade(
     seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
 ) -> Answer:
     """Grade a player's moves on positions whose moves are known: mean loss and lost result classes, by class."""
-    from azq.console.play import Seating, grade_player, grade_text
+    from azq.console.grading import grade_player, grade_text
+    from azq.console.play import Seating
 
     seating = Seating(game, run, weights, num_simulations, seed, slots=256)
     result = grade_player(settings, seating, player, positions)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from azq.arena import positions
-from azq.arena.grade import Mark, marks
+from azq.arena.regret import judged
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console.play import Seating, seated
@@ -27,13 +28,13 @@ from azq.status.curves import AXES, FIGURES, read_course
 
 SLOTS = 256
 NAMES = {"errors": "graded errors", "elo": "Elo", "loss_policy": "policy loss", "loss_value": "value loss"}
-PAIRED = ("errors", "loss")
+PAIRED = ("errors", "loss", "policy_regret", "search_regret", "value_error")  # of networks, position by position
 
 
 def compare_runs(
-    config: Config, runs: Sequence[str], by: str, weights: Sequence[str], count: int, num_simulations: int
+    config: Config, runs: Sequence[str], by: str, weights: Sequence[str], count: int, num_simulations: int, file: Path | None = None
 ) -> tuple[RunComparison, list[dict[str, Any]]]:
-    """Curves and settings, and each later run against the first on `count` graded positions; none where 0 or the game has none.
+    """Curves and settings, and each later run against the first on graded positions: those of a file, else `count` of the game's own.
 
     Raises `ConfigError` for wrong flags, `InvalidRequest` and `NotFound` as `compare`, `NotFound` for missing weights.
     """
@@ -43,9 +44,9 @@ def compare_runs(
         raise ConfigError(f"--weights names {len(weights)} for {len(runs)} runs; give one for each in turn, or none for the newest")
     with reading_control(config) as client:
         compared = compare([read_course(Ledger(client), RedisBus(client), name) for name in checked(runs)], by)
-    if not count or not positions.available(compared.game):
+    if file is None and not (count and positions.available(compared.game)):
         return compared, []
-    chosen = positions.choose(positions.load(compared.game), count, 0)
+    chosen = positions.read(file) if file else positions.choose(positions.load(compared.game), count, 0)
     graded = [
         _marked(config, run, version, num_simulations, compared.game, chosen)
         for run, version in zip(runs, weights or ["latest"] * len(runs), strict=True)
@@ -53,27 +54,31 @@ def compare_runs(
     return compared, [_paired(run, graded[0], found) for run, found in zip(runs[1:], graded[1:], strict=True)]
 
 
-Marked = tuple[str, float, list[Mark]]  # the player, the game's unit of loss, a mark each position
+Marked = tuple[str, dict[str, NDArray[np.float64]]]  # the player, and what `PAIRED` names, a number each position
 
 
 def _marked(config: Config, run: str, weights: str, num_simulations: int, game: str, chosen: Sequence[positions.Position]) -> Marked:
     seating = Seating(game, run, weights, num_simulations, slots=SLOTS)
     with seated(config, seating, ["latest"]) as (rules, (player,)):
-        return player.name, unit(rules).loss_scale, marks(rules, player, chosen)
+        marks, regret = judged(rules, player, chosen)
+        scale = unit(rules).loss_scale
+        columns: dict[str, Sequence[float] | NDArray[np.float64]] = {
+            "errors": [one.loses_class for one in marks],
+            "loss": [scale * one.loss for one in marks],
+        }
+        if regret:
+            columns |= {"policy_regret": scale * regret.policy, "search_regret": scale * regret.search, "value_error": regret.value_error}
+        return player.name, {name: np.asarray(column, np.float64) for name, column in columns.items()}
 
 
 def _paired(run: str, first: Marked, other: Marked) -> dict[str, Any]:
     """What the other run's moves have more of than the first one's, position by position, with 95 % intervals."""
-    scale = first[1]
-    columns = {
-        "errors": [(one.loses_class, two.loses_class) for one, two in zip(first[2], other[2], strict=True)],
-        "loss": [(scale * one.loss, scale * two.loss) for one, two in zip(first[2], other[2], strict=True)],
-    }
-    found: dict[str, Any] = {"run": run, "players": [first[0], other[0]], "positions": len(first[2])}
-    for name, pairs in columns.items():
-        table = np.asarray(pairs, np.float64)
-        difference, low, high = paired_interval(table[:, 1] - table[:, 0])
-        found[name] = {"values": table.mean(0).round(6).tolist(), "difference": difference, "low": low, "high": high}
+    found: dict[str, Any] = {"run": run, "players": [first[0], other[0]], "positions": len(first[1]["errors"])}
+    for name in first[1].keys() & other[1].keys():
+        one, two = first[1][name], other[1][name]
+        difference, low, high = paired_interval(two - one)
+        values = [round(float(column.mean()), 6) for column in (one, two)]
+        found[name] = {"values": values, "difference": difference, "low": low, "high": high}
     return found
 
 
@@ -108,7 +113,7 @@ def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], s
     if paired:
         lines += ["", f"on the same graded positions, more than {names[0]} (95 %)"]
     for row in paired:
-        for name in PAIRED:
+        for name in (one for one in PAIRED if one in row):
             each = row[name]
             told = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
             values = " against ".join(f"{value:.4f}" for value in reversed(each["values"]))

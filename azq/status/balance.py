@@ -97,7 +97,8 @@ def balance(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 2) 
 
 def _walk(rules: Game, actions: Sequence[int], legal: np.ndarray, played: np.ndarray) -> _Walk:
     """Replays a game and marks what was legal and what was played."""
-    state, first, choices = rules.new_initial_state(), 0, []
+    choices: list[int] = []
+    state, first = rules.new_initial_state(), 0
     for action in actions:
         if not state.is_chance_node():
             if not choices:

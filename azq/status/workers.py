@@ -103,7 +103,7 @@ def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
 def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
     """How many versions self-play searches behind the weights that serve, mean over its workers: by run and that version.
 
-    What workers say themselves goes before what their versions tell.
+    What workers say themselves goes before what their versions tell; one that waits for its first evaluation (version 0) has none.
     """
     said: list[float] = []
     held: dict[str, list[int]] = {}
@@ -111,7 +111,7 @@ def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
         if beat.role == Kind.SELFPLAY:
             said += [beat.rates[metrics.POLICY_LAG]] if metrics.POLICY_LAG in beat.rates else []
             for run, version in beat.weight_versions.items():
-                held.setdefault(run, []).append(version)
+                held.setdefault(run, []).extend([version] if version else ())
     mean_said = sum(said) / len(said) if said else 0.0
 
     def lag(run: str, version: int) -> float:

@@ -60,7 +60,10 @@ def test_networks_meet_the_same_positions(monkeypatch: pytest.MonkeyPatch) -> No
     found = comparing._paired("other", first, other)
     assert (found["players"], found["positions"]) == (["weights:3", "weights:4"], 12)
     assert found["loss"]["low"] <= found["loss"]["difference"] <= found["loss"]["high"]
-    assert found["errors"]["values"][0] == pytest.approx(sum(mark.loses_class for mark in first[2]) / 12, abs=1e-6)
+    assert found["errors"]["values"][0] == pytest.approx(first[1]["errors"].mean(), abs=1e-6)
+    assert found["policy_regret"]["difference"] == 0.0  # both networks know nothing
+    assert found["search_regret"]["difference"] < 0.0  # and more simulations lose less
+    assert "value_error" in found
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from arena_doubles import Knowing, Walk, WalkGame
 
 from azq import games
 from azq.arena import analyse
-from azq.arena.grade import Grade
 from azq.config import SearchConfig, load
 from azq.console import move, play
 from azq.errors import ConfigError, NotFound, WireError
@@ -104,26 +103,6 @@ def test_outcomes_are_told_by_name_where_game_and_network_have_them() -> None:
     assert row["lose_gammon"] == pytest.approx(0.1)
     assert analyse.outcomes_of(backgammon, UniformEvaluator(9), [state]) is None
     assert analyse.outcomes_of(GAME, Knows(9), [state]) is None
-
-
-def test_a_file_is_graded_and_told_as_table_and_values(tmp_path: Path) -> None:
-    file = tmp_path / "mine.jsonl"
-    file.write_text('{"actions": [0, 4, 1, 8], "moves": {"2": 1, "3": -1, "5": -1, "6": -1, "7": -1}, "phase": "end"}\n' * 3)
-    result = play.grade_player(load(), request("tic_tac_toe"), "uct:500", file)
-    assert (result["positions"], result["errors"], result["mean_loss"], result["unlisted"]) == (3, 0, 0.0, 0)
-    assert result["by_class"]["end"]["positions"] == 3
-    assert "0.0%" in play.grade_text(result)
-    assert play.grade_player(load(), request("connect_four"), "random", None)["positions"] == 600
-    with pytest.raises(NotFound, match="othello"):
-        play.grade_player(load(), request("othello"), "random", None)
-
-
-def test_result_classes_are_told_only_where_results_are_certain() -> None:
-    found = Grade(1, 4, {"": (1, 4)}, 0.5, {"": 0.5}, 2)
-    assert "errors" not in play.grade_figures(WALK, "x", 1, found)
-    text = play.grade_text(play.grade_figures(WALK, "x", 1, found))
-    assert "lost classes" not in text
-    assert "2 moves are not graded" in text
 
 
 def test_a_match_is_told_with_its_interval() -> None:

@@ -26,6 +26,8 @@ def test_each_decision_teaches_its_move_and_its_players_result(name: str) -> Non
     assert len(samples) == judged.counts[3] == decisions.sum()
     assert samples.policies.argmax(1).tolist() == np.asarray(actions)[decisions].tolist()
     assert samples.policies.max(1) == pytest.approx(1.0)
+    values = np.frombuffer(event.record.root_values, "<f4").reshape(len(actions), -1)
+    assert not values[~decisions].any()
     (plain,) = judge(game, [played], 0.0).samples
     np.testing.assert_allclose(samples.values, plain.values, atol=1e-6)  # whatever the share of root values: they say the result too
 

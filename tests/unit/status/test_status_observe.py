@@ -96,6 +96,8 @@ def test_lag_is_what_workers_say_or_what_their_versions_tell() -> None:
     ]
     assert lag_of(silent)("r", 6) == 2.0
     assert lag_of(silent)("unknown", 6) == 0.0
+    assert lag_of([*silent, beat("begins", weight_versions={"r": 0})])("r", 6) == 2.0
+    assert lag_of([beat("begins", weight_versions={"r": 0})])("r", 40) == 0.0
     assert lag_of([*silent, beat("c", rates={POLICY_LAG: 1.5})])("r", 6) == 1.5
     assert team_of([], lambda one: worker_status(one, 0)).lag("r", 9) == 0.0
 

@@ -1,0 +1,90 @@
+"""How much a network's judgement of graded positions loses, without the luck of which move it happens to choose.
+
+The loss of the chosen move jumps as one move overtakes another; the expected loss over all shares moves with every weight. So two networks
+can be told apart by their regret on far fewer positions than by their shares of errors.
+
+Letters: N positions, A actions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from azq.arena.analyse import softmax
+from azq.arena.grade import Mark, judge, line_of, marks
+from azq.arena.player import Player
+from azq.arena.players import NetworkPlayer
+from azq.arena.positions import Position
+from azq.games import Game
+from azq.search.search import Result
+
+BINS = 10  # of the reliability curve, over values from -1 to 1
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean over positions with its standard error."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.float64]) -> Mean:
+        """Of one position or none there is no error to tell: infinity."""
+        count = len(numbers)
+        return cls(float(numbers.mean()) if count else 0.0, float(numbers.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """Of one network on N positions, in the unit of the graded values; (N,) each."""
+
+    policy: NDArray[np.float64]  # expected loss of a move drawn from the network's own shares
+    search: NDArray[np.float64]  # and from those that its search ends with
+    said: NDArray[np.float64]  # the search's value
+    best: NDArray[np.float64]  # the exact one, of the best move
+
+    @property
+    def value_error(self) -> NDArray[np.float64]:
+        """Squared error of the value (N,): the Brier score, but for the scale."""
+        return np.square(self.said - self.best)
+
+
+def judged(game: Game, player: Player, positions: Sequence[Position]) -> tuple[list[Mark], Regret | None]:
+    """The marks of a player's moves, and a network's regret where every graded move is one action; raises as `marks`."""
+    if not isinstance(player, NetworkPlayer) or any(len(actions) > 1 for graded in positions for actions in graded.moves):
+        return marks(game, player, positions), None
+    results = player.results([line_of(game, graded) for graded in positions])
+    chosen = zip(positions, results, strict=True)
+    return [judge(graded, graded.value(result.best_action)) for graded, result in chosen], regret_of(positions, results)
+
+
+def regret_of(positions: Sequence[Position], results: Sequence[Result]) -> Regret:
+    """Positions whose moves are one action each, and what a search came to there. Pure."""
+    rows = [_row(*pair) for pair in zip(positions, results, strict=True)]
+    return Regret(*np.asarray(rows, np.float64).reshape(-1, 4).T)
+
+
+def reliability(regret: Regret) -> list[tuple[float, float, int]]:
+    """What was said, what was true, and how often, in bins of what was said; a sound value says what is true. Pure."""
+    places = np.minimum(((regret.said + 1) / 2 * BINS).astype(int), BINS - 1)
+    chosen = [places == place for place in range(BINS)]
+    return [(float(regret.said[one].mean()), float(regret.best[one].mean()), int(one.sum())) for one in chosen if one.any()]
+
+
+def calibration_error(regret: Regret) -> float:
+    """Mean distance of what was said from what was true, over the bins of `reliability` (Guo et al., ICML 2017). Pure."""
+    rows = reliability(regret)
+    return sum(abs(said - true) * count for said, true, count in rows) / max(1, sum(count for *_, count in rows))
+
+
+def _row(graded: Position, result: Result) -> tuple[float, float, float, float]:
+    losses = np.full(len(result.policy), graded.best - min(graded.moves.values()))  # of a move that is not listed, as `judge` has it
+    for (action,), value in graded.moves.items():
+        losses[action] = graded.best - value
+    return float(softmax(result.prior_logits) @ losses), float(result.policy @ losses), float(result.root_value), graded.best
