@@ -14,7 +14,7 @@ from azq.cli.cluster import cluster_app, cost
 from azq.cli.drill import drill_app
 from azq.cli.machine import machine_app
 from azq.cli.options import Command
-from azq.cli.samples import samples_app
+from azq.cli.samples import balance, samples_app
 from azq.cli.sweep import sweep
 from azq.cli.validate import validate
 from azq.cli.volunteers import volunteers_app
@@ -72,6 +72,7 @@ COMMANDS: dict[str, Command] = {
     "compare": look.compare,
     "report": look.report,
     "why": look.why,
+    "balance": balance,
     "validate": validate,
     "sweep": sweep,
     "cost": cost,

@@ -61,3 +61,16 @@ def samples_diff(
     groups = pair(settings, (run, other), by or "source", names(chosen), games, opening_plies)
     found = diff(*groups.values(), match_versions=other is None if match is None else match)
     return Answer({"groups": list(groups), "diff": found}, diff_text(found, list(groups)))
+
+
+@with_settings
+def balance(
+    settings: Config,
+    run: Run,
+    games: Newest = 10_000,
+) -> Answer:
+    """Say whether a run's game is fair: results by seat, draws, lengths, forced and dead actions, openings, and the trend."""
+    from azq.console.balance import balance_text, read_balance
+
+    found = read_balance(settings, run, games)
+    return Answer(found, balance_text(found))

@@ -155,7 +155,7 @@ def _elo(place: Callable[[int], float | None], rating: Rating) -> CurvePoint | N
     return None if x is None else CurvePoint(x, rating.elo, rating.low, rating.high, version)
 
 
-def wilson(successes: int, tries: int) -> tuple[float, float]:
+def wilson(successes: float, tries: int) -> tuple[float, float]:
     """The 95 % interval of a share (Wilson, JASA 1927); all of it without a try."""
     if not tries:
         return 0.0, 1.0

@@ -89,3 +89,15 @@ def test_what_cannot_be_told_is_one_line_with_the_remedy(home: Path, arguments: 
     with pytest.raises(AzqError, match=told) as raised:
         CliRunner().invoke(app, ["samples", *arguments], catch_exceptions=False)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("game", ["tic_tac_toe", "beasty_bar", "python"])
+def test_balance_of_games_of_every_kind(home: Path, game: str) -> None:
+    source = Path(__file__).parents[3] / "docs" / "games" / "your-own.md"
+    (home / "nim.py").write_text(source.read_text().split("```python\n")[1].split("```")[0])
+    plant(home, "first", f"{home / 'nim.py'}:Nim" if game == "python" else game, count=20)
+    done = CliRunner().invoke(app, ["balance", "first", "--games", "15", "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["games"] == sum(part["games"] for part in found["trend"]) == 15
+    assert sum(seat["share"] for seat in found["seats"]) == pytest.approx(1)

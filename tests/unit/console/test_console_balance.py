@@ -1,0 +1,15 @@
+"""`azq balance` for people."""
+
+from azq.console.balance import balance_text
+from azq.status.balance import Balance, OpeningShare, ResultShare
+
+
+def test_long_lists_are_cut_and_empty_ones_said() -> None:
+    share = ResultShare(10, 0.6, 0.31, 0.83)
+    found = Balance(
+        10, share, [share, share], 0.5, 0.2, [5, 5, 7, 9, 9], 0.05, [], list(range(25)), 1, [OpeningShare([4, 0], 1.0)], [share]
+    )
+    told = balance_text(found)
+    assert "never legal          none" in told
+    assert "18 19 and 5 more: --json" in told
+    assert "first player         0.600 (0.310 to 0.830); fair is 0.500" in told
