@@ -104,7 +104,7 @@ def test_a_cluster_of_four_hosts_trains_loses_one_is_mended_and_ends(tmp_path: P
         azq.until(lambda said: said["runs"][game]["ranks_at_work"] == 2, "the rank that came back")
 
         assert azq("down") == {"down": True}
-        assert [name for name, host in hosts.items() if processes(host)] == []
+        assert [said for host in hosts.values() for said in processes(host)] == []
         assert "is not up" in azq("down", code=9)["said"]
 
 
@@ -119,4 +119,4 @@ def test_a_host_that_is_cut_off_is_named_and_what_was_started_is_undone(tmp_path
         assert "down" in said
         assert processes(hosts["first"])
         assert "players-2" in half("down", code=15)["said"]  # it may be at work, who knows
-        assert [name for name, host in hosts.items() if processes(host)] == []
+        assert [said for host in hosts.values() for said in processes(host)] == []

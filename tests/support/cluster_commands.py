@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from azq.drill.hosts import Host
+from azq.process.proc import command
 from azq.process.start import AZQ, foreign_environment
 from azq.waiting import until
 
@@ -19,8 +20,8 @@ class ClusterCommands:
     def __init__(self, file: Path) -> None:
         self.file = file
 
-    def __call__(self, command: str, *arguments: str, code: int = 0) -> dict[str, Any]:
-        words = [*AZQ, "cluster", command, str(self.file), "--json", *arguments]
+    def __call__(self, verb: str, *arguments: str, code: int = 0) -> dict[str, Any]:
+        words = [*AZQ, "cluster", verb, str(self.file), "--json", *arguments]
         env = {**foreign_environment(), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240, cwd=self.file.parent, env=env)
         assert done.returncode == code, f"{done.stderr}\n{done.stdout}"
@@ -39,4 +40,6 @@ class ClusterCommands:
 
 
 def processes(host: Host) -> list[str]:
-    return subprocess.run(["ip", "netns", "pids", host.space], capture_output=True, text=True, check=True).stdout.split()
+    """The commands that are at work on a host."""
+    pids = subprocess.run(["ip", "netns", "pids", host.space], capture_output=True, text=True, check=True).stdout.split()
+    return [" ".join(words) for pid in pids if (words := command(int(pid)))]

@@ -24,6 +24,7 @@ from azq import __version__
 from azq.errors import AzqError, ConfigError, StateConflict
 from azq.files import make_folders, publish_file
 from azq.host.join.folder import WORKING, last_lines, text_of, worker_of
+from azq.process.proc import alive
 from azq.process.start import AZQ, foreign_environment
 
 ORDER, LOG = "order", "member.log"  # the hash of what is done here; what `azq join` said
@@ -143,9 +144,9 @@ def _start(order: MemberOrder, folder: Path) -> None:
 
 
 def _stop(folder: Path, within_s: float) -> None:
-    """Asks who works here to drain, and ends it after so long; passwords go with it."""
-    deadline, sign = time.monotonic() + within_s, signal.SIGTERM
-    while pid := worker_of(folder):
+    """Asks who works here to drain, waits for its end, and ends it after so long; passwords go with it."""
+    pid, deadline, sign = worker_of(folder), time.monotonic() + within_s, signal.SIGTERM
+    while pid and alive(pid):  # it lets go of its folder before it is gone
         if sign is signal.SIGTERM or time.monotonic() > deadline:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, sign)

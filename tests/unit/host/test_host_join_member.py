@@ -14,6 +14,7 @@ from azq.errors import ConfigError, StateConflict
 from azq.host.join import member
 from azq.host.join.folder import worker_of
 from azq.host.join.member import MemberOrder, answer
+from azq.process.proc import alive
 
 # Stands in for `azq join`: takes the folder, reads the token, says how it is, works until it is asked to stop.
 JOIN = """
@@ -30,6 +31,7 @@ with holding(folder):
     print(os.environ["AZQ_HOME"], os.environ.get("AZQ_LEFT_OVER"), flush=True)
     publish_file(folder / WORKING, json.dumps({"pid": os.getpid(), "services": {"daemon": "works"}}).encode())
     stop.wait()
+threading.Event().wait(0.5)  # a process takes its time to go once it has let go of its folder
 """
 
 
@@ -54,7 +56,9 @@ def test_work_is_started_told_of_and_stopped_and_its_password_goes(tmp_path: Pat
         with pytest.raises(StateConflict, match="works in"):
             answer(order)
     finally:
+        pid = worker_of(folder)
         told = answer(MemberOrder("stop", str(folder), within_s=10.0))
+    assert not alive(pid)
     assert (told.works, told.services, told.digest) == (False, {}, "")
     assert worker_of(folder) == 0
     assert not (folder / "azq.env").exists()
