@@ -85,7 +85,7 @@ class Estimate:
         trains = f"the learner {sides.learner.per_s:.2f} steps/s, enough for {learner:,.0f}"
         return [
             f"alone        self-play {sides.selfplay.per_s:,.0f} samples/s; {trains}",
-            f"limiter      {reuse.samples_per_insert:g} draws a sample, a step for each {1 / reuse.steps:,.0f}; {slower} is the slower side",
+            f"limiter      {reuse.samples_per_insert:g} draws a sample, a step each {1 / reuse.steps:,.0f}; {slower} is the slower side",
             f"together     {binds}; {found.cores:.1f} cores at work",
             f"an hour      games {games}; samples {found.samples:,.0f}; training steps {found.steps:,.0f}",
             f"             evaluations {found.evaluations:,.0f}; simulations {found.simulations:,.0f}",
