@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 CORES = "the cores, which both sides share"
 DEVICE = "the device, which evaluates and trains in turn"
 HOUR_S = 3600.0
+LEAST_CORES = 0.5  # for both sides, however few there are
+OVERHEAD_CORES = 0.25  # of daemon, table, evaluations, checkpoints and weights of a run; docs/benchmarks.md has where it is from
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def limits(measured: TwoSides, limiter: SampleReuse) -> Mapping[str, float]:
     found = {
         "self-play": selfplay.per_s,
         "the learner": learner.per_s / limiter.steps,
-        CORES: measured.cores / _cpu_s(measured, limiter),
+        CORES: max(measured.cores - OVERHEAD_CORES, LEAST_CORES) / _cpu_s(measured, limiter),
     }
     if measured.one_device:
         found[DEVICE] = 1 / (1 / selfplay.per_s + limiter.steps / learner.per_s)
@@ -87,7 +89,7 @@ def rates(measured: TwoSides, limiter: SampleReuse) -> Rates:
         games=games,
         disk_bytes=games * measured.game_bytes if games and measured.game_bytes else None,
         binds=binds,
-        cores=allowed[binds] * _cpu_s(measured, limiter),
+        cores=OVERHEAD_CORES + allowed[binds] * _cpu_s(measured, limiter),
         samples_per_cpu_s=1 / _cpu_s(measured, limiter),
     )
 

@@ -27,7 +27,7 @@ class KindPrice:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ReachedLevel:
     """A published level, and hours until it at these rates; None: nothing to tell them by."""
 
     level: str
@@ -50,7 +50,7 @@ class Estimate:
     free_disk_bytes: int
     watts: float
     prices: Sequence[KindPrice]
-    reached: Sequence[Reach]
+    reached: Sequence[ReachedLevel]
     unpublished: str  # why no level is named; empty where one is
     others_cores: float | None
 
@@ -122,9 +122,10 @@ def prices_of(catalogue: Mapping[str, Any], sides: TwoSides, reuse: SampleReuse)
     return found
 
 
-def reaches(points: Sequence[Point], found: Rates, cores: int) -> list[Reach]:
+def reaches(points: Sequence[Point], found: Rates, cores: int) -> list[ReachedLevel]:
     """Hours to each published level."""
-    return [Reach(point.level, point.place, hours_to(point, found, cores), "samples" if point.samples else "cores") for point in points]
+    by = {True: "samples", False: "cores"}
+    return [ReachedLevel(point.level, point.place, hours_to(point, found, cores), by[bool(point.samples)]) for point in points]
 
 
 def _priced(price: KindPrice) -> str:
@@ -135,7 +136,7 @@ def _priced(price: KindPrice) -> str:
     return f"{said}: {price.samples:,.0f} samples, {each:.2f} a million, if its cores were as these; {price.binds} would bind"
 
 
-def _reached(reach: Reach, watts: float) -> str:
+def _reached(reach: ReachedLevel, watts: float) -> str:
     if reach.hours is None:
         return f"{reach.level}: nothing to tell the time by ({reach.place})"
     how = "by samples" if reach.by == "samples" else "by minutes and cores alone, its samples were not counted"
