@@ -9,7 +9,7 @@ CORES = "the cores, which both sides share"
 DEVICE = "the device, which evaluates and trains in turn"
 HOUR_S = 3600.0
 LEAST_CORES = 0.5  # for both sides, however few there are
-OVERHEAD_CORES = 0.25  # of daemon, table, evaluations, checkpoints and weights of a run; docs/benchmarks.md has where it is from
+OVERHEAD_CORES = 0.2  # of daemon, table, evaluations, checkpoints and weights of a run; docs/benchmarks.md has where it is from
 
 
 @dataclass(frozen=True, slots=True)
