@@ -80,7 +80,7 @@ def test_a_game_is_estimated_and_nothing_stays(tmp_path: Path, game: str) -> Non
 
 
 def test_what_would_not_fit_is_said_before_it_is_taken(tmp_path: Path) -> None:
-    sets = ("--set", "selfplay.games_in_flight=4000000", "--set", "search.num_simulations=10000")
+    sets = ("--set", "selfplay.games_in_flight=1000000", "--set", "search.num_simulations=10000")
     process = started(tmp_path, "connect_four", *sets)
     _, complaint = process.communicate(timeout=120)
     assert process.returncode == ExitCode.CONFIG
@@ -93,8 +93,8 @@ def test_ctrl_c_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     assert process.stderr is not None
     while (line := process.stderr.readline()) and not line.startswith("plays"):
         pass
-    family = until(lambda: len(found := descendants(process.pid)) >= 3 and found, "two brokers and an inference worker")
+    family = until(lambda: found if len(found := descendants(process.pid)) >= 3 else [], "two brokers and an inference worker")
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == ExitCode.INTERRUPTED
-    assert not any(alive(pid) for pid in family)
+    until(lambda: not any(map(alive, family)), "the end of what it started")
