@@ -84,7 +84,7 @@ def follow(url: str, folder: Path, sections: RunSections, rank: int, room: int =
     place = RankPlace(rank, RANKS, rank)
     follower = open_follower(RUN, folder, sections, game, bus=RedisBus(connect(url)), place=place)
     if room:
-        crowd(follower.trainer, room)
+        crowd(follower.work.trainer, room)
     follower.run(threading.Event())
 
 
