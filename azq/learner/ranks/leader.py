@@ -68,6 +68,11 @@ class Leader(Ranks[AnyStepper]):
         self._beats: dict[int, RankBeat] = {}  # by rank, of those that live
         self._health = {rank: RankHealth() for rank in range(1, self.place.ranks)}
 
+    @property
+    def size(self) -> int:
+        """How many are together, whether they have taken a step or not."""
+        return self._group.size if self._group is not None else 1
+
     def look(self) -> None:
         now = self.clock()
         if now < self._due_s:
