@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ class Trainer(Stepper):
     Raises ConfigError for a belief head together with symmetries: nothing says where a symmetry takes a hidden fact.
     """
 
-    module: Network
+    module: Any  # a Network, whose forward pass may be replaced by a compiled one
 
     def __init__(
         self, module: Network, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None

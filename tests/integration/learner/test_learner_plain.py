@@ -34,7 +34,7 @@ def trainer_of(room: int = 0) -> ranks.ModuleTrainer:
         inputs = torch.randn(ROWS, 4, generator=torch.Generator().manual_seed(step))[rows]
         return inputs, inputs.sum(1, keepdim=True)
 
-    def loss(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+    def loss(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         if room and len(inputs) > room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
         return (model(inputs) - targets).square().mean()
@@ -97,7 +97,8 @@ class Pair:
         self.door.send("end")
         while len(said := self.door.recv()) != 2:
             pass
-        return said
+        steps, weights = said
+        return steps, weights
 
     def close(self) -> None:
         for process in self.processes:
@@ -129,6 +130,7 @@ def pair(broker: Any) -> Iterator[Callable[..., Pair]]:
         one.close()
 
 
+@pytest.mark.slow
 def test_a_killed_rank_does_not_stop_the_other_and_nothing_is_lost_of_what_was_learned(pair):
     both = pair()
     both.until(lambda figures: figures.healthy == 2, "both train")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,8 @@ class Tied(nn.Module):
         self.second.weight = self.first.weight
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.second(torch.tanh(self.first(inputs)))
+        outputs: Tensor = self.second(torch.tanh(self.first(inputs)))
+        return outputs
 
 
 def draw(step: int, rows: slice) -> tuple[Tensor, Tensor]:
@@ -48,7 +50,7 @@ def draw(step: int, rows: slice) -> tuple[Tensor, Tensor]:
     return inputs, inputs.flip(1)
 
 
-def squared(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+def squared(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
     return (model(inputs) - targets).square().mean()
 
 
@@ -132,7 +134,7 @@ def test_a_snapshot_brings_back_weights_and_what_the_optimiser_keeps(kind):
 
 
 def test_without_memory_passes_are_halved_and_the_batch_is_as_before():
-    def crowded(model: Any, inputs: Tensor, targets: Tensor) -> Tensor:
+    def crowded(model: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -> Tensor:
         if len(inputs) > 7:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
         return squared(model, inputs, targets)
@@ -140,6 +142,7 @@ def test_without_memory_passes_are_halved_and_the_batch_is_as_before():
     trainer = trainer_of(loss=crowded)
     found, whole = alone(trainer, 4), alone(trainer_of(), 4)
     assert (trainer.micro_batch, trainer.errors) == (6, 2)
+    assert 0 < float(trainer.last_loss) < 3
     assert all(np.abs(found[name] - tensor).max() <= TOLERANCE for name, tensor in whole.items())
 
 
