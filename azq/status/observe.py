@@ -23,6 +23,7 @@ from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
+from azq.status.history import FirstsOfRuns
 from azq.status.queues import QueueStatus, condense, note_full, queue_table
 from azq.status.spending import read_spending
 from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun
@@ -209,7 +210,12 @@ def read_standing(bus: Bus, run: str, standings: Standings) -> Standing:
 
 
 def gather(
-    ledger: Ledger, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+    ledger: Ledger,
+    bus: Bus,
+    run: str,
+    workers: tuple[Heartbeat, ...] | None = None,
+    standings: Standings | None = None,
+    firsts: FirstsOfRuns | None = None,
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
     look, standings = ledger.look_at(run), standings or Standings()
@@ -228,6 +234,7 @@ def gather(
         strangers=standing.strangers,
         workers=read_workers(bus) if workers is None else workers,
         spent=read_spending(bus, keys.cost(run)),
+        firsts=(firsts or FirstsOfRuns()).of(bus, look.view.record),
     )
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 from reconcile_worlds import view
 
 from azq.arena.rating import Rating
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
+from azq.status.stages import RunFirsts
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
+from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
@@ -48,6 +52,20 @@ LEARNER = LearnerStatus(
     sync_s=0.125,
     scaling_efficiency=0.75,
 )
+
+
+def test_a_finished_run_is_in_its_final_stage_while_it_is_evaluated() -> None:
+    over = RunFacts(RunView(VIEW.record, RunState.FINISHED, "", 90_000, 90_000), COUNTS, firsts=RunFirsts(1_000, 2_000))
+    job = view(1, JobState.QUEUED, kind=Kind.EVAL)
+    grade = GradeResult(3, 64, 200, 16, 95_000)
+    for facts, final in (
+        (over, ("main", 90_000)),
+        (replace(over, jobs=(job,)), ("final", None)),
+        (replace(over, jobs=(view(1),)), ("main", 90_000)),
+        (replace(over, grades=(grade,)), ("final", 95_000)),
+    ):
+        stages = summarise(facts, 99_000).stages
+        assert (stages[-1].name, stages[-1].ended_ms) == final
 
 
 def test_what_is_not_measured_yet_is_nothing() -> None:
