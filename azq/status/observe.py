@@ -347,15 +347,16 @@ class Watch:
     def __init__(self, client: redis.Redis) -> None:
         self.bus = RedisBus(client)
         self._ledger = Ledger(client)
+        self._firsts = FirstsOfRuns()
 
     def summary(self, run: str) -> RunStatus:
         """Everything the live table shows of one run; `NotFound` names the runs there are."""
-        return summarise(gather(self._ledger, self.bus, run), now_ms())
+        return summarise(gather(self._ledger, self.bus, run, firsts=self._firsts), now_ms())
 
     def everything(self) -> tuple[tuple[RunStatus, ...], tuple[QueueStatus, ...], tuple[WorkerStatus, ...]]:
         """All runs, queues and processes."""
         workers = read_workers(self.bus)
-        facts = [gather(self._ledger, self.bus, view.record.run, workers) for view in self._ledger.runs()]
+        facts = [gather(self._ledger, self.bus, view.record.run, workers, firsts=self._firsts) for view in self._ledger.runs()]
         looked_ms = now_ms()
         runs = tuple(summarise(one, looked_ms) for one in facts)
         queues = queue_table(workers, [job for one in facts for job in one.jobs], looked_ms)
