@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from html import escape
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from azq.config import Config
 from azq.config.loading import to_toml
 from azq.console.samples import figures_of, read
 from azq.console.svg import line_chart, span_bar
+from azq.console.table import stage_text
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError
 from azq.files import publish_file
 from azq.host.brokers import reading_control
@@ -34,6 +34,8 @@ from azq.samples.played import OPENING_PLIES
 from azq.samples.stats import stats
 from azq.status.curves import MOST_POINTS, Course, CurvePoint, read_course
 from azq.status.spending import money_of, read_spending
+from azq.status.stages import stages_of
+from azq.status.summary import evaluated
 from azq.wire import keys
 from azq.wire.codec import decode, skip_unreadable
 from azq.wire.machines import Spending
@@ -145,19 +147,13 @@ def _heads(course: Course, settings: Mapping[str, Any], spent: Spending | None) 
 
 
 def _timeline(course: Course, events: Sequence[RunEvent]) -> ReportSection:
-    """Spin-up until the first finished game, fill until the first step, main until the run's end, then the final evaluation."""
-    view = course.view
-    played = (point.at_ms for point in course.points if point.games or point.samples)
-    trained = (point.at_ms for point in course.points if point.step)
-    begins = [view.record.created_ms, next(played, view.changed_ms), next(trained, view.changed_ms)]
-    results = [match.finished_ms for match in course.matches] + [grade.finished_ms for grade in course.grades]
-    begins += [view.changed_ms, max([view.changed_ms, *results])]
-    names = ("spin-up", "fill", "main", "final")
-    spans = [(name, max(0, end - begin) / 1000) for name, (begin, end) in zip(names, pairwise(begins), strict=True)]
-    rows = [(name, _time(begin), f"{length:,.1f} s") for (name, length), begin in zip(spans, begins, strict=False)]
+    """Its stages, and each change of its state."""
+    stages = stages_of(course.view, course.firsts, evaluated(course.matches, course.grades), course.view.changed_ms)
+    rows: list[tuple[str, str, str]] = [(stage.name, _time(stage.began_ms), stage_text(stage)) for stage in stages]
     rows += [(event.kind, _time(event.at_ms), event.about.get("reason", "")) for event in events if event.kind.startswith("run.")]
-    note = "To the first finished game, to the first step of training, to the run's end, to its last evaluation; pauses included."
-    return ReportSection("Timeline", ("phase or change", "began", ""), rows, [span_bar(spans)], note=note)
+    note = "To the first finished game, to the first step of training, to the run's end, to its last evaluation; pauses do not count."
+    spans = [(stage.name, stage.lasted_s) for stage in stages]
+    return ReportSection("Timeline", ("stage or change", "began", ""), rows, [span_bar(spans)], note=note)
 
 
 def _charts(course: Course) -> Iterator[str]:

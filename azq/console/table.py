@@ -6,7 +6,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -17,6 +17,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from azq.ledger.types import RunState
+from azq.status.stages import RunStage
 from azq.status.summary import RanksStatus, RunStatus
 
 LINE_EVERY_S = 30.0
@@ -85,7 +87,7 @@ def line(status: RunStatus) -> str:
     """The summary in one line of log."""
     return " ".join(
         [
-            f"{clock(status.active_s)} {status.run} {status.state}",
+            f"{clock(status.active_s)} {status.run} {status.state}{_stage(status)}",
             f"games/s={status.games_per_s:.1f} simulations/s={count(status.simulations_per_s)}",
             f"evaluations/s={count(status.evaluations_per_s)}",
             f"batch={status.mean_batch:.0f} open={status.open_games} samples={count(status.samples)} steps={status.learner_step}",
@@ -101,7 +103,8 @@ def line(status: RunStatus) -> str:
 
 def panel(status: RunStatus, note: str = "", below: str = "") -> RenderableType:
     """The live table; `below` stands in its lower border."""
-    notes = [Text(match) for match in status.matches] + [Text(condition, style="yellow") for condition in status.conditions]
+    notes = [Text(stages_text(status.stages), style="dim")] if status.stages else []
+    notes += [Text(match) for match in status.matches] + [Text(condition, style="yellow") for condition in status.conditions]
     notes += [Text(note, style="cyan")] if note else []
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
     style = "green" if status.state == "running" else "blue"
@@ -223,6 +226,23 @@ def elo(status: RunStatus) -> str:
     if strength.elo is None or strength.elo_low is None or strength.elo_high is None:
         return "-"
     return f"{strength.elo:+.0f} ({strength.elo_low:+.0f}..{strength.elo_high:+.0f})"
+
+
+def stages_text(stages: Sequence[RunStage]) -> str:
+    """How long each stage of a run took, the last one so far."""
+    return " · ".join(f"{stage.name} {stage_text(stage)}" for stage in stages)
+
+
+def stage_text(stage: RunStage) -> str:
+    """How long a stage took without its pauses, how long those were, and whether it lasts."""
+    paused_ms = sum(pause.ended_ms - pause.began_ms for pause in stage.pauses if pause.ended_ms is not None)
+    more = [f"paused {clock(paused_ms / 1000)}"] if paused_ms else []
+    more += ["so far"] if stage.ended_ms is None else []
+    return clock(stage.lasted_s) + (f" ({', '.join(more)})" if more else "")
+
+
+def _stage(status: RunStatus) -> str:
+    return f" ({status.stages[-1].name})" if status.stages and status.state is RunState.RUNNING else ""
 
 
 def _loss(value: float | None) -> str:

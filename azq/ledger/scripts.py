@@ -21,7 +21,7 @@ from azq import logs
 from azq.errors import WireError
 from azq.ledger.rules.learner import WRITTEN_OFF
 from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT, TRANSITIONS, active_until
-from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, no_job, no_run
+from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, KEPT_PAUSES, no_job, no_run
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
 from azq.ledger.types import ONCE_LIFE_S, RECENT, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
@@ -33,6 +33,8 @@ from azq.wire.messages import UNCHECKED, Job, RunRecord
 Argument = str | bytes | float
 Holder = tuple[int | str, str, int | str]  # fencing token (a job's attempt, a learner's token), owner, life of the lease in ms
 NOBODY: Holder = ("", "", "")
+
+_PAUSES = msgspec.msgpack.Decoder(tuple[tuple[int, int], ...])
 
 T = TypeVar("T")
 
@@ -65,6 +67,7 @@ _CONSTANTS: Mapping[str, Constant] = {
     "JOB_FIELDS": JOB_FIELDS,
     "KEPT_ENDED_JOBS": KEPT_ENDED_JOBS,
     "KEPT_EVENTS": KEPT_EVENTS,
+    "KEPT_PAUSES": KEPT_PAUSES,
     "LEARNING": LEARNING,
     "LOST_WITH_IT": LOST_WITH_IT,
     "MAKES_GAMES": dict.fromkeys(sorted(MAKES_GAMES), True),
@@ -246,7 +249,9 @@ def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
     with _written_by_azq("a run"):
         state, reason = RunState(values["state"].decode()), values["reason"].decode()
         active_ms, changed_ms = int(values["active_ms"]), int(values["changed_ms"])
-        return RunView(decode(values["record"], RunRecord), state, reason, active_until(now_ms, state, active_ms, changed_ms), changed_ms)
+        pauses = _PAUSES.decode(values["pauses"]) if "pauses" in values else ()
+        active_ms = active_until(now_ms, state, active_ms, changed_ms)
+        return RunView(decode(values["record"], RunRecord), state, reason, active_ms, changed_ms, pauses)
 
 
 def run_look(run: str, answer: Sequence[Any]) -> RunLook:

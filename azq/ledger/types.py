@@ -103,6 +103,7 @@ class RunView:
     reason: str
     active_ms: int  # time spent running, pauses left out
     changed_ms: int
+    pauses: tuple[tuple[int, int], ...] = ()  # the newest: from when to when it did not run, be it paused or over
 
 
 @dataclass(frozen=True, slots=True)

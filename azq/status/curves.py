@@ -16,8 +16,9 @@ from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
-from azq.status.history import read
+from azq.status.history import Firsts, read
 from azq.status.observe import Standings, read_standing, read_weights
+from azq.status.stages import UNSEEN, RunFirsts
 from azq.wire.messages import GradeResult, HistoryPoint, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
@@ -67,6 +68,7 @@ class Course:
     grades: Sequence[GradeResult]
     ratings: Sequence[Rating]
     strangers: Sequence[Stranger] = ()  # among those who played the matches
+    firsts: RunFirsts = UNSEEN
 
     @property
     def at_ms(self) -> NDArray[np.int64]:
@@ -113,9 +115,9 @@ def read_course(ledger: Ledger, bus: Bus, run: str, standings: Standings | None 
     """Everything recorded of a run. Raises `NotFound` naming the runs there are, `BrokerError`."""
     view, standing = ledger.run(run), read_standing(bus, run, standings or Standings())
     weights = read_weights(bus, run, MOST_WEIGHTS)
-    return Course(
-        view, ledger.counts(run), read(bus, run, 0), weights, standing.matches, standing.grades, standing.ratings, standing.strangers
-    )
+    points, firsts = read(bus, run, 0), Firsts(bus, run).look()
+    known = standing.matches, standing.grades, standing.ratings, standing.strangers
+    return Course(view, ledger.counts(run), points, weights, *known, firsts)
 
 
 def _placing(

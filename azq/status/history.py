@@ -9,17 +9,20 @@ from itertools import groupby
 import msgspec
 
 from azq.bus.base import Bus
+from azq.bus.catalog import EventFollower
 from azq.bus.promotions import serving
 from azq.errors import WireError
 from azq.ledger.types import RunState
 from azq.phases import CPU, OF_ROLE, WALL, merged, of_heartbeat, part
+from azq.status.stages import UNSEEN, RunFirsts
 from azq.status.state import SILENT, Desired, Observed, ObservedRun
 from azq.status.workers import FleetRates, fleet_rates, lag_of
 from azq.wire import keys
-from azq.wire.codec import decode, encode
-from azq.wire.messages import Heartbeat, HistoryPoint
+from azq.wire.codec import decode, encode, skip_unreadable
+from azq.wire.messages import Heartbeat, HistoryPoint, RunRecord, WeightEvent
 
 LENGTH = 34_560  # points kept of a run: two days at one every five seconds
+FIRST_WEIGHTS = 16  # among the oldest so many are those that were trained first: fewer are published before
 TRAINED = ("loss_policy", "loss_value", "step")  # known only once the learner has made a step
 COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name not in ("at_ms", "spent", "cores"))
 SPENT = "spent_"  # columns of shares of time: this, the role, the phase
@@ -75,6 +78,51 @@ def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
     # Stream ids carry the broker's clock, as the points do: the broker looks up where to begin.
     found = (_try(entry.frame) for entry in bus.after(keys.history(run), f"{max(0, since_ms - 1)}-0", count=LENGTH))
     return [point for point in found if point is not None and point.at_ms >= since_ms]
+
+
+class Firsts(EventFollower[HistoryPoint]):
+    """When a run's first game and its first step were seen: its history, read no further than to there."""
+
+    def __init__(self, control: Bus, run: str) -> None:
+        super().__init__(control, keys.history(run), HistoryPoint, "history")
+        self._run = run
+        self._found: RunFirsts | None = None  # None: nobody looked yet
+
+    def look(self) -> RunFirsts:
+        """What is known now. Raises `BrokerError`."""
+        if self._found is None:
+            self._found = self._of_weights() if self._control.length(self.stream) >= LENGTH else UNSEEN
+        while not self._found.step_ms and self.refresh():
+            pass
+        return self._found
+
+    def add(self, event: HistoryPoint) -> None:
+        before = self._found or UNSEEN
+        seen = event.games or event.samples or event.step
+        self._found = RunFirsts(before.game_ms or (event.at_ms if seen else 0), before.step_ms or (event.at_ms if event.step else 0))
+
+    def _of_weights(self) -> RunFirsts:
+        """Where the beginning of the history is gone: when the first weights were there that had been trained."""
+        for entry in self._control.after(keys.weights(self._run), "0", count=FIRST_WEIGHTS):
+            with skip_unreadable(entry.place):
+                if (event := decode(entry.frame, WeightEvent)).step:
+                    return RunFirsts(step_ms=event.published_ms)
+        return UNSEEN
+
+
+class FirstsOfRuns:
+    """Those of every run that was asked for; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[int, Firsts]] = {}  # by run, with when it was created
+
+    def of(self, bus: Bus, record: RunRecord) -> RunFirsts:
+        """What is known of a run now. Raises `BrokerError`."""
+        created_ms, firsts = self._known.get(record.run, (-1, None))
+        if firsts is None or created_ms != record.created_ms:  # two threads that look at once read the same points
+            firsts = Firsts(bus, record.run)
+            self._known[record.run] = record.created_ms, firsts
+        return firsts.look()
 
 
 def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> History:

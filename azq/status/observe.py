@@ -23,6 +23,7 @@ from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
+from azq.status.history import FirstsOfRuns
 from azq.status.queues import QueueStatus, condense, note_full, queue_table
 from azq.status.spending import read_spending
 from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun
@@ -209,7 +210,12 @@ def read_standing(bus: Bus, run: str, standings: Standings) -> Standing:
 
 
 def gather(
-    ledger: Ledger, bus: Bus, run: str, workers: tuple[Heartbeat, ...] | None = None, standings: Standings | None = None
+    ledger: Ledger,
+    bus: Bus,
+    run: str,
+    workers: tuple[Heartbeat, ...] | None = None,
+    standings: Standings | None = None,
+    firsts: FirstsOfRuns | None = None,
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
     look, standings = ledger.look_at(run), standings or Standings()
@@ -228,6 +234,7 @@ def gather(
         strangers=standing.strangers,
         workers=read_workers(bus) if workers is None else workers,
         spent=read_spending(bus, keys.cost(run)),
+        firsts=(firsts or FirstsOfRuns()).of(bus, look.view.record),
     )
 
 
@@ -340,15 +347,16 @@ class Watch:
     def __init__(self, client: redis.Redis) -> None:
         self.bus = RedisBus(client)
         self._ledger = Ledger(client)
+        self._firsts = FirstsOfRuns()
 
     def summary(self, run: str) -> RunStatus:
         """Everything the live table shows of one run; `NotFound` names the runs there are."""
-        return summarise(gather(self._ledger, self.bus, run), now_ms())
+        return summarise(gather(self._ledger, self.bus, run, firsts=self._firsts), now_ms())
 
     def everything(self) -> tuple[tuple[RunStatus, ...], tuple[QueueStatus, ...], tuple[WorkerStatus, ...]]:
         """All runs, queues and processes."""
         workers = read_workers(self.bus)
-        facts = [gather(self._ledger, self.bus, view.record.run, workers) for view in self._ledger.runs()]
+        facts = [gather(self._ledger, self.bus, view.record.run, workers, firsts=self._firsts) for view in self._ledger.runs()]
         looked_ms = now_ms()
         runs = tuple(summarise(one, looked_ms) for one in facts)
         queues = queue_table(workers, [job for one in facts for job in one.jobs], looked_ms)

@@ -18,8 +18,10 @@ from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.cost import RunCost, cost_of, warning
 from azq.status.spending import money_of
+from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
 from azq.status.workers import WorkerStatus, Workforce, team_of, worker_status
+from azq.wire.kinds import Kind
 from azq.wire.machines import Spending
 from azq.wire.messages import LATEST, GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 from azq.wire.parts import whole_of
@@ -76,6 +78,7 @@ class RunFacts:
     strangers: Sequence[Stranger] = ()  # among those who played the matches
     serving: int = LATEST  # the version that does; LATEST: the newest
     spent: Spending | None = None  # None: nobody counted
+    firsts: RunFirsts = UNSEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +201,7 @@ class RunStatus:
     eta_s: float | None = None  # until its end at the present pace; None: it has none, or does not come nearer
     eta_by: str = ""  # the goal that it reaches first
     games_alone: int = 0  # learned from and on the learner's disk alone, though the run's store is to keep games
+    stages: tuple[RunStage, ...] = ()  # that have begun: spin-up, fill, main, final
 
 
 def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Workforce | None = None) -> RunStatus:
@@ -248,6 +252,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         eta_by=eta_by,
         matches=under_way(facts.matches, facts.jobs),
         not_served=not_served,
+        stages=stages_of(view, facts.firsts, evaluated(facts.matches, facts.grades, facts.jobs), now_ms),
     )
 
 
@@ -331,6 +336,12 @@ def by_saying(prefix: str, said: Mapping[str, str]) -> list[str]:
     for name, saying in sorted(said.items()):
         names.setdefault(saying, []).append(name)
     return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
+
+
+def evaluated(matches: Sequence[MatchResult], grades: Sequence[GradeResult], jobs: Sequence[JobView] = ()) -> Evaluated:
+    """How far evaluating a run is; `jobs` are those queued and leased."""
+    newest_ms = max((result.finished_ms for results in (matches, grades) for result in results), default=0)
+    return Evaluated(newest_ms, any(view.job.kind == Kind.EVAL for view in jobs))
 
 
 def under_way(matches: Sequence[WholeMatch], jobs: Sequence[JobView]) -> tuple[str, ...]:

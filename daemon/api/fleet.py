@@ -124,7 +124,7 @@ class _FleetCollector(Collector):
         yield from figures.of_daemon(use.health.pulse)
         try:
             workers = use.workers()
-            facts = [gather(use.ledger, use.bus, view.record.run, workers, use.standings) for view in use.ledger.runs()]
+            facts = [gather(use.ledger, use.bus, view.record.run, workers, use.standings, use.firsts) for view in use.ledger.runs()]
         except BrokerError:
             yield from figures.of_planes([PlaneFacts("control"), *self._planes([])[1:]])
             return

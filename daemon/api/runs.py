@@ -112,7 +112,7 @@ def finish_run(run: str, use: Use, body: Reason | None = None) -> RunOut:
 @router.get("/{run}/status", response_model=RunStatus, dependencies=[READ])
 def run_status(run: str, use: Use) -> Response:
     """Everything the live table of `azq up` shows."""
-    facts = observe.gather(use.ledger, use.bus, run, (), use.standings)
+    facts = observe.gather(use.ledger, use.bus, run, (), use.standings, use.firsts)
     team = use.team(run)
     status = summarise(facts, use.clock_ms(), use.health.conditions(run), team)
     return answer(replace(status, workers=cast(Any, team.encoded)))
@@ -121,7 +121,7 @@ def run_status(run: str, use: Use) -> Response:
 @router.get("/{run}/cost", dependencies=[READ])
 def run_cost(run: str, use: Use) -> RunCost:
     """What its machines cost so far, by component, and when it ends at its present pace; zeros before anybody counted."""
-    facts = observe.gather(use.ledger, use.bus, run, (), use.standings)
+    facts = observe.gather(use.ledger, use.bus, run, (), use.standings, use.firsts)
     cost = summarise(facts, use.clock_ms(), team=use.team(run)).cost
     return cost or cost_of(NOTHING_SPENT, {}, Done.of(0, 0, 0), {}, running=False)
 

@@ -20,6 +20,7 @@ from azq.ledger import Ledger
 from azq.replay.readers import SegmentReader
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.status.brokers import Plane
+from azq.status.history import FirstsOfRuns
 from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
@@ -56,6 +57,7 @@ class Services:
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)
+    firsts: FirstsOfRuns = field(default_factory=FirstsOfRuns)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def admit_run(self) -> AbstractContextManager[None]:

@@ -4,6 +4,7 @@ import { Away, Refused, call, takeToken } from "/web/api.js";
 import { h, show } from "/web/dom.js";
 import { askForToken, themeButton } from "/web/frame.js";
 import { CompareView } from "./compare.js";
+import { JobsView } from "./jobs.js";
 import { Notices } from "./notices.js";
 import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
@@ -27,6 +28,7 @@ function place() {
 function makeView({ page, run, rest }) {
   if (page === "run" && run) return new RunView(run);
   if (page === "games" && run) return new Viewer(run, rest);
+  if (page === "jobs" && run) return new JobsView(run);
   if (page === "compare" && run) return new CompareView(run, rest);
   if (page === "studies") return run ? new StudyView(run) : new StudiesView();
   return new Overview();
@@ -84,7 +86,7 @@ function drawHead(to) {
   const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
   const play = h("a", { href: `/web/play/#run=${encodeURIComponent(to.run)}` }, "play");
   const studies = h("a", { href: "#/studies", "aria-current": to.page === "studies" && "page" }, "studies");
-  show($("tabs"), to.page === "studies" ? studies : to.run ? [tab("run", "run"), tab("games", "games"), tab("compare", "compare"), play] : studies);
+  show($("tabs"), to.page === "studies" ? studies : to.run ? [tab("run", "run"), tab("games", "games"), tab("jobs", "jobs"), tab("compare", "compare"), play] : studies);
   document.title = to.run ? `${to.run} · azq` : "azq";
 }
 

@@ -5,6 +5,7 @@ import { Chart } from "/web/chart.js";
 import { Controls } from "./controls.js";
 import { h, show } from "/web/dom.js";
 import { clock, count, fixed, moment, percent, signed } from "/web/format.js";
+import { stagesStrip } from "./stages.js";
 import { arenaPanel, findingsPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel } from "./tables.js";
 import { Weights } from "./weights.js";
 import { Fleet } from "./workers.js";
@@ -72,6 +73,7 @@ export class RunView {
     this.head = h("div", { class: "head" });
     this.conditions = h("div", { id: "conditions", role: "alert" });
     this.findings = h("section", { class: "panel", id: "findings", "aria-label": "what keeps it from learning" });
+    this.stages = h("figure", { class: "stages", id: "stages", "aria-label": "stages" });
     this.tiles = h("div", { class: "tiles", id: "tiles" });
     this.spans = h("div", { class: "spans", role: "group", "aria-label": "time shown" });
     this.ledger = h("section", { class: "panel", id: "ledger" });
@@ -79,7 +81,7 @@ export class RunView {
     this.matches = h("section", { class: "panel", id: "matches" });
     this.ratings = h("section", { class: "panel", id: "ratings" });
     this.element = h("div", { class: "run" },
-      h("div", { class: "bar" }, this.head, this.controls.element), this.conditions, this.findings, this.tiles, this.spans,
+      h("div", { class: "bar" }, this.head, this.controls.element), this.stages, this.conditions, this.findings, this.tiles, this.spans,
       h("div", { class: "charts", id: "charts" }, this.charts.map(({ chart }) => chart.element), this.elo.element, this.errors.element,
         this.spent.map(({ chart }) => chart.element)),
       h("div", { class: "charts", id: "learning" }, this.learning.map(({ chart }) => chart.element)),
@@ -103,6 +105,7 @@ export class RunView {
   async askStatus() {
     const [status, queues] = await Promise.all([call(path(this.run, "/status")), call("/v1/queues")]);
     this.#drawHead(status);
+    show(this.stages, stagesStrip(status.stages));
     this.#drawTiles(status);
     this.controls.draw(status, queues);
     this.fleet.draw(status.workers);

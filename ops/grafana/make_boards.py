@@ -52,11 +52,24 @@ def panels_of(figures: Sequence[Figure], choice: str = "") -> list[Panel]:
     return list(panels.values())
 
 
-RUN = panels_of((*RUN_FIGURES, *RANK_FIGURES), '{run=~"$run"}')
+RUN = (
+    *panels_of((*RUN_FIGURES, *RANK_FIGURES), '{run=~"$run"}'),
+    panel("Losses, policy and value together", "none", ('azq_loss_policy{run=~"$run"} + azq_loss_value{run=~"$run"}', "{{run}}")),
+)
 FLEET = (
     panel("Processes", "short", ("azq_workers", "{{role}}"), kind="stat"),
     panel("Brokers up", "bool_yes_no", ("azq_broker_up", "{{plane}}"), kind="stat"),
     panel("Queues without worker", "short", ("azq_unroutable_queues", "queues"), kind="stat"),
+    panel("Evaluators busy, all together", "percentunit", ("avg(azq_network_busy)", "busy"), kind="gauge"),
+    panel("GPUs busy, all together", "percentunit", ("avg(azq_gpu_busy)", "busy"), kind="gauge"),
+    panel("Jobs that wait", "short", ('sum by (queue) (azq_jobs{state="queued"})', "{{queue}}"), kind="gauge"),
+    # Latencies are told as quantiles of each process, not as buckets: where most of them are, and which are far off, is what shows.
+    panel(
+        "Evaluation latency, how the processes' p95 are spread",
+        "s",
+        ('azq_eval_latency_seconds{quantile="0.95"}', "{{worker}}"),
+        kind="heatmap",
+    ),
     *panels_of(FIGURES),
     panel("Heartbeat age", "s", ("azq_heartbeat_age_seconds", "{{role}} {{worker}}")),
     spent("Self-play: where the time goes", "selfplay"),
@@ -119,12 +132,21 @@ def _panel(number: int, entry: Panel) -> dict[str, Any]:
         "gridPos": {"x": number % COLUMNS * width, "y": number // COLUMNS * HEIGHT, "w": width, "h": HEIGHT},
         "fieldConfig": {"defaults": _defaults(entry), "overrides": []},
         "targets": [_target(place, query, legend) for place, (query, legend) in enumerate(entry.queries)],
+        **({"options": _spread(entry)} if entry.kind == "heatmap" else {}),
     }
+
+
+def _spread(entry: Panel) -> dict[str, Any]:
+    """How many series are in which of the buckets that Grafana makes, two to each doubling."""
+    scale = {"mode": "size", "value": "2", "scale": {"type": "log", "log": 2}}
+    return {"calculate": True, "calculation": {"yBuckets": scale}, "yAxis": {"unit": entry.unit}, "color": {"mode": "scheme"}}
 
 
 def _defaults(entry: Panel) -> dict[str, Any]:
     """Axes of counts, shares and seconds begin at zero; losses and ratings need not."""
     found: dict[str, Any] = {"unit": entry.unit} if entry.unit == "none" else {"unit": entry.unit, "min": 0}
+    if entry.kind == "gauge" and entry.unit == "percentunit":
+        found |= {"max": 1}
     if entry.stacked:
         found |= {"max": 1, "custom": {"fillOpacity": 60, "stacking": {"mode": "normal"}}}
     return found

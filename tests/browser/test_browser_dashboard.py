@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import launched, shot
+from browsing import Visit, launched, shot
 from page_site import RUN, Site
 from run_courses import plant_run
 from waiting import until
@@ -31,25 +31,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place.start()
     yield place
     place.stop()
-
-
-class Visit:
-    """A page with everything that it asked for and complained about."""
-
-    def __init__(self, browser: Any, site: Site, address: str = "", **options: Any) -> None:
-        self.context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
-        self.context.set_default_timeout(10_000)
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(f"{site.url}/{address}")
-
-    def text(self, selector: str) -> str:
-        """The text of the one element, once it is there."""
-        return str(self.page.locator(selector).inner_text())
 
 
 @pytest.fixture

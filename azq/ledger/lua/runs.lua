@@ -50,11 +50,18 @@ end
 -- A state set twice changes nothing.
 function commands.set_state(state, reason)
   if missing() then return {'missing'} end
-  local run = call('HMGET', RUN, 'state', 'active_ms', 'changed_ms')
+  local run = call('HMGET', RUN, 'state', 'active_ms', 'changed_ms', 'pauses')
   if run[1] == state then return {'ok'} end
   if not TRANSITIONS[run[1] .. ' ' .. state] then return {'conflict', run[1]} end
   local active = tonumber(run[2])
-  if run[1] == 'running' then active = active + math.max(0, now - tonumber(run[3])) end
+  if run[1] == 'running' then
+    active = active + math.max(0, now - tonumber(run[3]))
+  else
+    local pauses = run[4] and cmsgpack.unpack(run[4]) or {}
+    pauses[#pauses + 1] = {tonumber(run[3]), now}
+    if #pauses > KEPT_PAUSES then table.remove(pauses, 1) end
+    call('HSET', RUN, 'pauses', cmsgpack.pack(pauses))
+  end
   call('HSET', RUN, 'state', state, 'reason', reason, 'active_ms', text(active), 'changed_ms', text(now))
   note('run.' .. state, {reason = reason})
   return {'ok'}

@@ -11,7 +11,7 @@ import msgspec
 from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
 from azq.ledger.records import known_section
-from azq.ledger.rules.state import State
+from azq.ledger.rules.state import KEPT_PAUSES, State
 from azq.ledger.rules.strikes import REASON as SET_ASIDE_REASON
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.messages import RunRecord
@@ -59,7 +59,7 @@ def active_until(now_ms: int, state: RunState, active_ms: int, changed_ms: int) 
 def run_view(state: State, now_ms: int) -> RunView:
     """The run as everybody sees it."""
     active_ms = active_until(now_ms, state.state, state.active_ms, state.changed_ms)
-    return RunView(state.record, state.state, state.reason, active_ms, state.changed_ms)
+    return RunView(state.record, state.state, state.reason, active_ms, state.changed_ms, state.pauses)
 
 
 def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> State:
@@ -68,7 +68,9 @@ def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> Stat
         return state
     if new not in TRANSITIONS[state.state]:
         raise StateConflict(f"run {state.record.run} is {state.state} and cannot become {new}; resume it first")
-    return replace(state, state=new, reason=reason, active_ms=run_view(state, now_ms).active_ms, changed_ms=now_ms)
+    over = [] if state.state is RunState.RUNNING else [(state.changed_ms, now_ms)]
+    pauses = (*state.pauses, *over)[-KEPT_PAUSES:]
+    return replace(state, state=new, reason=reason, active_ms=run_view(state, now_ms).active_ms, changed_ms=now_ms, pauses=pauses)
 
 
 LEARNING = "learning"  # what a run is whose learner holds its place

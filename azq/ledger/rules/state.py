@@ -12,6 +12,7 @@ from azq.wire.messages import GameRecord, RunRecord
 
 KEPT_ENDED_JOBS = 200
 KEPT_EVENTS = 2000
+KEPT_PAUSES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class State:
     state: RunState = RunState.RUNNING
     reason: str = ""
     active_ms: int = 0
+    pauses: tuple[tuple[int, int], ...] = ()  # from when to when it did not run, oldest first
     opened: int = 0
     finished: int = 0
     inserted: int = 0

@@ -6,6 +6,7 @@ import pytest
 from ledger_worlds import record
 
 from azq.errors import ConfigError, NotFound, StateConflict
+from azq.ledger.rules.state import KEPT_PAUSES
 from azq.ledger.types import RunState
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
@@ -44,6 +45,20 @@ def test_active_time_leaves_pauses_out(world):
     world.ledger.set_run_state("r", RunState.RUNNING)
     world.pass_s(2)
     assert world.ledger.run("r").active_ms == 7000
+
+
+def test_a_run_knows_when_it_did_not_run_an_end_that_was_none_included(world):
+    created_ms = world.ledger.run("r").changed_ms
+    for state in (RunState.PAUSED, RunState.FINISHED, RunState.RUNNING):
+        world.pass_s(10)
+        world.ledger.set_run_state("r", state)
+    paused, over = world.ledger.run("r").pauses
+    assert [at - created_ms for at in (*paused, *over)] == [10_000, 20_000, 20_000, 30_000]
+    for _ in range(KEPT_PAUSES):
+        for state in (RunState.PAUSED, RunState.RUNNING):
+            world.ledger.set_run_state("r", state)
+    assert len(world.ledger.run("r").pauses) == KEPT_PAUSES
+    assert world.ledger.look_at("r").view.pauses[0][0] - created_ms == 30_000, "the oldest were dropped"
 
 
 @pytest.mark.parametrize(

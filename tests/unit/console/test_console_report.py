@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,20 @@ def test_markdown_has_the_same_tables() -> None:
     text = as_markdown("Run first", sections_of(course, [FAILED]))
     assert "| job.failed | 1 | 1970-01-01 00:16:40 UTC | job 3, error <no memory>, tag cpu |" in text
     assert "| 5 | 600 | 1970-01-01 00:26:40 UTC |" in text
+
+
+def test_the_timeline_has_the_stages_without_their_pauses_and_every_change_of_state() -> None:
+    (course,) = courses({"name": "first"})
+    pauses = ((CREATED_MS + 5_000, CREATED_MS + 65_000),)
+    over = replace(course.view, state=RunState.FINISHED, changed_ms=CREATED_MS + 500_000, pauses=pauses)
+    events = [RunEvent("run.paused", CREATED_MS + 5_000, {"reason": "dinner"})]
+    (section,) = (one for one in sections_of(replace(course, view=over), events) if one.title == "Timeline")
+    assert section.rows == [
+        ("spin-up", "1970-01-01 00:16:40 UTC", "0:00:05"),
+        ("main", "1970-01-01 00:16:45 UTC", "0:07:15 (paused 0:01:00)"),
+        ("final", "1970-01-01 00:25:00 UTC", "0:01:40"),
+        ("run.paused", "1970-01-01 00:16:45 UTC", "dinner"),
+    ]
 
 
 def test_a_run_that_never_trained_has_a_page_too() -> None:

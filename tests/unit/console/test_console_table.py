@@ -13,6 +13,7 @@ from azq.console import table, top
 from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.status.cost import cost_of
+from azq.status.stages import RunPause, RunStage
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, RunRecord
@@ -34,6 +35,14 @@ def status() -> RunStatus:
         ratings=[Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)],
     )
     return summarise(facts, 2000, ["no live worker takes eval.cpu"])
+
+
+def test_the_stages_stand_in_one_line() -> None:
+    stages = (RunStage("spin-up", 0, 9_000, 9.0), RunStage("main", 9_000, None, 61.0, (RunPause(10_000, 15_000), RunPause(16_000, None))))
+    output = io.StringIO()
+    Console(file=output, width=150).print(table.panel(dataclasses.replace(status(), stages=stages)))
+    assert "spin-up 0:00:09 · main 0:01:01 (paused 0:00:05, so far)" in output.getvalue()
+    assert "first running (main)" in table.line(dataclasses.replace(status(), stages=stages))
 
 
 def test_ranks_are_shown_where_there_are_several() -> None:

@@ -30,6 +30,7 @@ from azq.metrics import GPU_BUSY, GPU_MEMORY_USED_BYTES, GPU_POWER_W, GPU_TEMPER
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather, read_workers
 from azq.status.queues import queue_table
+from azq.status.stages import RunStage
 from azq.status.summary import summarise
 from azq.status.workers import worker_status
 from azq.wire.connect import connect
@@ -45,7 +46,8 @@ def frame(tmp_path: Path) -> Frame:
     workers = read_workers(site.bus)
     now = max(worker.sent_ms for worker in workers) + 500  # whenever this is drawn
     facts = gather(site.ledger, site.bus, RUN, workers)
-    runs = (replace(summarise(facts, now, ["no live worker takes eval.cuda"]), active_s=3005.0),)
+    stages = (RunStage("spin-up", 0, 12_000, 12.0), RunStage("fill", 12_000, 150_000, 138.0), RunStage("main", 150_000, None, 2855.0))
+    runs = (replace(summarise(facts, now, ["no live worker takes eval.cuda"]), active_s=3005.0, stages=stages),)
     planes = (PlaneFacts("control", True, 12_000_000, 0, 3, {RUN: 2}), PlaneFacts("data", True, 5_000_000, 10**9), PlaneFacts("data1"))
     return Frame(runs, tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers), planes)
 

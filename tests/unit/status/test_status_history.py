@@ -15,10 +15,12 @@ from page_site import HISTORY_S, RUN, Site, now_ms
 from azq.bus.memory import MemoryBus
 from azq.config import RunSections
 from azq.ledger.types import LedgerCounts, RunState
-from azq.status.history import COLUMNS, LENGTH, Recorder, downsample, points_of, read
+from azq.status.history import COLUMNS, LENGTH, Firsts, FirstsOfRuns, Recorder, downsample, points_of, read
+from azq.status.stages import RunFirsts
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire import keys
-from azq.wire.messages import Heartbeat, HistoryPoint, LearnerStatus
+from azq.wire.codec import encode
+from azq.wire.messages import Heartbeat, HistoryPoint, LearnerStatus, RunRecord, WeightEvent
 
 COUNTS = LedgerCounts(10, 6, 4, 0, 6, 0, 0)
 
@@ -141,3 +143,32 @@ def test_the_history_tells_where_each_role_spends_its_time() -> None:
     columns = downsample([point, silent, partly], 3000, 3).columns
     assert columns["spent_inference_forward"] == [pytest.approx(0.7), None, 0.0]
     assert columns["spent_learner_backward"] == [0.5, None, None]
+
+
+def noted(bus: MemoryBus, at_ms: int, **figures: Any) -> None:
+    bus.publish(keys.history("r"), encode(HistoryPoint(at_ms, **figures)))
+
+
+def test_the_first_game_and_the_first_step_are_found_as_they_come_and_then_stay() -> None:
+    bus, firsts = MemoryBus(), FirstsOfRuns()
+    record = RunRecord("r", b"{}", {}, "", 500)
+    found = [firsts.of(bus, record)]
+    for at_ms, figures in ((1, {}), (2, {"games": 1}), (3, {"games": 5}), (4, {"step": 1}), (5, {"games": 9, "step": 2})):
+        noted(bus, at_ms, **figures)
+        found.append(firsts.of(bus, record))
+    assert found == [RunFirsts(), RunFirsts(), RunFirsts(2), RunFirsts(2), RunFirsts(2, 4), RunFirsts(2, 4)]
+    assert Firsts(bus, "r").look() == RunFirsts(2, 4)
+    bus.delete(keys.history("r"))
+    assert firsts.of(bus, record) == RunFirsts(2, 4)
+    assert firsts.of(bus, msgspec.structs.replace(record, created_ms=501)) == RunFirsts(), "another run of that name"
+
+
+def test_where_the_beginning_of_a_history_is_gone_the_first_trained_weights_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("azq.status.history.LENGTH", 2)
+    bus = MemoryBus()
+    bus.publish(keys.weights("r"), b"noise")
+    for version, step in ((1, 0), (2, 60), (3, 90)):
+        bus.publish(keys.weights("r"), encode(WeightEvent("r", version, "", "", step, 100 * version)))
+    for at_ms in (900, 905):
+        noted(bus, at_ms, games=7, step=80)
+    assert Firsts(bus, "r").look() == RunFirsts(0, 200)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import msgspec
 from reconcile_worlds import view
 
 from azq.arena.rating import Rating
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
+from azq.status.stages import RunFirsts
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
+from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
@@ -29,13 +31,13 @@ def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
 
 def test_the_end_of_a_run_is_told_by_its_pace_and_not_while_it_rests() -> None:
     goals = msgspec.structs.replace(VIEW.record, until={"minutes": 5.0, "games": 16.0, "steps": 20.0, "money": 2.0})
-    running = dataclasses.replace(VIEW, record=goals)
+    running = replace(VIEW, record=goals)
     fast = beat("selfplay", "w", games_per_s=0.5)
     status = summarise(RunFacts(running, COUNTS, workers=(fast,)), 5_000)
     assert (status.eta_by, status.eta_s) == ("games=16", 20.0)
     slow = summarise(RunFacts(running, COUNTS), 5_000)  # no games, no steps: only the clock goes on
     assert (slow.eta_by, slow.eta_s) == ("minutes=5", 210.0)
-    rests = summarise(RunFacts(dataclasses.replace(running, state=RunState.PAUSED), COUNTS, workers=(fast,)), 5_000)
+    rests = summarise(RunFacts(replace(running, state=RunState.PAUSED), COUNTS, workers=(fast,)), 5_000)
     assert (rests.eta_by, rests.eta_s) == ("", None)
 
 
@@ -62,6 +64,20 @@ LEARNER = LearnerStatus(
     sync_s=0.125,
     scaling_efficiency=0.75,
 )
+
+
+def test_a_finished_run_is_in_its_final_stage_while_it_is_evaluated() -> None:
+    over = RunFacts(RunView(VIEW.record, RunState.FINISHED, "", 90_000, 90_000), COUNTS, firsts=RunFirsts(1_000, 2_000))
+    job = view(1, JobState.QUEUED, kind=Kind.EVAL)
+    grade = GradeResult(3, 64, 200, 16, 95_000)
+    for facts, final in (
+        (over, ("main", 90_000)),
+        (replace(over, jobs=(job,)), ("final", None)),
+        (replace(over, jobs=(view(1),)), ("main", 90_000)),
+        (replace(over, grades=(grade,)), ("final", 95_000)),
+    ):
+        stages = summarise(facts, 99_000).stages
+        assert (stages[-1].name, stages[-1].ended_ms) == final
 
 
 def test_what_is_not_measured_yet_is_nothing() -> None:
