@@ -100,6 +100,28 @@ def test_few_games_alarm_nobody_even_where_chi_square_would() -> None:
     assert strangers(put_together([result, *parts])) == []
 
 
+def two_machines(first: tuple[int, int, int], second: tuple[int, int, int]) -> list[WholeMatch]:
+    spec = MatchSpec("weights:1", "uct:1", sum(first), 8, 0, 1, 0, sum(first) + sum(second))
+    rest = replace(spec, first_game=sum(first), games=sum(second))
+    parts = [(spec, "a:1", first), (rest, "b:1", second)]
+    return put_together([MatchResult(one, one.first, one.second, *counts, 1, worker=worker) for one, worker, counts in parts])
+
+
+@pytest.mark.parametrize("draws", [0, 1])
+def test_with_few_games_the_chance_is_counted_out(draws: int) -> None:
+    """By Fisher's exact test where there are no draws: a worker that lost three of three, of 403 games with three losses."""
+    (found,) = strangers(two_machines((0, draws, 3), (400, 0, 0)))
+    exact = 1 / math.comb(403, 3)
+    assert found.chance < ERROR_RATE
+    assert found.chance >= exact
+    assert (found.score, found.others_score) == (pytest.approx(draws / 2 / (3 + draws)), 1.0)
+
+
+def test_half_a_point_for_a_draw() -> None:
+    (found,) = strangers(two_machines((600, 300, 100), (100, 300, 600)))
+    assert {found.score, found.others_score} == {0.75, 0.25}
+
+
 def test_who_played_alone_is_compared_with_nobody() -> None:
     assert strangers([]) == []
     assert strangers(fleet_plays(np.random.default_rng(6), ["a:1"], 3, 4, 50)) == []
