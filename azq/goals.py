@@ -62,6 +62,20 @@ class Goals:
         shares = [getattr(done, name) / limit for name, limit in self.until.items() if name in NAMES and limit > 0]
         return min(1.0, max(shares, default=0.0))
 
+    def first_end(self, done: Done, per_s: Mapping[str, float]) -> tuple[str, float | None]:
+        """The goal that is reached first and in how many seconds; `per_s` is the present pace by goal, that of minutes is the clock's.
+
+        Empty and None where there is no end at this pace.
+        """
+        pace = {**per_s, "minutes": 1 / 60}
+        ends = [
+            (max(0.0, limit - getattr(done, goal)) / pace[goal], f"{goal}={limit:g}")
+            for goal, limit in self.until.items()
+            if pace.get(goal)
+        ]
+        in_s, goal = min(ends, default=(None, ""))
+        return goal, in_s
+
     def later(self, done: Done) -> dict[str, float]:
         """The same goals, counted from where a run stands."""
         return {name: limit + getattr(done, name) for name, limit in self.until.items()}

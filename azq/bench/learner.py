@@ -52,9 +52,9 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
     bare = {"bare": _bare_step(config, device)}
     if device.type == "cuda" or config.learner.compile:
         bare["bare_compiled"] = _bare_step(config, device, compiled=True)
-    whole = _whole_step(trainer, feed, feed.order(0, batch, window_samples))
+    whole = whole_step(trainer, feed, feed.order(0, batch, window_samples))
     steps = {"whole": whole, **{name: step for name, step in bare.items() if step}}
-    spent = in_turns({name: (partial(_turn, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
+    spent = in_turns({name: (partial(steps_for, step, device), (os.getpid(),)) for name, step in steps.items()}, seconds, _TURNS)
     feed.close()
     per_s = {name: round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()}
     per_cpu_s = {name: round(batch * done / max(cpu_s, 1e-9)) for name, (done, _, cpu_s) in spent.items()}
@@ -106,7 +106,7 @@ def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns 
     return window
 
 
-def _whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None]:
+def whole_step(trainer: Trainer, feed: Feed, order: Order) -> Callable[[], None]:
     """What the learner does: take a batch from the window, train on it, follow it with the moving average."""
 
     def step() -> None:
@@ -142,7 +142,7 @@ def _bare_step(config: Config, device: torch.device, *, compiled: bool = False) 
     return step
 
 
-def _turn(step: Callable[[], None], device: torch.device, seconds: float) -> int:
+def steps_for(step: Callable[[], None], device: torch.device, seconds: float) -> int:
     """Takes steps for so long; how many, once the device has done them."""
     done, end_s = 0, time.monotonic() + seconds
     while not done or time.monotonic() < end_s:

@@ -34,7 +34,8 @@ from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
 from azq.learner.ranks.reducing import Reducing, Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
-from azq.learner.step.trainer import Sync, Trainer
+from azq.learner.step.stepper import Sync
+from azq.learner.step.trainer import Trainer
 from azq.nets.device import prepare_process
 
 WINDOW = 100_000

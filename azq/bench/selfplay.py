@@ -63,11 +63,8 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
     """The same for any run's settings, with so many processes that play, of which this one is one."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
         network_s = _network_s_per_leaf(machine)
-        with beside(machine, seconds, processes - 1) as others:
-            before, after, phases = readings_of(machine, evaluator, seconds)
-            done = together([done_between(before, after), *(answer_of(other, LEASE_S) for other in others)])
+        done, spent_s, phases = played(machine, evaluator, seconds, processes)
         served = next((beat.rates for beat in machine.beats()), {})  # what the worker said last: it served until now
-    spent_s = done["own_s"] + after.workers_s - before.workers_s + after.brokers_s - before.brokers_s
     wall_s, evaluations, simulations = done["wall_s"], done["evaluations"], done["simulations"]
     lookups = max(1, done["cache_lookups"])
     return {
@@ -101,6 +98,14 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "selfplay_phases": phases,
         "inference_phases": of_heartbeat(served),
     }
+
+
+def played(machine: Rig, evaluator: str, seconds: float, processes: int = 1) -> tuple[Mapping[str, float], float, dict[str, float]]:
+    """What self-play in so many processes did in the last `seconds` of its time, the CPU-seconds of all processes, shares of phases."""
+    with beside(machine, seconds, processes - 1) as others:
+        before, after, phases = readings_of(machine, evaluator, seconds)
+        done = together([done_between(before, after), *(answer_of(other, LEASE_S) for other in others)])
+    return done, done["own_s"] + after.workers_s - before.workers_s + after.brokers_s - before.brokers_s, phases
 
 
 def done_between(before: Reading, after: Reading) -> dict[str, float]:

@@ -12,6 +12,7 @@ from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
 from azq.cli.cluster import cluster_app, cost
 from azq.cli.drill import drill_app
+from azq.cli.estimate import estimate
 from azq.cli.machine import machine_app
 from azq.cli.options import Command
 from azq.cli.samples import balance, samples_app
@@ -75,6 +76,7 @@ COMMANDS: dict[str, Command] = {
     "balance": balance,
     "validate": validate,
     "sweep": sweep,
+    "estimate": estimate,
     "cost": cost,
     "join": fleet.join,
     "join-token": fleet.join_token,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -120,7 +120,25 @@ class NetworkStage(Stage):
     channels: Channels
 
 
-class LearnerConfig(Section):
+class RankSettings(Section):
+    """How processes train together, whatever they train."""
+
+    sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
+    compression: Literal["none", "fp16", "powersgd", "topk"] = "none"  # of gradients between ranks
+    compression_rank: Few = 2  # of the approximation that powersgd sends; more: closer and larger
+    compression_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # bytes that topk sends / those of whole gradients
+    most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
+    rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
+    rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.sync_every > 1 and self.compression != "none":
+            raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
+        return self
+
+
+class LearnerConfig(RankSettings):
     """Training."""
 
     device: str = "auto"
@@ -162,13 +180,6 @@ class LearnerConfig(Section):
     primary: str = ""  # the one of devices that rank 0 takes; empty: the first
     population: Few = 1  # networks that train side by side, each with settings near these; the best one is published
     population_every_steps: Positive = 500  # after which the worst goes on from the best one's weights
-    sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
-    compression: Literal["none", "fp16", "powersgd", "topk"] = "none"  # of gradients between ranks
-    compression_rank: Few = 2  # of the approximation that powersgd sends; more: closer and larger
-    compression_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # bytes that topk sends / those of whole gradients
-    most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
-    rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
-    rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
     lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
@@ -185,8 +196,6 @@ class LearnerConfig(Section):
     @model_validator(mode="after")
     def _sound(self) -> LearnerConfig:
         _check_devices(self)
-        if self.sync_every > 1 and self.compression != "none":
-            raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
         if self.population > 1 and self.ranks > 1:
             raise ValueError(f"population {self.population} trains in one process, and ranks are {self.ranks}; set one of the two to 1")
         if self.freeze != "none" and self.growth:

@@ -94,6 +94,8 @@ def line(status: RunStatus) -> str:
             f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
             *([f"network={status.network.blocks}x{status.network.channels}"] if status.network and status.network.blocks else []),
             f"errors={error_share(status)} elo={elo(status)}",
+            *([f"eta={clock(status.eta_s)}"] if status.eta_s is not None else []),
+            *([f"cost={money}"] if (money := cost(status)) else []),
             *(f"[{text}]" for text in (*status.matches, *status.conditions)),
         ]
     )
@@ -199,7 +201,18 @@ def _ledger(status: RunStatus) -> Iterator[tuple[str, str]]:
 
 def _goal(status: RunStatus) -> str:
     goal = ", ".join(f"{key} {value:g}" for key, value in status.until.items())
-    return f" · until {goal} ({status.progress:.0%})" if goal else ""
+    ends = [f"until {goal} ({status.progress:.0%})"] if goal else []
+    ends += [f"{clock(status.eta_s)} left"] if status.eta_s is not None else []
+    return "".join(f" · {part}" for part in (*ends, cost(status)) if part)
+
+
+def cost(status: RunStatus) -> str:
+    """What a run cost so far, and will have cost at its end where that is in sight; empty where no price is known."""
+    told = status.cost
+    if told is None or not (told.money or told.per_hour):
+        return ""
+    end = "" if told.ends_money is None else f" of {told.ends_money:.2f}"
+    return f"{told.money:.2f}{end} {told.currency}"
 
 
 def error_share(status: RunStatus) -> str:

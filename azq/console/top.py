@@ -146,6 +146,7 @@ RUN_COLUMNS: tuple[tuple[str, int, Callable[[RunStatus], str | Text]], ...] = (
     ("#network", 4, lambda run: str(run.network or "-")),
     ("#errors", 0, error_share),
     ("#elo", 0, elo),
+    ("#left", 4, lambda run: "-" if run.eta_s is None else clock(run.eta_s)),
     ("#cost", 3, lambda run: f"{run.cost.money:.2f}" if run.cost else "-"),
     ("#open", 3, lambda run: count(run.open_games)),
     ("#ledger", 0, lambda run: Text("balanced", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red")),

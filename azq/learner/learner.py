@@ -74,7 +74,7 @@ class Learner:
     intake: Intake  # of its run, with the run's segment log, ledger, bus and place
     networks: RunNetworks
     trainer: Trainer
-    ranks: Ranks  # the trainer's, and others
+    ranks: Ranks[Trainer]  # the trainer's, and others
     publisher: Publisher
     tracker: Tracker
     start: InitVar[TrainingStart]

@@ -32,6 +32,7 @@ from azq.learner.lockstep import Lockstep, WitnessedFeed
 from azq.learner.population.population import Population
 from azq.learner.publish import Publisher
 from azq.learner.ranks.follower import Follower
+from azq.learner.ranks.games import GameWork
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, RankPlace
 from azq.learner.rounds import Ranks
@@ -198,7 +199,7 @@ class LearnerSetup:
             publisher.offer_again(_kept_weights(self.run, self.directory / "weights"))
         return publisher
 
-    def _ranks(self, trainer: Trainer, others: Sequence[Trainer], intake: Intake, found: Checkpoint | None) -> Ranks:
+    def _ranks(self, trainer: Trainer, others: Sequence[Trainer], intake: Intake, found: Checkpoint | None) -> Ranks[Trainer]:
         config, place = self.sections.learner, self.place
         feed = feed_of(intake.window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
         if intake.lockstep is not None:
@@ -240,10 +241,9 @@ def open_follower(
         return count_samples(decode(frame, SampleEvent))
 
     segments = Puller(shelf, folder, config.max_window, count) if pulls and shelf else SegmentFollower(folder, config.max_window, count)
-    return Follower(
-        run_name=run,
+    work = GameWork(
+        run=run,
         place=place,
-        meetings=directory / MEETINGS,
         config=config,
         game=game,
         bus=bus,
@@ -255,6 +255,7 @@ def open_follower(
         networks=networks,
         feed=feed_of(window, draws, config.prefetch_batches, trainer.device),
     )
+    return Follower(run_name=run, place=place, meetings=directory / MEETINGS, config=config, bus=bus, work=work)
 
 
 def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:

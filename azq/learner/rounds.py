@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor
 
-from azq.learner.data.batches import Feed, Order
-from azq.learner.step.trainer import Trainer
+from azq.learner.step.stepper import Stepper
 from azq.wire.messages import PopulationMember
 from azq.wire.ranks import RankStatus
 
 MEMBER = "member{}/"  # before the names of a member's tensors, but for the first's
+
+AnyStepper = TypeVar("AnyStepper", bound=Stepper)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,20 @@ class RoundTiming:
         return self.steps * self.rows / self.own_s
 
 
-def run_round(trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order, others: Sequence[Trainer] = ()) -> RoundTiming:
+class Batches(Protocol):
+    """Hands out what steps are taken on; `azq.learner.data.batches.Feed` does so from a window of games."""
+
+    def order(self, step: int, rows: int, size: int) -> Any:
+        """What names the first `rows` of a step's batch, out of `size` samples; it has `rows`, and the next step's is its `following`."""
+
+    def take(self, order: Any) -> AbstractContextManager[Any]:
+        """The batch of an order, valid within the context."""
+
+    def close(self) -> None:
+        """Ends its threads."""
+
+
+def run_round(trainer: Stepper, feed: Batches, planned: TrainingRound, order: Any, others: Sequence[Stepper] = ()) -> RoundTiming:
     """Takes the steps, `others` on the same batches; `order` is this rank's share of the first."""
     start = time.perf_counter()
     for _ in range(planned.steps):
@@ -82,15 +98,15 @@ class RanksFigures:
 
 
 @dataclass(eq=False)
-class Ranks:
+class Ranks(Generic[AnyStepper]):
     """Those that train: this process alone here; `azq.learner.ranks.leader.Leader` has others beside it."""
 
-    trainer: Trainer
-    feed: Feed
+    trainer: AnyStepper
+    feed: Batches
 
     def __post_init__(self) -> None:
         self._timing = RoundTiming(0, 0, 0.0)
-        self.trainers: tuple[Trainer, ...] = (self.trainer,)  # in this process
+        self.trainers: tuple[AnyStepper, ...] = (self.trainer,)  # in this process
         self.members: tuple[PopulationMember, ...] = ()  # of a population
 
     def look(self) -> None:

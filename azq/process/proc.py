@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import sys
@@ -77,6 +78,38 @@ def cpu_s(pids: Iterable[int]) -> float:
 def usable_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_memory_bytes(cgroups: Path = Path("/sys/fs/cgroup"), proc: Path = PROC) -> int:
+    """Memory that this process may use: the machine's, or what a cgroup above it allows where that is less (cgroups(7))."""
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for group in _cgroups(proc):
+        for folder in (group, *Path(group).parents):
+            for name in ("memory.max", "memory/memory.limit_in_bytes"):
+                file = cgroups / Path(name).parent / str(folder).lstrip("/") / Path(name).name
+                with contextlib.suppress(OSError, ValueError):  # no such group here, or `max`
+                    sizes.append(int(file.read_text()))
+    return min(sizes)
+
+
+def _cgroups(proc: Path) -> list[str]:
+    """The groups that this process is in, as far as they may limit memory."""
+    try:
+        lines = [line.split(":", 2) for line in (proc / "self" / "cgroup").read_text().splitlines()]
+    except OSError:
+        return []
+    return [path for _, controllers, path in lines if not controllers or "memory" in controllers.split(",")]
+
+
+def machine_busy_s(proc: Path = PROC) -> float | None:
+    """CPU-seconds that all programs of the machine took so far; None where this process may not use all of its cores."""
+    if usable_cores() != os.cpu_count():
+        return None
+    try:
+        user, nice, system, _, _, irq, softirq, steal = map(int, (proc / "stat").read_text().split()[1:9])
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + irq + softirq + steal) * TICK_S
 
 
 def peak_resident_bytes() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from azq.goals import Done
+from azq.goals import Done, Goals
 from azq.status.spending import HOUR_MS, money_of
 from azq.wire.machines import Spending
 
@@ -53,8 +53,7 @@ class RunCost:
 def cost_of(spending: Spending, until: Mapping[str, float], done: Done, per_s: Mapping[str, float], *, running: bool) -> RunCost:
     """What was spent, and where it leads: `per_s` is the present pace by goal."""
     money, per_hour = money_of(spending), spending.per_hour if running else 0.0
-    pace = {**per_s, "minutes": 1 / 60, "money": per_hour / 3600}
-    goal, in_s = _first_end(until, done, pace) if running else ("", None)
+    goal, in_s = Goals(until).first_end(done, {**per_s, "money": per_hour / 3600}) if running else ("", None)
     return RunCost(
         spending.currency,
         round(money, 4),
@@ -71,13 +70,6 @@ def cost_of(spending: Spending, until: Mapping[str, float], done: Done, per_s: M
 def warning(what: str, share: float) -> str:
     """What is said of a budget of which so much is spent, the same words until more has to be said; empty where there is no need."""
     return next((f"{level:.0%} of {what} is spent" for level in WARN_AT if level <= share < 1), "")
-
-
-def _first_end(until: Mapping[str, float], done: Done, pace: Mapping[str, float]) -> tuple[str, float | None]:
-    """The goal that is reached first at this pace, and in how many seconds; those without a pace are never reached."""
-    ends = [(max(0.0, limit - getattr(done, goal)) / pace[goal], f"{goal}={limit:g}") for goal, limit in until.items() if pace.get(goal)]
-    in_s, goal = min(ends, default=(None, ""))
-    return goal, in_s
 
 
 def _parts(spending: Spending) -> tuple[CostPart, ...]:

@@ -12,7 +12,7 @@ import msgspec
 from azq.arena.players import version_of
 from azq.arena.whole import WholeMatch, part_of
 from azq.config import LearnerConfig, NetworkConfig
-from azq.goals import Done
+from azq.goals import Done, Goals
 from azq.ledger.records import known_section
 from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
@@ -198,6 +198,8 @@ class RunStatus:
     serving_version: int = 0  # that self-play follows, and `policy_lag` counts from
     population: tuple[MemberStatus, ...] = ()  # networks that train side by side; empty: one alone
     cost: RunCost | None = None  # None: nobody counted
+    eta_s: float | None = None  # until its end at the present pace; None: it has none, or does not come nearer
+    eta_by: str = ""  # the goal that it reaches first
     games_alone: int = 0  # learned from and on the learner's disk alone, though the run's store is to keep games
     stages: tuple[RunStage, ...] = ()  # that have begun: spin-up, fill, main, final
 
@@ -212,6 +214,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     version = max(facts.weights.version if facts.weights else 0, (facts.learner or SILENT).weight_version)
     serving = facts.serving or version
     cost = run_cost(facts, team.rates.games_per_s)
+    eta_by, eta_s = run_end(facts, team.rates.games_per_s)
     return RunStatus(
         run=name,
         state=view.state,
@@ -245,6 +248,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
             )
         ),
         cost=cost,
+        eta_s=eta_s,
+        eta_by=eta_by,
         matches=under_way(facts.matches, facts.jobs),
         not_served=not_served,
         stages=stages_of(view, facts.firsts, evaluated(facts.matches, facts.grades, facts.jobs), now_ms),
@@ -259,11 +264,25 @@ def run_cost(facts: RunFacts, games_per_s: float) -> RunCost | None:
     """What a run costs so far and where that leads at its present pace."""
     if facts.spent is None:
         return None
+    done, pace = _course(facts, games_per_s)
+    return cost_of(facts.spent, facts.view.record.until, done, pace, running=facts.view.state is RunState.RUNNING)
+
+
+def run_end(facts: RunFacts, games_per_s: float) -> tuple[str, float | None]:
+    """The goal that a run reaches first and in how many seconds at its present pace; empty and None where it does not."""
+    if facts.view.state is not RunState.RUNNING:
+        return "", None
+    done, pace = _course(facts, games_per_s)
+    return Goals(facts.view.record.until).first_end(done, pace)
+
+
+def _course(facts: RunFacts, games_per_s: float) -> tuple[Done, dict[str, float]]:
+    """What a run has behind it, and its present pace by goal."""
     view, learner = facts.view, facts.learner or SILENT
     steps_per_s = learner.samples_per_s / known_section(view.record, "learner", _Training).batch_size
-    done = Done.of(view.active_ms, facts.counts.finished, learner.step, money_of(facts.spent))
-    pace = {"games": games_per_s, "steps": steps_per_s}
-    return cost_of(facts.spent, view.record.until, done, pace, running=view.state is RunState.RUNNING)
+    money, per_hour = (money_of(facts.spent), facts.spent.per_hour) if facts.spent else (0.0, 0.0)
+    done = Done.of(view.active_ms, facts.counts.finished, learner.step, money)
+    return done, {"games": games_per_s, "steps": steps_per_s, "money": per_hour / 3600}
 
 
 def _nearly_spent(cost: RunCost | None, view: RunView) -> list[str]:

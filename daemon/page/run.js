@@ -159,7 +159,8 @@ export class RunView {
     const goals = Object.entries(status.until).map(([goal, limit]) => `${goal} ${count(limit)}`).join(", ");
     show(this.head, h("h1", {}, status.run), h("span", { class: `pill ${status.state}`, id: "state" }, status.state),
       status.draining ? h("span", { class: "pill warn" }, "draining") : "",
-      h("span", { class: "muted" }, `active ${clock(status.active_s)}`, goals ? ` · until ${goals} (${percent(status.progress, 0)})` : ""),
+      h("span", { class: "muted" }, `active ${clock(status.active_s)}`, goals ? ` · until ${goals} (${percent(status.progress, 0)})` : "",
+        status.eta_s === null ? "" : ` · ${clock(status.eta_s)} left`),
       status.reason ? h("span", { class: "muted" }, status.reason) : "");
   }
 

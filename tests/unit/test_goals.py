@@ -50,3 +50,17 @@ def test_progress_is_a_share(until: dict[str, float], minutes: float, count: int
     goals, done = Goals(until), Done(minutes, count, count)
     assert 0.0 <= goals.progress(done) <= 1.0
     assert bool(goals.reached(done)) == (goals.progress(done) == 1.0)
+
+
+@pytest.mark.parametrize(
+    ("until", "per_s", "end"),
+    [
+        ({}, {"games": 1.0}, ("", None)),
+        ({"minutes": 3.0}, {}, ("minutes=3", 60.0)),
+        ({"minutes": 3.0, "games": 60.0}, {"games": 2.0}, ("games=60", 25.0)),
+        ({"games": 60.0, "steps": 5.0}, {"games": 0.0}, ("", None)),  # neither comes nearer
+        ({"steps": 5.0}, {"steps": 1.0}, ("steps=5", 0.0)),  # behind it
+    ],
+)
+def test_the_first_end_is_told_with_its_distance(until: dict[str, float], per_s: dict[str, float], end: tuple[str, float | None]) -> None:
+    assert Goals(until).first_end(Done(2.0, 10, 8), per_s) == end

@@ -39,6 +39,12 @@ class Order:
         return replace(self, step=self.step + 1)
 
 
+def cut(rows: int, most: int) -> list[tuple[int, int]]:
+    """Where as few parts as have at most `most` rows each, alike in size to a row, begin and end; 0: one."""
+    count = -(-rows // most) if most else 1
+    return list(pairwise(rows * place // count for place in range(count + 1)))
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Samples with the symmetry that each is turned by."""
@@ -51,9 +57,8 @@ class Batch:
 
     def parts(self, most: int) -> list[Batch]:
         """Itself in as few parts as have at most `most` samples each, alike in size to a sample; 0: in one."""
-        count = -(-len(self) // most) if most else 1
-        ends = [len(self) * place // count for place in range(count + 1)]
-        return [self._part(begin, end) for begin, end in pairwise(ends)] if count > 1 else [self]
+        cuts = cut(len(self), most)
+        return [self._part(begin, end) for begin, end in cuts] if len(cuts) > 1 else [self]
 
     def _part(self, begin: int, end: int) -> Batch:
         return Batch(self.samples.part(begin, end), None if self.chosen is None else self.chosen[begin:end])

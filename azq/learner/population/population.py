@@ -25,7 +25,7 @@ from azq.replay.window import Window
 log = logs.get(__name__)
 
 
-class Population(Ranks):
+class Population(Ranks[Trainer]):
     """The members of one process; `others` are as untrained as they were made, `found` is what the run goes on from."""
 
     def __init__(

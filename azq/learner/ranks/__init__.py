@@ -1,1 +1,10 @@
-"""Several processes that train together: who they are (`rules`), rank 0 (`leader`), the others (`follower`), and what goes between them."""
+"""Several processes that train together: who they are (`rules`), rank 0 (`leader`), the others (`follower`), and what goes between them.
+
+They train games (`games`) or any torch module; for that one, what is listed here is all it takes (`plain`).
+"""
+
+from azq.config import RankSettings
+from azq.learner.ranks.plain import ModuleTrainer, PlainTraining, follow, initialise
+from azq.learner.ranks.rules import RankPlace, place_of
+
+__all__ = ["ModuleTrainer", "PlainTraining", "RankPlace", "RankSettings", "follow", "initialise", "place_of"]

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
-from azq.config import LearnerConfig
+from azq.config import RankSettings
 
 POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
 
@@ -18,7 +18,7 @@ Reduced = torch.futures.Future[Tensor]
 Hook = Callable[[GradBucket], Reduced]
 
 
-def hook_of(config: LearnerConfig) -> Hook:
+def hook_of(config: RankSettings) -> Hook:
     """The way to reduce a bucket of gradients to their mean over the ranks that the settings ask for."""
     if config.compression == "topk":
         return TopK(config.compression_ratio).reduce

@@ -93,7 +93,10 @@ class RankGroup:
 
     def send_state(self, tensors: dict[str, Tensor], step: int) -> None:
         """Rank 0's tensors to all others, each of which is to `take_state` after the word."""
-        data = safetensors.torch.save({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+        # Copies, for two names may stand for one tensor, as where two layers share their weights.
+        data = safetensors.torch.save(
+            {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
+        )
         self.tell(Word("state", state_bytes=len(data), step=step))
         dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0)
 

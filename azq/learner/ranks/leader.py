@@ -17,14 +17,14 @@ from msgspec.structs import replace as changed
 from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
-from azq.config import LearnerConfig
+from azq.config import RankSettings
 from azq.errors import WireError
 from azq.learner.ranks.group import START_S, RankGroup, Word, open_store, timeouts
 from azq.learner.ranks.meeting import meet_over, new_name
 from azq.learner.ranks.reducing import sync_of, train_together
 from azq.learner.ranks.rules import FORGIVEN_AFTER_S, RankHealth, RankPlace, next_table, shares, smoothed
-from azq.learner.rounds import Ranks, RanksFigures, RoundTiming, TrainingRound
-from azq.learner.step.trainer import Sync, Trainer
+from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
+from azq.learner.step.stepper import Stepper, Sync
 from azq.process.breaker import CircuitBreaker
 from azq.process.liveness import patient
 from azq.process.proc import stat_of
@@ -42,12 +42,12 @@ log = logs.get(__name__)
 
 
 @dataclass(eq=False)
-class Leader(Ranks):
+class Leader(Ranks[AnyStepper]):
     """This process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
 
     run: str
     bus: Bus
-    config: LearnerConfig
+    config: RankSettings
     place: RankPlace
     meetings: Path | None  # a folder that all ranks see; None: they meet in the control plane
     clock: Callable[[], float] = time.monotonic
@@ -67,6 +67,11 @@ class Leader(Ranks):
         self._said = said_of(0, self.trainer)
         self._beats: dict[int, RankBeat] = {}  # by rank, of those that live
         self._health = {rank: RankHealth() for rank in range(1, self.place.ranks)}
+
+    @property
+    def size(self) -> int:
+        """How many are together, whether they have taken a step or not."""
+        return self._group.size if self._group is not None else 1
 
     def look(self) -> None:
         now = self.clock()
@@ -234,7 +239,7 @@ class Leader(Ranks):
             group.close()
 
 
-def said_of(rank: int, trainer: Trainer) -> RankStatus:
+def said_of(rank: int, trainer: Stepper) -> RankStatus:
     """What this process knows of itself as a rank."""
     device, used = trainer.device, stat_of(os.getpid())
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else used.resident_bytes if used else 0

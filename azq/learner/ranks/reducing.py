@@ -13,13 +13,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from azq.config import LearnerConfig
-from azq.learner.data.batches import Feed, Order
+from azq.config import RankSettings
 from azq.learner.ranks.compressing import Hook, hook_of
 from azq.learner.ranks.group import RankGroup, shared_memory
-from azq.learner.rounds import RoundTiming, TrainingRound, run_round
-from azq.learner.step.trainer import Sync, Trainer
-from azq.nets import Network, Outputs
+from azq.learner.rounds import Batches, RoundTiming, TrainingRound, run_round
+from azq.learner.step.stepper import Stepper, Sync, passed
 from azq.nets.device import device_mark
 from azq.phases import DeviceEvent
 
@@ -77,21 +75,21 @@ _QUIET: dict[str, Any] = {
 }
 
 
-class _AllHeads(nn.Module):
-    """A network whose forward pass gives every head's output, since that is the one torch reduces gradients for."""
+class _Passed(nn.Module):
+    """A module whose forward pass is `passed`, since that is the one torch reduces gradients for."""
 
-    def __init__(self, module: Network) -> None:
+    def __init__(self, module: nn.Module) -> None:
         super().__init__()
         self.module = module
 
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        return self.module.forward_all(planes, scalars)
+    def forward(self, *inputs: Tensor) -> Any:
+        return passed(self.module, *inputs)
 
 
 class RankSync(Sync):
     """A `Sync` between ranks, which counts by a watch the seconds between a rank's last gradient and the others'."""
 
-    def __init__(self, module: Network, watch: Stopwatch) -> None:
+    def __init__(self, module: nn.Module, watch: Stopwatch) -> None:
         super().__init__(module)
         self._watch = watch
         self._share = 1.0  # of a step's rows
@@ -111,10 +109,10 @@ class Reducing(RankSync):
 
     may_retry = False  # some buckets may be on their way
 
-    def __init__(self, module: Network, hook: Hook, watch: Stopwatch) -> None:
+    def __init__(self, module: nn.Module, hook: Hook, watch: Stopwatch) -> None:
         super().__init__(module, watch)
         self._factor = 1.0
-        self._ddp = DistributedDataParallel(_AllHeads(module), gradient_as_bucket_view=True, **_QUIET)
+        self._ddp = DistributedDataParallel(_Passed(module), gradient_as_bucket_view=True, **_QUIET)
 
         def marked(_: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:  # type: ignore[name-defined]
             watch.begin()  # the last bucket's counts: from there on this rank has nothing left to do but to wait
@@ -128,9 +126,8 @@ class Reducing(RankSync):
     def part(self, *, last: bool) -> AbstractContextManager[None]:
         return nullcontext() if last else self._ddp.no_sync()
 
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        outputs: Outputs = self._ddp(planes, scalars)
-        return outputs
+    def forward(self, *inputs: Tensor) -> Any:
+        return self._ddp(*inputs)
 
     def backward(self, loss: Tensor) -> None:
         (loss * self._factor).backward()  # type: ignore[no-untyped-call]
@@ -143,7 +140,7 @@ class HostReducing(RankSync):
     The halves of the memory take turns: who writes the one has seen all others come to the meeting behind their last look at it.
     """
 
-    def __init__(self, module: Network, memory: Tensor, watch: Stopwatch) -> None:
+    def __init__(self, module: nn.Module, memory: Tensor, watch: Stopwatch) -> None:
         super().__init__(module, watch)
         self._parameters = list(module.parameters())
         self._memory = memory
@@ -186,7 +183,7 @@ def _gradient(parameter: Tensor) -> Tensor:
 class Averaging(RankSync):
     """Each rank steps by its own gradients; every `every` steps weights are averaged, by rows (local SGD: Stich, ICLR 2019)."""
 
-    def __init__(self, module: Network, every: int, watch: Stopwatch) -> None:
+    def __init__(self, module: nn.Module, every: int, watch: Stopwatch) -> None:
         super().__init__(module, watch)
         self._every = every
 
@@ -203,18 +200,18 @@ class Averaging(RankSync):
             parameter.copy_(averaged.view_as(parameter))
 
 
-def sync_of(module: Network, config: LearnerConfig, device: torch.device) -> Sync:
+def sync_of(module: nn.Module, config: RankSettings, device: torch.device) -> Sync:
     """How the members of the group that this process is in train together; every member is to call it."""
     if config.sync_every > 1:
         return Averaging(module, config.sync_every, Stopwatch(device))
-    if device.type == "cpu" and config.compression == "none":
+    if device.type == "cpu" and config.compression == "none" and all(one.dtype == torch.float32 for one in module.parameters()):
         memory = shared_memory(sum(parameter.numel() for parameter in module.parameters()))
         if memory is not None:
             return HostReducing(module, memory, Stopwatch(device))
     return Reducing(module, hook_of(config), Stopwatch(device))
 
 
-def train_together(group: RankGroup, sync: Sync, trainer: Trainer, feed: Feed, planned: TrainingRound, order: Order) -> list[RoundTiming]:
+def train_together(group: RankGroup, sync: Sync, trainer: Stepper, feed: Batches, planned: TrainingRound, order: Any) -> list[RoundTiming]:
     """Takes a round's steps with the group; returns what they cost each member, by place."""
     watch = Stopwatch(trainer.device)
     watch.begin()

@@ -6,61 +6,26 @@ Letters: B batch, P bytes of a packed observation, A actions, V values.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from azq import logs
 from azq.config import LearnerConfig
 from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
 from azq.learner.step.compiling import compile_where_faster
-from azq.learner.step.growth import AVERAGE, WEIGHTS, grow_tensors, under
+from azq.learner.step.growth import AVERAGE, grow_tensors
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.optimizer import Ema, adamw, decay_of, learning_rate
-from azq.nets import NetSpec, Network, Outputs, load_into, unpack, unpack_bits
-from azq.nets.device import device_mark, fastest_dtype, is_out_of_memory
-from azq.phases import Phases
+from azq.learner.step.stepper import Stepper
+from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
+from azq.nets.device import fastest_dtype
 from azq.replay.samples import Samples
 
-log = logs.get(__name__)
-
 MAX_GRADIENT_NORM = 5.0  # networks without normalisation layers take a rare spike badly
-
-
-class Sync:
-    """What a training step asks of those that it trains with: nobody here; ways to train with other ranks start from it."""
-
-    def __init__(self, module: Network) -> None:
-        self._module = module
-
-    may_retry = True  # whether a backward pass that failed leaves the others as they were
-
-    def share(self, place: int, rows: tuple[int, ...]) -> None:
-        """How the rows of a step are shared from now on."""
-
-    def part(self, *, last: bool) -> AbstractContextManager[None]:
-        """Around a part of this rank's rows: only with the last one's gradients do others hear of the sum."""
-        return nullcontext()
-
-    def forward(self, planes: Tensor, scalars: Tensor) -> Outputs:
-        """Every head's output."""
-        return self._module.forward_all(planes, scalars)
-
-    def backward(self, loss: Tensor) -> None:
-        """Leaves the gradients of the whole batch, all ranks' shares, in the parameters."""
-        loss.backward()  # type: ignore[no-untyped-call]
-
-    def after_step(self, step: int) -> None:
-        """Follows the optimiser's step number `step`, from 0."""
-
-    def waited_s(self) -> float:
-        """Seconds in which this rank did nothing but wait for others, since the last call."""
-        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +38,20 @@ class MeanLosses:
     others: dict[str, float] = field(default_factory=dict)  # by the name of the head
 
 
-class Trainer:
+class Trainer(Stepper):
     """A network with its optimiser and its averaged copy.
 
     Raises ConfigError for a belief head together with symmetries: nothing says where a symmetry takes a hidden fact.
     """
 
+    module: Any  # a Network, whose forward pass may be replaced by a compiled one
+
     def __init__(
         self, module: Network, spec: NetSpec, config: LearnerConfig, device: torch.device, symmetries: Symmetries | None = None
     ) -> None:
+        super().__init__(device, config.micro_batch)
         self._spec = spec
         self._config = config
-        self.device = device
         self._dtype = autocast_dtype(config, device)
         if symmetries is not None and symmetries.count > 1 and "hidden" in module.auxiliary:
             raise ConfigError("network.auxiliary names 'hidden', whose facts have no symmetries; set learner.symmetries = false")
@@ -94,21 +61,11 @@ class Trainer:
         self._names: tuple[str, ...] = ("policy", "value")
         self._sums = torch.zeros(len(self._names), device=device)
         self._summed = 0
-        self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
-        self.step = 0
-        self.micro_batch = config.micro_batch  # most samples of one pass; less once the device had no memory for them; 0: all at once
-        self.errors = 0  # of this device, survived
-        self._notes: dict[str, str] = {}
         self.learning_rate = learning_rate(config, 0, 0.0)
 
     @property
     def averaged(self) -> nn.Module:
         return self._ema.module
-
-    @property
-    def note(self) -> str:
-        """What an operator should know of how it trains."""
-        return "; ".join(filter(None, self._notes.values()))
 
     @property
     def precision(self) -> str:
@@ -124,17 +81,7 @@ class Trainer:
         """A trainer of another network with the same settings."""
         return Trainer(module, self._spec, self._config, self.device, self._symmetries)
 
-    def join(self, sync: Sync) -> None:
-        """From now on trains with others."""
-        self.sync = sync
-        self._optimizer.zero_grad(set_to_none=True)
-
-    def leave(self) -> None:
-        """From now on trains alone."""
-        self.join(Sync(self.module))
-
     def train_on(self, batch: Batch, progress: float) -> None:
-        """Takes one step on a batch; `progress` is the run's share behind."""
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
             group["lr"] = self.learning_rate
@@ -197,33 +144,8 @@ class Trainer:
         self.replace(larger)
         self.load_tensors(tensors, self.step)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Weights, averaged weights and optimiser state by name; not copied."""
-        named = {WEIGHTS + name: tensor for name, tensor in self.module.state_dict().items()}
-        named |= {AVERAGE + name: tensor for name, tensor in self._ema.module.state_dict().items()}
-        for name, parameter in self.module.named_parameters():
-            for key, value in self._optimizer.state.get(parameter, {}).items():
-                named[f"{key}/{name}"] = torch.as_tensor(value)
-        return named
-
-    def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit this network."""
-        load_into(self.module, under(WEIGHTS, tensors))
-        load_into(self._ema.module, under(AVERAGE, tensors))
-        for name, parameter in self.module.named_parameters():
-            state = {key: tensors[f"{key}/{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}/{name}" in tensors}
-            if state:
-                self._optimizer.state[parameter] = {key: _beside(parameter, value) for key, value in state.items()}
-        self.step = step
-
-    def snapshot(self) -> tuple[dict[str, Tensor], int]:
-        """A copy of everything that training changes, and the step."""
-        return {name: tensor.detach().clone() for name, tensor in self.tensors().items()}, self.step
-
-    def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Goes back to a snapshot, this trainer's own or another rank's."""
-        self._optimizer.state.clear()
-        self.load_tensors(tensors, step)
+    def _kept(self) -> dict[str, nn.Module]:
+        return {**super()._kept(), AVERAGE: self._ema.module}
 
     def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
         """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
@@ -239,41 +161,8 @@ class Trainer:
         self._sums += torch.stack([loss.detach() for loss in found.values()])
         self._summed += 1
 
-    def _gradients(self, batch: Batch) -> dict[str, Tensor]:
-        """Leaves the gradients of a batch in the parameters, with passes as small as the device's memory asks for; the batch's losses."""
-        while True:
-            said = ""
-            try:
-                return self._accumulated(batch)
-            except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
-                    raise
-                said = str(error).partition("\n")[0][:200]
-            self._halve(len(batch), said)  # outside of the handler: an error holds the tensors that took the memory
-
-    def _halve(self, rows: int, said: str) -> None:
-        self.micro_batch = min(rows, self.micro_batch or rows) // 2
-        self.errors += 1
-        self._notes["memory"] = f"out of memory: {self.micro_batch} samples a pass, batches as before"
-        log.warning("micro_batch_halved", samples=self.micro_batch, of=rows, reason=said)
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        if not self.sync.may_retry:
-            raise RuntimeError(f"out of memory within a step of several ranks; the next one has {self.micro_batch} samples a pass")
-
-    def _accumulated(self, batch: Batch) -> dict[str, Tensor]:
-        """A pass for each part of a batch, whose gradients add up to the mean over the batch."""
-        self._optimizer.zero_grad(set_to_none=True)
-        parts, total = batch.parts(self.micro_batch), dict[str, Tensor]()
-        for part in parts:
-            with self.sync.part(last=part is parts[-1]):
-                found = self._losses(part)
-                if len(parts) > 1:
-                    found = {name: loss * (len(part) / len(batch)) for name, loss in found.items()}
-                with self.phases("backward"):
-                    self.sync.backward(weighted(found, self._config))
-            total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in found.items()}
-        return total
+    def _total(self, found: dict[str, Tensor]) -> Tensor:
+        return weighted(found, self._config)
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.phases("load"):
@@ -313,12 +202,6 @@ class Trainer:
 
     def _send(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
-
-
-def _beside(parameter: Tensor, moment: Tensor) -> Tensor:
-    """An optimiser's state on the device of its parameter, in the order of its memory, as the fused kernels read it; a copy."""
-    empty = torch.empty_like(parameter) if moment.shape == parameter.shape else torch.empty_like(moment, device=parameter.device)
-    return empty.copy_(moment)
 
 
 def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype | None:

@@ -84,11 +84,11 @@ def follow(url: str, folder: Path, sections: RunSections, rank: int, room: int =
     place = RankPlace(rank, RANKS, rank)
     follower = open_follower(RUN, folder, sections, game, bus=RedisBus(connect(url)), place=place)
     if room:
-        crowd(follower.trainer, room)
+        crowd(follower.work.trainer, room)
     follower.run(threading.Event())
 
 
-def crowd(trainer: Trainer, room: int) -> None:
+def crowd(trainer: Any, room: int) -> None:
     """Lets a network's passes fail with more samples than there is room for."""
     inner = trainer.module.forward_all
 

@@ -10,9 +10,12 @@ from rich.console import Console
 
 from azq.arena.rating import Rating
 from azq.console import table, top
+from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.status.cost import cost_of
 from azq.status.stages import RunPause, RunStage
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
+from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, RunRecord
 
 LEARNER = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)
@@ -79,6 +82,20 @@ def test_the_line_holds_what_matters() -> None:
     line = table.line(status())
     for part in ("0:01:15", "games/s=31.5", "simulations/s=43.7k", "version=7", "errors=8.0%", "elo=+120 (+60..+180)", "eval.cpu"):
         assert part in line
+
+
+def test_time_left_and_cost_are_shown_where_they_are_known() -> None:
+    known = status()
+    spent = Spending(per_hour=3.0, currency="EUR", machines={"here": MachineTime("tower", 3.0, ("selfplay",), 1_200_000, 0.0, 1.0)})
+    priced = dataclasses.replace(known, cost=cost_of(spent, known.until, Done.of(75_000, 160, 120, 1.0), {}, running=True))
+    assert (known.eta_by, known.eta_s) == ("minutes=30", 1725.0)
+    assert "eta=0:28:45" in table.line(known)
+    assert "cost=" not in table.line(known)
+    assert "cost=1.00 of 2.44 EUR" in table.line(priced)
+    output = io.StringIO()
+    Console(file=output, width=150).print(table.panel(priced))
+    assert "until minutes 30 (50%) · 0:28:45 left · 1.00 of 2.44 EUR" in output.getvalue()
+    assert "eta=" not in table.line(dataclasses.replace(known, eta_s=None))
 
 
 def test_the_table_holds_the_same_and_the_verdict() -> None:

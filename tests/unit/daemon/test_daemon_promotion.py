@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from reconcile_worlds import SECTIONS, beat, decide, view
 
 from azq.arena.whole import EVAL_PRIORITY, job_of, put_together
@@ -126,7 +128,25 @@ def test_matches_that_nobody_waits_for_are_cancelled_and_no_round_waits_for_tria
     rounds = GATED.model_copy(update={"arena": ARENA.model_copy(update={"every_s": 1.0})})
     waiting = dataclasses.replace(seen, matches=(), active_ms=10_000, round=EvalRound(1, 1))
     assert any(isinstance(action, do.EnqueueEval) for action in decide(waiting, (WORKER,), sections=rounds))
-    assert not [action for action in decide(waiting, (WORKER,), sections=GATED, state=RunState.FINISHED) if isinstance(action, do.Promote)]
+    leased = dataclasses.replace(queued, state=JobState.LEASED)
+    others = dataclasses.replace(seen, jobs=(leased, view(2, JobState.QUEUED)))
+    assert not any(isinstance(action, do.CancelQueued) for action in decide(others, (WORKER,), sections=GATED))
+    assert not _tries(decide(waiting, (WORKER,), sections=GATED, state=RunState.FINISHED))
+    assert not _tries(decide(waiting, (WORKER,)))  # whose newest weights serve
+
+
+def _tries(actions: Sequence[Any]) -> list[Any]:
+    return [each for each in actions if isinstance(each, do.Promote) or (isinstance(each, do.EnqueueJob) and each.job.kind is Kind.EVAL)]
+
+
+@pytest.mark.parametrize(("slots", "leased", "asked"), [(1, 0, 1), (2, 0, 1), (4, 0, 2), (4, 2, 0), (4, 3, 0), (8, 1, 3)])
+def test_trials_take_half_of_the_slots(slots: int, leased: int, asked: int) -> None:
+    parts = trial(ARENA, 0, 2, 1)
+    jobs = [dataclasses.replace(view(n, JobState.LEASED, kind=Kind.EVAL), job=job_of("r", "cpu", part)) for n, part in enumerate(parts)]
+    events = (PromotionEvent(1, "promoted", "", "", 0), PromotionEvent(2, "candidate", "", "", 0))
+    seen = dataclasses.replace(EMPTY, weight_version=2, promotions=events, jobs=tuple(jobs[:leased]))
+    workers = (beat("w", "eval.cpu", "selfplay.cpu", slots=slots),)
+    assert len(_tries(decide(seen, workers, sections=GATED))) == min(asked, len(parts) - leased)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +156,9 @@ def test_matches_that_nobody_waits_for_are_cancelled_and_no_round_waits_for_tria
         ("games", [(10, 0), (10, 0), (2, 0)], 10, "promoted"),  # 22 of 40 points are 55 %
         ("games", [(10, 0), (10, 0), (1, 0)], 10, None),
         ("games", [(0, 4), (1, 0), (0, 0)], 10, "rejected"),  # the rest does not reach it any more
+        ("games", [(10, 0), (2, 0), (0, 0)], 10, None),  # the rest just reaches it
         ("games", [(5, 0), (5, 0), (5, 0), (5, 0)], 0, "rejected"),
+        ("games", [(0, 10), (0, 10), (0, 10), (0, 10)], 0, "rejected"),
         ("games", [], 0, "rejected"),
         ("sprt", [(10, 0)] * 4, 100, "promoted"),
         ("sprt", [(0, 0)] * 4, 100, "rejected"),
@@ -148,6 +170,16 @@ def test_verdicts(promotion: Any, scores: list[tuple[int, int]], left: int, verd
     played = [result(spec, *score) for spec, score in zip(trial(ARENA, 0, 2, 1), scores, strict=False)]
     found = judge(ARENA.model_copy(update={"promotion": promotion}), played, left)
     assert (found and found[0]) == verdict
+
+
+def test_among_three_a_smaller_share_of_first_places_is_enough() -> None:
+    played = [replace(result(spec, 4), seats=3, share=0.4) for spec in trial(ARENA, 0, 2, 1)]
+    assert judge(ARENA, played, 0) == ("promoted", "16 won, 0 drawn, 24 lost")  # of 40, where 15.2 are needed
+    assert judge(ARENA, [replace(each, wins=3, losses=7, share=0.3) for each in played], 0) == ("rejected", "12 won, 0 drawn, 28 lost")
+
+
+def test_a_trial_keeps_its_seed_for_whoever_goes_on_with_it() -> None:
+    assert trial(ARENA, 3, 5, 4)[0].seed == 2**62 + 3_045_082  # its parts are known by it, also after an update of azq
 
 
 def test_each_trial_has_games_of_its_own_and_its_parts_have_as_many_as_asked_for() -> None:

@@ -76,6 +76,42 @@ def test_a_finished_run_plays_a_longer_round_once_also_of_weights_that_had_one()
     assert asked(LAST, RunState.FINISHED, final_games=1000, every_s=0) is None, "a run without evaluations has no last one"
 
 
+def test_the_last_round_is_of_the_first_weights_too_and_of_as_few_games_as_asked_for() -> None:
+    first = dataclasses.replace(LAST, weight_version=1, round=EvalRound(1, NOW - 500_000))
+    action = asked(first, RunState.FINISHED, final_games=1)
+    assert action is not None
+    assert [spec.games for spec in action.specs if isinstance(spec, MatchSpec)] == [1]
+    nothing_learned = dataclasses.replace(LAST, weight_version=0, round=EvalRound(0, 0))
+    assert asked(nothing_learned, RunState.FINISHED, final_games=1) is None
+
+
+def test_a_round_keeps_its_seed_whoever_asks_for_it() -> None:
+    sections = with_arena(games=8)
+    sections = sections.model_copy(update={"run": sections.run.model_copy(update={"seed": 3})})
+    [action] = [each for each in decide(DUE, WORKERS, sections=sections) if isinstance(each, EnqueueEval)]
+    assert [spec.seed for spec in action.specs if isinstance(spec, MatchSpec)] == [3_009_090, 3_009_091]
+
+
+@pytest.mark.parametrize(("positions", "graded"), [(0, []), (1, [1]), (400, [50])])
+def test_a_run_begins_with_a_few_positions(positions: int, graded: list[int]) -> None:
+    action = asked(dataclasses.replace(DUE, weight_version=1, round=EvalRound(0, 0)), grade_positions=positions)
+    assert [spec.positions for spec in (action.specs if action else ()) if isinstance(spec, GradeSpec)] == graded
+
+
+@pytest.mark.parametrize(
+    ("changes", "waited_ms", "steps", "due"),
+    [
+        ({"every_s": 1}, 1000, 0, True),
+        ({"every_s": 1}, 999, 0, False),
+        ({"every_s": 0, "every_steps": 1}, 1, 1, True),
+        ({"every_s": 0, "every_steps": 1}, 9999, 0, False),
+    ],
+)
+def test_a_round_is_due_when_its_time_or_its_steps_are_over(changes: dict[str, Any], waited_ms: int, steps: int, due: bool) -> None:
+    seen = dataclasses.replace(DUE, round=EvalRound(4, NOW - waited_ms, DUE.weight_step - steps))
+    assert (asked(seen, **changes) is not None) is due
+
+
 def test_parts_of_a_decided_match_are_dropped_and_nothing_else() -> None:
     action = asked(DUE, games=300, sprt=[0, 20])
     assert action is not None

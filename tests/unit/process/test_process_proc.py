@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 from azq import metrics
-from azq.process.proc import alive, children, command, cpu_s, is_my_child, private_bytes, stat_of, usage
+from azq.process.proc import (
+    alive,
+    children,
+    command,
+    cpu_s,
+    is_my_child,
+    machine_busy_s,
+    private_bytes,
+    stat_of,
+    usable_memory_bytes,
+    usage,
+)
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
 BURN = "import time\nwhile time.process_time() < {s}: pass\nprint('done', flush=True)\ninput()"
@@ -69,3 +80,34 @@ def test_a_process_is_told_by_its_command_its_parent_and_what_it_spent() -> None
         child.kill()
     assert not alive(child.pid)
     assert cpu_s([child.pid]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("lines", "limits", "allowed"),
+    [
+        ("0::/work/one\n", {"work/memory.max": "3000\n", "work/one/memory.max": "max\n"}, 3000),  # the group above it is the smaller one
+        ("4:memory,cpu:/box\n0::/\n", {"memory/box/memory.limit_in_bytes": "5000\n"}, 5000),
+        ("0::/gone\n", {"memory.max": "4000\n"}, 4000),  # in a container its own group is the root
+        ("3:cpu:/box\n", {"memory/box/memory.limit_in_bytes": "5000\n"}, None),
+        (None, {}, None),
+    ],
+)
+def test_memory_is_what_the_groups_above_allow(tmp_path: Path, lines: str | None, limits: dict[str, str], allowed: int | None) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    if lines is not None:
+        (tmp_path / "proc" / "self" / "cgroup").write_text(lines)
+    for name, text in limits.items():
+        (tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "cgroup" / name).write_text(text)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert usable_memory_bytes(tmp_path / "cgroup", tmp_path / "proc") == (machine if allowed is None else allowed)
+
+
+def test_the_machine_is_at_least_as_busy_as_this_process() -> None:
+    before = machine_busy_s()
+    if before is None:
+        pytest.skip("this process may not use all cores")
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.5: pass"], check=True)
+    after = machine_busy_s()
+    assert after is not None
+    assert after - before >= 0.4

@@ -29,6 +29,18 @@ def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
     assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
 
 
+def test_the_end_of_a_run_is_told_by_its_pace_and_not_while_it_rests() -> None:
+    goals = msgspec.structs.replace(VIEW.record, until={"minutes": 5.0, "games": 16.0, "steps": 20.0, "money": 2.0})
+    running = replace(VIEW, record=goals)
+    fast = beat("selfplay", "w", games_per_s=0.5)
+    status = summarise(RunFacts(running, COUNTS, workers=(fast,)), 5_000)
+    assert (status.eta_by, status.eta_s) == ("games=16", 20.0)
+    slow = summarise(RunFacts(running, COUNTS), 5_000)  # no games, no steps: only the clock goes on
+    assert (slow.eta_by, slow.eta_s) == ("minutes=5", 210.0)
+    rests = summarise(RunFacts(replace(running, state=RunState.PAUSED), COUNTS, workers=(fast,)), 5_000)
+    assert (rests.eta_by, rests.eta_s) == ("", None)
+
+
 LEARNER = LearnerStatus(
     step=40,
     samples_inserted=200,

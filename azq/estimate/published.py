@@ -1,0 +1,45 @@
+"""How far the shipped games' runs got after how much, and what that means for another machine. Pure but for reading its file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from azq.estimate.rates import Rates, hours_until
+
+
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A level that a run of a game's preset reached, and where that is written."""
+
+    level: str
+    place: str
+    samples: int | None = None
+    games: int | None = None
+    cpu_s: float | None = None
+    minutes: float | None = None  # on `cores`, where samples were not counted
+    cores: int | None = None
+    commit: str = ""
+
+
+def points_of(game: str) -> tuple[Point, ...]:
+    """Those of a game with its usual parameters; none where nothing was published."""
+    values = tomllib.loads((files("azq.estimate") / "published.toml").read_text("utf-8"))
+    return msgspec.convert(values.get(game, ()), tuple[Point, ...])
+
+
+def same_rules(game: str, params: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """Why a game's curve does not count for these settings; empty where it does."""
+    return "" if dict(params) == dict(usual) else f"{game} was published with {dict(usual) or 'no parameters'}, these are {dict(params)}"
+
+
+def hours_to(point: Point, found: Rates, cores: int) -> float | None:
+    """Hours from nothing to the point: by its samples, else by the cores of its machine, as if a core were a core."""
+    if point.samples:
+        return hours_until(point.samples, found)
+    if point.minutes and point.cores:
+        return point.minutes * point.cores / cores / 60
+    return None

@@ -1,0 +1,143 @@
+"""An estimate as it is told: lines for people, values for machines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from azq.estimate.memory import Need, advice, gigabytes, total
+from azq.estimate.published import Point, hours_to
+from azq.estimate.rates import CORES, Rates, SampleReuse, TwoSides, on_cores, rates
+
+NOTED_CORES = 0.1  # that others took
+WATTS = 60.0  # of a small desktop at work, where nobody says
+
+
+@dataclass(frozen=True, slots=True)
+class KindPrice:
+    """A kind of machine that the catalogue has: its price, and what its cores would do were they like these."""
+
+    kind: str
+    per_hour: float
+    currency: str
+    as_of: str
+    samples: float | None  # an hour; None: it has GPUs, which were not measured
+    binds: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedLevel:
+    """A published level, and hours until it at these rates; None: nothing to tell them by."""
+
+    level: str
+    place: str
+    hours: float | None
+    by: str  # samples, or cores
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """All that `azq estimate` says; rates are an hour's."""
+
+    game: str
+    setting: str
+    reuse: SampleReuse
+    sides: TwoSides
+    rates: Rates
+    needs: Sequence[Need]
+    usable_bytes: int
+    free_disk_bytes: int
+    watts: float
+    prices: Sequence[KindPrice]
+    reached: Sequence[ReachedLevel]
+    unpublished: str  # why no level is named; empty where one is
+    others_cores: float | None
+
+    def values(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **asdict(self),
+            "memory_bytes": total(self.needs),
+            "memory_advice": advice(self.needs, self.usable_bytes),
+            "kwh_per_hour": self.watts / 1000,
+        }
+
+    def as_text(self) -> list[str]:
+        return [
+            f"{self.game}: {self.setting}, {self.sides.cores} cores",
+            *self._speed(),
+            *memory_lines(self.needs, self.usable_bytes),
+            *self._disk(),
+            f"electricity  {self.watts / 1000:.3f} kWh an hour at {self.watts:g} W; --watts says what this machine takes at work",
+            *(f"price        {_priced(price)}" for price in self.prices),
+            *(f"until        {_reached(reach, self.watts)}" for reach in self.reached),
+            *([f"until        {self.unpublished}"] if self.unpublished else []),
+            *self._noise(),
+        ]
+
+    def _speed(self) -> list[str]:
+        sides, found, reuse = self.sides, self.rates, self.reuse
+        learner = sides.learner.per_s / reuse.steps
+        games = "too few ended in the time, give more --seconds" if found.games is None else f"{found.games:,.0f}"
+        slower = "self-play" if sides.selfplay.per_s < learner else "the learner"
+        binds = f"{found.binds} bind" if found.binds == CORES else f"{found.binds} binds"
+        trains = f"the learner {sides.learner.per_s:.2f} steps/s, enough for {learner:,.0f}"
+        return [
+            f"alone        self-play {sides.selfplay.per_s:,.0f} samples/s; {trains}",
+            f"limiter      {reuse.samples_per_insert:g} draws a sample, a step each {1 / reuse.steps:,.0f}; {slower} is the slower side",
+            f"together     {binds}; {found.cores:.1f} cores at work",
+            f"an hour      games {games}; samples {found.samples:,.0f}; training steps {found.steps:,.0f}",
+            f"             evaluations {found.evaluations:,.0f}; simulations {found.simulations:,.0f}",
+        ]
+
+    def _disk(self) -> list[str]:
+        grows, free = self.rates.disk_bytes, self.free_disk_bytes
+        return [f"disk         {gigabytes(grows)} of games an hour; {gigabytes(free)} are free, for {free / grows:,.0f} h"] if grows else []
+
+    def _noise(self) -> list[str]:
+        others = self.others_cores
+        if others is None or others < NOTED_CORES:
+            return []
+        return [f"meanwhile    other programs took {others:.1f} of {self.sides.cores} cores: without them all is faster"]
+
+
+def memory_lines(needs: Sequence[Need], usable: int) -> list[str]:
+    """Worst case by thing, and what to change where it does not fit."""
+    parts = ", ".join(f"{need.what} {gigabytes(need.amount)}" for need in needs if need.amount)
+    lines = [f"memory       at worst {gigabytes(total(needs))} of {gigabytes(usable)}: {parts}"]
+    return [*lines, *(f"WARNING      {text}" for text in (advice(needs, usable),) if text)]
+
+
+def prices_of(catalogue: Mapping[str, Any], sides: TwoSides, reuse: SampleReuse) -> list[KindPrice]:
+    """Machines of the catalogue, services left out; those with GPUs have a price and no rate."""
+    found = []
+    for kind, facts in catalogue["kinds"].items():
+        if facts.get("service") or facts.get("per_hour") is None:
+            continue
+        there = None if facts.get("gpus") else rates(on_cores(sides, facts["vcpus"]), reuse)
+        price, as_of = float(facts["per_hour"]), str(facts.get("as_of", ""))
+        samples, binds = (there.samples, there.binds) if there else (None, "")
+        found.append(KindPrice(kind, price, catalogue["currency"], as_of, samples, binds))
+    return found
+
+
+def reaches(points: Sequence[Point], found: Rates, cores: int) -> list[ReachedLevel]:
+    """Hours to each published level."""
+    by = {True: "samples", False: "cores"}
+    return [ReachedLevel(point.level, point.place, hours_to(point, found, cores), by[bool(point.samples)]) for point in points]
+
+
+def _priced(price: KindPrice) -> str:
+    said = f"{price.kind} {price.per_hour:.2f} {price.currency} an hour ({price.as_of})"
+    if price.samples is None:
+        return f"{said}: its GPUs were not measured, run this there"
+    each = 1e6 * price.per_hour / price.samples
+    return f"{said}: {price.samples:,.0f} samples, {each:.2f} a million, if its cores were as these; {price.binds} would bind"
+
+
+def _reached(reach: ReachedLevel, watts: float) -> str:
+    if reach.hours is None:
+        return f"{reach.level}: nothing to tell the time by ({reach.place})"
+    how = "by samples" if reach.by == "samples" else "by minutes and cores alone, its samples were not counted"
+    return f"{reach.hours:.2f} h, {reach.hours * watts / 1000:.3f} kWh: {reach.level} ({how}; {reach.place})"

@@ -1,0 +1,188 @@
+"""What training steps have in common, whatever is trained: alone or with other ranks, in passes as small as memory asks for, undone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from azq import logs
+from azq.learner.step.growth import WEIGHTS, under
+from azq.nets import Network, load_into
+from azq.nets.device import device_mark, is_out_of_memory
+from azq.phases import Phases
+
+log = logs.get(__name__)
+
+
+def passed(module: nn.Module, *inputs: Tensor) -> Any:
+    """What a module says of inputs: every head's output of a network for games, since torch reduces gradients for one forward pass."""
+    return module.forward_all(*inputs) if isinstance(module, Network) else module(*inputs)
+
+
+class Sync:
+    """What a training step asks of those that it trains with: nobody here; ways to train with other ranks start from it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    may_retry = True  # whether a backward pass that failed leaves the others as they were
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        """How the rows of a step are shared from now on."""
+
+    def part(self, *, last: bool) -> AbstractContextManager[None]:
+        """Around a part of this rank's rows: only with the last one's gradients do others hear of the sum."""
+        return nullcontext()
+
+    def forward(self, *inputs: Tensor) -> Any:
+        """What the module says of this rank's rows."""
+        return passed(self._module, *inputs)
+
+    def backward(self, loss: Tensor) -> None:
+        """Leaves the gradients of the whole batch, all ranks' shares, in the parameters."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def after_step(self, step: int) -> None:
+        """Follows the optimiser's step number `step`, from 0."""
+
+    def waited_s(self) -> float:
+        """Seconds in which this rank did nothing but wait for others, since the last call."""
+        return 0.0
+
+
+class Rows(Protocol):
+    """What a step is taken on."""
+
+    def __len__(self) -> int: ...
+
+    def parts(self, most: int) -> list[Self]:
+        """Itself in as few parts as have at most `most` rows each, alike in size to a row; 0: in one."""
+
+
+class Stepper(ABC):
+    """A module with its optimiser, and how it takes steps."""
+
+    module: nn.Module
+    _optimizer: torch.optim.Optimizer
+
+    def __init__(self, device: torch.device, micro_batch: int) -> None:
+        self.device = device
+        self.phases = Phases(make_event=device_mark if device.type == "cuda" else None)
+        self.step = 0
+        self.micro_batch = micro_batch  # most samples of one pass; less once the device had no memory for them; 0: all at once
+        self.errors = 0  # of this device, survived
+        self._notes: dict[str, str] = {}
+
+    @abstractmethod
+    def train_on(self, batch: Any, progress: float) -> None:
+        """Takes one step on a batch; `progress` is the run's share behind."""
+
+    @abstractmethod
+    def _losses(self, part: Any) -> dict[str, Tensor]:
+        """Means over a part of a batch, by name."""
+
+    @abstractmethod
+    def _total(self, found: dict[str, Tensor]) -> Tensor:
+        """The one loss whose gradients count."""
+
+    @property
+    def note(self) -> str:
+        """What an operator should know of how it trains."""
+        return "; ".join(filter(None, self._notes.values()))
+
+    def join(self, sync: Sync) -> None:
+        """From now on trains with others."""
+        self.sync = sync
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def leave(self) -> None:
+        """From now on trains alone."""
+        self.join(Sync(self.module))
+
+    def _kept(self) -> dict[str, nn.Module]:
+        """The modules that training changes, by what begins the names of their tensors."""
+        return {WEIGHTS: self.module}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that training changes by name, the optimiser's state too; not copied."""
+        named = {prefix + name: tensor for prefix, module in self._kept().items() for name, tensor in module.state_dict().items()}
+        for name, parameter in self.module.named_parameters():
+            for key, value in self._optimizer.state.get(parameter, {}).items():
+                if value is not None:
+                    named[f"{key}/{name}"] = torch.as_tensor(value)
+        return named
+
+    def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit the module."""
+        for prefix, module in self._kept().items():
+            load_into(module, under(prefix, tensors))
+        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        states: dict[str, dict[str, Tensor]] = {name: {} for name in names.values()}
+        for key, _, name in (full.partition("/") for full in tensors):
+            if name in states and f"{key}/" not in self._kept():
+                states[name][key] = tensors[f"{key}/{name}"]
+        for group in self._optimizer.param_groups:
+            counts_on_host = not (group.get("fused") or group.get("capturable"))
+            for parameter in group["params"]:
+                if state := states[names[parameter]]:
+                    self._optimizer.state[parameter] = {
+                        key: value.clone() if key == "step" and counts_on_host else _beside(parameter, value)
+                        for key, value in state.items()
+                    }
+        self.step = step
+
+    def snapshot(self) -> tuple[dict[str, Tensor], int]:
+        """A copy of everything that training changes, and the step."""
+        return {name: tensor.detach().clone() for name, tensor in self.tensors().items()}, self.step
+
+    def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Goes back to a snapshot, this trainer's own or another rank's."""
+        self._optimizer.state.clear()
+        self.load_tensors(tensors, step)
+
+    def _gradients(self, batch: Rows) -> dict[str, Tensor]:
+        """Leaves the gradients of a batch in the parameters, with passes as small as the device's memory asks for; the batch's losses."""
+        while True:
+            said = ""
+            try:
+                return self._accumulated(batch)
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
+                    raise
+                said = str(error).partition("\n")[0][:200]
+            self._halve(len(batch), said)  # outside of the handler: an error holds the tensors that took the memory
+
+    def _halve(self, rows: int, said: str) -> None:
+        self.micro_batch = min(rows, self.micro_batch or rows) // 2
+        self.errors += 1
+        self._notes["memory"] = f"out of memory: {self.micro_batch} samples a pass, batches as before"
+        log.warning("micro_batch_halved", samples=self.micro_batch, of=rows, reason=said)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if not self.sync.may_retry:
+            raise RuntimeError(f"out of memory within a step of several ranks; the next one has {self.micro_batch} samples a pass")
+
+    def _accumulated(self, batch: Rows) -> dict[str, Tensor]:
+        """A pass for each part of a batch, whose gradients add up to the mean over the batch."""
+        self._optimizer.zero_grad(set_to_none=True)
+        parts, total = batch.parts(self.micro_batch), dict[str, Tensor]()
+        for part in parts:
+            with self.sync.part(last=part is parts[-1]):
+                found = self._losses(part)
+                if len(parts) > 1:
+                    found = {name: loss * (len(part) / len(batch)) for name, loss in found.items()}
+                with self.phases("backward"):
+                    self.sync.backward(self._total(found))
+            total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in found.items()}
+        return total
+
+
+def _beside(parameter: Tensor, moment: Tensor) -> Tensor:
+    """An optimiser's state on the device of its parameter, in the order of its memory, as the fused kernels read it; a copy."""
+    empty = torch.empty_like(parameter) if moment.shape == parameter.shape else torch.empty_like(moment, device=parameter.device)
+    return empty.copy_(moment)

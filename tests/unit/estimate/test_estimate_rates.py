@@ -1,0 +1,54 @@
+"""What two sides of a run come to together."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from estimated_sides import REUSE, sides
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.estimate.rates import CORES, DEVICE, OVERHEAD_CORES, SampleReuse, limits, on_cores, rates
+
+
+def test_the_slower_side_binds() -> None:
+    found = rates(sides(), REUSE)
+    assert (found.binds, found.samples, found.steps) == ("self-play", 3_600_000, 28_125)
+    assert (found.games, found.evaluations, found.simulations, found.disk_bytes) == (180_000, 108e6, 144e6, 90e6)
+    found = rates(sides(steps_per_s=5.0), REUSE)
+    assert (found.binds, found.steps, found.samples) == ("the learner", 18_000, 5 * 128 * 3600)
+
+
+def test_sides_that_share_few_cores_are_bound_by_them() -> None:
+    found = rates(sides(cores=1), REUSE)
+    each = 0.001 + 0.1 / 128  # CPU-seconds of a sample and the training that it allows
+    assert found.binds == CORES
+    assert found.samples == pytest.approx(3600 * (1 - OVERHEAD_CORES) / each)
+    assert found.cores == pytest.approx(1.0)
+    assert found.samples_per_cpu_s == pytest.approx(1 / each)
+
+
+def test_one_device_takes_them_in_turn() -> None:
+    found = rates(sides(steps_per_s=1000 / 128, one_device=True), REUSE)
+    assert (found.binds, found.samples) == (DEVICE, pytest.approx(500 * 3600))
+
+
+def test_games_are_unknown_where_too_few_ended() -> None:
+    found = rates(dataclasses.replace(sides(), game_samples=None), REUSE)
+    assert (found.games, found.disk_bytes, found.samples) == (None, None, 3_600_000)
+
+
+def test_more_cores_play_more_and_train_no_faster() -> None:
+    wide = on_cores(sides(cores=2), 192)
+    assert (wide.selfplay.per_s, wide.learner, wide.cores) == (96_000, sides().learner, 192)
+    assert rates(wide, REUSE).binds == "the learner"
+
+
+@given(st.floats(1, 1e6), st.floats(0.01, 1e4), st.integers(1, 256), st.booleans(), st.floats(0.1, 64), st.integers(1, 4096))
+def test_nothing_goes_faster_than_any_of_its_limits(play: float, steps: float, cores: int, one: bool, reused: float, batch: int) -> None:
+    both, reuse = sides(play, steps, cores, one), SampleReuse(reused, batch)
+    found = rates(both, reuse)
+    assert found.samples == pytest.approx(3600 * min(limits(both, reuse).values()))
+    assert found.samples <= 3600 * play * (1 + 1e-9)
+    assert found.steps <= 3600 * steps * (1 + 1e-9)

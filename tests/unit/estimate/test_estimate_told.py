@@ -1,0 +1,94 @@
+"""An estimate in words, and levels that were published."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from estimated_sides import REUSE, sides
+
+from azq.estimate.memory import Need
+from azq.estimate.published import Point, hours_to, points_of, same_rules
+from azq.estimate.rates import rates
+from azq.estimate.told import Estimate, prices_of, reaches
+from azq.games import names
+from azq.prices import catalogue
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+def told(**changes: object) -> Estimate:
+    found = rates(sides(), REUSE)
+    points = points_of("connect_four")
+    values: dict[str, object] = {
+        "game": "connect_four", "setting": "preset", "reuse": REUSE, "sides": sides(), "rates": found,
+        "needs": [Need("the window", 10**9, "learner.max_window", 1000)], "usable_bytes": 10**10,
+        "free_disk_bytes": 9 * 10**9, "watts": 100.0, "prices": prices_of(catalogue(), sides(), REUSE),
+        "reached": reaches(points, found, 64), "unpublished": "", "others_cores": 0.0,
+    }  # fmt: skip
+    return Estimate(**values | changes)  # type: ignore[arg-type]
+
+
+def test_the_text_holds_what_matters() -> None:
+    text = "\n".join(told().as_text())
+    for part in (
+        "self-play binds",
+        "self-play is the slower side",
+        "games 180,000; samples 3,600,000; training steps 28,125",
+        "evaluations 108,000,000",
+        "at worst 1.00 GB of 10.00 GB",
+        "90.0 MB of games an hour; 9.00 GB are free, for 100 h",
+        "0.100 kWh an hour at 100 W",
+        "c7i.metal-48xl 8.16 USD an hour (2026-01-13)",
+        "0.46 h, 0.046 kWh: 3.8 % errors",
+    ):
+        assert part in text
+    assert "WARNING" not in text
+    assert "meanwhile" not in text
+
+
+def test_what_is_wrong_or_unknown_is_said() -> None:
+    text = "\n".join(told(usable_bytes=10**9, others_cores=1.25, reached=[], unpublished="no curve of it").as_text())
+    assert "WARNING      at worst 1.00 GB of 1.00 GB" in text
+    assert "set learner.max_window=800 or less" in text
+    assert "other programs took 1.2 of 64 cores" in text
+    assert "until        no curve of it" in text
+
+
+def test_machines_with_gpus_get_no_rate() -> None:
+    found = {price.kind: price for price in prices_of(catalogue(), sides(), REUSE)}
+    assert found["g5.48xlarge"].samples is None
+    assert found["c7i.metal-48xl"].samples is not None
+    assert "s3" not in found
+
+
+def test_values_are_json() -> None:
+    values = json.loads(json.dumps(told().values()))
+    assert (values["memory_bytes"], values["kwh_per_hour"], values["rates"]["binds"]) == (10**9, 0.1, "self-play")
+
+
+def test_a_level_is_reached_by_samples_or_by_cores() -> None:
+    found = rates(sides(), REUSE)
+    assert hours_to(Point("l", "p", samples=7_200_000), found, 2) == 2.0
+    assert hours_to(Point("l", "p", minutes=30, cores=2), found, 4) == 0.25
+    assert hours_to(Point("l", "p"), found, 4) is None
+
+
+def test_other_rules_have_no_published_curve() -> None:
+    assert same_rules("hex", {"size": 7}, {"size": 7}) == ""
+    assert "was published with" in same_rules("hex", {"size": 11}, {"size": 7})
+
+
+@pytest.mark.parametrize("game", sorted({*names(), "nothing"}))
+def test_published_levels_stand_in_the_docs(game: str) -> None:
+    for point in points_of(game):
+        file, _, anchor = point.place.removeprefix("docs/").partition("#")
+        page = (DOCS / file).read_text("utf-8")
+        titles = [line.lstrip("# ").lower() for line in page.splitlines() if line.startswith("#")]
+        headings = [re.sub(r"[^a-z0-9 -]", "", title).replace(" ", "-") for title in titles]
+        assert not anchor or anchor in headings
+        figures = (point.samples, point.games)
+        assert all(f"{figure:,}" in page or f"{figure / 1e6:.2f} M" in page for figure in figures if figure)
+        assert point.samples or (point.minutes and point.cores)
