@@ -30,7 +30,7 @@ UNSEEN = RunFirsts()
 class Evaluated:
     """How far evaluating a run is."""
 
-    newest_ms: int = 0  # when the newest result came; 0: there is none
+    newest_ms: int  # when the newest result came; 0: there is none
     goes_on: bool = False  # jobs of it wait or run
 
 
@@ -84,4 +84,4 @@ def _stage(name: StageName, began_ms: int, ended_ms: int | None, pauses: list[Ru
         if pause.began_ms < until_ms and (pause.ended_ms is None or pause.ended_ms > began_ms)
     ]
     paused_ms = sum((until_ms if pause.ended_ms is None else pause.ended_ms) - pause.began_ms for pause in within)
-    return RunStage(name, began_ms, ended_ms, max(0, until_ms - began_ms - paused_ms) / 1000, tuple(within))
+    return RunStage(name, began_ms, ended_ms, (until_ms - began_ms - paused_ms) / 1000, tuple(within))

@@ -9,7 +9,7 @@ from azq.status.stages import Evaluated, RunFirsts, RunPause, stages_of
 from azq.wire.messages import RunRecord
 
 RUNNING, PAUSED, FINISHED, FAILED = RunState
-NOT_YET = Evaluated()
+NOT_YET = Evaluated(0)
 SEEN = RunFirsts(1_000, 3_000)
 
 
@@ -64,6 +64,11 @@ def test_pauses_belong_to_the_stages_they_fall_in_and_do_not_count():
     assert (fill.lasted_s, fill.pauses) == (1.5, (RunPause(2_500, 3_000),))
     assert main.pauses == (RunPause(3_000, 3_500), RunPause(4_000, 5_000), RunPause(8_000, None))
     assert (main.lasted_s, main.ended_ms) == (3.5, None)
+
+
+def test_a_pause_that_only_touches_a_stage_is_not_its():
+    view = RunView(RunRecord("r", b"{}", {}, "", 500), RUNNING, "", 0, 500, ((800, 1_000), (3_000, 3_200)))
+    assert [stage.pauses for stage in stages_of(view, SEEN, NOT_YET, 9_000)] == [(RunPause(800, 1_000),), (), (RunPause(3_000, 3_200),)]
 
 
 def test_what_came_between_an_end_and_going_on_is_a_pause_of_main():
