@@ -11,7 +11,7 @@ from azq.config import SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
 from azq.ledger import rules
 from azq.ledger.rules.runs import LOST_WITH_IT
-from azq.ledger.rules.state import State
+from azq.ledger.rules.state import KEPT_PAUSES, State
 from azq.ledger.rules.strikes import REASON
 from azq.ledger.types import RunState
 from azq.wire.messages import RunRecord
@@ -56,6 +56,17 @@ def test_active_time_is_time_spent_running(state, now_ms, active_ms):
 def test_a_change_of_state_keeps_the_active_time_and_says_when():
     after = rules.runs.set_run_state(run(changed_ms=65, active_ms=100), 70, PAUSED, "why")
     assert (after.state, after.reason, after.active_ms, after.changed_ms) == (PAUSED, "why", 105, 70)
+
+
+def test_a_pause_is_kept_once_it_is_over_and_the_oldest_go():
+    paused = rules.runs.set_run_state(run(changed_ms=65), 70, PAUSED, "")
+    assert paused.pauses == ()
+    state = rules.runs.set_run_state(paused, 90, RUNNING, "")
+    assert state.pauses == ((70, 90),)
+    for number in range(KEPT_PAUSES):
+        state = rules.runs.set_run_state(rules.runs.set_run_state(state, 100 + 2 * number, PAUSED, ""), 101 + 2 * number, RUNNING, "")
+    assert len(state.pauses) == KEPT_PAUSES
+    assert (state.pauses[0], state.pauses[-1]) == ((100, 101), (98 + 2 * KEPT_PAUSES, 99 + 2 * KEPT_PAUSES))
 
 
 @pytest.mark.parametrize(("old", "new"), [(FINISHED, PAUSED), (FINISHED, BROKEN), (BROKEN, PAUSED), (BROKEN, FINISHED)])
