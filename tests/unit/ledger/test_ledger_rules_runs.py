@@ -32,6 +32,11 @@ def test_games_that_may_wait_are_the_settings_or_the_default(sections, games):
     assert rules.runs.max_waiting(RunRecord("r", sections, {}, "", 1)) == games
 
 
+@pytest.mark.parametrize(("sections", "games"), [(b'{"learner": {"lockstep_games": 7}}', 7), (b'{"learner": {}}', 0), (b"noise", 0)])
+def test_games_of_a_version_are_any_number_but_in_lockstep(sections, games):
+    assert rules.runs.per_version(RunRecord("r", sections, {}, "", 1)) == games
+
+
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [
