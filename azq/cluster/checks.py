@@ -98,13 +98,19 @@ def _budgeted(cluster: Cluster) -> Iterator[ClusterFinding]:
 
 def _cut_short(cluster: Cluster) -> Iterator[ClusterFinding]:
     """Both count from `budget.hours`: a timer with less patience ends machines whose last evaluations still run."""
-    margin_s = _said(cluster, "machine", "margin_s", MachineConfig.model_fields["margin_s"].default)
-    drain_s = _said(cluster, "budget", "drain_s", BudgetConfig.model_fields["drain_s"].default)
+    margin_s = margin_s_of(cluster)
+    drain_s = _number(cluster, "budget", "drain_s", BudgetConfig.model_fields["drain_s"].default)
     if cluster.budget.hours and margin_s <= drain_s:
         text = f"a machine's timer waits {margin_s:g} s and the last evaluations may take {drain_s:g} s (budget.drain_s): make it longer"
         yield ClusterFinding(True, "settings.machine.margin_s", text)
 
 
-def _said(cluster: Cluster, section: str, key: str, default: float) -> float:
+def margin_s_of(cluster: Cluster) -> float:
+    """How long a machine's own timer waits beyond the budget's time, in seconds."""
+    return _number(cluster, "machine", "margin_s", MachineConfig.model_fields["margin_s"].default)
+
+
+def _number(cluster: Cluster, section: str, key: str, default: float) -> float:
+    """A number of the hosts' settings."""
     said = cluster.settings.get(section, {}).get(key, default)
     return float(said) if isinstance(said, (int, float)) else default  # what is no number, the host's settings refuse

@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import Any
 
+from azq.cluster.checks import margin_s_of
 from azq.cluster.cost import bill
 from azq.cluster.description import Cluster, MachineGroup, Role
 from azq.cluster.targets.files import RenderedFile, Rendering, static
@@ -29,7 +30,7 @@ def terraform_aws(cluster: Cluster) -> Rendering:
         "groups": {name: _group(cluster, group, name == head) for name, group in hosts.items()},
         **_broker(cluster, head),
         "run": {"name": cluster.run.name, "create": shlex.join(cluster.run.created_by())},
-        "max_hours": _longest_h(cluster),
+        "max_hours": _timer_h(cluster),
         "budget": cluster.budget.money or 0,
     }
     ignored = RenderedFile(".terraform/\n*.tfstate*\nterraform.tfvars\n")
@@ -68,8 +69,9 @@ def _broker(cluster: Cluster, head: str) -> dict[str, Any]:
     return {} if name == head else {"broker_node_type": group.kind, "broker_nodes": group.count}
 
 
-def _longest_h(cluster: Cluster) -> float:
-    """When the budget is spent; 0 where there is none."""
+def _timer_h(cluster: Cluster) -> float:
+    """When a host ends itself: after the budget is spent and the last evaluations had their time; 0 where there is no budget."""
     per_hour = bill(cluster).per_hour
     by_money = cluster.budget.money / per_hour if cluster.budget.money and per_hour else None
-    return round(min((limit for limit in (cluster.budget.hours, by_money) if limit), default=0.0), 2)
+    spent_h = min((limit for limit in (cluster.budget.hours, by_money) if limit), default=None)
+    return 0.0 if spent_h is None else round(spent_h + margin_s_of(cluster) / 3600, 2)
