@@ -96,8 +96,8 @@ def test_two_ranks_equal_one_and_whoever_joins_takes_all_over(kind):
         train_together(group, sync, trainer, work, planned, work.share(planned, rows, group.place))
         return numbers(trainer)
 
+    whole, fresh = alone(trainer_of(kind), 8), numbers(trainer_of(kind))  # before the fork: with its first optimiser, torch imports
     first, second = in_ranks(2, body)
-    whole, fresh = alone(trainer_of(kind), 8), numbers(trainer_of(kind))
     assert first.keys() == second.keys() == whole.keys()
     for name, tensor in whole.items():
         assert np.array_equal(first[name], second[name]), name
