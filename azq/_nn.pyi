@@ -1,4 +1,5 @@
-"""The forward pass of small residual networks on CPUs with AVX512-BF16 and AVX512-VNNI, compiled from `azq/nets/native`.
+"""The forward pass of small residual networks on CPUs with AVX512-BF16 and AVX512-VNNI, compiled from `azq/nets/native`; `azq._nn_avx2` is
+the same for CPUs with AVX2.
 
 Letters: B batch, P bytes of a packed observation, A actions, V values per leaf.
 """
@@ -12,9 +13,9 @@ def supported() -> bool:
     """True when this CPU has the instructions; nothing else of the module may be used otherwise."""
 
 class ResNet:
-    """azq.nets.residual.ResNet without scalars. Weights and activations in bfloat16, sums in float32.
+    """azq.nets.residual.ResNet without scalars. Weights and activations in bfloat16 (AVX2: float32), sums in float32.
 
-    With int8 the blocks' convolutions multiply bytes, scaled by each position's own largest activation.
+    Quantised, the blocks' convolutions multiply bytes (AVX2: 16 bits), scaled by each position's own largest activation.
 
     A position's evaluation does not depend on the batch it comes in. ValueError for shapes it does not take.
     """
@@ -32,7 +33,7 @@ class ResNet:
         policy_channels: int,
         value_channels: int,
         value_hidden: int,
-        int8: bool = False,
+        quantised: bool = False,
         action_planes: int = 0,  # of global heads; 0: flat ones
         by_column: bool = False,
     ) -> None: ...

@@ -213,7 +213,7 @@ class InferenceConfig(Section):
 
     device: str = "auto"
     devices: tuple[str, ...] = ()  # of `azq up`, a worker each; empty: by its device plan
-    precision: Literal["auto", "float32", "bfloat16", "int8"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16", "int8", "int16"] = "auto"
     max_batch: Positive = 8192  # on a CPU a batch is 4096 at most, and larger requests are evaluated in pieces
     batch: Natural = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
     deadline_ms: Annotated[float, Field(ge=0.0, le=60_000.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes

@@ -1,4 +1,4 @@
-"""What flat and global heads cost where networks run in int8: evaluations per CPU-second of one thread, in turns, medians."""
+"""What flat and global heads cost where networks run in whole numbers: evaluations per CPU-second of one thread, in turns, medians."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import time
 import torch
 
 from azq import games
-from azq.config import NetworkConfig
+from azq.config import InferenceConfig, NetworkConfig
 from azq.inference.device.model import random_observations
-from azq.inference.device.native import NativeForward
+from azq.inference.device.native import NativeForward, kernel_for
+from azq.inference.device.placement import place
 from azq.nets import NetSpec, build
 from azq.nets.residual import ResNet
 
@@ -33,7 +34,10 @@ def measured(name: str, params: dict[str, int]) -> str:
         module = build(NetworkConfig(blocks=3, channels=32, global_heads=heads == "global"), spec, seed=1).eval()
         assert isinstance(module, ResNet)
         sizes[heads] = sum(parameter.numel() for parameter in module.parameters())
-        passes[heads] = NativeForward(module, lambda: 1, int8=True)
+        kernel = kernel_for(module, place(InferenceConfig(device="cpu")))
+        if kernel is None:
+            sys.exit("no native forward pass on this CPU")
+        passes[heads] = NativeForward(kernel, module, lambda: 1, quantised=True)
     for _ in range(TURNS):
         for heads, told in rates.items():
             begun, count = time.process_time(), 0

@@ -132,8 +132,8 @@ class Engine:
         if rung.mode is Mode.PLAIN:
             return reference, EagerForward(reference, CPU, sizes)
         module = copy.deepcopy(reference)
-        if rung.mode is Mode.FAST and isinstance(module, ResNet) and native.suits(module, self.placement):
-            return module, native.NativeForward(module, lambda: self.threads, int8=self.placement.int8)
+        if rung.mode is Mode.FAST and isinstance(module, ResNet) and (kernel := native.kernel_for(module, self.placement)):
+            return module, native.NativeForward(kernel, module, lambda: self.threads, quantised=bool(self.placement.whole))
         if self._lanes is None:
             return self._built(module, rung, sizes, None)
         with self._lanes.capturing:  # torch frees and takes memory here, which is not to meet another thread's capture

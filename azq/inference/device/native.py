@@ -1,12 +1,15 @@
-"""The forward pass compiled into azq: the fastest there is for small boards on CPUs with AVX512-BF16, AVX512-VNNI and without AMX.
+"""The forward pass compiled into azq: the fastest there is for small boards on CPUs with AVX512-BF16, AVX512-VNNI and without AMX, and
+on those with AVX2 alone.
 
-Per CPU-second it evaluates about twice as many connect-four positions as torch in bfloat16 does, and any batch size runs alike.
-In int8 the blocks' convolutions multiply bytes, which is faster again (docs/benchmarks.md, "Forward passes in int8").
+Per CPU-second it evaluates about twice as many connect-four positions as torch does, and any batch size runs alike. With whole
+numbers in the blocks' convolutions it is faster again (docs/benchmarks.md, "Forward passes in int8" and "in int16").
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 
 import numpy as np
 import torch
@@ -16,37 +19,46 @@ from torch import nn
 from azq.inference.device.forward import Landed
 from azq.inference.device.placement import Placement
 from azq.nets import Network
-from azq.nets.device import cpu_flags, has_int8
+from azq.nets.device import cpu_flags, whole_numbers
 from azq.nets.network import PlaceLinear
 from azq.nets.residual import POLICY_CHANNELS, VALUE_HIDDEN, Block, GlobalResNet, ResNet
 
-try:
-    from azq import _nn
-except ImportError:  # built without it: torch does the work
-    _nn = None  # type: ignore[assignment]
 
+def _built(name: str) -> ModuleType | None:
+    """A module of the core; None where azq was built without it: torch does the work."""
+    try:
+        return import_module(f"azq.{name}")
+    except ImportError:
+        return None
+
+
+AVX512, AVX2 = _built("_nn"), _built("_nn_avx2")
 MAX_CELLS = 256
 _BESIDE = frozenset({"avx512bw", "avx512vl", "avx512dq"})  # what CPUs with int8 have, too
 
 
-def suits(module: Network, placement: Placement, flags: frozenset[str] | None = None) -> bool:
-    """True where the native pass takes the network and beats torch, whose AMX kernels are faster than these."""
-    if _nn is None or not isinstance(module, ResNet) or placement.device.type != "cpu" or placement.dtype != torch.bfloat16:
-        return False
+def kernel_for(module: Network, placement: Placement, flags: frozenset[str] | None = None) -> ModuleType | None:
+    """What evaluates the network natively and beats torch, whose AMX kernels are faster than these; None where nothing does."""
+    if not isinstance(module, ResNet) or placement.device.type != "cpu":
+        return None
     flags = cpu_flags() if flags is None else flags
+    if whole_numbers(flags) == "int8" and flags >= _BESIDE and placement.dtype == torch.bfloat16:
+        kernel = AVX512
+    else:  # float32 that was asked for by name stays torch's
+        kernel = AVX2 if placement.whole == "int16" else None
     fits = module.scalars is None and module.spec.cells <= MAX_CELLS and not module.spec.num_outcomes
-    return fits and has_int8(flags) and flags >= _BESIDE and _nn.supported()
+    return kernel if fits and kernel is not None and kernel.supported() else None
 
 
 class NativeForward:
     """Evaluates on the CPU with weights packed once a version."""
 
-    def __init__(self, module: ResNet, threads: Callable[[], int], *, int8: bool = False) -> None:
+    def __init__(self, kernel: ModuleType, module: ResNet, threads: Callable[[], int], *, quantised: bool = False) -> None:
         spec = module.spec
         self._module = module  # float32: the pass rounds by itself
         self._threads = threads
         self._actions, self._values = spec.num_actions, spec.value_size
-        self._net = _nn.ResNet(
+        self._net = kernel.ResNet(
             planes=spec.planes,
             rows=spec.rows,
             cols=spec.cols,
@@ -57,7 +69,7 @@ class NativeForward:
             policy_channels=POLICY_CHANNELS,
             value_channels=module.value_channels,
             value_hidden=VALUE_HIDDEN,
-            int8=int8,
+            quantised=quantised,
             action_planes=spec.action_planes if isinstance(module, GlobalResNet) else 0,
             by_column=spec.action_layout == "columns",
         )

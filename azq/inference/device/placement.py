@@ -8,8 +8,10 @@ import torch
 
 from azq.config import InferenceConfig
 from azq.errors import ConfigError
-from azq.nets.device import cpu_flags, fastest_dtype, has_int8, pick_device
+from azq.nets.device import cpu_flags, fastest_dtype, pick_device, whole_numbers
 from azq.process.proc import usable_cores
+
+NEEDS = {"int8": "a CPU with AVX512-VNNI, AVX512-BF16 and no AMX", "int16": "a CPU with AVX2 and no AVX512"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +22,21 @@ class Placement:
     dtype: torch.dtype
     threads: int  # of the CPU, for one forward pass
     cores: int = 1  # that this process may use
-    int8: bool = False  # convolutions multiply bytes where a forward pass can; dtype is for all else
+    whole: str = ""  # int8 or int16: convolutions multiply such numbers where a forward pass can; dtype is for all else
 
     @property
     def precision(self) -> str:
-        """The lowest precision that networks may be run in here: `int8`, `bfloat16`, `float32`."""
-        return "int8" if self.int8 else str(self.dtype).removeprefix("torch.")
+        """The lowest precision that networks may be run in here: `int8`, `int16`, `bfloat16`, `float32`."""
+        return self.whole or str(self.dtype).removeprefix("torch.")
 
 
 def place(config: InferenceConfig) -> Placement:
-    """Resolves `auto` for this host; `ConfigError` for a device that is not there, or that has no int8."""
+    """Resolves `auto` for this host; `ConfigError` for a device that is not there, or numbers that it has not."""
     device, cores = pick_device(config.device, "inference.device"), usable_cores()
-    int8 = config.precision in ("auto", "int8") and device.type == "cpu" and has_int8(cpu_flags())
-    if config.precision == "int8" and not int8:
-        raise ConfigError(
-            f"inference.precision 'int8' needs a CPU with AVX512-VNNI, AVX512-BF16 and no AMX, which {device} here is not; use auto"
-        )
+    whole = whole_numbers(cpu_flags()) if device.type == "cpu" else ""
+    if config.precision in NEEDS and config.precision != whole:
+        raise ConfigError(f"inference.precision {config.precision!r} needs {NEEDS[config.precision]}, which {device} here is not; use auto")
+    if config.precision != "auto" and config.precision != whole:
+        whole = ""
     wanted = {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(config.precision)
-    return Placement(device, wanted or fastest_dtype(device), config.threads or max(1, cores - 1), cores, int8)
+    return Placement(device, wanted or fastest_dtype(device), config.threads or max(1, cores - 1), cores, whole)

@@ -36,7 +36,7 @@ public:
         const azq::nn::Shape& s = network_.shape;
         azq::nn::Network fresh{s, {}, {}, {}, {}, {}, {}, {}};
         std::size_t next = 0;
-        const auto take = [&](int outputs, int inputs, int taps, Number number = Number::bfloat16) {
+        const auto take = [&](int outputs, int inputs, int taps, Number number = Number::full) {
             if (next + 2 > tensors.size()) throw std::invalid_argument("too few tensors");
             const Floats &weight = tensors[next], &bias = tensors[next + 1];
             next += 2;
@@ -45,7 +45,7 @@ public:
                 throw std::invalid_argument("a tensor has another size than the network's");
             return azq::nn::pack(weight.data(), bias.data(), outputs, inputs, taps, number);
         };
-        const Number number = s.int8 ? Number::int8 : Number::bfloat16;
+        const Number number = s.quantised ? Number::fixed : Number::full;
         fresh.stem = take(s.channels, s.planes, 9);
         for (int i = 0; i < 2 * s.blocks; ++i) fresh.convolutions.push_back(take(s.channels, s.channels, 9, number));
         fresh.squeeze = take(s.policy_channels + s.value_channels, s.channels, 1);
@@ -87,18 +87,22 @@ private:
 }  // namespace
 #endif
 
-NB_MODULE(_nn, m) {
+NB_MODULE(AZQ_NN_MODULE, m) {
 #if defined(AZQ_NN_KERNEL)
     m.def("supported", [] {
+#if defined(AZQ_NN_AVX2)
+        return bool(__builtin_cpu_supports("avx2")) && bool(__builtin_cpu_supports("fma")) && bool(__builtin_cpu_supports("f16c"));
+#else
         return bool(__builtin_cpu_supports("avx512bf16")) && bool(__builtin_cpu_supports("avx512bw")) && bool(__builtin_cpu_supports("avx512vnni"));
+#endif
     });
     nb::class_<ResNet>(m, "ResNet")
         .def(
             "__init__",
             [](ResNet* self, int planes, int rows, int cols, int actions, int values, int blocks, int channels, int policy_channels,
-               int value_channels, int value_hidden, bool int8, int action_planes, bool by_column) {
+               int value_channels, int value_hidden, bool quantised, int action_planes, bool by_column) {
                 const azq::nn::Shape shape{planes,          rows,           cols,         actions, values,        blocks,   channels,
-                                           policy_channels, value_channels, value_hidden, int8,    action_planes, by_column};
+                                           policy_channels, value_channels, value_hidden, quantised, action_planes, by_column};
                 if (planes < 1 || rows < 1 || cols < 1 || rows * cols > 256 || actions < 1 || values < 1 || channels < 1)
                     throw std::invalid_argument("a network of this shape is not supported");
                 if (action_planes < 0 || action_planes > 256 || shape.beyond() < 0) throw std::invalid_argument("fewer actions than the board names");
@@ -106,7 +110,7 @@ NB_MODULE(_nn, m) {
                 new (self) ResNet(shape);
             },
             nb::kw_only(), nb::arg("planes"), nb::arg("rows"), nb::arg("cols"), nb::arg("actions"), nb::arg("values"), nb::arg("blocks"),
-            nb::arg("channels"), nb::arg("policy_channels"), nb::arg("value_channels"), nb::arg("value_hidden"), nb::arg("int8") = false,
+            nb::arg("channels"), nb::arg("policy_channels"), nb::arg("value_channels"), nb::arg("value_hidden"), nb::arg("quantised") = false,
             nb::arg("action_planes") = 0, nb::arg("by_column") = false)
         .def("load", &ResNet::load)
         .def("forward", &ResNet::forward, nb::arg("packed"), nb::arg("logits"), nb::arg("values"), nb::arg("threads"));

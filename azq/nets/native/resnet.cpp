@@ -1,7 +1,5 @@
 #include "resnet.hpp"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,16 +10,10 @@
 namespace azq::nn {
 namespace {
 
-bf16 to_bf16(float x) {
-    const auto bits = std::bit_cast<std::uint32_t>(x);
-    if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<bf16>((bits >> 16) | 0x40U);
-    return static_cast<bf16>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-}
-
 /// Buffers of one group, zeroed once: whatever lies in positions beyond the count stays finite or is never read.
 struct Workspace {
     explicit Workspace(const Network& n)
-        : input_stride((n.shape.planes + 1) / 2 * 2),
+        : input_stride((n.shape.planes + kFullAWord - 1) / kFullAWord * kFullAWord),
           stride(n.squeeze.inputs ? (n.shape.channels + kLanes - 1) / kLanes * kLanes : 0),
           squeezed_stride(n.squeeze.vectors() * kLanes),
           hidden_stride(n.value_hidden.vectors() * kLanes),
@@ -30,7 +22,7 @@ struct Workspace {
           h(size(n, stride)),
           squeezed(size(n, squeezed_stride)),
           hidden(static_cast<std::size_t>(kGroup * hidden_stride)),
-          bytes(n.shape.int8 ? size(n, stride) : 0),
+          whole(n.shape.quantised ? size(n, stride) : 0),
           policy_stride(n.shape.action_planes ? n.shape.actions : n.policy.vectors() * kLanes),
           pooled(n.shape.action_planes ? static_cast<std::size_t>(kGroup * 2 * squeezed_stride) : 0),
           spread(static_cast<std::size_t>(kGroup * std::max(n.policy.vectors(), n.beyond.vectors()) * kLanes)),
@@ -45,45 +37,39 @@ struct Workspace {
     }
 
     int input_stride, stride, squeezed_stride, hidden_stride;
-    std::vector<bf16> input, x, h, squeezed, hidden;
-    std::vector<std::uint8_t> bytes;  // x or h, quantised
+    std::vector<Activation> input, x, h, squeezed, hidden;
+    std::vector<Quantum> whole;  // x or h, quantised
     int policy_stride;
-    std::vector<bf16> pooled;
+    std::vector<Activation> pooled;
     std::vector<float> spread, policy, value;  // spread: logits of one cell, or of actions that lie nowhere
     std::vector<std::ptrdiff_t> at_bit;  // where an observation's bit goes in `input`, from its position's first channel on
-    float scales[kGroup] = {};  // a position's byte 1 is worth this much
+    float scales[kGroup] = {};  // a position's whole 1 is worth this much
 };
 
 /// Writes a one for every bit that is set, plane after plane as it is packed.
 void unpack(const Shape& shape, const std::uint8_t* packed, int count, Workspace& space) {
-    constexpr bf16 one = 0x3f80;
-    std::fill(space.input.begin(), space.input.end(), bf16{0});
+    std::fill(space.input.begin(), space.input.end(), Activation{0});
     for (int p = 0; p < count; ++p, packed += shape.packed_size()) {
-        bf16* input = space.input.data() + static_cast<std::ptrdiff_t>(p) * space.input_stride;
+        Activation* input = space.input.data() + static_cast<std::ptrdiff_t>(p) * space.input_stride;
         for (int byte = 0; byte < shape.packed_size(); ++byte)
             for (unsigned bits = packed[byte]; bits; bits &= bits - 1) {
                 const auto bit = static_cast<std::size_t>(byte * 8 + std::countr_zero(bits));
-                if (bit < space.at_bit.size()) input[space.at_bit[bit]] = one;
+                if (bit < space.at_bit.size()) input[space.at_bit[bit]] = kOne;
             }
     }
 }
 
-/// Rounds one position's activations (bfloat16, none negative) to bytes, of which the largest is 255; returns what a byte is worth.
-float quantise(const bf16* in, int cells, int stride, std::uint8_t* out) {
-    __m256i most = _mm256_setzero_si256();  // bfloat16 that are not negative order as integers do
+/// Rounds one position's activations (none negative) to whole numbers, of which the largest is `most`; returns what 1 is worth.
+float quantise(const Activation* in, int cells, int stride, int most, Quantum* out) {
+    Floats found = zeros();
     const std::ptrdiff_t next = static_cast<std::ptrdiff_t>(kGroup) * stride;
     for (int cell = 0; cell < cells; ++cell)
-        for (int c = 0; c < stride; c += kLanes)
-            most = _mm256_max_epu16(most, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + cell * next + c)));
-    const float largest = _mm512_reduce_max_ps(widen(most));
-    const __m512 factor = _mm512_set1_ps(largest > 0 ? 255 / largest : 0);
+        for (int c = 0; c < stride; c += kLanes) found = larger(found, load(in + cell * next + c));
+    const float largest = largest_of(found), whole = static_cast<float>(most);
+    const Floats factor = spread(largest > 0 ? whole / largest : 0.0F);
     for (int cell = 0; cell < cells; ++cell)
-        for (int c = 0; c < stride; c += kLanes) {
-            const __m512 x = widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + cell * next + c)));
-            const __m128i rounded = _mm512_cvtusepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x, factor)));
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(out + cell * next + c), rounded);
-        }
-    return largest / 255;
+        for (int c = 0; c < stride; c += kLanes) store_rounded(out + cell * next + c, mul(load(in + cell * next + c), factor));
+    return largest / whole;
 }
 
 /// Calls `at(cell, taps)` for every cell with the nine taps around it; those off the board are null.
@@ -102,30 +88,31 @@ void each_cell(const Shape& shape, const X* in, int in_stride, const At& at) {
 }
 
 /// 3x3, relu(conv(in) + residual), all cells of a group.
-void convolve(const Shape& shape, const Layer& layer, const bf16* in, int in_stride, bf16* out, const bf16* residual, Workspace& space, int count) {
+void convolve(const Shape& shape, const Layer& layer, const Activation* in, int in_stride, Activation* out, const Activation* residual, Workspace& space, int count) {
     const auto store = [&](int cell, int p, int v) {
         const std::ptrdiff_t at = (static_cast<std::ptrdiff_t>(cell) * kGroup + p) * space.stride + v * kLanes;
         return StoreRelu{out + at, residual ? residual + at : nullptr, space.stride};
     };
-    if (layer.number == Number::bfloat16) {
-        each_cell(shape, in, in_stride, [&](int cell, const bf16* const* taps) {
-            run_layer<Bfloat16>(layer, taps, in_stride, count, [&](int p, int v) { return store(cell, p, v); });
+    if (layer.number == Number::full) {
+        each_cell(shape, in, in_stride, [&](int cell, const Activation* const* taps) {
+            run_layer<Full>(layer, taps, in_stride, count, [&](int p, int v) { return store(cell, p, v); });
         });
         return;
     }
+    const int most = Fixed::most_activation(layer.taps * layer.inputs);
     for (int p = 0; p < count; ++p)
-        space.scales[p] = quantise(in + static_cast<std::ptrdiff_t>(p) * in_stride, shape.cells(), in_stride,
-                                   space.bytes.data() + static_cast<std::ptrdiff_t>(p) * in_stride);
-    each_cell(shape, space.bytes.data(), in_stride, [&](int cell, const std::uint8_t* const* taps) {
-        run_layer<Int8>(layer, taps, in_stride, count, [&](int p, int v) {
+        space.scales[p] = quantise(in + static_cast<std::ptrdiff_t>(p) * in_stride, shape.cells(), in_stride, most,
+                                   space.whole.data() + static_cast<std::ptrdiff_t>(p) * in_stride);
+    each_cell(shape, space.whole.data(), in_stride, [&](int cell, const Quantum* const* taps) {
+        run_layer<Fixed>(layer, taps, in_stride, count, [&](int p, int v) {
             return Rescale{layer.scale.data() + v * kLanes, layer.bias.data() + v * kLanes, space.scales + p, store(cell, p, v)};
         });
     });
 }
 
 /// Taps of a dense layer over all cells, whose channels begin at `first`.
-std::vector<const bf16*> all_cells(const Shape& shape, const Workspace& space, int first) {
-    std::vector<const bf16*> taps(static_cast<std::size_t>(shape.cells()));
+std::vector<const Activation*> all_cells(const Shape& shape, const Workspace& space, int first) {
+    std::vector<const Activation*> taps(static_cast<std::size_t>(shape.cells()));
     for (int cell = 0; cell < shape.cells(); ++cell)
         taps[static_cast<std::size_t>(cell)] = space.squeezed.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.squeezed_stride + first;
     return taps;
@@ -134,32 +121,32 @@ std::vector<const bf16*> all_cells(const Shape& shape, const Workspace& space, i
 /// Mean and largest of each squeezed channel over all cells: [position][means, then the largest].
 void pool(const Shape& shape, Workspace& space, int count) {
     const int stride = space.squeezed_stride;
-    const __m512 share = _mm512_set1_ps(1.0F / static_cast<float>(shape.cells()));
+    const Floats share = spread(1.0F / static_cast<float>(shape.cells()));
     for (int p = 0; p < count; ++p)
         for (int c = 0; c < stride; c += kLanes) {
-            __m512 sum = _mm512_setzero_ps(), most = _mm512_setzero_ps();  // none is negative
-            const bf16* in = space.squeezed.data() + static_cast<std::ptrdiff_t>(p) * stride + c;
+            Floats sum = zeros(), most = zeros();  // none is negative
+            const Activation* in = space.squeezed.data() + static_cast<std::ptrdiff_t>(p) * stride + c;
             for (int cell = 0; cell < shape.cells(); ++cell, in += static_cast<std::ptrdiff_t>(kGroup) * stride) {
-                const __m512 x = widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in)));
-                sum = _mm512_add_ps(sum, x);
-                most = _mm512_max_ps(most, x);
+                const Floats x = load(in);
+                sum = add(sum, x);
+                most = larger(most, x);
             }
             const StoreRelu store{space.pooled.data() + static_cast<std::ptrdiff_t>(p) * 2 * stride + c, nullptr, 0};
-            store(0, 0, _mm512_mul_ps(sum, share));
+            store(0, 0, mul(sum, share));
             store(0, stride / kLanes, most);
         }
 }
 
 /// The two taps of a layer that reads pooled channels from `first` on.
-std::array<const bf16*, 2> pooled_taps(const Workspace& space, int first) {
+std::array<const Activation*, 2> pooled_taps(const Workspace& space, int first) {
     return {space.pooled.data() + first, space.pooled.data() + space.squeezed_stride + first};
 }
 
 /// Evaluates a layer of the policy and hands on its outputs: `take(position, output, logit)`.
 template <class Take>
-void spread_logits(const Layer& layer, const bf16* const* taps, int stride, Workspace& space, int count, const Take& take) {
+void spread_logits(const Layer& layer, const Activation* const* taps, int stride, Workspace& space, int count, const Take& take) {
     const int out_stride = layer.vectors() * kLanes;
-    run_layer<Bfloat16>(layer, taps, stride, count, [&](int p, int v) {
+    run_layer<Full>(layer, taps, stride, count, [&](int p, int v) {
         return StoreFloat{space.spread.data() + p * out_stride + v * kLanes, out_stride};
     });
     for (int p = 0; p < count; ++p)
@@ -172,7 +159,7 @@ void global_policy(const Network& n, Workspace& space, int count) {
     const float share = shape.by_column ? 1.0F / static_cast<float>(shape.rows) : 1.0F;
     std::fill(space.policy.begin(), space.policy.end(), 0.0F);
     for (int cell = 0; cell < shape.cells(); ++cell) {
-        const bf16* tap = space.squeezed.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.squeezed_stride;
+        const Activation* tap = space.squeezed.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.squeezed_stride;
         const int place = shape.by_column ? cell % shape.cols : cell;
         spread_logits(n.policy, &tap, space.squeezed_stride, space, count,
                       [&](int p, int plane, float x) { logit(p, plane * shape.places() + place) += share * x; });
@@ -185,9 +172,9 @@ void global_policy(const Network& n, Workspace& space, int count) {
 void heads(const Network& n, Workspace& space, int count) {
     const Shape& shape = n.shape;
     for (int cell = 0; cell < shape.cells(); ++cell) {
-        const bf16* tap = space.x.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.stride;
-        bf16* out = space.squeezed.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.squeezed_stride;
-        run_layer<Bfloat16>(n.squeeze, &tap, space.stride, count, [&](int p, int v) {
+        const Activation* tap = space.x.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.stride;
+        Activation* out = space.squeezed.data() + static_cast<std::ptrdiff_t>(cell) * kGroup * space.squeezed_stride;
+        run_layer<Full>(n.squeeze, &tap, space.stride, count, [&](int p, int v) {
             return StoreRelu{out + static_cast<std::ptrdiff_t>(p) * space.squeezed_stride + v * kLanes, nullptr, space.squeezed_stride};
         });
     }
@@ -198,26 +185,26 @@ void heads(const Network& n, Workspace& space, int count) {
     if (shape.action_planes) {
         pool(shape, space, count);
         global_policy(n, space, count);
-        run_layer<Bfloat16>(n.value_hidden, pooled_taps(space, shape.policy_channels).data(), 2 * space.squeezed_stride, count, hidden);
+        run_layer<Full>(n.value_hidden, pooled_taps(space, shape.policy_channels).data(), 2 * space.squeezed_stride, count, hidden);
     } else {
-        run_layer<Bfloat16>(n.policy, all_cells(shape, space, 0).data(), space.squeezed_stride, count, [&](int p, int v) {
+        run_layer<Full>(n.policy, all_cells(shape, space, 0).data(), space.squeezed_stride, count, [&](int p, int v) {
             return StoreFloat{space.policy.data() + p * space.policy_stride + v * kLanes, space.policy_stride};
         });
-        run_layer<Bfloat16>(n.value_hidden, all_cells(shape, space, shape.policy_channels).data(), space.squeezed_stride, count, hidden);
+        run_layer<Full>(n.value_hidden, all_cells(shape, space, shape.policy_channels).data(), space.squeezed_stride, count, hidden);
     }
-    const bf16* tap = space.hidden.data();
-    run_layer<Bfloat16>(n.value, &tap, space.hidden_stride, count, [&](int p, int v) {
+    const Activation* tap = space.hidden.data();
+    run_layer<Full>(n.value, &tap, space.hidden_stride, count, [&](int p, int v) {
         return StoreFloat{space.value.data() + p * value_stride + v * kLanes, value_stride};
     });
 }
 
-/// What 1 of an int8 weight is worth, an output each; the largest weight becomes 127.
+/// What 1 of a whole weight is worth, an output each.
 std::vector<float> scales_of(const float* weights, int outputs, int inputs, std::size_t padded) {
     std::vector<float> scales(padded, 0.0F);
     for (int o = 0; o < outputs; ++o) {
         float largest = 0;
         for (int i = 0; i < inputs; ++i) largest = std::max(largest, std::abs(weights[o * inputs + i]));
-        scales[static_cast<std::size_t>(o)] = largest / 127;
+        scales[static_cast<std::size_t>(o)] = largest / Fixed::kMostWeight;
     }
     return scales;
 }
@@ -227,13 +214,14 @@ template <class At>
 std::uint32_t pack_word(const Layer& layer, int output, int word, int tap, const At& at) {
     std::uint32_t bits = 0;
     const int channels = layer.channels_a_word(), width = 32 / channels;
+    const std::uint32_t mask = width == 32 ? ~0U : (1U << width) - 1U;
     for (int c = 0; c < channels; ++c) {
         const float weight = at(output, word * channels + c, tap);
         std::uint32_t one = 0;
-        if (layer.number == Number::bfloat16) {
-            one = to_bf16(weight);
+        if (layer.number == Number::full) {
+            one = Full::bits(weight);
         } else if (const float scale = layer.scale[static_cast<std::size_t>(output)]; scale > 0) {
-            one = static_cast<std::uint8_t>(static_cast<std::int8_t>(std::lrint(weight / scale)));
+            one = static_cast<std::uint32_t>(std::lrint(weight / scale)) & mask;
         }
         bits |= one << (c * width);
     }
@@ -249,7 +237,7 @@ Layer pack(const float* weights, const float* bias, int outputs, int inputs, int
     const auto padded = static_cast<std::size_t>(layer.vectors() * kLanes);
     layer.bias.assign(padded, 0.0F);
     std::copy(bias, bias + outputs, layer.bias.begin());
-    if (number == Number::int8) layer.scale = scales_of(weights, outputs, inputs * taps, padded);
+    if (number == Number::fixed) layer.scale = scales_of(weights, outputs, inputs * taps, padded);
     layer.weights.reserve(padded * static_cast<std::size_t>(taps * layer.words()));
     const auto at = [&](int o, int i, int t) { return o < outputs && i < inputs ? weights[(o * inputs + i) * taps + t] : 0.0F; };
     for (int done = 0; done < layer.vectors();) {
