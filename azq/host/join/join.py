@@ -10,9 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import redis
+from pydantic import ValidationError
 
 from azq import logs
-from azq.config import Config, load
+from azq.config import Config, MachineConfig, load, parse_overrides
+from azq.config.base import first_wrong
 from azq.config.host import TLS_SCHEME
 from azq.errors import BrokerRefused, ConfigError
 from azq.host import devices
@@ -74,12 +76,22 @@ class Wish:
     rank: int | None = None
     kind: str = ""
     per_hour: float | None = None
+    settings: tuple[str, ...] = ()  # further ones of `[machine]`, as `--set` takes them
 
     @property
-    def machine(self) -> tuple[tuple[str, str | float], ...]:
-        """Settings of `[machine]`."""
-        said: dict[str, str | float | None] = {"kind": self.kind or None, "per_hour": self.per_hour}
-        return tuple((name, value) for name, value in said.items() if value is not None)
+    def machine(self) -> tuple[tuple[str, Any], ...]:
+        """Settings of `[machine]`. Raises `ConfigError` for another section's, and for what is no such setting."""
+        said: dict[str, Any] = {"kind": self.kind or None, "per_hour": self.per_hour}
+        given = parse_overrides(self.settings)
+        if strange := sorted(given.keys() - {"machine"}):
+            raise ConfigError(f"--set {strange[0]}...: `azq join` sets keys of [machine] alone; write others into its azq.toml")
+        said |= given.get("machine", {})
+        told = {name: value for name, value in said.items() if value is not None}
+        try:
+            MachineConfig(**told)
+        except ValidationError as error:
+            raise ConfigError(f"--set machine.{first_wrong(error)}") from None
+        return tuple(told.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ patiently() { # SECONDS COMMAND ...: again and again until it succeeds or the ti
 }
 
 %{ if max_minutes > 0 ~}
-# Ends this machine whatever else happens, and without a network.
-printf '[Timer]\nOnBootSec=%smin\nUnit=poweroff.target\n[Install]\nWantedBy=timers.target\n' ${max_minutes} >/etc/systemd/system/azq-end.timer
+# Ends this machine whatever else happens, and without a network: azq's own timer has drained it by then.
+printf '[Timer]\nOnBootSec=%smin\nUnit=poweroff.target\n[Install]\nWantedBy=timers.target\n' ${max_minutes + 10} >/etc/systemd/system/azq-end.timer
 systemctl enable --now azq-end.timer
 %{ endif ~}
 
@@ -44,9 +44,21 @@ tls_ca = "/etc/azq/broker.pem"
 [store]
 url = "s3://${bucket}/weights"
 TOML
-azq systemd install --listen ${head_address}
 %{ else ~}
 printf '[store]\nurl = "s3://%s/weights"\n' ${bucket} >/etc/azq/azq.toml
+%{ endif ~}
+%{ if length(ending) > 0 ~}
+cat >>/etc/azq/azq.toml <<'TOML'
+
+[machine]
+%{ for line in ending ~}
+${line}
+%{ endfor ~}
+TOML
+%{ endif ~}
+%{ if broker_address == "" ~}
+azq systemd install --listen ${head_address}
+%{ else ~}
 password=$(aws secretsmanager get-secret-value --secret-id ${broker_secret} --query SecretString --output text)
 (
     umask 077
@@ -88,7 +100,7 @@ systemctl enable --now azq-worker@${kind}.cpu
 %{ else ~}
 read_token() { aws secretsmanager get-secret-value --secret-id ${secret}/${machine} --query SecretString --output text >/run/azq-token; }
 (umask 077 && patiently 3600 read_token)
-patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}
+patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}%{ for line in ending } --set 'machine.${line}'%{ endfor }
 rm -f /run/azq-token
 %{ endif ~}
 

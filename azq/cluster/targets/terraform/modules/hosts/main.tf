@@ -3,7 +3,12 @@
 locals {
   machines = toset([for place in range(var.settings.count) : "${var.group}-${place}"])
   secrets  = "arn:aws:secretsmanager:${var.region}:${data.aws_caller_identity.current.account_id}:secret:azq/${var.cluster_name}/join"
-  ami      = var.ami == "" ? one(data.aws_ami.debian[*].id) : var.ami
+  # Lines of [machine]: drained and off once the hours are over; one that AWS takes back is drained by its notice.
+  ending = concat(
+    var.max_hours > 0 ? ["hours = ${var.max_hours}", "margin_s = 0", "poweroff_command = [\"systemctl\", \"poweroff\"]"] : [],
+    var.settings.spot ? ["metadata_url = \"http://169.254.169.254\""] : [],
+  )
+  ami = var.ami == "" ? one(data.aws_ami.debian[*].id) : var.ami
 }
 
 data "aws_caller_identity" "current" {}
@@ -118,6 +123,7 @@ resource "aws_launch_template" "this" {
     joining        = var.joining
     run            = var.run
     max_minutes    = floor(var.max_hours * 60)
+    ending         = local.ending
   }))
 
   iam_instance_profile {
