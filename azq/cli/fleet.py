@@ -42,7 +42,7 @@ def join(
     kind: Annotated[str, typer.Option("--kind", help="What it costs, by its kind in azq's catalogue of prices.")] = "",
     per_hour: Annotated[float | None, typer.Option("--per-hour", min=0.0, metavar="MONEY", help="What an hour of it costs.")] = None,
     overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="machine.KEY=VALUE", help="What ends this machine; may be repeated.")
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="A setting of this machine alone; may be repeated.")
     ] = None,
     folder: Annotated[Path, typer.Option("--folder", help="For settings and logs where there is no systemd.")] = Path(),
     foreground: Annotated[bool, typer.Option("--foreground", help="Work in this terminal, also where there is a systemd.")] = False,

@@ -7,11 +7,11 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from azq.config import BudgetConfig, MachineConfig, load
+from azq.config import BudgetConfig, MachineConfig, load, merge
 from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
@@ -47,7 +47,7 @@ class Membership:
     certificate: str = ""  # PEM: what the brokers are verified with
     anchors: str = ""  # the file that it is kept in
     runs: tuple[str, ...] = ()  # that run now, for who trains
-    machine: tuple[tuple[str, Any], ...] = ()  # what this one is, costs and is ended by, as it was told
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings of this machine alone, by section
 
     def settings(self) -> str:
         """`azq.toml`, without secrets."""
@@ -56,8 +56,8 @@ class Membership:
             "store": {"url": self.store_url},
             "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
             "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
-            **({"machine": dict(self.machine)} if self.machine else {}),
         }
+        values = merge(values, self.own)
         return f"# Written by azq join; the brokers' passwords are in {SECRETS}. `azq config show` lists every key.\n\n{to_toml(values)}"
 
     def secrets(self) -> str:
@@ -305,7 +305,7 @@ def plan_units(
 def _ending(settings: Path, member: Membership, files: Sequence[FilePlan]) -> tuple[str, ...]:
     """Units of what ends this machine, by the settings that it will have: those that are written, or its own that stay."""
     if any(file.step for file in files if file.path == settings):
-        return ending_units(MachineConfig(**dict(member.machine)), BudgetConfig())
+        return ending_units(MachineConfig(**member.own.get("machine", {})), BudgetConfig(**member.own.get("budget", {})))
     config = load(settings)
     return ending_units(config.machine, config.budget)
 

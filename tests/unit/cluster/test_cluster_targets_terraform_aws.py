@@ -200,7 +200,7 @@ def assert_ended_by(lines, script, tmp_path):
     joins = [words[words.index("join") :] for words in commands_in(script) if "join" in words]
     if joins:
         told = [word for before, word in pairwise(joins[0]) if before == "--set"]
-        written = dict(Wish("rediss://a:6379/0", settings=tuple(told)).machine)
+        written = Wish("rediss://a:6379/0", settings=tuple(told)).own["machine"]
     else:
         file = tmp_path / "azq.toml"
         file.write_text("".join(re.findall(r"<<'?TOML'?\n(.*?)TOML\n", script, re.DOTALL)))
