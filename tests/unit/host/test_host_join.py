@@ -296,7 +296,9 @@ def test_under_systemd_only_workers_and_what_ends_machines_are_installed_and_a_s
         (("machine.hours=3",), "[machine]\nper_hour = 1.0\n", False),  # which is kept
     ],
 )
-def test_what_ends_a_machine_is_enabled_where_its_settings_say_that_something_does(tmp_path, told, own, enabled) -> None:
+def test_what_ends_a_machine_is_enabled_where_its_settings_say_that_something_does(
+    tmp_path: Path, told: tuple[str, ...], own: str, enabled: bool
+) -> None:
     if own:
         (tmp_path / "etc/azq").mkdir(parents=True)
         (tmp_path / "etc/azq/azq.toml").write_text(own)

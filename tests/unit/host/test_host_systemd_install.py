@@ -52,7 +52,7 @@ def test_every_file_of_a_plan_lies_below_the_root(tmp_path: Path) -> None:
         ("[budget]\nmoney = 10\n", UNITS),
     ],
 )
-def test_what_ends_a_host_is_enabled_where_its_settings_say_that_something_does(tmp_path: Path, settings: str, enabled: tuple[str, ...]):
+def test_what_ends_a_host_is_enabled_where_its_settings_say_so(tmp_path: Path, settings: str, enabled: tuple[str, ...]) -> None:
     (tmp_path / "azq.toml").write_text(settings)
     assert systemd_brokers.ending(tmp_path) == enabled
     last = plan(Path("/"), replace(PLACES, ending=enabled), TEMPLATES, FLOWER)[-1]
