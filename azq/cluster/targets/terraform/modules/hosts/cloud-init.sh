@@ -104,5 +104,69 @@ patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_a
 rm -f /run/azq-token
 %{ endif ~}
 
+# CloudWatch's agent: this host's memory and disk, what azq's services say, and of the head the figures of runs.
+agent=/opt/aws/amazon-cloudwatch-agent
+fetch_agent() {
+    curl -sSfo /opt/agent.deb "https://amazoncloudwatch-agent.s3.amazonaws.com/debian/$(dpkg --print-architecture)/latest/amazon-cloudwatch-agent.deb" &&
+        dpkg -i /opt/agent.deb
+}
+cat >/etc/systemd/system/azq-journal.service <<'UNIT'
+[Service]
+ExecStart=/bin/sh -c 'exec journalctl --follow --output=cat _UID=$$(id -u azq)'
+StandardOutput=append:/var/log/azq.log
+Restart=always
+[Install]
+WantedBy=multi-user.target
+UNIT
+printf '/var/log/azq.log {\n daily\n maxsize 100M\n rotate 3\n copytruncate\n missingok\n}\n' >/etc/logrotate.d/azq
+systemctl enable --now azq-journal.service
+mkdir -p $agent/etc
+%{ if head ~}
+# The daemon's own token, which that user and root read.
+cat >$agent/etc/prometheus.yaml <<'YAML'
+global: { scrape_interval: 1m, scrape_timeout: 10s }
+scrape_configs:
+  - job_name: azq
+    bearer_token_file: /var/lib/azq/runs/.token
+    static_configs: [{ targets: ["127.0.0.1:8080"] }]
+YAML
+%{ endif ~}
+cat >$agent/etc/azq.json <<'JSON'
+${jsonencode({
+  agent = { region = region, metrics_collection_interval = 60 }
+  metrics = {
+    namespace         = namespace
+    append_dimensions = { InstanceId = "$${aws:InstanceId}" }
+    metrics_collected = merge(
+      { mem = { measurement = ["mem_used_percent"] }, disk = { measurement = ["used_percent"], resources = ["/"], drop_device = true } },
+      gpus > 0 ? { nvidia_gpu = { measurement = ["utilization_gpu", "memory_used", "temperature_gpu"] } } : {},
+    )
+  }
+  logs = merge(
+    { logs_collected = { files = { collect_list = [for name in ["azq", "azq-setup"] : {
+      file_path       = "/var/log/${name}.log"
+      log_group_name  = log_group
+      log_stream_name = "${machine}/${name}"
+    }] } } },
+    head ? { metrics_collected = { prometheus = {
+      prometheus_config_path = "/opt/aws/amazon-cloudwatch-agent/etc/prometheus.yaml"
+      log_group_name         = figures_log_group
+      emf_processor = {
+        metric_namespace = namespace
+        metric_declaration = [{
+          source_labels    = ["job"]
+          label_matcher    = "^azq$"
+          dimensions       = [["run"]]
+          metric_selectors = [for name in figures : "^${name}$"]
+        }]
+      }
+    } } } : {},
+  )
+})}
+JSON
+{ [ -x $agent/bin/amazon-cloudwatch-agent-ctl ] || patiently 300 fetch_agent; } &&
+    $agent/bin/amazon-cloudwatch-agent-ctl -a fetch-config -m ec2 -s -c file:$agent/etc/azq.json ||
+    echo "CloudWatch's agent is not at work: no figures and no logs there"
+
 # launch_cluster.sh waits for this.
 date | aws s3 cp - "s3://${bucket}/health/$(cat /var/lib/cloud/data/instance-id)"

@@ -51,6 +51,12 @@ resource "aws_iam_role_policy_attachment" "sessions" {
   policy_arn = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
 }
 
+resource "aws_iam_role_policy_attachment" "agent" {
+  for_each   = local.machines
+  role       = aws_iam_role.this[each.value].name
+  policy_arn = "arn:aws:iam::aws:policy/CloudWatchAgentServerPolicy"
+}
+
 resource "aws_iam_role_policy" "this" {
   for_each = local.machines
   role     = aws_iam_role.this[each.value].name
@@ -110,20 +116,24 @@ resource "aws_launch_template" "this" {
   ebs_optimized                        = true
   instance_initiated_shutdown_behavior = var.settings.spot ? null : "terminate"
   user_data = base64encode(templatefile("${path.module}/cloud-init.sh", {
-    machine        = each.value
-    roles          = var.settings.roles
-    gpus           = var.settings.gpus
-    head           = var.settings.head
-    head_address   = var.head_address
-    bucket         = var.bucket
-    region         = var.region
-    secret         = "azq/${var.cluster_name}/join"
-    broker_address = var.broker_address == null ? "" : var.broker_address
-    broker_secret  = var.broker_secret_arn == null ? "" : var.broker_secret_arn
-    joining        = var.joining
-    run            = var.run
-    max_minutes    = floor(var.max_hours * 60)
-    ending         = local.ending
+    machine           = each.value
+    roles             = var.settings.roles
+    gpus              = var.settings.gpus
+    head              = var.settings.head
+    head_address      = var.head_address
+    bucket            = var.bucket
+    region            = var.region
+    secret            = "azq/${var.cluster_name}/join"
+    broker_address    = var.broker_address == null ? "" : var.broker_address
+    broker_secret     = var.broker_secret_arn == null ? "" : var.broker_secret_arn
+    joining           = var.joining
+    run               = var.run
+    max_minutes       = floor(var.max_hours * 60)
+    ending            = local.ending
+    log_group         = var.log_group
+    figures_log_group = var.figures_log_group
+    namespace         = var.namespace
+    figures           = var.figures
   }))
 
   iam_instance_profile {
