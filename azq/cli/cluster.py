@@ -83,7 +83,7 @@ def plan(file: ClusterFile, smallest: Smallest = False) -> Answer:
 def render(
     file: ClusterFile,
     target: Annotated[
-        str, typer.Option("--target", help="What it is to run on: compose, kubernetes, slurm, terraform-aws (docs/cluster.md).")
+        str, typer.Option("--target", help="What it is to run on: compose, kubernetes, slurm, ssh, terraform-aws (docs/cluster.md).")
     ],
     out: Annotated[Path, typer.Option("--out", help="A new or empty folder, or one that was rendered for this target before.")],
     force: Annotated[bool, typer.Option("--force", help="Replace rendered files that somebody changed.")] = False,

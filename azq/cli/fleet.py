@@ -41,6 +41,9 @@ def join(
     ] = None,
     kind: Annotated[str, typer.Option("--kind", help="What it costs, by its kind in azq's catalogue of prices.")] = "",
     per_hour: Annotated[float | None, typer.Option("--per-hour", min=0.0, metavar="MONEY", help="What an hour of it costs.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="A setting of this machine alone; may be repeated.")
+    ] = None,
     folder: Annotated[Path, typer.Option("--folder", help="For settings and logs where there is no systemd.")] = Path(),
     foreground: Annotated[bool, typer.Option("--foreground", help="Work in this terminal, also where there is a systemd.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace settings that are there and differ.")] = False,
@@ -53,7 +56,7 @@ def join(
 
     given = read_token(token, token_file)
     wish = joining.Wish(control, data, given, tls_ca, roles, tuple(names(tags)), concurrency, folder.absolute(), foreground, force, dry_run)
-    wish = replace(wish, runs=tuple(run or ()), rank=rank, kind=kind, per_hour=per_hour)
+    wish = replace(wish, runs=tuple(run or ()), rank=rank, kind=kind, per_hour=per_hour, settings=tuple(overrides or ()))
     say = (lambda line: typer.echo(line, err=True)) if as_json else typer.echo
     raise typer.Exit(joining.join(wish, say, lambda joined: emit(joined.values(), True, "") if as_json else None))
 

@@ -222,15 +222,22 @@ def runs_delete(
 @runs_app.command()
 @with_answer
 def restore(
-    folder: Annotated[Path, typer.Argument(help="The run's folder, with run.toml and segments, on this host.")],
+    folder: Annotated[Path | None, typer.Argument(help="The run's folder on this host; below home where only --run is given.")] = None,
     run: Annotated[str, typer.Option("--run", help="Name of the run; that of the folder by default.")] = "",
+    from_store: Annotated[
+        bool, typer.Option("--from-store", help="Bring the run there first, from the store (store.url) that keeps its games.")
+    ] = False,
     config: ConfigFile = None,
 ) -> Answer:
-    """Let a run go on from its folder after its control plane was lost, or write off what its folder lost."""
+    """Let a run go on from its folder, or its store, after its control plane was lost; or write off what its folder lost."""
     from azq.config import load
-    from azq.host.restore import restore_run
+    from azq.host.restore import restore_kept, restore_run
 
-    done = restore_run(load(config), folder, run)
+    if folder is None and not run:
+        raise typer.BadParameter("name the run's folder, or --run")
+    settings = load(config)
+    name = run or (folder.absolute().name if folder else "")
+    done = restore_kept(settings, name, folder) if from_store else restore_run(settings, folder or settings.home / run, run)
     return Answer(done, f"run {done['run']} goes on from {done['games']} games; {done['written_off']} written off")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from azq.cluster.description import Cluster, FirstRun
+from azq.config import merge
 from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError
 from azq.host.join.member import Beat, MemberOrder, Told
@@ -103,15 +104,20 @@ def admit_order(cluster: Cluster, first: Member, guests: Iterable[Member]) -> Me
 
 
 def variables(cluster: Cluster, member: Member) -> dict[str, str]:
-    """The settings of a member's processes: what it costs and what ends it, and what the file sets for all."""
-    sections = {"machine": _machine(cluster, member), "budget": _budget(cluster) if "daemon" in member.roles else {}}
+    """The settings of a member's processes, as variables."""
     said = {
         f"AZQ_{section.upper()}__{key.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for section, values in (*sections.items(), *cluster.settings.items())
+        for section, values in host_settings(cluster, member).items()
         for key, value in values.items()
-        if value not in (None, {})
     }
     return {"AZQ_HOME": member.home, **said}
+
+
+def host_settings(cluster: Cluster, member: Member) -> dict[str, dict[str, Any]]:
+    """The same by section: what it costs and what ends it, and what the file sets for all."""
+    own = {"machine": _machine(cluster, member), "budget": _budget(cluster) if "daemon" in member.roles else {}}
+    sections = merge(own, cluster.settings)
+    return {name: told for name, of in sections.items() if (told := {key: value for key, value in of.items() if value not in (None, {})})}
 
 
 def _machine(cluster: Cluster, member: Member) -> dict[str, Any]:

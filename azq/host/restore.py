@@ -1,4 +1,4 @@
-"""A run goes on from its folder: `azq up` after its control plane was lost, and `azq runs restore` for a fleet."""
+"""A run goes on from its folder, or from its store: `azq up` after its control plane was lost, and `azq runs restore` for a fleet."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import redis
+
 from azq import games
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
-from azq.errors import NotFound
+from azq.errors import NotFound, StateConflict
 from azq.host import brokers
 from azq.host.rundir import RunDir
 from azq.learner.data.intake import game_key, restore
 from azq.ledger import Ledger
 from azq.ledger.holder import held_place, lock_folder
-from azq.ledger.records import record_of
+from azq.ledger.records import record_of, sections_of
 from azq.ledger.rules.runs import check_run_name
 from azq.replay.samples import count_trained
 from azq.replay.segments import SegmentLog
@@ -58,8 +61,35 @@ def restore_run(config: Config, folder: Path, name: str) -> dict[str, Any]:
         )
     name, sections = check_run_name(name or folder.name), run.sections()
     client = brokers.open_control(config)[1]
-    record = record_of(name, sections, folder, now_ms())
+    return _restored(client, record_of(name, sections, folder, now_ms()), sections)
+
+
+def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[str, Any]:
+    """`azq runs restore --from-store`: the same of a run that these settings' store keeps, brought to a folder of this host first.
+
+    What of its weights is newest its learner announces. Raises `StateConflict` for a run that the control plane knows or a folder of
+    another one, and what `find_run` and `Fetcher` raise; the control plane is as it was then.
+    """
+    from azq.learner.keeping.control import find_run  # `azq up` does without
+    from azq.learner.keeping.fetching import Fetcher, wanted_samples
+
+    client = brokers.open_control(config)[1]
+    if name in {view.record.run for view in Ledger(client).runs()}:
+        raise StateConflict(f"run {name} exists in this control plane; start its learner, which fetches by itself what the store keeps")
+    record, shelf = find_run(config.store, name)
+    sections = sections_of(record)
+    folder = (folder or config.home / name).absolute()
+    run = RunDir(folder.parent, folder.name)
+    if run.exists() and run.sections() != sections:
+        raise StateConflict(f"{folder} is of a run with other settings; name another folder")
+    with lock_folder(folder):
+        Fetcher(shelf, folder, wanted_samples(sections.learner)).run()
+        run.create(sections)
+    return _restored(client, msgspec.structs.replace(record, directory=str(folder)), sections)
+
+
+def _restored(client: redis.Redis, record: RunRecord, sections: RunSections) -> dict[str, Any]:
     ledger = Ledger(client)
     gone = create_from_folder(ledger, RedisBus(client), record, sections)
-    counts = ledger.counts(name)
-    return {"run": name, "games": counts.inserted, "written_off": gone, "balanced": counts.balanced}
+    counts = ledger.counts(record.run)
+    return {"run": record.run, "games": counts.inserted, "written_off": gone, "balanced": counts.balanced}

@@ -232,6 +232,8 @@ class Learner:
 
     def _follow_run(self, view: RunView) -> None:
         self._progress = Goals(view.record.until).progress(Done.of(view.active_ms, self.intake.segments.games, self.trainer.step))
+        if self.keeper is not None:
+            self.keeper.record = view.record
         running = view.state is RunState.RUNNING
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)

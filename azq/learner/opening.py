@@ -6,7 +6,6 @@ version from the run's weights stream. So each survives the loss of the others.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
@@ -24,7 +23,8 @@ from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
-from azq.learner.keeping.fetching import Fetcher, fetch_if_possible
+from azq.learner.keeping.control import kept_events
+from azq.learner.keeping.fetching import Fetcher, fetch_if_possible, wanted_samples
 from azq.learner.keeping.keeper import Keeper
 from azq.learner.keeping.pulling import Puller
 from azq.learner.learner import Learner, TrainingStart
@@ -144,8 +144,7 @@ class LearnerSetup:
     def _fetch(self) -> None:
         """Brings the folder up to what the store holds: all of it on another host than the one before."""
         if self.shelf is not None:
-            config = self.sections.learner
-            wanted = math.inf if config.lockstep_games else config.max_window
+            wanted = wanted_samples(self.sections.learner)
             fetch_if_possible(Fetcher(self.shelf, self.directory, wanted, self.progress), self.directory, self._token())
 
     def _token(self) -> int:
@@ -192,11 +191,12 @@ class LearnerSetup:
         )
 
     def _publisher(self) -> Publisher:
-        """Offers the weights of the run's folder again where its stream holds none."""
+        """Offers the weights of the run's folder or its store again where its stream holds none."""
         announce = partial(self.ledger.announce_weights, self.run, lease=self.lease)
-        publisher = Publisher(self.bus, self.store, self.run, announce=announce)
+        publisher = Publisher(self.bus, self.store, self.run, announce=announce, shelf=self.shelf)
         if next(publisher.announced(), None) is None:
-            publisher.offer_again(_kept_weights(self.run, self.directory / "weights"))
+            kept = kept_events(self.shelf) if self.shelf else []
+            publisher.offer_again([*kept, *_kept_weights(self.run, self.directory / "weights")])
         return publisher
 
     def _ranks(self, trainer: Trainer, others: Sequence[Trainer], intake: Intake, found: Checkpoint | None) -> Ranks[Trainer]:

@@ -84,6 +84,10 @@ class Remote:
             found = self._call("find", f"{root}/{folder}".rstrip("/"))
         return sorted(str(name)[len(root) + 1 :] for name in found)
 
+    def folders(self) -> list[str]:
+        """The folders directly below the place."""
+        return sorted(item["name"].rpartition("/")[2] for item in self._listed(self._folder) if item["type"] == "directory")
+
     def write_object(self, name: str, data: bytes) -> None:
         uri = f"{self._base}/{name}"
         with self._refusing("write", uri):

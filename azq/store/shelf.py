@@ -28,6 +28,9 @@ class Shelf(Protocol):
     def names(self, folder: str = "") -> list[str]:
         """All objects below a folder."""
 
+    def folders(self) -> list[str]:
+        """The folders directly on it."""
+
     def write(self, name: str, data: bytes) -> None:
         """Returns once it is durable."""
 
@@ -48,6 +51,14 @@ class FolderShelf(Shelf):
         except OSError as error:
             raise StoreError(f"{self._directory} cannot be listed: {error.strerror}; mend its rights") from None
         return sorted(str(path.relative_to(self._directory)) for path in found if path.suffix != ".tmp")
+
+    def folders(self) -> list[str]:
+        try:
+            return sorted(path.name for path in self._directory.iterdir() if path.is_dir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise StoreError(f"{self._directory} cannot be listed: {error.strerror}; mend its rights") from None
 
     def write(self, name: str, data: bytes) -> None:
         path = self._directory / name
@@ -81,6 +92,9 @@ class RemoteShelf(Shelf):
 
     def names(self, folder: str = "") -> list[str]:
         return self._place.names(folder)
+
+    def folders(self) -> list[str]:
+        return self._place.folders()
 
     def write(self, name: str, data: bytes) -> None:
         self._place.write_object(name, data)

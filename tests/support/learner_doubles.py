@@ -97,6 +97,10 @@ class DictShelf(Shelf):
         self._reach()
         return [name for name in self.objects if name.startswith(folder)]
 
+    def folders(self) -> list[str]:
+        self._reach()
+        return sorted({name.partition("/")[0] for name in self.objects if "/" in name})
+
     def write(self, name: str, data: bytes) -> None:
         self._reach()
         self.objects[name] = data

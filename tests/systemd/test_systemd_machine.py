@@ -23,7 +23,7 @@ OFTEN = "[Timer]\nOnActiveSec=1s\nOnUnitActiveSec=2s\nAccuracySec=100ms\n"
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
-    """A host on which everything plays, and the watch and the timer were asked for."""
+    """A host on which everything plays, and whose settings have the watch and the timer enabled."""
     namespace = Namespace(tmp_path_factory.mktemp("systemd"))
     try:
         namespace.run(AZQ, "systemd", "install")
@@ -32,7 +32,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
         namespace.run("systemctl", "daemon-reload")
         namespace.run("systemctl", "start", "azq.target", WORKER)
         namespace.until(lambda: namespace.http("POST", "/v1/runs", RUN), "a run")
-        namespace.run("systemctl", "enable", "--now", "azq-machine", "azq-deadman.timer")
+        namespace.run(AZQ, "systemd", "install")  # by whose settings they are enabled
         yield namespace
     finally:
         namespace.halt()

@@ -11,6 +11,7 @@ from azq.cluster.targets.compose import compose
 from azq.cluster.targets.files import Rendering
 from azq.cluster.targets.kubernetes import kubernetes
 from azq.cluster.targets.slurm import slurm
+from azq.cluster.targets.ssh import ssh
 from azq.cluster.targets.terraform_aws import terraform_aws
 from azq.errors import ConfigError
 
@@ -19,6 +20,7 @@ TARGETS: Mapping[str, Callable[[Cluster], Rendering]] = {
     "compose": compose,
     "kubernetes": kubernetes,
     "slurm": slurm,
+    "ssh": ssh,
     "terraform-aws": terraform_aws,
 }
 

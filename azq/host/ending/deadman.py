@@ -11,11 +11,12 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from azq.config import MachineConfig
+from azq.config import BudgetConfig, MachineConfig
 from azq.errors import StateConflict
 from azq.files import publish_file
 
 BEGAN, HEARD, ASKED = "began", "heard", "end"
+UNITS = ("azq-machine.service", "azq-deadman.timer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,13 @@ def overdue(machine: MachineConfig, now_s: float, began_s: float, heard_s: float
     if machine.lost_after_s and silent_s >= machine.lost_after_s:
         return f"no daemon was heard of for {silent_s:.0f} s (machine.lost_after_s)"
     return ""
+
+
+def ending_units(machine: MachineConfig, budget: BudgetConfig) -> tuple[str, ...]:
+    """The units that are enabled on a machine that something is to end: none where nothing of its settings does. Pure."""
+    own = machine.hours is not None or machine.lost_after_s or machine.poweroff_command or machine.metadata_url
+    fleets = budget.hours is not None or budget.money is not None or budget.with_runs
+    return UNITS if own or fleets else ()
 
 
 class Notes:

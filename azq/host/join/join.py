@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import redis
 
 from azq import logs
-from azq.config import Config, load
+from azq.config import Config, load, merge, parse_overrides
 from azq.config.host import TLS_SCHEME
 from azq.errors import BrokerRefused, ConfigError
 from azq.host import devices
@@ -74,12 +74,18 @@ class Wish:
     rank: int | None = None
     kind: str = ""
     per_hour: float | None = None
+    settings: tuple[str, ...] = ()  # further ones of this machine's, as `--set` takes them
 
     @property
-    def machine(self) -> tuple[tuple[str, str | float], ...]:
-        """Settings of `[machine]`."""
-        said: dict[str, str | float | None] = {"kind": self.kind or None, "per_hour": self.per_hour}
-        return tuple((name, value) for name, value in said.items() if value is not None)
+    def own(self) -> dict[str, Any]:
+        """Settings of this machine alone, by section. Raises `ConfigError` for those that are the fleet's, and for what does not fit."""
+        given = parse_overrides(self.settings)
+        if "broker" in given:
+            raise ConfigError("--set broker...: where the brokers are says the fleet; leave it out")
+        said: dict[str, Any] = {"kind": self.kind or None, "per_hour": self.per_hour}
+        told = merge({"machine": {name: value for name, value in said.items() if value is not None}}, given)
+        load(overrides=self.settings)
+        return {section: values for section, values in told.items() if values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,7 @@ def _keep(wish: Wish, machine: Machine, roles: Sequence[str], chosen: tuple[Serv
     """This machine is the first: nobody has to let it in."""
     if wish.token.text or wish.data_url or wish.tls_ca:
         raise ConfigError("a machine that keeps the brokers joins nobody: leave --token, --data and --tls-ca out, or the role broker")
-    if wish.machine:
+    if wish.own:
         raise ConfigError("the machine that keeps the brokers says in its own azq.toml what it costs: [machine] kind or per_hour")
     if set(OF_RUNS) & set(roles) and not wish.runs:
         raise ConfigError("the machine that keeps the brokers is there before any run: name those that it trains with --run")
@@ -189,7 +195,7 @@ def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Calla
             _member(control_url, tuple(data_urls), fleet, wish.tags),
             certificate=trust.pem,
             anchors=str(kept / CERTIFICATE),
-            machine=wish.machine,
+            own=wish.own,
         )
         if "inference" in roles:
             note(checks.check_store(client, member.store_url, home))

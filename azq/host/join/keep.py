@@ -45,9 +45,13 @@ def keep_by_systemd(url: str, services: Sequence[Service], tell: Callable[[str],
         plan.check_readable(plan.here())
     for line in install.install(dry_run=dry_run, listen=f"{listen.host}:{listen.port}"):
         tell(f"     {line}")
-    names = [plan.TARGET, *(service.unit for service in services)]
+    learners = [service.unit for service in services if service.kind == "learner"]
+    names = [plan.TARGET, *(service.unit for service in services if service.unit not in learners)]
     steps: list[Step] = [file for each in services if each.sizing() and (file := sizing(install.UNIT_FOLDER, each, force).step)]
-    for step in (*steps, RunCommand(("systemctl", "daemon-reload")), RunCommand(("systemctl", "enable", "--now", *names))):
+    steps += [RunCommand(("systemctl", "daemon-reload")), RunCommand(("systemctl", "enable", "--now", *names))]
+    if learners:  # whose run may have to be created first
+        steps += [RunCommand(("systemctl", *verb, *learners)) for verb in (("enable",), ("start", "--no-block"))]
+    for step in steps:
         tell(f"plan would {step}" if dry_run else f"ok   {carry_out(step)}")
 
 

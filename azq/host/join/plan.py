@@ -7,15 +7,17 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from azq.config import BudgetConfig, MachineConfig, load, merge
 from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
 from azq.host.devices import Wishes
 from azq.host.devices import plan as plan_devices
+from azq.host.ending.deadman import ending_units
 from azq.host.hardware import Machine
 from azq.host.systemd import install
 from azq.host.systemd.brokers import addresses_in
@@ -45,7 +47,7 @@ class Membership:
     certificate: str = ""  # PEM: what the brokers are verified with
     anchors: str = ""  # the file that it is kept in
     runs: tuple[str, ...] = ()  # that run now, for who trains
-    machine: tuple[tuple[str, str | float], ...] = ()  # what this one is and costs, as it was told
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings of this machine alone, by section
 
     def settings(self) -> str:
         """`azq.toml`, without secrets."""
@@ -54,8 +56,8 @@ class Membership:
             "store": {"url": self.store_url},
             "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
             "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
-            **({"machine": dict(self.machine)} if self.machine else {}),
         }
+        values = merge(values, self.own)
         return f"# Written by azq join; the brokers' passwords are in {SECRETS}. `azq config show` lists every key.\n\n{to_toml(values)}"
 
     def secrets(self) -> str:
@@ -288,7 +290,7 @@ def plan_units(
     shown = {name: install.render(text, places.variables()) for name, text in templates.items() if not _keeps_brokers(folder, name)}
     units = [_plan(folder / name, text, force=True) for name, text in shown.items()]
     changed = any(plan.step for plan in (*files, *units))
-    names = tuple(service.unit for service in services)
+    names = (*(service.unit for service in services), *_ending(config / SETTINGS, member, files))
     steps: list[Step] = [
         *install.first_steps(root, places),
         *(file.step for file in (*files, *units) if file.step),
@@ -298,6 +300,14 @@ def plan_units(
         RunCommand(("systemctl", "restart" if changed else "start", TARGET, *names)),
     ]
     return steps, [note for file in files for note in file.notes]
+
+
+def _ending(settings: Path, member: Membership, files: Sequence[FilePlan]) -> tuple[str, ...]:
+    """Units of what ends this machine, by the settings that it will have: those that are written, or its own that stay."""
+    if any(file.step for file in files if file.path == settings):
+        return ending_units(MachineConfig(**member.own.get("machine", {})), BudgetConfig(**member.own.get("budget", {})))
+    config = load(settings)
+    return ending_units(config.machine, config.budget)
 
 
 def sizing(folder: Path, service: Service, force: bool) -> FilePlan:

@@ -14,6 +14,7 @@ from azq.config import load
 from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError
+from azq.host.ending.deadman import ending_units
 from azq.host.fronts import Listen, parse_listen
 from azq.host.systemd.steps import WriteFile
 from azq.wire import acl
@@ -36,6 +37,13 @@ def wanted_count(settings: Path, asked: int | None) -> int:
     if None not in (asked, kept) and asked != kept:
         raise ConfigError(f"{settings} is kept as it is and has broker.data_shards = {kept}; set {asked} there, then install again")
     return asked or kept or 1
+
+
+def ending(config: Path) -> tuple[str, ...]:
+    """Units of what ends this host, by the settings that are there. Raises `ConfigError`."""
+    settings = config / SETTINGS
+    loaded = load(settings) if has_settings(settings) else None
+    return ending_units(loaded.machine, loaded.budget) if loaded else ()
 
 
 def has_settings(path: Path) -> bool:

@@ -44,6 +44,7 @@ class Places:
     data_brokers: int = 1
     users: bool = True  # whether this host's brokers keep them; False too where there are none
     listen: Listen | None = None  # where other machines reach the brokers, over TLS
+    ending: tuple[str, ...] = ()  # units of what ends this machine, by its settings
     # Whose files AMD's cards are; NVIDIA's are everybody's.
     groups: tuple[str, ...] = field(default_factory=lambda: ("render", "video") if "rocm" in drivers() else ())
 
@@ -126,6 +127,8 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
         steps.append(WriteFile(units / name, partial(str, render(template, places.variables())), 0o644))
     if root == Path("/"):
         steps.append(RunCommand(("systemctl", "daemon-reload")))
+        if places.ending:
+            steps.append(RunCommand(("systemctl", "enable", "--now", *places.ending)))
     return steps
 
 
@@ -162,6 +165,7 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
         data_brokers=count,
         users=found is not None and found.version >= SINCE,
         listen=brokers.installed_listen(config, listen),
+        ending=brokers.ending(config),
     )
     steps, notes = plan(root, places, templates, flower), list(brokers.notes(config, count, places.listen))
     hidden = hidden_from_service((places.prefix, Path(sys.executable).resolve(), places.server), home_folders())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from azq import logs
 from azq.clock import now_ms
+from azq.config import LearnerConfig
 from azq.errors import SegmentError, StoreError
 from azq.files import make_folders, publish_file, sync_folder
 from azq.learner.keeping.kept import (
@@ -26,6 +28,7 @@ from azq.learner.keeping.kept import (
     start_of_tail,
 )
 from azq.replay.index import path_of, read_index, segment_path
+from azq.replay.purges import FILE as PURGED
 from azq.store.pieces import PieceSpan
 from azq.store.shelf import Shelf, look, read_spans
 
@@ -63,6 +66,7 @@ class Fetcher:
             make_folders(self._directory / SEGMENTS)
             self._fetch_log(kept_log(files))
             self._fetch_checkpoint(files)
+            self._fetch_purges()
         except OSError as error:
             raise StoreError(f"{self._directory} does not take what the store holds: {error.strerror}; free space there") from error
         if self._done != Fetched():
@@ -143,6 +147,13 @@ class Fetcher:
         self._write(path, data)
         self._count(checkpoints=1)
 
+    def _fetch_purges(self) -> None:
+        """Where the folder knows of none; orders since then are the control plane's to repeat."""
+        path = self._directory / SEGMENTS / PURGED
+        data = None if path.exists() else self._shelf.read(PURGED)
+        if data is not None:
+            publish_file(path, data)
+
     def _put_aside_behind(self, last: int) -> None:
         """Of the folder's own segments, which follow others than the store's."""
         folder = self._directory / SEGMENTS
@@ -164,6 +175,11 @@ class Fetcher:
 
     def _count(self, **more: int) -> None:
         self._done = Fetched(**{name: value + more.get(name, 0) for name, value in asdict(self._done).items()})
+
+
+def wanted_samples(config: LearnerConfig) -> float:
+    """How many of a run's newest samples its learner needs on disk."""
+    return math.inf if config.lockstep_games else config.max_window
 
 
 def fetch_if_possible(fetcher: Fetcher, directory: Path, token: int) -> None:

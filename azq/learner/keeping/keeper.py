@@ -15,8 +15,10 @@ from typing import BinaryIO
 from azq import logs
 from azq.errors import StateConflict, StoreError
 from azq.learner.checkpoint import KEEP, stored
+from azq.learner.keeping.control import RECORD
 from azq.learner.keeping.kept import (
     CHECKPOINTS,
+    SEGMENTS,
     KeptSegment,
     holds,
     index_file,
@@ -28,10 +30,13 @@ from azq.learner.keeping.kept import (
 )
 from azq.process.breaker import CircuitBreaker
 from azq.replay.index import path_of, segment_path
+from azq.replay.purges import FILE as PURGED
 from azq.replay.segments import LogEnd, SegmentLog
 from azq.store.pieces import Piece, WriterClaim, next_pieces
 from azq.store.shelf import Shelf, look, piece_for, stake
 from azq.waiting import meanwhile
+from azq.wire.codec import encode
+from azq.wire.messages import RunRecord
 
 LOOK_S = 0.2
 EVERY_S = 2.0  # between two writes of games that come slowly
@@ -56,6 +61,7 @@ class Keeper:
     _: KW_ONLY
     clock: Callable[[], float] = time.monotonic
     kept: LogEnd = field(default=(0, 0), init=False)  # how far the log is in the store
+    record: RunRecord | None = field(default=None, init=False)  # of the run, to be kept as it is told
     written_bytes: int = field(default=0, init=False)  # since the start
 
     def __post_init__(self) -> None:
@@ -66,6 +72,7 @@ class Keeper:
         self._checkpoints: list[list[Piece]] = []  # whole ones, oldest first
         self._newest = ""  # of them, by name
         self._sending: tuple[str, BinaryIO, list[Piece]] | None = None
+        self._noted: dict[str, bytes] = {}  # small objects as they were written last
         self._due_s = 0.0
         self._hurried = threading.Event()
 
@@ -98,9 +105,10 @@ class Keeper:
     def turn(self) -> bool:
         """Writes what is due, a few objects at most; True where there is more to do at once."""
         behind = self._behind()
-        if not behind and self._newest == self._newest_here():
+        notes = self._new_notes()
+        if not behind and not notes and self._newest == self._newest_here():
             return False
-        is_due = self._hurried.is_set() or behind >= AT_ONCE_BYTES or self.clock() >= self._due_s
+        is_due = self._hurried.is_set() or bool(notes) or behind >= AT_ONCE_BYTES or self.clock() >= self._due_s
         if not is_due:
             return False
         more = self._store.attempt(self._write_some)
@@ -122,16 +130,28 @@ class Keeper:
         return AT_ONCE_BYTES if (number > self._number or not self._writer) else end - (self._pieces[-1].end if self._pieces else 0)
 
     def _is_done(self) -> bool:
-        return self._writer > 0 and not self._behind() and self._newest == self._newest_here()
+        return self._writer > 0 and not self._behind() and not self._new_notes() and self._newest == self._newest_here()
 
     def _write_some(self) -> bool:
         try:
             if not self._writer:
                 self._look()
+            self._write_notes()
             more = self._write_log()
             return self._write_checkpoint() or more
         except OSError as error:
             raise StoreError(f"{self.directory} cannot be read: {error.strerror}; check it and its permissions") from error
+
+    def _new_notes(self) -> dict[str, bytes]:
+        """What changed of the run's record and of whose games are purged."""
+        purged = self.directory / SEGMENTS / PURGED
+        notes = {RECORD: encode(self.record) if self.record else b"", PURGED: purged.read_bytes() if purged.exists() else b""}
+        return {name: data for name, data in notes.items() if data and data != self._noted.get(name)}
+
+    def _write_notes(self) -> None:
+        for name, data in self._new_notes().items():
+            self.shelf.write(name, data)
+            self._noted[name] = data
 
     def _look(self) -> None:
         """Finds out how far the store is, which must hold nothing but what is here. Raises `StateConflict` where it does."""

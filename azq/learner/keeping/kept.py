@@ -4,6 +4,8 @@ runs/<run>.<created_ms>/segments/000001.seg/<piece>   its games, as far as they 
                         segments/000001.idx/<piece>   once the segment is closed and all of it is there
                         checkpoints/<step>.ckpt/<piece>
                         claims/<writer>
+                        purged.json                   whose games count no more
+                        record, weights/              of its control plane, see `control`
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from azq.bus.redis import RedisBus
 from azq.config import NetworkConfig, RunSections, StoreConfig, dump_run
 from azq.errors import MissingExtra, StoreError
 from azq.inference.ask.client import StreamEvaluator
+from azq.learner.keeping.control import find_run
 from azq.learner.keeping.fetching import Fetcher
 from azq.learner.keeping.keeper import Keeper
 from azq.learner.publish import Publisher
@@ -198,7 +199,8 @@ def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
 
 def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
     """Games and a checkpoint in pieces, a bucket that goes away in the middle and comes back, and another host."""
-    shelf = open_shelf(StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=20.0), "runs/a.1")
+    settings = StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=20.0)
+    shelf = open_shelf(settings, "runs/a.1")
     assert shelf is not None
     here, there = tmp_path / "here", tmp_path / "there"
     log, rules = SegmentLog(here / "segments", "tic_tac_toe", roll_bytes=8000), games.load("tic_tac_toe")
@@ -225,6 +227,9 @@ def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
         kept = {path.name: path.read_bytes() for path in (here / folder).iterdir()}
         assert {path.name: path.read_bytes() for path in (there / folder).iterdir()} == kept
     assert (there / "checkpoints" / "000000000007.ckpt").read_bytes() == checkpoint
+    keeper.record = RunRecord("a", b"{}", {}, str(here), 1)
+    keeper.finish(20.0)
+    assert find_run(settings, "a")[0] == keeper.record
 
 
 def test_without_s3fs_the_extra_is_named(monkeypatch, tmp_path):

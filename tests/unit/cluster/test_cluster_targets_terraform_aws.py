@@ -8,15 +8,22 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import yaml
 from commands import parsed
 
 from azq.cluster.description import cluster_of, read_cluster
 from azq.cluster.targets.files import write
 from azq.cluster.targets.terraform_aws import VALUES, terraform_aws
+from azq.config import DaemonConfig, load
 from azq.errors import ConfigError
+from azq.host.ending.deadman import UNITS, ending_units
+from azq.host.join.join import Wish
+from daemon.api.figures import RUN_FIGURES
 
 MAXOUT = read_cluster(Path(__file__).parents[3] / "ops" / "clusters" / "maxout.toml")
 FILES = {name: file.text for name, file in terraform_aws(MAXOUT).items()}
@@ -168,6 +175,11 @@ BOOT = {
     "joining": {},
     "run": {"name": "main", "create": "azq runs create main --game othello"},
     "max_minutes": 90,
+    "log_group": "/azq/c/hosts",
+    "figures_log_group": "/azq/c/figures",
+    "namespace": "azq/c",
+    "figures": ["azq_games_per_s"],
+    "ending": ["hours = 1.5", "margin_s = 0", 'poweroff_command = ["systemctl", "poweroff"]'],
 }
 HEAD = {**BOOT, "machine": "head-0", "head": True, "roles": ["inference", "eval"], "gpus": 2, "joining": {"play-0": ["selfplay", "eval"]}}
 
@@ -188,14 +200,59 @@ def commands_in(script):
         yield shlex.split(found)[1:]
 
 
+def assert_watched(values, script):
+    """The agent's files: logs of this machine into the cluster's group, and of the head the runs' figures, scraped from the daemon."""
+    told = json.loads(re.search(r"<<'JSON'\n(.*?)\nJSON\n", script, re.DOTALL)[1])
+    assert told["metrics"]["append_dimensions"] == {"InstanceId": "${aws:InstanceId}"}
+    assert ("nvidia_gpu" in told["metrics"]["metrics_collected"]) == (values["gpus"] > 0)
+    streams = {(each["log_group_name"], each["log_stream_name"]) for each in told["logs"]["logs_collected"]["files"]["collect_list"]}
+    assert streams == {("/azq/c/hosts", f"{values['machine']}/{name}") for name in ("azq", "azq-setup")}
+    figures = told["logs"].get("metrics_collected", {}).get("prometheus")
+    assert (figures is not None) == values["head"]
+    if figures:
+        (declaration,) = figures["emf_processor"]["metric_declaration"]
+        assert (declaration["dimensions"], declaration["metric_selectors"]) == ([["run"]], ["^azq_games_per_s$"])
+        assert figures["emf_processor"]["metric_namespace"] == told["metrics"]["namespace"] == "azq/c"
+        scraped = yaml.safe_load(re.search(r"<<'YAML'\n(.*?)YAML\n", script, re.DOTALL)[1])["scrape_configs"][0]
+        assert (scraped["job_name"], scraped["static_configs"][0]["targets"]) == ("azq", [f"127.0.0.1:{DaemonConfig().port}"])
+
+
+def test_cloudwatch_shows_and_watches_figures_that_somebody_sends():
+    told = set(re.findall(r'"(azq_\w+)"', re.search(r"figures += \[.*?\]", FILES["main.tf"], re.DOTALL)[0]))
+    known = {figure.metric + ("_total" if figure.counts_up else "") for figure in RUN_FIGURES}
+    assert told <= known
+    watched = FILES["modules/cloudwatch/main.tf"]
+    assert set(re.findall(r"\bazq_\w+", watched)) <= told
+    script = FILES["modules/hosts/cloud-init.sh"]
+    for plugin, field in re.findall(r'"(mem|disk)_(used_percent)"', watched):
+        assert re.search(rf"\b{plugin} += {{ measurement = \[\"({plugin}_)?{field}\"", script), plugin
+
+
+def assert_ended_by(lines, script, tmp_path):
+    """The machine's settings, as the head's azq.toml or what `azq join` is told, name what ends it; its units are enabled by that."""
+    wanted = tomllib.loads("\n".join(lines))
+    joins = [words[words.index("join") :] for words in commands_in(script) if "join" in words]
+    if joins:
+        told = [word for before, word in pairwise(joins[0]) if before == "--set"]
+        written = Wish("rediss://a:6379/0", settings=tuple(told)).own["machine"]
+    else:
+        file = tmp_path / "azq.toml"
+        file.write_text("".join(re.findall(r"<<'?TOML'?\n(.*?)TOML\n", script, re.DOTALL)))
+        config = load(file)
+        written = config.machine.model_dump(include=set(wanted))
+        written = {name: list(value) if isinstance(value, tuple) else value for name, value in written.items()}
+        assert ending_units(config.machine, config.budget) == (UNITS if lines else ())
+    assert written == wanted
+
+
 @needs_terraform
 @pytest.mark.parametrize(
     ("values", "commands", "told"),
     [
-        (BOOT, {"control", "roles"}, ["OnBootSec=%smin", "--secret-id azq/c/join/play-0", "join rediss://10.0.0.10:6379/0"]),
+        (BOOT, {"control", "roles"}, ["OnBootSec=%smin", "' 100 >", "--secret-id azq/c/join/play-0", "join rediss://10.0.0.10:6379/0"]),
         (HEAD, {"name", "listen", "run"}, ["let_in play-0 selfplay,eval", "azq-learner@main", "azq-inference@cuda:0 azq-inference@cuda:1"]),
         (
-            {**HEAD, "broker_address": "cache.x", "broker_secret": "arn:x", "max_minutes": 0},
+            {**HEAD, "broker_address": "cache.x", "broker_secret": "arn:x", "max_minutes": 0, "ending": []},
             {"run"},
             ["AZQ_BROKER__${plane}_URL=rediss://:$password@cache.x:6379/0", "mask azq-broker@control azq-broker@data"],
         ),
@@ -209,6 +266,8 @@ def test_a_first_boot_is_a_sound_script(tmp_path, values, commands, told):
         subprocess.run(["shellcheck", "-"], input=script, text=True, check=True)
     assert not [part for part in told if part not in script]
     assert ("azq-end.timer" in script) == (values["max_minutes"] > 0)
+    assert_ended_by(values["ending"], script, tmp_path)
+    assert_watched(values, script)
     seen = set().union(*({name for name, value in parsed(line).items() if value} for line in commands_in(script)))
     assert commands <= seen
 

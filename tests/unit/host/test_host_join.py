@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from azq.config import Config, load
 from azq.errors import ConfigError, StateConflict, UnknownTagError
+from azq.host.ending.deadman import UNITS
 from azq.host.fronts import Listen, parse_listen
 from azq.host.hardware import Machine
 from azq.host.join import checks
@@ -134,11 +135,11 @@ def test_every_data_plane_of_a_fleet_is_kept_in_its_order_and_read_back(tmp_path
 
 def test_a_machine_is_told_what_it_costs(tmp_path: Path) -> None:
     wish = Wish("redis://first:6379/0", kind="g5.48xlarge", per_hour=0.12)
-    (tmp_path / "azq.toml").write_text(replace(MEMBER, machine=wish.machine).settings())
+    (tmp_path / "azq.toml").write_text(replace(MEMBER, own=wish.own).settings())
     assert load(tmp_path / "azq.toml").machine.facts() == {"machine_kind": "g5.48xlarge", "per_hour": 0.12}
-    (tmp_path / "azq.toml").write_text(replace(MEMBER, machine=Wish("", per_hour=0.0).machine).settings())
+    (tmp_path / "azq.toml").write_text(replace(MEMBER, own=Wish("", per_hour=0.0).own).settings())
     assert load(tmp_path / "azq.toml").machine.facts() == {"machine_kind": "", "per_hour": 0.0}
-    assert "[machine]" not in replace(MEMBER, machine=Wish("").machine).settings()
+    assert "[machine]" not in replace(MEMBER, own=Wish("").own).settings()
     with pytest.raises(ConfigError, match=r"in its own azq\.toml what it costs"):
         join(replace(wish, roles="broker"), lambda line: None, lambda joined: None)
 
@@ -284,6 +285,37 @@ def test_under_systemd_only_workers_and_what_ends_machines_are_installed_and_a_s
     assert sizing.read_text() == "[Service]\nEnvironment=AZQ_WORKER__CONCURRENCY=8\n"
     assert verbs(steps) == ["daemon-reload", "enable", "restart"]
     assert verbs(plan()[0]) == ["daemon-reload", "enable", "start"]
+
+
+@pytest.mark.parametrize(
+    ("told", "own", "enabled"),
+    [
+        ((), "", False),
+        (("machine.hours=3", "machine.poweroff_command=['true']"), "", True),
+        ((), "[machine]\nhours = 3\n", True),
+        (("machine.hours=3",), "[machine]\nper_hour = 1.0\n", False),  # which is kept
+    ],
+)
+def test_what_ends_a_machine_is_enabled_where_its_settings_say_that_something_does(
+    tmp_path: Path, told: tuple[str, ...], own: str, enabled: bool
+) -> None:
+    if own:
+        (tmp_path / "etc/azq").mkdir(parents=True)
+        (tmp_path / "etc/azq/azq.toml").write_text(own)
+    member = replace(MEMBER, own=Wish("rediss://a:6379/0", settings=told).own)
+    places = Places(prefix=Path("/opt/azq"), server=Path("none"))
+    steps, _ = plans.plan_units(member, services(PC, ("eval",)), places, plans.read_templates(), False, tmp_path)
+    commands = [step.command for step in steps if isinstance(step, RunCommand) and step.command[1] in ("enable", "restart")]
+    assert [set(UNITS) <= set(command) for command in commands] == [enabled, enabled]
+    assert set(UNITS) <= set(plans.ENDING)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"), [("broker.control_url=x", "--set broker"), ("machine.hours=-1", "machine.hours"), ("machine.hour=1", "machine.hour")]
+)
+def test_a_setting_that_join_does_not_write_is_named(told: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        _ = Wish("rediss://a:6379/0", settings=(told,)).own
 
 
 def test_the_first_machine_keeps_its_own_target(tmp_path: Path) -> None:

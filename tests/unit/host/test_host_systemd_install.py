@@ -11,6 +11,7 @@ import pytest
 from azq.bus.front import server_context
 from azq.config import load
 from azq.errors import ConfigError
+from azq.host.ending.deadman import UNITS
 from azq.host.fronts import Listen
 from azq.host.systemd import brokers as systemd_brokers
 from azq.host.systemd import install as systemd
@@ -39,6 +40,23 @@ def test_every_file_of_a_plan_lies_below_the_root(tmp_path: Path) -> None:
     assert ("systemctl", "daemon-reload") not in [step.command for step in steps if isinstance(step, RunCommand)]
     live = plan(Path("/"), PLACES, TEMPLATES, FLOWER)
     assert live[-1] == RunCommand(("systemctl", "daemon-reload"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "enabled"),
+    [
+        ("", ()),
+        ("[machine]\nper_hour = 1.0\n", ()),
+        ("[machine]\nhours = 3\n", UNITS),
+        ("[machine]\nlost_after_s = 60\n", UNITS),
+        ("[budget]\nmoney = 10\n", UNITS),
+    ],
+)
+def test_what_ends_a_host_is_enabled_where_its_settings_say_so(tmp_path: Path, settings: str, enabled: tuple[str, ...]) -> None:
+    (tmp_path / "azq.toml").write_text(settings)
+    assert systemd_brokers.ending(tmp_path) == enabled
+    last = plan(Path("/"), replace(PLACES, ending=enabled), TEMPLATES, FLOWER)[-1]
+    assert last == RunCommand(("systemctl", "enable", "--now", *enabled) if enabled else ("systemctl", "daemon-reload"))
 
 
 def test_units_name_the_environment_that_azq_is_installed_in(tmp_path: Path) -> None:

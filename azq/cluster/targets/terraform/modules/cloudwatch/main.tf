@@ -1,4 +1,4 @@
-# What AWS itself sees: hosts and the broker on one board, and alarms for those that fail. azq's own figures are at the daemon's /metrics.
+# Hosts, the broker and the run on one board, and alarms for those that fail: what AWS itself sees, and what the hosts' agents send.
 
 resource "aws_sns_topic" "alarms" {
   name              = "${var.name}-alarms"
@@ -40,22 +40,69 @@ resource "aws_cloudwatch_metric_alarm" "broker_memory" {
   alarm_actions       = [aws_sns_topic.alarms.arn]
 }
 
+# Once it was there; a run whose figures nobody sends is the host's alarm.
+resource "aws_cloudwatch_metric_alarm" "run" {
+  for_each            = length(var.hosts) == 0 ? toset([]) : toset(["azq_learner_live", "azq_ledger_balanced"])
+  alarm_name          = "${var.name}-${each.key}"
+  namespace           = var.namespace
+  metric_name         = each.key
+  dimensions          = { run = var.run }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 5
+  threshold           = 1
+  comparison_operator = "LessThanThreshold"
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [aws_sns_topic.alarms.arn]
+}
+
+resource "aws_cloudwatch_metric_alarm" "disk" {
+  for_each            = var.hosts
+  alarm_name          = "${var.name}-${each.key}-disk"
+  namespace           = var.namespace
+  metric_name         = "disk_used_percent"
+  dimensions          = { InstanceId = each.value, path = "/", fstype = "ext4" }
+  statistic           = "Maximum"
+  period              = 60
+  evaluation_periods  = 5
+  threshold           = 90
+  comparison_operator = "GreaterThanThreshold"
+  treat_missing_data  = "notBreaching"
+  alarm_actions       = [aws_sns_topic.alarms.arn]
+}
+
 resource "aws_cloudwatch_dashboard" "this" {
   dashboard_name = var.name
   dashboard_body = jsonencode({
-    widgets = [for place, metric in ["CPUUtilization", "NetworkIn", "NetworkOut"] : {
-      type   = "metric"
-      x      = 8 * place
-      y      = 0
-      width  = 8
-      height = 6
-      properties = {
-        title   = metric
-        region  = var.region
-        stat    = "Average"
-        period  = 60
-        metrics = [for name, id in var.hosts : ["AWS/EC2", metric, "InstanceId", id, { label = name }]]
-      }
-    }]
+    widgets = concat(
+      [for place, metric in [["AWS/EC2", "CPUUtilization"], ["AWS/EC2", "NetworkIn"], [var.namespace, "mem_used_percent"]] : {
+        type   = "metric"
+        x      = 8 * place
+        y      = 0
+        width  = 8
+        height = 6
+        properties = {
+          title   = metric[1]
+          region  = var.region
+          stat    = "Average"
+          period  = 60
+          metrics = [for name, id in var.hosts : concat(metric, ["InstanceId", id, { label = name }])]
+        }
+      }],
+      [for place, metric in var.figures : {
+        type   = "metric"
+        x      = 8 * (place % 3)
+        y      = 6 + 6 * floor(place / 3)
+        width  = 8
+        height = 6
+        properties = {
+          title   = metric
+          region  = var.region
+          stat    = "Average"
+          period  = 60
+          metrics = [[var.namespace, metric, "run", var.run]]
+        }
+      }],
+    )
   })
 }

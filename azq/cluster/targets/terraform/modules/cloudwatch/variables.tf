@@ -19,3 +19,17 @@ variable "cache_id" {
   type     = string
   nullable = true
 }
+
+variable "namespace" {
+  description = "Of what the hosts' agents send."
+  type        = string
+}
+
+variable "figures" {
+  description = "Of runs, as azq's daemon names them."
+  type        = list(string)
+}
+
+variable "run" {
+  type = string
+}

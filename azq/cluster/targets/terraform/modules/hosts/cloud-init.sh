@@ -18,8 +18,8 @@ patiently() { # SECONDS COMMAND ...: again and again until it succeeds or the ti
 }
 
 %{ if max_minutes > 0 ~}
-# Ends this machine whatever else happens, and without a network.
-printf '[Timer]\nOnBootSec=%smin\nUnit=poweroff.target\n[Install]\nWantedBy=timers.target\n' ${max_minutes} >/etc/systemd/system/azq-end.timer
+# Ends this machine whatever else happens, and without a network: azq's own timer has drained it by then.
+printf '[Timer]\nOnBootSec=%smin\nUnit=poweroff.target\n[Install]\nWantedBy=timers.target\n' ${max_minutes + 10} >/etc/systemd/system/azq-end.timer
 systemctl enable --now azq-end.timer
 %{ endif ~}
 
@@ -44,9 +44,21 @@ tls_ca = "/etc/azq/broker.pem"
 [store]
 url = "s3://${bucket}/weights"
 TOML
-azq systemd install --listen ${head_address}
 %{ else ~}
 printf '[store]\nurl = "s3://%s/weights"\n' ${bucket} >/etc/azq/azq.toml
+%{ endif ~}
+%{ if length(ending) > 0 ~}
+cat >>/etc/azq/azq.toml <<'TOML'
+
+[machine]
+%{ for line in ending ~}
+${line}
+%{ endfor ~}
+TOML
+%{ endif ~}
+%{ if broker_address == "" ~}
+azq systemd install --listen ${head_address}
+%{ else ~}
 password=$(aws secretsmanager get-secret-value --secret-id ${broker_secret} --query SecretString --output text)
 (
     umask 077
@@ -88,9 +100,73 @@ systemctl enable --now azq-worker@${kind}.cpu
 %{ else ~}
 read_token() { aws secretsmanager get-secret-value --secret-id ${secret}/${machine} --query SecretString --output text >/run/azq-token; }
 (umask 077 && patiently 3600 read_token)
-patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}
+patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}%{ for line in ending } --set 'machine.${line}'%{ endfor }
 rm -f /run/azq-token
 %{ endif ~}
+
+# CloudWatch's agent: this host's memory and disk, what azq's services say, and of the head the figures of runs.
+agent=/opt/aws/amazon-cloudwatch-agent
+fetch_agent() {
+    curl -sSfo /opt/agent.deb "https://amazoncloudwatch-agent.s3.amazonaws.com/debian/$(dpkg --print-architecture)/latest/amazon-cloudwatch-agent.deb" &&
+        dpkg -i /opt/agent.deb
+}
+cat >/etc/systemd/system/azq-journal.service <<'UNIT'
+[Service]
+ExecStart=/bin/sh -c 'exec journalctl --follow --output=cat _UID=$$(id -u azq)'
+StandardOutput=append:/var/log/azq.log
+Restart=always
+[Install]
+WantedBy=multi-user.target
+UNIT
+printf '/var/log/azq.log {\n daily\n maxsize 100M\n rotate 3\n copytruncate\n missingok\n}\n' >/etc/logrotate.d/azq
+systemctl enable --now azq-journal.service
+mkdir -p $agent/etc
+%{ if head ~}
+# The daemon's own token, which that user and root read.
+cat >$agent/etc/prometheus.yaml <<'YAML'
+global: { scrape_interval: 1m, scrape_timeout: 10s }
+scrape_configs:
+  - job_name: azq
+    bearer_token_file: /var/lib/azq/runs/.token
+    static_configs: [{ targets: ["127.0.0.1:8080"] }]
+YAML
+%{ endif ~}
+cat >$agent/etc/azq.json <<'JSON'
+${jsonencode({
+  agent = { region = region, metrics_collection_interval = 60 }
+  metrics = {
+    namespace         = namespace
+    append_dimensions = { InstanceId = "$${aws:InstanceId}" }
+    metrics_collected = merge(
+      { mem = { measurement = ["mem_used_percent"] }, disk = { measurement = ["used_percent"], resources = ["/"], drop_device = true } },
+      gpus > 0 ? { nvidia_gpu = { measurement = ["utilization_gpu", "memory_used", "temperature_gpu"] } } : {},
+    )
+  }
+  logs = merge(
+    { logs_collected = { files = { collect_list = [for name in ["azq", "azq-setup"] : {
+      file_path       = "/var/log/${name}.log"
+      log_group_name  = log_group
+      log_stream_name = "${machine}/${name}"
+    }] } } },
+    head ? { metrics_collected = { prometheus = {
+      prometheus_config_path = "/opt/aws/amazon-cloudwatch-agent/etc/prometheus.yaml"
+      log_group_name         = figures_log_group
+      emf_processor = {
+        metric_namespace = namespace
+        metric_declaration = [{
+          source_labels    = ["job"]
+          label_matcher    = "^azq$"
+          dimensions       = [["run"]]
+          metric_selectors = [for name in figures : "^${name}$"]
+        }]
+      }
+    } } } : {},
+  )
+})}
+JSON
+{ [ -x $agent/bin/amazon-cloudwatch-agent-ctl ] || patiently 300 fetch_agent; } &&
+    $agent/bin/amazon-cloudwatch-agent-ctl -a fetch-config -m ec2 -s -c file:$agent/etc/azq.json ||
+    echo "CloudWatch's agent is not at work: no figures and no logs there"
 
 # launch_cluster.sh waits for this.
 date | aws s3 cp - "s3://${bucket}/health/$(cat /var/lib/cloud/data/instance-id)"

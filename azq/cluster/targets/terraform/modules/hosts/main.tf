@@ -3,7 +3,12 @@
 locals {
   machines = toset([for place in range(var.settings.count) : "${var.group}-${place}"])
   secrets  = "arn:aws:secretsmanager:${var.region}:${data.aws_caller_identity.current.account_id}:secret:azq/${var.cluster_name}/join"
-  ami      = var.ami == "" ? one(data.aws_ami.debian[*].id) : var.ami
+  # Lines of [machine]: drained and off once the hours are over; one that AWS takes back is drained by its notice.
+  ending = concat(
+    var.max_hours > 0 ? ["hours = ${var.max_hours}", "margin_s = 0", "poweroff_command = [\"systemctl\", \"poweroff\"]"] : [],
+    var.settings.spot ? ["metadata_url = \"http://169.254.169.254\""] : [],
+  )
+  ami = var.ami == "" ? one(data.aws_ami.debian[*].id) : var.ami
 }
 
 data "aws_caller_identity" "current" {}
@@ -44,6 +49,12 @@ resource "aws_iam_role_policy_attachment" "sessions" {
   for_each   = local.machines
   role       = aws_iam_role.this[each.value].name
   policy_arn = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+}
+
+resource "aws_iam_role_policy_attachment" "agent" {
+  for_each   = local.machines
+  role       = aws_iam_role.this[each.value].name
+  policy_arn = "arn:aws:iam::aws:policy/CloudWatchAgentServerPolicy"
 }
 
 resource "aws_iam_role_policy" "this" {
@@ -105,19 +116,24 @@ resource "aws_launch_template" "this" {
   ebs_optimized                        = true
   instance_initiated_shutdown_behavior = var.settings.spot ? null : "terminate"
   user_data = base64encode(templatefile("${path.module}/cloud-init.sh", {
-    machine        = each.value
-    roles          = var.settings.roles
-    gpus           = var.settings.gpus
-    head           = var.settings.head
-    head_address   = var.head_address
-    bucket         = var.bucket
-    region         = var.region
-    secret         = "azq/${var.cluster_name}/join"
-    broker_address = var.broker_address == null ? "" : var.broker_address
-    broker_secret  = var.broker_secret_arn == null ? "" : var.broker_secret_arn
-    joining        = var.joining
-    run            = var.run
-    max_minutes    = floor(var.max_hours * 60)
+    machine           = each.value
+    roles             = var.settings.roles
+    gpus              = var.settings.gpus
+    head              = var.settings.head
+    head_address      = var.head_address
+    bucket            = var.bucket
+    region            = var.region
+    secret            = "azq/${var.cluster_name}/join"
+    broker_address    = var.broker_address == null ? "" : var.broker_address
+    broker_secret     = var.broker_secret_arn == null ? "" : var.broker_secret_arn
+    joining           = var.joining
+    run               = var.run
+    max_minutes       = floor(var.max_hours * 60)
+    ending            = local.ending
+    log_group         = var.log_group
+    figures_log_group = var.figures_log_group
+    namespace         = var.namespace
+    figures           = var.figures
   }))
 
   iam_instance_profile {

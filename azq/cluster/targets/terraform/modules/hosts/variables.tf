@@ -75,3 +75,21 @@ variable "run" {
 variable "max_hours" {
   type = number
 }
+
+variable "log_group" {
+  type = string
+}
+
+variable "figures_log_group" {
+  type = string
+}
+
+variable "namespace" {
+  description = "Of CloudWatch's metrics."
+  type        = string
+}
+
+variable "figures" {
+  description = "Of runs, as azq's daemon names them."
+  type        = list(string)
+}
