@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from azq import _core
 from azq.actor.slice import group_sizes, groups_that_fit
+from azq.actor.width import Width
 from azq.config import RunSections
 from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
@@ -50,6 +51,11 @@ class GameGroup:
     def room(self) -> list[int]:
         """Slots without a game, or whose game ended."""
         return self.search.empty_slots() + self.search.finished_slots()
+
+    @property
+    def games(self) -> int:
+        """Open games."""
+        return self.search.num_slots - len(self.room())
 
     def start(self, slot: int, record: GameRecord) -> None:
         """Puts a game into a free slot after replaying it; raises `WireError` or `IllegalActionError` where that fails."""
@@ -155,6 +161,7 @@ class Arenas:
         self._searches: Sequence[Search] = ()
         self._cache: _core.EvaluationCache | None = None
         self._run: Hashable = ""
+        self._width = Width(0.0)
 
     def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[Search]:
         """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
@@ -185,10 +192,16 @@ class Arenas:
                 for size in group_sizes(games, groups)
             ]
             self._key = key
+            self._width = Width(sections.selfplay.answer_within_ms / 1000)
         if run != self._run and self._cache is not None:
             self._cache.clear()
         self._run = run
         return self._searches
+
+    @property
+    def width(self) -> Width:
+        """What slices of these searches learnt of how many games are evaluated in time."""
+        return self._width
 
     def forget(self) -> None:
         """Drops the searches; the next slice gets new ones."""

@@ -83,6 +83,7 @@ class SelfPlay:
         self._held = HeldLease(ledger, part.lease, should_stop=should_stop, clock=clock, wait=self._wait)
         searches = arenas.searches(part.game, part.sections, part.games, (part.lease.job.run, part.made_ms))
         self._groups = [GameGroup(search, part.game, part.sections.search.leaves_per_step) for search in searches]
+        self._width = arenas.width
         self._base = counts_of(searches)  # the searches outlive slices
         self._progress = Progress()
         self._started_s = self._evaluated_s = self._journaled_s = clock()
@@ -188,7 +189,9 @@ class SelfPlay:
         if evaluation is None:
             return False
         self._evaluated_s = self._clock()
-        self._progress.answered(self._evaluated_s - group.submitted_s, evaluation.weight_version)
+        after_s = self._evaluated_s - group.submitted_s
+        self._progress.answered(after_s, evaluation.weight_version)
+        self._width.answered(group.games, after_s)
         with self._phases("search"):
             self._progress.evaluations += group.apply(evaluation)
         return True
@@ -218,7 +221,7 @@ class SelfPlay:
         """Commits the games that ended and adopts one for every free slot; a record that does not replay is abandoned by name."""
         group.clear_outgrown()
         events = [event for record in group.finished() if (event := self._event(record)) is not None]
-        room = group.room() if adopting and self._clock() >= self._fill_after_s else []
+        room = self._room(group) if adopting and self._clock() >= self._fill_after_s else []
         if not events and not room:
             return
         with self._phases("ledger"):
@@ -234,6 +237,12 @@ class SelfPlay:
                 self._abandon(record.uid, str(error))
         if len(records) < len(room):
             self._fill_after_s = self._clock() + (NEXT_WEIGHTS_S if self._limits.waits else ASK_AGAIN_S)
+
+    def _room(self, group: GameGroup) -> list[int]:
+        """Slots for which games are wanted now."""
+        room = group.room()
+        held = group.search.num_slots - len(room)
+        return room[: max(0, self._width.games(group.search.num_slots) - held)]
 
     def _event(self, record: Record) -> SampleEvent | None:
         """What is told of a game that ended; None, and the game abandoned, where that is too long to be sent."""

@@ -77,7 +77,10 @@ class SelfPlayConfig(Section):
     """How a self-play job makes games."""
 
     evaluator: Literal["stream", "local", "uniform"] = "stream"
-    games_in_flight: Positive = 1024
+    games_in_flight: Positive = 1024  # at most
+    answer_within_ms: Annotated[float, Field(ge=0.0, le=60_000.0)] = (
+        0.0  # fewer games at once where an evaluation takes longer; 0: games_in_flight whatever it takes
+    )
     groups: Few = 2  # halves in turn, so that search and evaluation overlap
     threads: Few = 1
     pin_threads: bool = False  # a worker's children keep to cores of their own, as many as they have threads

@@ -340,3 +340,26 @@ def test_too_long_games_found_at_the_end_of_a_slice_do_not_hold_up_the_others(ta
     assert counts.finished == 0
     assert table.balanced()
     assert not table.ledger.jobs(RUN)
+
+
+def test_where_evaluations_are_slow_fewer_games_are_played_at_once_and_they_end_sooner() -> None:
+    """The clock moves 5 ms a look: an answer takes at least as long, whatever it holds."""
+    calls = 400
+    ends = {}
+    for within_ms in (0.0, 25.0):
+        table = Table()
+        settings = sections(games_in_flight=256, groups=2, answer_within_ms=within_ms)
+        held: list[int] = []
+
+        def slow(group: Any) -> Any:
+            return group
+
+        end = table.play(
+            table.lease(games=256),
+            settings=settings,
+            should_stop=after(calls),
+            report=lambda progress, held=held: held.append(progress.open_games),
+        )
+        assert table.balanced()
+        ends[within_ms] = (max(held), end.progress.games)
+    print(ends)

@@ -87,7 +87,7 @@ def test_outcomes_of_an_evaluator_and_of_a_game_without_them():
 def test_the_compiled_pass_leaves_outcomes_to_torch():
     module = build(network("resnet"), OUTCOMES)
     flags = frozenset({"avx512_bf16", "avx512_vnni", "avx512bw", "avx512vl", "avx512dq"})
-    assert not native.suits(module, Placement(torch.device("cpu"), torch.bfloat16, 1), flags)
+    assert native.kernel_for(module, Placement(torch.device("cpu"), torch.bfloat16, 1), flags) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
