@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FIRST_GAMES = 64  # before any evaluation has come
+FIRST_GAMES = 64
 FEWEST_GAMES = 16
 SHARE = 0.1  # of one answer in the running mean
 
@@ -15,16 +15,12 @@ class Width:
 
     def __init__(self, within_s: float) -> None:
         self._within_s = within_s
-        self._a_game_s: float | None = None  # from asking to the answer, by the games that asked
+        self._a_game_s = within_s / FIRST_GAMES  # from asking to the answer, by the games of the group
 
     def games(self, slots: int) -> int:
         """Of a group that has room for so many."""
-        if not self._within_s:
-            return slots
-        wanted = FIRST_GAMES if self._a_game_s is None else max(FEWEST_GAMES, round(self._within_s / self._a_game_s))
-        return min(slots, wanted)
+        return min(slots, max(FEWEST_GAMES, round(self._within_s / self._a_game_s))) if self._within_s else slots
 
     def answered(self, games: int, after_s: float) -> None:
-        """Notes a request of a group of so many games."""
-        one_s = max(after_s, 1e-6) / max(games, 1)
-        self._a_game_s = one_s if self._a_game_s is None else self._a_game_s + SHARE * (one_s - self._a_game_s)
+        """Notes a request of a group of so many games; a first one, all of whose games are at the same position, says little."""
+        self._a_game_s += SHARE * (max(after_s, 1e-6) / max(games, 1) - self._a_game_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -342,24 +343,31 @@ def test_too_long_games_found_at_the_end_of_a_slice_do_not_hold_up_the_others(ta
     assert not table.ledger.jobs(RUN)
 
 
-def test_where_evaluations_are_slow_fewer_games_are_played_at_once_and_they_end_sooner() -> None:
-    """The clock moves 5 ms a look: an answer takes at least as long, whatever it holds."""
-    calls = 400
-    ends = {}
-    for within_ms in (0.0, 25.0):
-        table = Table()
-        settings = sections(games_in_flight=256, groups=2, answer_within_ms=within_ms)
-        held: list[int] = []
+class Slow(Recording):
+    """An evaluator that takes a millisecond a leaf, by a clock of its own."""
 
-        def slow(group: Any) -> Any:
-            return group
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
 
-        end = table.play(
-            table.lease(games=256),
-            settings=settings,
-            should_stop=after(calls),
-            report=lambda progress, held=held: held.append(progress.open_games),
-        )
-        assert table.balanced()
-        ends[within_ms] = (max(held), end.progress.games)
-    print(ends)
+    def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
+        evaluation = super().result(handle, timeout_s=timeout_s)
+        self.now_s += len(evaluation.values) / 1000 if evaluation else 0.0
+        return evaluation
+
+
+@pytest.mark.parametrize(("within_ms", "fewest", "most"), [(0.0, 250, 256), (25.0, 32, 64)])
+def test_where_evaluations_are_slow_fewer_games_are_played_at_once(table: Table, within_ms: float, fewest: int, most: int) -> None:
+    slow = Slow()
+    held: list[int] = []
+    settings = sections(games_in_flight=256, groups=2, answer_within_ms=within_ms)
+    table.play(
+        table.lease(games=256, slice_s=1e9),
+        slow,
+        settings=settings,
+        should_stop=after(600),
+        clock=lambda: slow.now_s,
+        report=lambda progress: held.append(progress.open_games),
+    )
+    assert table.balanced()
+    assert fewest <= median(held) <= most
