@@ -39,7 +39,7 @@ class Solved:
 
 
 @dataclass(slots=True)
-class Frame:
+class Descent:
     """A position on the way down; `values` of its first `edges`, player 0's."""
 
     state: _core.State
@@ -84,13 +84,13 @@ def check_solvable(game: _core.Game) -> None:
 class Table:
     """Positions and what they are worth to player 0; `told` hears of each position in which a player moves."""
 
-    def __init__(self, key: Key, max_states: int, tick: Tick = no_tick, told: Callable[[Frame], None] = lambda _: None) -> None:
+    def __init__(self, key: Key, max_states: int, tick: Tick = no_tick, told: Callable[[Descent], None] = lambda _: None) -> None:
         self.values: dict[Hashable, float] = {}
         self._key, self._max_states, self._tick, self._told = key, max_states, tick, told
 
-    def solve(self, start: _core.State) -> Frame:
+    def solve(self, start: _core.State) -> Descent:
         """The position with the values of all its edges; raises `ConfigError` for too many positions and for one that comes again."""
-        root = Frame(start.clone(), self._key(start), _edges(start))
+        root = Descent(start.clone(), self._key(start), _edges(start))
         stack, below = [root], {root.key}
         while stack:
             frame = stack[-1]
@@ -110,7 +110,7 @@ class Table:
                 stack.append(child)
         return root
 
-    def _next(self, frame: Frame) -> Frame | None:
+    def _next(self, frame: Descent) -> Descent | None:
         """The first child that is not known yet; those that are known, and ends of the game, are entered on the way."""
         while len(frame.values) < len(frame.edges):
             self._tick()
@@ -119,7 +119,7 @@ class Table:
             key = self._key(state)
             if key not in self.values:
                 if not state.is_terminal():
-                    return Frame(state, key, _edges(state))
+                    return Descent(state, key, _edges(state))
                 self._keep(key, state.returns()[0])
             frame.values.append(self.values[key])
         return None
@@ -141,7 +141,7 @@ class Drawn:
         self.matter = 0
         self._count, self._rng = count, random.Random(seed)
 
-    def __call__(self, frame: Frame) -> None:
+    def __call__(self, frame: Descent) -> None:
         values = frame.values
         if max(values) - min(values) <= MARGIN:
             return

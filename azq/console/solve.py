@@ -51,7 +51,7 @@ def solve(asked: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
 
 def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     drawn = Drawn(asked.positions, asked.seed)
-    progress = Progress(tell, lambda: f"{len(table.values):,} positions")
+    progress = SolveProgress(tell, lambda: f"{len(table.values):,} positions")
     table = Table(by_looks if asked.by_looks else by_notation, asked.max_states, progress, drawn)
     root = table.solve(game.new_initial_state())
     value = root.value()
@@ -62,7 +62,7 @@ def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object])
 
 def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     found: list[Solved] = []
-    progress = Progress(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
+    progress = SolveProgress(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
     key = by_looks if asked.by_looks else by_notation
     rng = random.Random(asked.seed)
     for tries, one in enumerate(endgames(game, asked.endgames, key, asked.max_states, rng, progress), 1):
@@ -72,7 +72,7 @@ def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) 
     return {"endgames": asked.endgames, "random_games": tries}, found
 
 
-class Progress:
+class SolveProgress:
     """A tick that now and then tells how far it is."""
 
     def __init__(self, tell: Callable[[str], object], text: Callable[[], str]) -> None:

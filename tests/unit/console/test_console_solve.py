@@ -58,7 +58,7 @@ def test_an_interrupt_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pyt
     def interrupted(*_: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(solving.Frame, "solved", interrupted)
+    monkeypatch.setattr(solving.Descent, "solved", interrupted)
     with pytest.raises(KeyboardInterrupt):
         solve(asked(tmp_path, out=out), print)
     monkeypatch.undo()
