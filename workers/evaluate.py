@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
@@ -69,7 +70,9 @@ def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult | None:
     with closing(context.evaluator(record, sections, game)) as evaluator:
         try:
             latest = serving_version(RedisBus(context.control), record.run, gated=sections.arena.promotes)
-            result = evaluate(lease, sections, game, evaluator, latest, tick, engines=context.config.worker.engines)
+            result = evaluate(
+                lease, sections, game, evaluator, latest, tick, engines=context.config.worker.engines, home=context.config.home
+            )
         except Revoked as error:
             log.info("evaluation_revoked", job=lease.job.job_id, reason=str(error))
             ledger.release(lease, [])
@@ -89,6 +92,7 @@ def evaluate(
     latest: int,
     tick: Callable[[], None],
     engines: Sequence[str] = (),
+    home: Path | None = None,
 ) -> MatchResult | GradeResult:
     """The result of the job's spec; `engines` are the commands that this host's operator lets jobs start.
 
@@ -98,7 +102,7 @@ def evaluate(
     spec = decode_either(lease.job.payload, MatchSpec, GradeSpec)
     ground = Ground(game, evaluator, sections.search, spec.num_simulations, seed=spec.seed, latest=latest, tick=tick, engines=engines)
     if isinstance(spec, GradeSpec):
-        return _grade(spec, ground)
+        return _grade(spec, ground, positions.load(sections.run.game, sections.run.params, home))
     try:
         return _match(spec, ground)
     except (EngineError, MissingExtra) as error:
@@ -115,8 +119,7 @@ def _match(spec: MatchSpec, ground: Ground) -> MatchResult:
         return matches.play_match(spec, ground.game, first, second)
 
 
-def _grade(spec: GradeSpec, ground: Ground) -> GradeResult:
-    every = positions.load(ground.game.name)
+def _grade(spec: GradeSpec, ground: Ground, every: Sequence[positions.Position]) -> GradeResult:
     chosen = positions.choose(every, spec.positions, spec.seed)
     player = make_player("latest" if spec.weight_version == LATEST else f"weights:{spec.weight_version}", ground)
     marks = grading.marks(ground.game, player, chosen)

@@ -117,10 +117,14 @@ def seen(game: _core.Game, history: Sequence[int], seed: int) -> _core.State:
 
     Players that hold a whole state get it from here and nowhere else, so that none of them can peek.
     """
+    from azq.games.adapted_state import AdaptedState
+
     state = position(game, history)
     if not game.is_hidden():
         return state
     drawn = state.resample_from_infostate(state.current_player(), seed)
+    if isinstance(drawn, AdaptedState):
+        return drawn  # its notation may be its history, and that the deal as it really was
     return game.state_from_notation(drawn.notation())  # a history would hold the deal as it really was
 
 

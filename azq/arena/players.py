@@ -102,13 +102,23 @@ def _network(name: str, ground: Ground) -> Player:
 
 
 def _uct(name: str, ground: Ground) -> Player:
-    _of_the_core(name, ground)
-    return StatePlayer(name, lambda seed: _core.Uct(ground.game, num_simulations=int(_detail(name)), seed=seed), ground)
+    from azq.arena.classical import PythonUct
+
+    count = int(_detail(name))
+    if isinstance(ground.game, _core.Game):
+        return StatePlayer(name, lambda seed: _core.Uct(ground.game, num_simulations=count, seed=seed), ground)
+    if ground.game.is_hidden():
+        raise ConfigError(f"player {name} would see what {ground.game.name} hides; take pimc:<determinizations>")
+    return StatePlayer(name, lambda seed: PythonUct(count, seed, ground.tick), ground)
 
 
 def _pimc(name: str, ground: Ground) -> Player:
-    _of_the_core(name, ground)
-    return StatePlayer(name, lambda seed: _core.Pimc(ground.game, num_determinizations=int(_detail(name)), seed=seed), ground)
+    from azq.arena.classical import PythonPimc
+
+    count = int(_detail(name))
+    if isinstance(ground.game, _core.Game):
+        return StatePlayer(name, lambda seed: _core.Pimc(ground.game, num_determinizations=count, seed=seed), ground)
+    return StatePlayer(name, lambda seed: PythonPimc(count, seed, ground.tick), ground)
 
 
 def _rule(name: str, ground: Ground) -> Player:
@@ -189,8 +199,3 @@ def make_player(name: str, ground: Ground) -> Player:
 
 def _detail(name: str) -> str:
     return name.partition(":")[2]
-
-
-def _of_the_core(name: str, ground: Ground) -> None:
-    if not isinstance(ground.game, _core.Game):
-        raise ConfigError(f"player {name} plays games of the core only, not {ground.game.name}; take random or earlier weights")

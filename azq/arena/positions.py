@@ -1,4 +1,5 @@
-"""Graded positions: what each move there is worth. Shipped with the package for some games, or an operator's file of JSON lines.
+"""Graded positions: what each move there is worth. Shipped with the package for some games, written by `azq solve` into the home folder
+for others, or an operator's file of JSON lines.
 
 A line is {"actions": [3, 2]} (from the initial state, outcomes of chance included) or {"position": "<notation>"}, with
 "moves": {"<action>": value, "<actions of a whole turn joined by spaces>": value} or "values": [a value or null per action],
@@ -9,14 +10,17 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from hashlib import blake2s
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from azq.errors import ConfigError, NotFound
+from azq.games.files import absolute
 
 MAX_LINE_CHARACTERS = 1 << 20
 FORM = '{"actions": [3, 2], "moves": {"4": 0.5}, "class": "opening"}'
@@ -52,15 +56,26 @@ def sign(value: float) -> int:
     return (value > 0) - (value < 0)
 
 
-def available(game: str) -> bool:
-    return _file(game).is_file()
+def available(game: str, params: Mapping[str, Any] | None = None, home: Path | None = None) -> bool:
+    """Whether the package has positions of a game, or a home those that `azq solve` wrote."""
+    return _file(game).is_file() or (home is not None and solved_file(home, game, params or {}).is_file())
 
 
-def load(game: str) -> list[Position]:
-    """All graded positions shipped for a game, class by class; raises `NotFound` where it has none."""
-    if not available(game):
-        raise NotFound(f"no graded positions for {game}; only matches can compare its players")
-    return parse(_file(game).read_text("utf-8"), f"{game}.jsonl")
+def load(game: str, params: Mapping[str, Any] | None = None, home: Path | None = None) -> list[Position]:
+    """All graded positions shipped for a game, class by class, else those of the home; raises `NotFound` where there are none."""
+    if _file(game).is_file():
+        return parse(_file(game).read_text("utf-8"), f"{game}.jsonl")
+    if home is not None and available(game, params, home):
+        return read(solved_file(home, game, params or {}))
+    raise NotFound(f"no graded positions for {game}; `azq solve {game}` writes some where the game has two players and no secrets")
+
+
+def solved_file(home: Path, game: str, params: Mapping[str, Any]) -> Path:
+    """Where `azq solve` writes the positions of a game, parameters as they were given. A file in Python is known by its absolute path."""
+    whole = json.dumps([absolute(game), sorted(params.items())])
+    return (
+        home / "positions" / f"{re.sub(r'[^a-z0-9]+', '-', game.lower())[-40:].strip('-')}-{blake2s(whole.encode()).hexdigest()[:8]}.jsonl"
+    )
 
 
 def read(path: Path) -> list[Position]:

@@ -16,6 +16,7 @@ from azq.cli.estimate import estimate
 from azq.cli.machine import machine_app
 from azq.cli.options import Command
 from azq.cli.samples import balance, samples_app
+from azq.cli.solve import solve
 from azq.cli.sweep import sweep
 from azq.cli.validate import validate
 from azq.cli.volunteers import volunteers_app
@@ -58,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "gtp": play.gtp,
     "match": play.match,
     "grade": play.grade,
+    "solve": solve,
     "replay": play.replay,
     "worker": processes.worker,
     "inference": processes.inference,

@@ -11,7 +11,7 @@ from azq.arena.grade import Grade, summarise
 from azq.arena.rating import Z95
 from azq.arena.regret import Mean, Regret, calibration_error, judged, reliability
 from azq.config import Config
-from azq.console.play import Seating, seated
+from azq.console.play import Seating, params_of, seated
 from azq.games import Game
 from azq.notation.units import Unit, unit
 
@@ -21,7 +21,7 @@ def grade_player(config: Config, seating: Seating, player: str, file: Path | Non
 
     Raises `ConfigError` naming the line that is wrong, `NotFound` for missing weights or a game without positions.
     """
-    graded = positions.read(file) if file else positions.load(seating.game)
+    graded = positions.read(file) if file else positions.load(seating.game, params_of(config, seating), config.home)
     with seated(config, seating, [player]) as (game, (seat,)):
         marks, regret = judged(game, seat, graded)
         figures = grade_figures(game, seat.name, seating.num_simulations, summarise(marks))

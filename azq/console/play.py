@@ -20,6 +20,7 @@ from azq.console import move
 from azq.console.remote import best_weights, client_of
 from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
+from azq.games.files import absolute
 from azq.notation.units import Unit, unit
 from azq.notation.words import legal_texts, read_move
 from azq.wire.messages import MatchResult, MatchSpec
@@ -71,12 +72,16 @@ def _agent(config: Config, seating: Seating, name: str, stack: ExitStack) -> mov
 
 
 def _rules(config: Config, seating: Seating) -> Game:
-    """The rules where no network plays: as the named run has them, else with `--set run.params.<name>=<value>`."""
+    return games.load(seating.game, **params_of(config, seating))
+
+
+def params_of(config: Config, seating: Seating) -> dict[str, int | float | str | bool]:
+    """The game's parameters: as the named run has them, else with `--set run.params.<name>=<value>`."""
     if seating.run:
         settings = move.folder_of(config, seating.game, seating.run).sections()
-        if settings.run.game == seating.game:
-            return games.load(seating.game, **settings.run.params)
-    return games.load(seating.game, **config.run.params)
+        if settings.run.game in (seating.game, absolute(seating.game)):
+            return settings.run.params
+    return config.run.params
 
 
 MAX_SEATS = 8  # of any game; a bound for the searches held at once

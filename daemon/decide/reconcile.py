@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from azq.config import DaemonConfig, RunSections
+from azq.config import DaemonConfig, RunConfig, RunSections
 from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState
 from azq.status.queues import condense, eval_tag, live_tags, slots_of, staying
@@ -24,11 +24,11 @@ FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between th
 
 
 def reconcile(
-    desired: Desired, observed: Observed, now_ms: int, config: DaemonConfig, has_positions: Callable[[str], bool]
+    desired: Desired, observed: Observed, now_ms: int, config: DaemonConfig, has_positions: Callable[[RunConfig], bool]
 ) -> list[Action]:
     """Everything to do now, in order; nothing when all is as it should be.
 
-    `has_positions(game)` tells whether the arena has graded positions of a game.
+    `has_positions(run)` tells whether the arena has graded positions of a run's game.
     """
     scene = _Scene(
         condense(staying(observed.workers)), observed.full_ms, _taken(observed), _sharing(desired, observed), now_ms, config, has_positions
@@ -48,7 +48,7 @@ class _Scene:
     sharing: Mapping[str, int]  # hardware tag -> runs that want its self-play slots
     now_ms: int
     config: DaemonConfig
-    has_positions: Callable[[str], bool]
+    has_positions: Callable[[RunConfig], bool]
 
 
 def _taken(observed: Observed) -> dict[tuple[str, int], int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from azq.arena.whole import is_trial, part_of, spec_of, split
-from azq.config import ArenaConfig, RunSections
+from azq.config import ArenaConfig, RunConfig, RunSections
 from azq.ledger.types import JobState, RunState
 from azq.status.queues import eval_tag, live_tags, slots_of
 from azq.status.state import DesiredRun, ObservedRun, Offer
@@ -34,7 +34,7 @@ class Arena:
     seen: ObservedRun
     offers: Sequence[Offer]
     now_ms: int
-    has_positions: Callable[[str], bool]
+    has_positions: Callable[[RunConfig], bool]
 
     @property
     def finished(self) -> bool:
@@ -141,7 +141,7 @@ def _sprt(settings: ArenaConfig) -> tuple[float, ...]:
 
 def _grades(arena: Arena, most: int = SEED_LIMIT) -> list[GradeSpec]:
     settings, run = arena.sections.arena, arena.sections.run
-    if settings.grade_positions == 0 or not arena.has_positions(run.game):
+    if settings.grade_positions == 0 or not arena.has_positions(run):
         return []
     # The same seed in every round: the same positions are graded, so the curve compares like with like.
     return [GradeSpec(arena.seen.weight_version, min(settings.grade_positions, most), settings.num_simulations, run.seed)]

@@ -15,7 +15,7 @@ from azq.arena import positions
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.config import BudgetConfig, Config, DaemonConfig
+from azq.config import BudgetConfig, Config, DaemonConfig, RunConfig
 from azq.errors import BrokerError, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
@@ -95,7 +95,7 @@ class Loop:
     bus: Bus
     hold: Callable[[], None]
     clock_ms: Callable[[], int]
-    has_positions: Callable[[str], bool]
+    has_positions: Callable[[RunConfig], bool]
     health: Health
     life_s: float
     fleet: Fleet | None = None
@@ -183,7 +183,7 @@ def build(config: Config, client: redis.Redis, lock: DaemonLock, tell: Callable[
         bus=bus,
         hold=lock.hold,
         clock_ms=partial(broker_ms, client),
-        has_positions=positions.available,
+        has_positions=lambda run: positions.available(run.game, run.params, config.home),
         health=Health(),
         life_s=config.worker.heartbeat_life_s,
         fleet=fleet_of(config),
