@@ -1,7 +1,7 @@
 """Chooses features as a game for one player: `python ops/examples/feature_selection.py [--data breast_cancer] [--ranks 2] [--fail-step N]`.
 
 A move chooses a feature; the game ends when so many are chosen. What they are worth, R^2 of a linear regression under cross-validation, is
-taken to be dear: a metamodel, trained online from the search's own evaluations, predicts it, and the search of azq plays on what it predicts.
+taken to be dear: a metamodel, trained online from the search's own evaluations, predicts it, and azq's search plays on what it predicts.
 Each of its members, which see the evaluations weighted at random, has a game of its own (Thompson sampling); the subsets that the games end
 with are evaluated, and the metamodel trains on. With `--ranks 2` two processes train it (`azq.learner.ranks`); this one searches.
 Letters: N features, K of them chosen, M members, R rows.
@@ -17,75 +17,35 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import subsets
 import torch
 from numpy.typing import NDArray
+from subsets import Subset, Worth
 from torch import Tensor, nn
 
 from azq.bus.base import Bus
 from azq.bus.embedded import EmbeddedServer
-from azq.bus.memory import MemoryBus
 from azq.bus.redis import RedisBus
-from azq.config import RankSettings, SearchConfig
+from azq.config import SearchConfig
+from azq.errors import AzqError, ConfigError, ExitCode
 from azq.games.adapter import AdaptedGame
 from azq.learner import ranks
-from azq.learner.ranks.plain import RUN
 from azq.search.search import exploring, make_search
 
 MEMBERS, ROWS = 8, 64
 FIRST = 5 * MEMBERS  # evaluations at random, before there is anything to predict from
 STEPS_A_ROUND, STEPS_AT_FIRST = 20, 200
 SIMULATIONS = 24
-FOLDS = 5
-MOST_SUBSETS = 200_000  # of which all are evaluated, so that the best is known
 SHARE = 0.02  # of all subsets, that may be evaluated
 EVALUATIONS = "example:evaluations"  # where ranks read what was evaluated
 FAILED = "training step failed, continuing with inference"
-
-Subset = tuple[int, ...]
-
-
-class Worth:
-    """What subsets of a table's columns are worth: R^2 of linear regressions, each row predicted from the folds that it is not of."""
-
-    def __init__(self, inputs: NDArray[Any], targets: NDArray[Any]) -> None:
-        inputs = (inputs - inputs.mean(0)) / inputs.std(0)
-        table = np.column_stack([np.ones(len(inputs)), inputs, (targets - targets.mean()) / targets.std()])
-        self.features, self.inputs, self.targets = inputs.shape[1], inputs, targets
-        self._folds = [fold.T @ fold for fold in (table[first::FOLDS] for first in range(FOLDS))]
-
-    def of(self, subsets: NDArray[np.int64]) -> NDArray[np.float64]:
-        """R^2 of subsets (R, K)."""
-        columns = np.column_stack([np.zeros(len(subsets), np.int64), subsets + 1])
-        rows, across = columns[:, :, None], columns[:, None, :]
-        whole, errors, spread = sum(self._folds), 0.0, 0.0
-        for fold in self._folds:
-            others = whole - fold
-            weights = np.linalg.solve(others[rows, across] + 1e-9 * np.eye(columns.shape[1]), others[columns, -1][:, :, None])[:, :, 0]
-            fitted = np.einsum("ri,rij,rj->r", weights, fold[rows, across], weights)
-            errors = errors + fold[-1, -1] - 2 * (weights * fold[columns, -1]).sum(1) + fitted
-            spread = spread + fold[-1, -1]
-        return np.asarray(1 - errors / spread)
-
-
-def planted(seed: int, features: int, rows: int = 600) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Two pairs of features that tell nothing alone, since a stir that is no target's hides in both; one that does; copies of the target
-    with noise, which tell most alone and little together; the rest is noise. In random order."""
-    rng = np.random.default_rng(seed)
-    causes, stirs = rng.normal(size=(rows, 3)), 3 * rng.normal(size=(rows, 2))
-    target = causes @ [1.0, 1.0, 0.7] + 0.3 * rng.normal(size=rows)
-    hidden = [causes[:, 0] + stirs[:, 0], stirs[:, 0], causes[:, 1] + stirs[:, 1], stirs[:, 1], causes[:, 2]]
-    decoys = [target + 3 * rng.normal(size=rows) for _ in range(min(5, features - len(hidden)))]
-    columns = np.column_stack([*hidden, *decoys, rng.normal(size=(rows, features - len(hidden) - len(decoys)))])
-    return columns[:, rng.permutation(features)], target
 
 
 class Metamodel(nn.Module):
@@ -115,8 +75,8 @@ class Evaluations:
     worth: dict[Subset, float] = field(default_factory=dict)
     known: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, subsets: list[Subset], values: NDArray[Any], step: int) -> None:
-        self.worth.update(zip(subsets, values.tolist(), strict=True))
+    def add(self, worth: dict[Subset, float], step: int) -> None:
+        self.worth |= worth
         self.known.append((step, len(self.worth)))
         self.bus.put(EVALUATIONS, json.dumps([list(self.worth.items()), self.known]).encode())
 
@@ -135,7 +95,7 @@ def bits(subsets: Any, features: int) -> Tensor:
     return torch.zeros(len(subsets), features).scatter_(1, torch.as_tensor(subsets, dtype=torch.long), 1.0)
 
 
-class Choosing:
+class ChoosingFeatures:
     """The game, with OpenSpiel's method names; what a whole subset is worth, in [-1, 1], is for `verdict` to say."""
 
     def __init__(self, features: int, choose: int, verdict: Callable[[Subset], float], chosen: Subset = ()) -> None:
@@ -159,8 +119,8 @@ class Choosing:
     def observation_tensor(self, player: int) -> list[int]:
         return [int(feature in self.chosen) for feature in range(self._features)]
 
-    def clone(self) -> Choosing:
-        return Choosing(self._features, self._choose, self._verdict, self.chosen)
+    def clone(self) -> ChoosingFeatures:
+        return ChoosingFeatures(self._features, self._choose, self._verdict, self.chosen)
 
     def __str__(self) -> str:
         return str(self.chosen)
@@ -216,7 +176,7 @@ def played(guesses: Guesses, features: int, choose: int, seed: int) -> list[Subs
     config = exploring(SearchConfig(num_simulations=SIMULATIONS))
     searches = []
     for member in range(MEMBERS):
-        make = partial(Choosing, features, choose, partial(guesses.of_subset, member))
+        make = partial(ChoosingFeatures, features, choose, partial(guesses.of_subset, member))
         game: Any = AdaptedGame("features", {}, make, players=1, actions=features, max_length=choose)
         searches.append(make_search(game, config, num_slots=1, seed=seed + member))
         searches[-1].start(0, uid=seed, actions=np.zeros(0, np.uint16))
@@ -272,27 +232,125 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def at_random(rng: np.random.Generator, worth: Worth, choose: int, number: int, known: dict[Subset, float]) -> list[Subset]:
-    """So many subsets that are not known."""
-    found: dict[Subset, None] = {}
-    while len(found) < number:
-        subset = tuple(sorted(rng.choice(worth.features, choose, replace=False).tolist()))
-        if subset not in known:
-            found[subset] = None
-    return list(found)
-
-
 def searched(
     worth: Worth, choose: int, budget: int, seed: int, evaluations: Evaluations, training: ranks.PlainTraining, trainer: ranks.ModuleTrainer
 ) -> dict[Subset, float]:
     """What was evaluated, in order."""
     rng, known = np.random.default_rng(seed), evaluations.worth
-    subsets = at_random(rng, worth, choose, min(FIRST, budget), known)
+    new = subsets.at_random(rng, worth, choose, min(FIRST, budget), known)
     while True:
-        evaluations.add(subsets, worth.of(np.array(subsets)), trainer.step)
+        evaluations.add(worth.each(new), trainer.step)
+        tell(f"{len(known)} of {budget} evaluated, best R^2 {max(known.values()):.4f}")
         if len(known) >= budget:
             return known
         train(training, trainer, STEPS_A_ROUND if trainer.step else STEPS_AT_FIRST)
         ends = played(Guesses(trainer.module, known, worth.features, choose), worth.features, choose, seed=int(rng.integers(2**31)))
         new = [subset for subset in dict.fromkeys(ends) if subset not in known]
-        subsets = (new or at_random(rng, worth, choose, 1, known))[: budget - len(known)]
+        new = (new or subsets.at_random(rng, worth, choose, 1, known))[: budget - len(known)]
+
+
+@contextlib.contextmanager
+def trained(options: argparse.Namespace, worth: Worth) -> Iterator[tuple[Evaluations, ranks.PlainTraining, ranks.ModuleTrainer]]:
+    """Rank 0, its broker, and as many processes of this very file with RANK set as are to train with it."""
+    with tempfile.TemporaryDirectory(prefix="azq-example-") as folder, contextlib.ExitStack() as ends:
+        broker = EmbeddedServer("control", Path(folder))
+        broker.start()
+        ends.callback(broker.stop)
+        environment = {**os.environ, "WORLD_SIZE": str(options.ranks), "BROKER": broker.url}  # it holds a password, so it is no argument
+        evaluations = Evaluations(RedisBus(broker.url), worth.features)
+        ends.callback(evaluations.bus.close)
+        trainer, place = trainer_of(evaluations, options.seed, options.fail_step), ranks.RankPlace(0, options.ranks)
+        for rank in range(1, options.ranks):
+            other = subprocess.Popen([sys.executable, *sys.argv], env={**environment, "RANK": str(rank)})
+            ends.callback(other.wait)
+            ends.callback(other.kill)  # the last that is said is done first
+        with ranks.initialise(trainer, broker.url, place, rows=ROWS) as training:
+            training.wait_for(options.ranks)
+            yield evaluations, training, trainer
+
+
+def compared(options: argparse.Namespace, worth: Worth) -> dict[str, Any]:
+    """What each method finds, and how the search's metamodel was trained."""
+    choose, number = options.choose, math.comb(worth.features, options.choose)
+    budget = min(options.evaluations or max(int(SHARE * number), FIRST), number)
+    best, rng = subsets.exhaustive(worth, choose), np.random.default_rng(options.seed)
+    with trained(options, worth) as (evaluations, training, trainer):
+        found = {"search on a metamodel": searched(worth, choose, budget, options.seed, evaluations, training, trainer)}
+        figures = training.statistics()
+    found["random"] = worth.each(subsets.at_random(rng, worth, choose, budget, {}))
+    found["greedy"] = subsets.greedy(worth, choose)
+    found["greedy, then exchanges"] = subsets.exchanging(worth, choose, budget, rng)
+    found["mutual information"] = subsets.telling_most(worth, choose)
+    return {
+        "data": options.data,
+        "seed": options.seed,
+        "features": worth.features,
+        "choose": choose,
+        "subsets": number,
+        "budget": budget,
+        "best": best,
+        "methods": [asdict(subsets.outcome(method, choose, known, best)) for method, known in found.items()],
+        "steps": trainer.step,
+        "ranks": figures.ranks,
+        "trained": figures.healthy,
+        "lost": figures.failures,
+    }
+
+
+def table_of(said: dict[str, Any]) -> str:
+    known = "" if said["best"] is None else f"; the best of all has R^2 {said['best']:.4f}"
+    lines = [
+        f"{said['data']}: {said['choose']} of {said['features']} features, {said['subsets']} subsets{known}",
+        f"{'method':24} {'evaluations':>11} {'best R^2':>9} {'after':>6} {'share of the best':>18} {'the best':>9}",
+    ]
+    for row in said["methods"]:
+        share = "-" if row["share"] is None else f"{row['share']:.1%}"
+        found = {None: "-", True: "found", False: "missed"}[row["found"]]
+        lines.append(f"{row['method']:24} {row['evaluations']:11} {row['best']:9.4f} {row['at']:6} {share:>18} {found:>9}")
+    trained_by = f"{said['trained']} of {said['ranks']} ranks train, {said['lost']} lost"
+    return "\n".join([*lines, f"the metamodel took {said['steps']} steps; {trained_by}"])
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--data", default="planted", help="planted (made here), or a table of scikit-learn's: diabetes, wine, breast_cancer"
+    )
+    parser.add_argument("--features", type=int, default=0, help="only the table's first N columns; planted: N, at least 5 (20)")
+    parser.add_argument("--choose", type=int, default=5, help="how many features (5)")
+    parser.add_argument("--evaluations", type=int, default=0, help=f"at most (2 %% of all subsets, at least {FIRST})")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ranks", type=int, default=1, help="processes that train the metamodel (1)")
+    parser.add_argument("--fail-step", type=int, help="a training step that fails, by its number")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    for name, least in (("features", 0), ("choose", 1), ("evaluations", 0), ("seed", 0)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name} {getattr(options, name)}: at least {least}")
+    if not 1 <= options.ranks <= ROWS:
+        parser.error(f"--ranks {options.ranks}: 1 to {ROWS}, the rows of a step")
+    return options
+
+
+def main() -> int:
+    options = options_of()
+    try:
+        worth, place = subsets.data_of(options.data, options.features, options.seed), ranks.place_of(os.environ, options.ranks)
+        if options.choose >= worth.features:
+            raise ConfigError(f"--choose {options.choose} of {worth.features} features: choose fewer")
+        if place.rank:
+            bus = RedisBus(os.environ["BROKER"])
+            ranks.follow(trainer_of(Evaluations(bus, worth.features), options.seed, None), os.environ["BROKER"], place)
+            return 0
+        said = compared(options, worth)
+    except AzqError as error:
+        print(f"feature_selection: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    print(json.dumps(said) if options.json else table_of(said))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
