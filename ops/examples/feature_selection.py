@@ -272,7 +272,7 @@ def trained(options: argparse.Namespace, worth: Worth) -> Iterator[tuple[Evaluat
 def compared(options: argparse.Namespace, worth: Worth) -> dict[str, Any]:
     """What each method finds, and how the search's metamodel was trained."""
     choose, number = options.choose, math.comb(worth.features, options.choose)
-    budget = min(options.evaluations or max(int(SHARE * number), FIRST), number)
+    budget = min(options.evaluations or max(int(SHARE * number), 3 * FIRST), number)
     best, rng = subsets.exhaustive(worth, choose), np.random.default_rng(options.seed)
     with trained(options, worth) as (evaluations, training, trainer):
         found = {"search on a metamodel": searched(worth, choose, budget, options.seed, evaluations, training, trainer)}
@@ -318,7 +318,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--features", type=int, default=0, help="only the table's first N columns; planted: N, at least 5 (20)")
     parser.add_argument("--choose", type=int, default=5, help="how many features (5)")
-    parser.add_argument("--evaluations", type=int, default=0, help=f"at most (2 %% of all subsets, at least {FIRST})")
+    parser.add_argument("--evaluations", type=int, default=0, help=f"at most (2 %% of all subsets, at least {3 * FIRST})")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1, help="processes that train the metamodel (1)")
     parser.add_argument("--fail-step", type=int, help="a training step that fails, by its number")
