@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from subsets import Subset, Worth
 from torch import Tensor, nn
 
+from azq import logs
 from azq.bus.base import Bus
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
@@ -338,6 +339,7 @@ def main() -> int:
         worth, place = subsets.data_of(options.data, options.features, options.seed), ranks.place_of(os.environ, options.ranks)
         if options.choose >= worth.features:
             raise ConfigError(f"--choose {options.choose} of {worth.features} features: choose fewer")
+        logs.setup("features")  # to standard error
         if place.rank:
             bus = RedisBus(os.environ["BROKER"])
             ranks.follow(trainer_of(Evaluations(bus, worth.features), options.seed, None), os.environ["BROKER"], place)
