@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import subprocess
@@ -19,7 +20,8 @@ from azq.learner import ranks
 from azq.learner.ranks import leader as leader_module
 
 FORK = multiprocessing.get_context("fork")
-EXAMPLE = Path(__file__).parents[3] / "ops" / "examples" / "two_ranks.py"
+EXAMPLES = Path(__file__).parents[3] / "ops" / "examples"
+EXAMPLE, FEATURES = EXAMPLES / "two_ranks.py", EXAMPLES / "feature_selection.py"
 ROWS = 32
 TOLERANCE = 1e-4  # sums in another order, over some hundred steps
 
@@ -177,3 +179,19 @@ def test_the_example_learns_whether_a_rank_is_killed_or_not(options):
     assert together.startswith(f"2 of 2 ranks train, {len(options)} lost")
     assert float(end.partition(": ")[2].partition("%")[0]) > 90
     assert ("1 of 2 ranks train" in ran.stdout) == bool(options)
+
+
+@pytest.mark.slow
+def test_two_ranks_train_a_metamodel_whose_search_ends_as_with_one_though_a_step_fails():
+    said = {}
+    for count in ("1", "2"):
+        command = [sys.executable, str(FEATURES), "--seed", "5", "--evaluations", "160", "--ranks", count, "--fail-step", "250", "--json"]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stderr.count("training step failed, continuing with inference") == 1
+        said[count] = json.loads(ran.stdout)
+    searched = {count: found["methods"][0] for count, found in said.items()}
+    assert all(row["found"] and row["evaluations"] == 160 for row in searched.values())
+    assert searched["1"]["subset"] == searched["2"]["subset"]
+    assert (said["2"]["ranks"], said["2"]["lost"], said["1"]["lost"]) == (2, 1, 0)
+    assert said["2"]["steps"] > 250

@@ -1,0 +1,160 @@
+"""The example that chooses features: what subsets are worth, what the search finds that plain ways miss, and steps that fail."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from azq.bus.memory import MemoryBus
+from azq.config import RankSettings
+from azq.errors import ConfigError
+from azq.learner import ranks
+from azq.learner.ranks.plain import RUN
+
+EXAMPLES = Path(__file__).parents[3] / "ops" / "examples"
+CHOOSE, BUDGET = 5, 310  # 2 % of 15,504
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module("feature_selection")
+
+
+@pytest.fixture
+def subsets(example: ModuleType) -> Any:
+    return example.subsets
+
+
+def training_of(example: ModuleType, evaluations: Any, trainer: Any) -> ranks.PlainTraining:
+    return ranks.PlainTraining(trainer, evaluations.bus, ranks.RankPlace(0, 1), example.ROWS, RUN, RankSettings())
+
+
+def best_found(example: ModuleType, seed: int, budget: int, fail_step: int | None = None) -> tuple[float, float, int]:
+    """The best that the search found, the best there is, and how many subsets were evaluated."""
+    worth = example.subsets.data_of("planted", 0, seed)
+    evaluations = example.Evaluations(MemoryBus(), worth.features)
+    trainer = example.trainer_of(evaluations, seed, fail_step)
+    with training_of(example, evaluations, trainer) as training:
+        known = example.searched(worth, CHOOSE, budget, seed, evaluations, training, trainer)
+    return max(known.values()), example.subsets.exhaustive(worth, CHOOSE), len(known)
+
+
+def test_a_subset_is_worth_what_regressions_on_the_other_folds_explain(subsets):
+    worth = subsets.data_of("planted", 8, 3)
+    targets = (worth.targets - worth.targets.mean()) / worth.targets.std()
+    rows = np.column_stack([np.ones(len(targets)), worth.inputs])
+    for chosen, found in worth.each([(0, 3), (2, 7)]).items():
+        table, errors = rows[:, [0, *(feature + 1 for feature in chosen)]], 0.0
+        for first in range(subsets.FOLDS):
+            held = np.arange(len(table)) % subsets.FOLDS == first
+            weights = np.linalg.lstsq(table[~held], targets[~held], rcond=None)[0]
+            errors += float(((table[held] @ weights - targets[held]) ** 2).sum())
+        assert found == pytest.approx(1 - errors / float((targets**2).sum()), abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plain_ways_miss_what_only_pairs_tell(subsets, seed):
+    worth = subsets.data_of("planted", 0, seed)
+    best = subsets.exhaustive(worth, CHOOSE)
+    ways = {"greedy": subsets.greedy(worth, CHOOSE), "information": subsets.telling_most(worth, CHOOSE)}
+    found = {way: subsets.outcome(way, CHOOSE, known, best) for way, known in ways.items()}
+    assert all(one.found is False and one.share < 0.9 for one in found.values())
+    assert found["greedy"].evaluations == 20 + 19 + 18 + 17 + 16
+    exchanged = subsets.exchanging(worth, CHOOSE, BUDGET, np.random.default_rng(seed))
+    assert len(exchanged) == BUDGET
+    assert max(exchanged.values()) >= found["greedy"].best
+
+
+def test_exchanges_climb_to_the_best_where_nothing_hides(subsets):
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(200, 9))
+    worth = subsets.Worth(inputs, inputs[:, [1, 4, 6]].sum(1) + rng.normal(size=200))
+    for known in (subsets.greedy(worth, 3), subsets.exchanging(worth, 3, 60, rng), subsets.telling_most(worth, 3)):
+        assert subsets.best_of(known, 3) == (1, 4, 6)
+        assert known[1, 4, 6] == subsets.exhaustive(worth, 3)
+
+
+def test_the_search_finds_the_best_subset_while_a_step_fails(example, capsys):
+    found, best, evaluated = best_found(example, seed=5, budget=120, fail_step=230)
+    assert evaluated == 120
+    assert found == best
+    assert capsys.readouterr().err.count(example.FAILED) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_the_search_finds_the_best_of_20_choose_5_with_two_in_a_hundred_evaluated(example, seed):
+    assert example.SHARE * math.comb(20, CHOOSE) >= BUDGET
+    found, best, evaluated = best_found(example, seed, BUDGET)
+    assert (found, evaluated) == (best, BUDGET)
+
+
+def test_a_failed_step_leaves_the_metamodel_as_it_was_and_the_next_goes_on(example, capsys):
+    worth = example.subsets.data_of("planted", 0, 1)
+    evaluations = example.Evaluations(MemoryBus(), worth.features)
+    drawn = example.subsets.at_random(np.random.default_rng(1), worth, CHOOSE, 30, {})
+    trainer = example.trainer_of(evaluations, 1, fail_step=7)
+    evaluations.add(worth.each(drawn), trainer.step)
+    with training_of(example, evaluations, trainer) as training:
+        example.train(training, trainer, 5)
+        before = trainer.snapshot()
+        example.train(training, trainer, 5)  # two of them are taken before the one that fails
+        assert trainer.step == 5
+        assert all(torch.equal(tensor, before[0][name]) for name, tensor in trainer.tensors().items())
+        assert example.FAILED in capsys.readouterr().err
+        example.train(training, trainer, 5)
+    assert trainer.step == 10
+    assert example.FAILED not in capsys.readouterr().err
+
+
+def test_ranks_draw_the_same_batch_of_what_was_known_at_its_step(example):
+    bus = MemoryBus()
+    first, other = example.Evaluations(bus, 6), example.Evaluations(bus, 6)
+    first.add({(0, 1): 0.1, (2, 3): 0.4}, 0)
+    early = first.batch(3, slice(0, 9))
+    first.add({(4, 5): 0.9}, 4)
+    for mine, theirs, before in zip(first.batch(3, slice(0, 9)), other.batch(3, slice(0, 9)), early, strict=True):
+        assert torch.equal(mine, theirs)
+        assert torch.equal(mine, before)
+    assert other.batch(4, slice(0, 64))[0][:, 4].any()
+    assert not other.batch(3, slice(0, 64))[0][:, 4].any()
+
+
+def test_what_was_evaluated_has_nothing_to_tell_and_a_position_is_worth_its_best_new_end(example):
+    torch.manual_seed(0)
+    module, known = example.Metamodel(6), {(0, 1): 0.5}
+    with torch.no_grad():
+        guesses = example.Guesses(module, known, 6, choose=2)
+        assert guesses.of_subset(0, (0, 1)) == -1.0
+        ends = [[guesses.of_subset(member, (0, feature)) for feature in range(2, 6)] for member in range(example.MEMBERS)]
+        positions = example.bits([[0]] * example.MEMBERS, 6)
+        logits, values = guesses.of_positions(positions)
+        assert np.allclose(values[:, 0], np.max(ends, 1), atol=1e-3)
+        assert logits.shape == (example.MEMBERS, 6)
+        assert (np.abs(ends) < 1).all()
+        everything = {(0, feature): 0.0 for feature in range(1, 6)}
+        assert (example.Guesses(module, everything, 6, choose=2).of_positions(positions)[1] == -1).all()
+
+
+def test_what_cannot_be_chosen_from_is_named(example, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ConfigError, match="pip install scikit-learn"):
+        example.subsets.data_of("wine", 0, 0)
+    with pytest.raises(ConfigError, match="at least 5"):
+        example.subsets.data_of("planted", 4, 0)
+    for bad in (["--ranks", "0"], ["--choose", "0"], ["--seed", "-1"]):
+        with pytest.raises(SystemExit):
+            example.options_of(bad)
+        assert bad[0] in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["feature_selection.py", "--features", "6", "--choose", "6"])
+    assert example.main() == 2
+    assert "choose fewer" in capsys.readouterr().err
