@@ -58,7 +58,7 @@ class Plane:
             bus=self.bus,
             hold=self.lock.hold,
             clock_ms=lambda: broker_ms(client) + self.later_ms,
-            has_positions=lambda game: game == "connect_four",
+            has_positions=lambda run: run.game == "connect_four",
             health=self.health,
             life_s=5.0,
         )
