@@ -63,8 +63,20 @@ def ranks(
 
 
 @with_settings
-def doctor(settings: Config, as_json: AsJson = False) -> None:
+def doctor(
+    settings: Config,
+    speed: Annotated[bool, typer.Option("--speed", help="Name what a run's speed hangs on, and the setting to change, instead.")] = False,
+    run: RunName = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long --speed watches.")] = 20.0,
+    as_json: AsJson = False,
+) -> None:
     """Look at settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 where something is wrong."""
+    if speed:
+        from azq.console.speed import examine_speed
+
+        report = examine_speed(settings, run, seconds)
+        emit(report.values(), as_json, "\n".join(report.text()))
+        return
     from azq.console.doctor import examine
 
     found = []
