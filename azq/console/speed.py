@@ -138,7 +138,8 @@ def _selfplay(facts: SpeedFacts) -> Bottleneck:
     if moving > max(search, wait):
         return Bottleneck("queue", evidence, _times("selfplay.journal_s", selfplay.journal_s, 2))
     if search >= wait:
-        more = _times("selfplay.threads", selfplay.threads, 2) if facts.spare else _cheaper("search", facts)
+        processes = sum(each.processes for each in facts.profiles if each.role == "selfplay")
+        more = Change("worker.concurrency", processes, processes + 1) if facts.spare else _cheaper("search", facts)
         return Bottleneck("search", evidence, more)
     works = facts.share("inference", "forward", "copy", "weights")
     if any(each.role == "inference" for each in facts.profiles) and works < WORKS:

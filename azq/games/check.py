@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from azq.errors import AzqError
 from azq.games import Game, State
 
 MAX_PLIES = 100_000
+NO_START = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,24 +140,34 @@ def _at_end(game: Game, state: State) -> Iterator[Finding]:
 
 def _symmetries(game: Game, state: State) -> Iterator[Finding]:
     """An image of the game, move by move, stays an image; where chance acts or the start has no such symmetry, nothing is said."""
-    planes, rows, columns = game.observation_planes()
+    history = state.history()
     for symmetry in range(1, 1 if game.is_chance() else game.num_symmetries()):
         actions, cells = game.action_permutation(symmetry), game.plane_permutation(symmetry)
-        here, image = game.new_initial_state(), game.new_initial_state()
-
-        def turned(position: State, cells: np.ndarray = cells) -> np.ndarray:
-            return position.observation_tensor().reshape(planes, -1)[:, cells].reshape(planes, rows, columns)
-
-        if not np.array_equal(turned(here), image.observation_tensor()):
+        plies = _image_until(game, history, actions, cells)
+        if plies in (None, NO_START):
             continue
-        for action in state.history():
-            if sorted(actions[here.legal_actions()]) != image.legal_actions() or not np.array_equal(
-                turned(here), image.observation_tensor()
-            ):
-                yield _finding("symmetry", f"symmetry {symmetry} is none after {len(here.history())} plies", state)
-                return
-            here.apply_action(action)
-            image.apply_action(int(actions[action]))
+        meant = _image_until(game, history, actions, np.argsort(cells)) is None
+        hint = "; the inverse of its cells would make it one: action a becomes actions[a], cell c shows what cells[c] did" if meant else ""
+        yield _finding("symmetry", f"symmetry {symmetry} is none after {plies} plies{hint}", state)
+        return
+
+
+def _image_until(game: Game, history: Sequence[int], actions: np.ndarray, cells: np.ndarray) -> int | None:
+    """Plies after which a game and its image by actions (A,) and cells (C,) part: None for never, `NO_START` where none begins."""
+    here, image = game.new_initial_state(), game.new_initial_state()
+
+    def alike() -> bool:
+        planes = here.observation_tensor().reshape(game.observation_planes()[0], -1)
+        return np.array_equal(planes[:, cells].ravel(), image.observation_tensor().ravel())
+
+    if not alike():
+        return NO_START
+    for plies, action in enumerate(history):
+        if not alike() or sorted(actions[here.legal_actions()]) != image.legal_actions():
+            return plies
+        here.apply_action(action)
+        image.apply_action(int(actions[action]))
+    return None
 
 
 def playouts_per_s(game: Game, seconds: float = 0.5) -> float:

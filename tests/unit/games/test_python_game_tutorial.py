@@ -93,6 +93,15 @@ def test_impossible_parameters_are_refused_in_the_games_words(folder: Path) -> N
         games.load("lonely.py:Lonely", size=1)
 
 
+@pytest.mark.parametrize(("pair", "meant"), [("cells, cells", True), ("np.argsort(cells), np.roll(cells, 1)", False)])
+def test_a_symmetry_whose_cells_are_the_wrong_way_round_is_told_so(folder: Path, pair: str, meant: bool) -> None:
+    source = (folder / "lonely.py").read_text().replace("(np.argsort(cells), cells)", f"({pair})")
+    wrong = folder / "wrong.py"
+    wrong.write_text(source)
+    finding, *_ = check(games.load(f"{wrong}:Lonely"), games=5).findings
+    assert (finding.rule, "the inverse of its cells would make it one" in finding.detail) == ("symmetry", meant)
+
+
 def test_symmetries_turn_planes_and_actions_the_same_way_for_the_learner(folder: Path) -> None:
     game = games.load("lonely.py:Lonely", size=SIZE)
     assert game.num_symmetries() == 8
