@@ -59,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "gtp": play.gtp,
     "match": play.match,
     "grade": play.grade,
+    "exploitability": play.exploitability,
     "solve": solve,
     "replay": play.replay,
     "worker": processes.worker,
