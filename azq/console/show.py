@@ -138,4 +138,8 @@ def report_text(report: Report) -> str:
     for finding in report.findings:
         history = ",".join(map(str, finding.history[-40:]))
         lines.append(f"BROKEN {finding.rule}: {finding.detail} (after actions {history or 'none'})")
-    return "\n".join(lines if report.findings else [*lines, "every rule holds"])
+    if report.findings:
+        return "\n".join(lines)
+    planes, rows, columns = report.planes
+    board = f"observations are {planes} planes of {rows} x {columns} cells: `azq up --preset board` has a network for boards"
+    return "\n".join([*lines, "every rule holds", *([board] if ":" in report.game and min(rows, columns) > 2 else [])])

@@ -31,6 +31,7 @@ class Report:
     plies: int
     findings: tuple[Finding, ...]
     playouts_per_s: float
+    planes: tuple[int, int, int]  # of an observation, with its rows and columns
 
     @property
     def sound(self) -> bool:
@@ -53,7 +54,7 @@ def check(game: Game, games: int = 100, seed: int = 0, progress: Callable[[int],
             found.setdefault("raises", _finding("raises", f"{type(error).__name__}: {error}", state))
         plies += len(state.history())
         progress(number + 1)
-    return Report(game.name, games, plies, tuple(found.values()), playouts_per_s(game))
+    return Report(game.name, games, plies, tuple(found.values()), playouts_per_s(game), game.observation_planes())
 
 
 def _walk(game: Game, state: State, rng: random.Random) -> Iterator[Finding]:

@@ -32,11 +32,12 @@ def host_preset(game: str, variant: str = "") -> dict[str, Any]:
 
 def _layered(game: str, variant: str) -> dict[str, Any]:
     folder = importlib.resources.files("azq.presets")
-    base = folder / ("python.toml" if ":" in game else f"{game}.toml")
+    kind = "python" if ":" in game else game
+    base = folder / f"{kind}.toml"
     values = tomllib.loads(base.read_text("utf-8")) if base.is_file() else {"run": {"game": game}}
     values["run"]["game"] = game
     files = {entry.name.removesuffix(".toml"): entry for entry in folder.iterdir()}
-    known = {name.removeprefix(f"{game}-"): name for name in sorted(files) if name.startswith(f"{game}-")}
+    known = {name.removeprefix(f"{kind}-"): name for name in sorted(files) if name.startswith(f"{kind}-")}
     known |= {name: name for name in sorted(files) if name.startswith(BOX)}
     for name in _names(variant, known):
         if name not in known:

@@ -13,7 +13,7 @@ from azq.presets import host_preset, preset
 
 FILES = [entry.name for entry in importlib.resources.files("azq.presets").iterdir() if entry.name.endswith(".toml")]
 BOXES = sorted(name.removesuffix(".toml") for name in FILES if name.startswith("box-"))
-NAMES = sorted(name.removesuffix(".toml") for name in FILES if name != "python.toml" and not name.startswith("box-"))
+NAMES = sorted(name.removesuffix(".toml") for name in FILES if not name.startswith(("python", "box-")))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,6 +28,15 @@ def test_no_request_of_a_preset_is_larger_than_an_inference_worker_takes(name: s
     sections = parse_run(preset(game, variant), name)
     games = -(-sections.selfplay.games_in_flight // sections.selfplay.groups)
     assert games * sections.search.leaves_per_step <= InferenceConfig().max_batch
+
+
+@pytest.mark.parametrize("game", ["mine.py:Mine", "openspiel:breakthrough"])
+def test_a_game_of_ones_own_has_a_network_for_boards(game: str) -> None:
+    plain, board = (parse_run(preset(game, variant), game) for variant in ("", "board"))
+    assert (plain.network.kind, board.network.kind, board.run.game) == ("mlp", "resnet", game)
+    assert board.search == plain.search
+    with pytest.raises(ConfigError, match="it has: board, box-2gpu, box-8gpu"):
+        preset(game, "gpu")
 
 
 def test_variants_are_named() -> None:

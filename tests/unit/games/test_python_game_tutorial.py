@@ -93,6 +93,12 @@ def test_impossible_parameters_are_refused_in_the_games_words(folder: Path) -> N
         games.load("lonely.py:Lonely", size=1)
 
 
+@pytest.mark.parametrize(("game", "told"), [("lonely.py:Lonely", True), ("nim.py:Nim", False), ("tic_tac_toe", False)])
+def test_a_board_of_ones_own_is_told_of_the_network_for_boards(folder: Path, game: str, told: bool) -> None:
+    ended = CliRunner().invoke(app, ["games", "check", game, "--games", "1"])
+    assert (ended.exit_code, "--preset board" in ended.stdout) == (0, told)
+
+
 @pytest.mark.parametrize(("pair", "meant"), [("cells, cells", True), ("np.argsort(cells), np.roll(cells, 1)", False)])
 def test_a_symmetry_whose_cells_are_the_wrong_way_round_is_told_so(folder: Path, pair: str, meant: bool) -> None:
     source = (folder / "lonely.py").read_text().replace("(np.argsort(cells), cells)", f"({pair})")
