@@ -159,7 +159,7 @@ def grades(config: Config, game: str) -> Iterator[pretrained.MeasuredGrade]:
 
 def write(card: pretrained.Card) -> None:
     """The card as TOML, tables of lists one under the other."""
-    values = {key: value for key, value in msgspec.to_builtins(card).items() if value is not None}
+    values = {key: value for key, value in pretrained.as_values(card).items() if value is not None}
     lists = {name: values.pop(name) for name in ("matches", "grades")}
     parts = [f"# Made by ops/pretrained.py from run {card.training.run}; not by hand.\n", to_toml(values)]
     for name, rows in lists.items():
@@ -192,10 +192,8 @@ def make(config: Config, run: str, made: str, opponents: Sequence[str], count: i
     write(card)
     with tempfile.TemporaryDirectory() as empty:
         here = load(None, [f'home="{empty}"'])
-        known, played = (
-            list(grades(here, meta.game)),
-            list(matches(here, meta.game, opponents or OPPONENTS[meta.game], count, sections.arena.opening_plies)),
-        )
+        known = list(grades(here, meta.game))
+        played = list(matches(here, meta.game, opponents or OPPONENTS[meta.game], count, sections.arena.opening_plies))
     write(msgspec.structs.replace(card, grades=known, matches=played))
     print(f"{meta.game}: {len(half):,} bytes, sha256 {card.sha256}", flush=True)
 

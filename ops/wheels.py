@@ -20,8 +20,18 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "ops" / "locks"
 GLIBC = "2.28"
-MACHINES = ("x86_64", "aarch64")
 BUILDERS = ("scikit-build-core", "nanobind", "cmake", "ninja", "packaging", "pathspec")  # of constraints.txt
+HELD = (  # by every wheel, besides its modules
+    "azq/presets/connect_four.toml",
+    "azq/pretrained/tic_tac_toe.safetensors",
+    "azq/web/azq.wasm",
+    "azq/ledger/lua/games.lua",
+    "daemon/page/run.js",
+    "systemd/azq-daemon.service",
+    "ops/drills/selfplay-kill.toml",
+)
+MODULES = 3
+MACHINE_NUMBERS = {"x86_64": 62, "aarch64": 183}  # of ELF
 # What zig calls otherwise than GCC: names of CPUs.
 WRAPPER = """#!/bin/sh
 for word do
@@ -109,32 +119,22 @@ def check(wheel: Path, machine: str, python: Path) -> None:
         names = files.namelist()
         modules = [name for name in names if name.endswith(".so")]
         for name in modules:
-            if int.from_bytes(files.read(name)[18:20], "little") != {"x86_64": 62, "aarch64": 183}[machine]:
+            if int.from_bytes(files.read(name)[18:20], "little") != MACHINE_NUMBERS[machine]:
                 raise SystemExit(f"{wheel.name}: {name} is not for {machine}")
-    wanted = (
-        "azq/presets/connect_four.toml",
-        "azq/web/azq.wasm",
-        "azq/pretrained/__init__.py",
-        "daemon/page/run.js",
-        "azq/ledger/lua/games.lua",
-    )
-    lacking = [name for name in wanted if name not in names]
-    lacking += [
-        name for name in ("systemd/azq-daemon.service", "ops/drills/selfplay-kill.toml") if not any(each.endswith(name) for each in names)
-    ]
-    if lacking or len(modules) != 3:
+    lacking = [ending for ending in HELD if not any(name.endswith(ending) for name in names)]
+    if lacking or len(modules) != MODULES:
         raise SystemExit(f"{wheel.name} lacks {lacking or 'modules'}; it has {modules}")
 
 
 def main() -> None:
     """Reads the command line."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("machines", nargs="*", default=["x86_64"], metavar="|".join(MACHINES))
+    options.add_argument("machines", nargs="*", default=["x86_64"], metavar="|".join(MACHINE_NUMBERS))
     options.add_argument("--out", type=Path, default=ROOT / "dist")
     options.add_argument("--headers", type=Path, help="of Python, in place of those of the Python that runs this")
     given = options.parse_args()
-    if unknown := set(given.machines) - set(MACHINES):
-        raise SystemExit(f"no machine {', '.join(sorted(unknown))}; there are: {', '.join(MACHINES)}")
+    if unknown := set(given.machines) - MACHINE_NUMBERS.keys():
+        raise SystemExit(f"no machine {', '.join(sorted(unknown))}; there are: {', '.join(MACHINE_NUMBERS)}")
     python = environment(ROOT / "build" / "wheels" / f"{sys.implementation.cache_tag}-env")
     for machine in given.machines:
         wheel = build(machine, given.out.absolute(), python, given.headers)

@@ -21,6 +21,7 @@ from azq.console.remote import best_weights, client_of
 from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
 from azq.games.files import absolute
+from azq.notation.boards import labelled
 from azq.notation.units import Unit, unit
 from azq.notation.words import legal_texts, read_move
 from azq.wire.messages import MatchResult, MatchSpec
@@ -191,12 +192,12 @@ def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Ran
             history.append(action)
         elif not _ask_action(player, state, history, ask, tell):
             return
-    tell(f"\n{state}\n{_verdict(state.returns(), human)}\n")
+    tell(f"\n{labelled(player.game, state)}\n{_verdict(state.returns(), human)}\n")
 
 
 def _view(game: Game, state: State, human: int) -> str:
     """What the person may see."""
-    return state.information_state_string(human) if game.is_hidden() else str(state)
+    return state.information_state_string(human) if game.is_hidden() else labelled(game, state)
 
 
 def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, tell: Tell) -> bool:

@@ -110,3 +110,9 @@ def verified(name: str) -> Path:
     if found != wanted:
         raise WeightsError(f"weights azq:{name} in {path} are damaged: their hash is {found[:12]}, not {wanted[:12]}; install azq again")
     return path
+
+
+def as_values(card: Card) -> dict[str, Any]:
+    """A card as plain values."""
+    values: dict[str, Any] = msgspec.to_builtins(card)
+    return values
