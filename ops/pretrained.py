@@ -51,7 +51,7 @@ OPPONENTS = {
     "othello": ("uct:200", "uct:1000"),
     "gomoku": ("uct:1000",),
     "hex": ("uct:1000",),
-    "backgammon": ("random", "uct:100"),
+    "backgammon": ("random", "pimc:20"),
     "beasty_bar": ("rule", "pimc:20"),
     "blob": ("rule", "pimc:20"),
 }

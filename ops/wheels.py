@@ -107,14 +107,17 @@ def _copied(wheel: Path, place: Path) -> Path:
     return place
 
 
+def suits(told: str, machine: str) -> bool:
+    """Whether auditwheel's words allow a wheel on every such machine with glibc `GLIBC`. Pure."""
+    found = re.search(rf'platform tag: "manylinux_2_(\d+)_{machine}"', " ".join(told.split()))
+    return found is not None and int(found[1]) <= int(GLIBC.partition(".")[2])
+
+
 def check(wheel: Path, machine: str, python: Path) -> None:
     """Raises `SystemExit` where the platform is too new, a file is missing, or a module is another machine's."""
     told = subprocess.run([python, "-m", "auditwheel", "show", wheel], capture_output=True, text=True, check=True).stdout
-    tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
-    found = re.search(r'consistent with\s+the following platform tag:\s+"(\w+)"', " ".join(told.split()))
-    number = re.search(r"manylinux_2_(\d+)_", found[1]) if found else None
-    if number is None or int(number[1]) > int(GLIBC.partition(".")[2]):
-        raise SystemExit(f"{wheel.name} asks for more than {tag}:\n{told}")
+    if not suits(told, machine):
+        raise SystemExit(f"{wheel.name} asks for more than glibc {GLIBC} on {machine}:\n{told}")
     with zipfile.ZipFile(wheel) as files:
         names = files.namelist()
         modules = [name for name in names if name.endswith(".so")]

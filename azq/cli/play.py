@@ -165,13 +165,13 @@ def games_list() -> Answer:
     """List the games."""
     from azq import games
 
-    rows = []
+    rows, lines = [], []
     for name in games.names():
         game = games.load(name)
-        rows.append(
-            {"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
-        )
-    lines = [f"{row['name']:<16} {row['players']} players, {row['actions']} actions, at most {row['max_length']} plies" for row in rows]
+        row = {"players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
+        rows.append({"name": name, **row, "chance": game.is_chance(), "hidden": game.is_hidden()})
+        kind = ", hidden hands" if game.is_hidden() else ", chance" if game.is_chance() else ""
+        lines.append(f"{name:<16} {row['players']} players{kind}, {row['actions']} actions, at most {row['max_length']} plies")
     return Answer(rows, lines)
 
 

@@ -85,11 +85,11 @@ def test_a_dialogue_gets_its_answer_before_the_next_line(player: move.Agent) -> 
 
 
 def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
-    config = load(overrides=[f'home="{tmp_path}"'])
+    config = load(overrides=[f'home="{tmp_path}"', "run.params.size=5"])  # a size that none come with azq for
     with pytest.raises(NotFound, match="no weights"):
-        move.open_player(config, game="tic_tac_toe", run=None, weights="latest", num_simulations=1)
+        move.open_player(config, game="hex", run=None, weights="latest", num_simulations=1)
     with pytest.raises(NotFound, match="absent"):
-        move.open_player(config, game="tic_tac_toe", run="absent", weights="latest", num_simulations=1)
+        move.open_player(config, game="hex", run="absent", weights="latest", num_simulations=1)
 
 
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:

@@ -12,7 +12,7 @@ from azq.notation.boards import labelled
     ("name", "params", "wanted"),
     [
         ("othello", {"size": 6}, ["   abcdef", " 1 ......", " 6 ......"]),
-        ("hex", {"size": 4}, ["   a b c d", " 1 . . . .", " 4    . . . ."]),
+        ("hex", {"size": 5}, ["   a b c d e", " 1 . . . . .", " 5     . . . . ."]),
         ("connect_four", {}, [".......", "0123456"]),
     ],
 )
