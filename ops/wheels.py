@@ -3,14 +3,16 @@
 zig's clang, pinned, compiles against glibc 2.28 and brings its own C++ library, so that a wheel runs on every Linux since 2018
 (manylinux_2_28) whatever it was built on, and no ARM machine is needed for aarch64. Python 3.11 makes a wheel for 3.11 alone, 3.12 and
 later make one for all from 3.12 on (the stable ABI). auditwheel reads what came out and refuses a wheel that asks for more.
-Only this Python's headers are used; Debian's differ from machine to machine: `--headers` names those of the other one.
+Headers are those of the Python that runs this, the same on both machines but in Debian's packages: `--headers` names others.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -86,25 +88,22 @@ def settings(machine: str, tools: Path, python: Path) -> dict[str, str]:
 
 def build(machine: str, out: Path, python: Path, headers: Path | None = None) -> Path:
     """One wheel, checked. Raises `CalledProcessError` where it does not compile, `SystemExit` where it is not what its name says."""
-    with tempfile.TemporaryDirectory() as folder:
-        tools = Path(folder)
-        toolchain = tools / "toolchain.cmake"
-        toolchain.write_text(TOOLCHAIN.format(machine=machine), "utf-8")
-        defines = {"CMAKE_TOOLCHAIN_FILE": toolchain} | ({"Python_INCLUDE_DIR": headers} if headers else {})
-        told = [word for name, value in defines.items() for word in ("-C", f"cmake.define.{name}={value}")]
-        cache = f"build-dir=build/wheels/{sys.implementation.cache_tag}-{machine}"
-        made = tools / "made"
-        command = [python, "-m", "pip", "wheel", "-q", ".", "--no-build-isolation", "--no-deps", "-w", made, "-C", cache, *told]
+    place = ROOT / "build" / "wheels" / f"{sys.implementation.cache_tag}-{machine}"
+    tools = place / "tools"  # CMake remembers where they are
+    tools.mkdir(parents=True, exist_ok=True)
+    defines = {"Python_INCLUDE_DIR": headers} if headers else {}
+    if machine != platform.machine():
+        defines["CMAKE_TOOLCHAIN_FILE"] = tools / "toolchain.cmake"
+        defines["CMAKE_TOOLCHAIN_FILE"].write_text(TOOLCHAIN.format(machine=machine), "utf-8")
+    told = [word for name, value in defines.items() for word in ("-C", f"cmake.define.{name}={value}")]
+    flags = ("--no-build-isolation", "--no-deps", "-C", f"build-dir={place / 'cmake'}", *told)
+    with tempfile.TemporaryDirectory() as made:
+        command: list[str | Path] = [python, "-m", "pip", "wheel", "-q", ".", "-w", made, *flags]
         subprocess.run(command, cwd=ROOT, env=settings(machine, tools, python), check=True)
-        (wheel,) = made.glob("*.whl")
+        (wheel,) = Path(made).glob("*.whl")
         check(wheel, machine, python)
         out.mkdir(parents=True, exist_ok=True)
-        return wheel.replace(out / wheel.name) if wheel.stat().st_dev == out.stat().st_dev else _copied(wheel, out / wheel.name)
-
-
-def _copied(wheel: Path, place: Path) -> Path:
-    place.write_bytes(wheel.read_bytes())
-    return place
+        return Path(shutil.copy(wheel, out))
 
 
 def suits(told: str, machine: str) -> bool:
