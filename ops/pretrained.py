@@ -94,10 +94,10 @@ def _priors(evaluation: Evaluation) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.concatenate([logits, np.asarray(evaluation.values, np.float32)], axis=1)
 
 
-def training(course: Course, sections: RunSections, made: str) -> pretrained.Training:
+def training(course: Course, sections: RunSections, made: str) -> pretrained.TrainedBy:
     """What the run's own records say."""
     reached, newest = course.reached, max(course.weights, key=lambda event: event.version)
-    return pretrained.Training(
+    return pretrained.TrainedBy(
         run=course.view.record.run,
         commit=made,
         minutes=round(reached.minutes, 1),

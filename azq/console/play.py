@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from azq import games, pretrained
@@ -76,10 +77,9 @@ def _agent(config: Config, seating: Seating, name: str, stack: ExitStack) -> mov
 
 def _check_alike(agents: Mapping[str, move.Agent]) -> None:
     """Raises `ConfigError` where two of them play a game with other parameters."""
-    (first, one), *others = agents.items() or [("", None)]
-    for name, other in others:
-        if one is not None and (other.game.name, other.game.params) != (one.game.name, one.game.params):
-            raise ConfigError(f"{first} plays {one.game.name} with {one.game.params}, {name} with {other.game.params}; they cannot meet")
+    for (first, one), (other, that) in pairwise(agents.items()):
+        if (one.game.name, one.game.params) != (that.game.name, that.game.params):
+            raise ConfigError(f"{first} plays {one.game.name} with {one.game.params}, {other} with {that.game.params}; they cannot meet")
 
 
 def game_named(game: str | None, *names: str) -> str:

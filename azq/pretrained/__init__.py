@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent
 SUFFIX = ".safetensors"
 
 
-class Training(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TrainedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The run that a network is from, as its ledger and its processes told it."""
 
     run: str
@@ -75,7 +75,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     network: str  # kind and size, in words
     params: dict[str, int | float | str | bool]
     search: dict[str, Any]  # as [search] of a run's settings
-    training: Training
+    training: TrainedBy
     ledger: dict[str, int | bool]
     rounding: float  # how far half precision moved a prior or a value, at most, over positions of random games
     matches: list[MeasuredMatch] = []
