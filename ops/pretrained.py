@@ -134,14 +134,16 @@ def matches(config: Config, game: str, opponents: Sequence[str], count: int, pli
     """The shipped weights against each opponent, after random `plies` as in the run's own matches."""
     for opponent in opponents:
         found = match_players(config, Seating(game, None, "latest", MATCH_SIMULATIONS), f"azq:{game}", opponent, count, plies)
-        name, results = found["first"], [found[key] for key in ("wins", "draws", "losses")]
+        name = found["first"]
         spec = MatchSpec(name, opponent, count, MATCH_SIMULATIONS, plies, 0)
-        result = MatchResult(spec, name, opponent, *results, finished_ms=0, seats=found["seats"], share=found["share"])
+        counts = found["wins"], found["draws"], found["losses"]
+        result = MatchResult(spec, name, opponent, *counts, 0, seats=found["seats"], share=found["share"])
         rating = next(one for one in rate([result], anchor=opponent) if one.player == name)
-        bounds = {"elo": round(rating.elo), "elo_low": round(rating.low), "elo_high": round(rating.high)}
+        bounds: dict[str, Any] = {"elo": round(rating.elo), "elo_low": round(rating.low), "elo_high": round(rating.high)}
         told = {key: found[key] for key in ("games", "wins", "draws", "losses", "seats", "share", "points", "points_95", "unit")}
         print(f"{game}: {told | bounds} against {opponent}", flush=True)
-        yield pretrained.MeasuredMatch(opponent=opponent, num_simulations=MATCH_SIMULATIONS, **told, **bounds)
+        row = {"opponent": opponent, "num_simulations": MATCH_SIMULATIONS, **told, **bounds}
+        yield msgspec.convert(row, pretrained.MeasuredMatch)
 
 
 def grades(config: Config, game: str) -> Iterator[pretrained.MeasuredGrade]:
@@ -154,7 +156,8 @@ def grades(config: Config, game: str) -> Iterator[pretrained.MeasuredGrade]:
         found = grade_player(config, Seating(game, None, "latest", simulations, slots=256), f"azq:{game}", None)
         row = {key: found.get(key) for key in ("positions", "mean_loss", "unit", "errors", "error_share")}
         print(f"{game}: {row} at {simulations} simulations", flush=True)
-        yield pretrained.MeasuredGrade(num_simulations=simulations, policy_loss=found["regret"]["policy"]["mean"], **row)
+        bare = found["regret"]["policy"]["mean"] if "regret" in found else None
+        yield msgspec.convert(row | {"num_simulations": simulations, "policy_loss": bare}, pretrained.MeasuredGrade)
 
 
 def write(card: pretrained.Card) -> None:
