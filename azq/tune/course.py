@@ -30,7 +30,7 @@ class Performed(NamedTuple):
     open_games: float  # in all processes
 
 
-Course = Generator[Arrangement, Performed | None, "Tuned"]  # it is sent None where an arrangement cannot be measured
+Course = Generator[Arrangement, Performed | None, "TunedChoice"]  # it is sent None where an arrangement cannot be measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class AxisSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TunedChoice:
     """What came of it."""
 
     start: Arrangement
@@ -134,7 +134,7 @@ def course(start: Arrangement, plan: CoursePlan, judge: Judge) -> Course:
     chosen = best if p <= ALPHA and not too_long else start
     for axis in plan.told:
         told.append((yield from _axis(axis, chosen, ratio if chosen == best else 1.0, plan, judge)))
-    return Tuned(start, chosen, seen, told, best, ratio, p, too_long and p <= ALPHA)
+    return TunedChoice(start, chosen, seen, told, best, ratio, p, too_long and p <= ALPHA)
 
 
 def chance_of_sum(logs: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from azq.tune.arrangement import Arrangement
-from azq.tune.course import AxisSeen, Judge, Performed, Tuned
+from azq.tune.course import AxisSeen, Judge, Performed, TunedChoice
 
 Trials = Sequence[tuple[Arrangement, Performed | None]]
 HEAD = ("processes x threads", "games, ms", "groups", "leaves", "samples/s", "a CPU-second", "of the run", "a game, s", "trials", "ratio")
@@ -24,7 +24,7 @@ class TuneReport:
     judge: Judge
     trials: Trials
     start: Arrangement
-    tuned: Tuned | None  # None: interrupted
+    tuned: TunedChoice | None  # None: interrupted
     others_cores: float | None = None  # that other programs took; None: unknown
 
     @property
@@ -70,7 +70,7 @@ class TuneReport:
         columns = [[row[name] for row in figures] for name in ("samples_per_s", "samples_per_cpu_s", "run_samples_per_s", "game_s")]
         return tuple("-" if None in column else f"{median(filter(None, column)):,.1f}" for column in columns)
 
-    def _verdict(self, tuned: Tuned) -> list[str]:
+    def _verdict(self, tuned: TunedChoice) -> list[str]:
         lines = [
             f"samples/s: self-play alone; of the run: with a learner, {self.judge.learner.per_s:.1f} steps/s alone, on the same cores",
             f"ratio: {self._by()} to those as it is set, from the rounds that looked for it; the test below has figures of its own",
@@ -85,14 +85,14 @@ class TuneReport:
     def _by(self) -> str:
         return "the samples of a CPU-second" if self.judge.shared else "the run's samples"
 
-    def _why(self, tuned: Tuned) -> str:
+    def _why(self, tuned: TunedChoice) -> str:
         if not tuned.changes_nothing:
             return ""
         if tuned.too_long:
             return f"; not taken: games would take more than {self.judge.longer:g} times as long (--longer)"
         return "; not taken: noise may look like this"
 
-    def _untaken(self, axis: AxisSeen, tuned: Tuned) -> list[str]:
+    def _untaken(self, axis: AxisSeen, tuned: TunedChoice) -> list[str]:
         base = axis.ratios.get(axis.best)
         others: Mapping[Arrangement, float] = {each: ratio for each, ratio in axis.ratios.items() if each != axis.best}
         if base is None or not others:

@@ -21,7 +21,7 @@ from azq.host.devices import DevicePlan, Wishes, plan
 from azq.host.hardware import detect
 from azq.process.proc import usable_cores, usable_memory_bytes
 from azq.tune.arrangement import Arrangement, axes_of, leaves_axis
-from azq.tune.course import CoursePlan, Judge, Performed, Tuned, course
+from azq.tune.course import CoursePlan, Judge, Performed, TunedChoice, course
 from azq.tune.measure import arranged, learner_side, perform
 from azq.tune.told import TuneReport, progress
 from azq.tune.written import check_writable, update, write_new
@@ -84,7 +84,7 @@ def _measured(asked: TuneRequest, config: Config, say: Callable[[str], None]) ->
     trials: list[tuple[Arrangement, Performed | None]] = []
     began = WorkMoment.now()
     say(f"about {of} trials of {each_s:.1f} s; as it is set: {start}")
-    tuned: Tuned | None = None
+    tuned: TunedChoice | None = None
     try:
         with _rig(config, sections) as machine:
             tuned = _follow(machine, start, course_plan, judge, each_s, trials, say)
@@ -112,7 +112,7 @@ def _follow(
     each_s: float,
     trials: list[tuple[Arrangement, Performed | None]],
     say: Callable[[str], None],
-) -> Tuned:
+) -> TunedChoice:
     """Measures what the course asks for until it knows; `trials` has all figures at any moment."""
     evaluator, of = machine.sections.selfplay.evaluator, course_plan.trials(start)
     perform(machine, evaluator, start, each_s)  # whatever is slow once, and games away from their first position
@@ -127,7 +127,7 @@ def _follow(
         try:
             asked = walk.send(found)
         except StopIteration as end:
-            tuned: Tuned = end.value
+            tuned: TunedChoice = end.value
             return tuned
 
 

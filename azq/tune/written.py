@@ -42,7 +42,7 @@ def with_values(text: str, changes: Changes, source: object = "settings") -> str
         for key, value in values.items():
             lines = _with_value(lines, section, key, to_toml({key: value}).strip())
     new = "\n".join(lines) + "\n"
-    if _parsed(new, source) != merge(old, changes):
+    if not _says(new, merge(old, changes)):
         names = ", ".join(f"{section}.{key}" for section, values in changes.items() for key in values)
         raise ConfigError(f"{source} is written in a way that azq does not edit; set {names} there by hand, or use --out")
     return new
@@ -59,6 +59,13 @@ def _with_value(lines: list[str], section: str, key: str, line: str) -> list[str
         if found := re.fullmatch(rf"(\s*){key}\s*=[^#\"']*?(\s*#.*)?", lines[number]):
             return [*lines[:number], f"{found[1]}{line}{found[2] or ''}", *lines[number + 1 :]]
     return [*lines[: begin + 1], line, *lines[begin + 1 :]]
+
+
+def _says(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == wanted
+    except tomllib.TOMLDecodeError:
+        return False
 
 
 def _parsed(text: str, source: object) -> dict[str, Any]:
