@@ -32,6 +32,7 @@ class GameSize(NamedTuple):
     samples: float
     plies: float  # decided by players, random opening plies among them
     record_bytes: float
+    simulations: float
 
 
 def game_size(sections: RunSections, seconds: float, clock: Callable[[], float] = time.monotonic) -> GameSize | None:
@@ -45,9 +46,10 @@ def game_size(sections: RunSections, seconds: float, clock: Callable[[], float] 
     while clock() < end_s and (leaves := group.advance()):
         group.apply(evaluator.result(evaluator.submit(group.asked()[0][:leaves]), timeout_s=0.0))
     ended = [SampleEvent(pack_record(record), tuple(map(float, record.returns)), "", now_ms()) for record in group.finished()]
-    plies = group.search.plies
+    plies, simulations = group.search.plies, group.search.simulations
     group.drop()
     samples = sum(map(count_samples, ended))
     if len(ended) < LEAST_ENDED * GAMES or not samples:
         return None
-    return GameSize(samples / len(ended), plies / GAMES, sum(len(encode(event)) for event in ended) / len(ended))
+    record_bytes = sum(len(encode(event)) for event in ended) / len(ended)
+    return GameSize(samples / len(ended), plies / GAMES, record_bytes, simulations / GAMES)
