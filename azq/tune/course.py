@@ -34,7 +34,7 @@ Course = Generator[Arrangement, Performed | None, "TunedChoice"]  # it is sent N
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class TrialJudge:
     """What a figure is worth: samples of the whole run, learner included."""
 
     cores: int
@@ -64,9 +64,9 @@ class Judge:
         """From a game's begin to its end (Little's law)."""
         return found.open_games * self.game_simulations / found.simulations_per_s if self.game_simulations else None
 
-    def too_long(self, found: Sequence[Performed], before: Sequence[Performed]) -> bool:
+    def too_long(self, found: Sequence[Performed | None], before: Sequence[Performed | None]) -> bool:
         """Whether games would take far longer than they do: they would end, and teach, late."""
-        new, old = ([seconds for each in which if (seconds := self.game_s(each)) is not None] for which in (found, before))
+        new, old = ([seconds for each in which if each and (seconds := self.game_s(each)) is not None] for which in (found, before))
         return bool(new and old) and fmean(new) > self.longer * fmean(old)
 
 
@@ -114,7 +114,7 @@ class TunedChoice:
         return self.chosen == self.start
 
 
-def course(start: Arrangement, plan: CoursePlan, judge: Judge) -> Course:
+def course(start: Arrangement, plan: CoursePlan, judge: TrialJudge) -> Course:
     """Yields what to measure, is sent what was measured, and returns what to take."""
     best, base, seen, told = start, 1.0, [], []
     for axis in plan.axes:
@@ -127,8 +127,7 @@ def course(start: Arrangement, plan: CoursePlan, judge: Judge) -> Course:
     ratio, p, too_long = 1.0, 1.0, False
     if best != start:
         figures = yield from _rounds([start, best], plan.confirmations)
-        if start in figures and best in figures:
-            logs = _logs(figures[best], figures[start], judge)
+        if logs := _logs(figures[best], figures[start], judge):
             ratio, p = math.exp(fmean(logs)), chance_of_sum(logs)
             too_long = judge.too_long(figures[best], figures[start])
     chosen = best if p <= ALPHA and not too_long else start
@@ -151,33 +150,30 @@ def turns(options: Sequence[Arrangement], number: int) -> list[Arrangement]:
     return turned[::-1] if number % 2 else turned
 
 
-def _axis(axis: Axis, best: Arrangement, base: float, plan: CoursePlan, judge: Judge) -> Generator[Arrangement, Performed | None, AxisSeen]:
+def _axis(
+    axis: Axis, best: Arrangement, base: float, plan: CoursePlan, judge: TrialJudge
+) -> Generator[Arrangement, Performed | None, AxisSeen]:
     options = [best, *filter(plan.fits, axis.others(best))]
     found = yield from _rounds(options, plan.rounds if len(options) > 1 else 0)
-    if best not in found or not found[best]:
-        return AxisSeen(axis.name, best, {})
-    ratios = {each: base * math.exp(fmean(_logs(figures, found[best], judge))) for each, figures in found.items()}
-    return AxisSeen(axis.name, best, ratios, frozenset(each for each, figures in found.items() if judge.too_long(figures, found[best])))
+    logs = {each: _logs(figures, found[best], judge) for each, figures in found.items()}
+    ratios = {each: base * math.exp(fmean(known)) for each, known in logs.items() if known}
+    return AxisSeen(axis.name, best, ratios, frozenset(each for each in ratios if judge.too_long(found[each], found[best])))
 
 
-Figures = dict[Arrangement, list[Performed]]
+Figures = dict[Arrangement, list[Performed | None]]
 
 
 def _rounds(options: Sequence[Arrangement], rounds: int) -> Generator[Arrangement, Performed | None, Figures]:
-    """Figures of each round in order; what could not be measured once is left out."""
+    """Figures of each round in order, None where there were none: what a machine at other work stood still for is tried in the next."""
     found: Figures = {each: [] for each in options}
     for number in range(rounds):
         for each in turns(options, number):
-            if each not in found:
-                continue
-            performed = (yield each) or (yield each)  # a machine at other work may have stood still
-            if performed is None:
-                del found[each]
-            else:
-                found[each].append(performed)
+            performed = yield each
+            found[each].append(performed)
     return found
 
 
-def _logs(ours: Sequence[Performed], theirs: Sequence[Performed], judge: Judge) -> list[float]:
-    """Of ratios, round by round."""
-    return [math.log(judge.score(our) / judge.score(their)) for our, their in zip(ours, theirs, strict=True)]
+def _logs(ours: Sequence[Performed | None], theirs: Sequence[Performed | None], judge: TrialJudge) -> list[float]:
+    """Of ratios, round by round, where both were measured."""
+    pairs = zip(ours, theirs, strict=True)
+    return [math.log(judge.score(our) / judge.score(their)) for our, their in pairs if our and their]

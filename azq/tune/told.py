@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from azq.tune.arrangement import Arrangement
-from azq.tune.course import AxisSeen, Judge, Performed, TunedChoice
+from azq.tune.course import AxisSeen, Performed, TrialJudge, TunedChoice
 
 Trials = Sequence[tuple[Arrangement, Performed | None]]
 HEAD = ("processes x threads", "games, ms", "groups", "leaves", "samples/s", "a CPU-second", "of the run", "a game, s", "trials", "ratio")
@@ -21,7 +21,7 @@ class TuneReport:
     game: str
     setting: str
     evaluator: str
-    judge: Judge
+    judge: TrialJudge
     trials: Trials
     start: Arrangement
     tuned: TunedChoice | None  # None: interrupted
@@ -90,7 +90,7 @@ class TuneReport:
             return ""
         if tuned.too_long:
             return f"; not taken: games would take more than {self.judge.longer:g} times as long (--longer)"
-        return "; not taken: noise may look like this"
+        return "; not taken: noise may look like this, or too few trials could be measured (--seconds)"
 
     def _untaken(self, axis: AxisSeen, tuned: TunedChoice) -> list[str]:
         base = axis.ratios.get(axis.best)
@@ -102,7 +102,7 @@ class TuneReport:
         return [f"{said} would make {others[best] / base:.2f} times the samples of {tuned.chosen.leaves}"]
 
 
-def progress(number: int, of: int, arrangement: Arrangement, found: Performed | None, judge: Judge) -> str:
+def progress(number: int, of: int, arrangement: Arrangement, found: Performed | None, judge: TrialJudge) -> str:
     """A trial in a line."""
     told = (
         f"{judge.samples_per_s(found):,.0f} samples/s, {judge.samples_per_cpu_s(found):,.0f} a CPU-second" if found else "too slow to tell"

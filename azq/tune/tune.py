@@ -21,7 +21,7 @@ from azq.host.devices import DevicePlan, Wishes, plan
 from azq.host.hardware import detect
 from azq.process.proc import usable_cores, usable_memory_bytes
 from azq.tune.arrangement import Arrangement, axes_of, leaves_axis
-from azq.tune.course import CoursePlan, Judge, Performed, TunedChoice, course
+from azq.tune.course import CoursePlan, Performed, TrialJudge, TunedChoice, course
 from azq.tune.measure import arranged, learner_side, perform
 from azq.tune.told import TuneReport, progress
 from azq.tune.written import check_writable, update, write_new
@@ -108,7 +108,7 @@ def _follow(
     machine: Rig,
     start: Arrangement,
     course_plan: CoursePlan,
-    judge: Judge,
+    judge: TrialJudge,
     each_s: float,
     trials: list[tuple[Arrangement, Performed | None]],
     say: Callable[[str], None],
@@ -121,7 +121,7 @@ def _follow(
     while True:
         found = perform(machine, evaluator, asked, each_s)
         trials.append((asked, found))
-        if [each for each in trials if each[0] == start] == [(start, None)] * 2:
+        if [found for arrangement, found in trials if arrangement == start] == [None, None]:
             raise EvaluationTimeout(f"as it is set, self-play is too slow for trials of {each_s:.1f} s; give more --seconds")
         say(progress(len(trials), of, asked, found, judge))
         try:
@@ -143,9 +143,9 @@ def _course_plan(asked: TuneRequest, sections: RunSections, devices: DevicePlan,
     return CoursePlan(axes + (leaves if asked.leaves else ()), () if asked.leaves else leaves, fits=roomy)
 
 
-def _judge(asked: TuneRequest, sections: RunSections, devices: DevicePlan, size: GameSize | None, say: Callable[[str], None]) -> Judge:
+def _judge(asked: TuneRequest, sections: RunSections, devices: DevicePlan, size: GameSize | None, say: Callable[[str], None]) -> TrialJudge:
     say(f"trains for {LEARNER_SHARE * asked.seconds:.0f} s, for what learning takes of this machine")
-    return Judge(
+    return TrialJudge(
         cores=usable_cores(),
         learner=learner_side(sections, LEARNER_SHARE * asked.seconds),
         reuse=SampleReuse(sections.learner.samples_per_insert, sections.learner.batch_size),

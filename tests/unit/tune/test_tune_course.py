@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from azq.estimate.rates import SampleReuse, Side
 from azq.tune.arrangement import Arrangement, axes_of, leaves_axis
-from azq.tune.course import ALPHA, Course, CoursePlan, Judge, Performed, TunedChoice, chance_of_sum, course, turns
+from azq.tune.course import ALPHA, Course, CoursePlan, Performed, TrialJudge, TunedChoice, chance_of_sum, course, turns
 
 START = Arrangement(processes=1, threads=1, games=256, within_ms=25.0, groups=2, leaves=1)
 PLAN = CoursePlan(axes_of(4), (leaves_axis(64),))
-JUDGE = Judge(
+JUDGE = TrialJudge(
     cores=4, learner=Side(1000.0, 0.001), reuse=SampleReuse(1.0, 512), simulations=64.0, game_simulations=2000.0, longer=2.0
 )  # with next to no learner, the run's samples are self-play's
 
@@ -124,12 +124,25 @@ def follow(walk: Course, answer: Callable[[Arrangement], Performed | None]) -> t
             return order, end.value
 
 
-def test_what_cannot_be_measured_is_tried_once_more_and_left_out() -> None:
-    order, found = follow(course(START, PLAN, JUDGE), lambda each: None if each.groups == 3 else performed(1000.0))
-    three = [each for each in order if each.groups == 3]
-    assert len(three) == 2
+def test_what_cannot_be_measured_is_left_out() -> None:
+    _, found = follow(course(START, PLAN, JUDGE), lambda each: None if each.groups == 3 else performed(1000.0))
     assert all(each.groups != 3 for axis in found.seen for each in axis.ratios)
     assert found.changes_nothing
+
+
+@pytest.mark.parametrize(("lost", "taken"), [(1, True), (2, True), (4, False)])
+def test_a_test_bears_a_trial_that_stood_still_and_not_many(lost: int, taken: bool) -> None:
+    """Eight pairs less two are enough, if all of them say so; four never are."""
+    tries = 0
+
+    def answer(each: Arrangement) -> Performed | None:
+        nonlocal tries
+        tries += each.groups == 3
+        return None if each.groups == 3 and PLAN.rounds < tries <= PLAN.rounds + lost else performed(1200.0 if each.groups == 3 else 1000.0)
+
+    _, found = follow(course(START, PLAN, JUDGE), answer)
+    assert found.candidate == replace(START, groups=3)
+    assert found.changes_nothing != taken
 
 
 def test_what_does_not_fit_into_memory_is_never_measured() -> None:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from azq.estimate.rates import SampleReuse, Side
 from azq.tune.arrangement import Arrangement
-from azq.tune.course import AxisSeen, Judge, Performed, TunedChoice
+from azq.tune.course import AxisSeen, Performed, TrialJudge, TunedChoice
 from azq.tune.told import TuneReport, progress
 
 START = Arrangement(processes=1, threads=1, games=256, within_ms=25.0, groups=2, leaves=1)
 THREE, FOUR = replace(START, groups=3), replace(START, leaves=4)
-JUDGE = Judge(2, Side(20.0, 0.05), SampleReuse(4.0, 512), simulations=32.0, game_simulations=640.0, longer=2.0)
+JUDGE = TrialJudge(2, Side(20.0, 0.05), SampleReuse(4.0, 512), simulations=32.0, game_simulations=640.0, longer=2.0)
 FIGURES = Performed(simulations_per_s=32_000.0, cpu_s=1e-5, evaluations_per_s=20_000.0, mean_batch=64.0, open_games=100.0)
 
 
