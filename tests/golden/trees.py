@@ -27,7 +27,7 @@ CASES: dict[str, tuple[str, list[int], Settings]] = {
     "puct_connect_four": ("connect_four", [3, 3], Settings("puct", 40)),
     "puct_tic_tac_toe": ("tic_tac_toe", [0, 4, 8], Settings("puct", 40, leaves_per_step=3)),
     "gumbel_connect_four": ("connect_four", [3, 3], Settings("gumbel", 40)),
-    "batch_root_connect_four": ("connect_four", [3, 3], Settings("gumbel", 40, batch_root=True)),
+    "batch_root_connect_four": ("connect_four", [3, 3], Settings("gumbel", 40, batch_root=True, reuse_subtree=False)),
     "gumbel_tic_tac_toe": ("tic_tac_toe", [0, 4, 8], Settings("gumbel", 40, max_considered_actions=4)),
 }
 
