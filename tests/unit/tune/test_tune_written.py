@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from azq.config.loading import merge, to_toml
 from azq.errors import ConfigError
 from azq.tune.written import check_writable, update, with_values, write_new
 
-CHANGES = {"selfplay": {"groups": 3, "answer_within_ms": 0.0}, "worker": {"concurrency": 2}}
+CHANGES: dict[str, dict[str, Any]] = {"selfplay": {"groups": 3, "answer_within_ms": 0.0}, "worker": {"concurrency": 2}}
 WRITTEN = """# mine
 home = "elsewhere"
 
