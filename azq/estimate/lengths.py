@@ -14,7 +14,7 @@ from azq.clock import now_ms
 from azq.config import RunSections
 from azq.replay.samples import count_samples
 from azq.search.evaluator import UniformEvaluator
-from azq.search.search import exploring, make_search
+from azq.search.search import exploring, leaves_at_once, make_search
 from azq.wire.arrays import pack_record
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
@@ -39,7 +39,7 @@ def game_size(sections: RunSections, seconds: float, clock: Callable[[], float] 
     """Of games played for at most so long; None where too few ended."""
     game = rules(sections)
     config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
-    group = GameGroup(make_search(game, config, num_slots=GAMES, seed=sections.run.seed), game, sections.search.leaves_per_step)
+    group = GameGroup(make_search(game, config, num_slots=GAMES, seed=sections.run.seed), game, leaves_at_once(sections.search, game))
     for slot in range(GAMES):
         group.start(slot, GameRecord(slot + 1))
     evaluator, end_s = UniformEvaluator(game.num_distinct_actions(), game.value_size()), clock() + seconds
