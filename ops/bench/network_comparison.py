@@ -1,7 +1,7 @@
 """Networks of several presets taught from the games that a run recorded, judged on games kept apart: by samples seen and by CPU time.
 
-Usage: network_comparison.py RUN_FOLDER OUT.json [--presets ,structured-small] [--no-advantage] [--seconds S] [--games N] [--every SAMPLES]
-All take the run's rules and learner settings (batch, rate, losses); only [network] is the presets'. The newest fifth of the games is kept
+Usage: network_comparison.py RUN_FOLDER OUT.json [--presets ,structured-small] [--no-advantage] [--seconds S] [--games N] [--every SAMPLES] [--batch B]
+All take the run's rules and learner settings (rate, losses); [network] is the presets'. The newest fifth of the games is kept
 apart. CPU time is this process's, on one thread, of training alone.
 """
 
@@ -28,6 +28,7 @@ from azq.replay.samples import Columns, Samples, samples_of
 
 ALL_HEADS = ("reply", "advantage", "margin", "hidden")
 JUDGED_AT_ONCE = 2048  # samples
+MOST_JUDGED = 8192
 
 
 def recorded(folder: Path, sections: RunSections, most: int) -> tuple[Samples, Samples]:
@@ -37,7 +38,7 @@ def recorded(folder: Path, sections: RunSections, most: int) -> tuple[Samples, S
     heads = [name for name in ALL_HEADS if name in NetSpec.of(game).auxiliary]
     columns, cut = Columns.of(game, heads, sections.learner.discount), len(events) * 4 // 5
     old, new = (samples_of(game, part, sections.learner.root_value_fraction, columns)[0] for part in (events[:cut], events[cut:]))
-    return old, new
+    return old, new if len(new) <= MOST_JUDGED else rows(new, np.linspace(0, len(new) - 1, MOST_JUDGED).astype(np.int64))
 
 
 def rows(samples: Samples, chosen: np.ndarray) -> Samples:
@@ -80,11 +81,15 @@ def main() -> None:
     parser.add_argument("--presets", default=",structured-small", help="variants of the game's preset; an empty one is the plain preset")
     parser.add_argument("--no-advantage", action="store_true", help="each network that has the head once more without it")
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--batch", type=int, default=256, help="samples of a step")
+    parser.add_argument("--warmup", type=int, default=50, help="steps with a smaller learning rate")
     parser.add_argument("--games", type=int, default=100_000)
     parser.add_argument("--every", type=int, default=16_384)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    sections = RunDir(given.folder.parent, given.folder.name).sections()
+    recorded_as = RunDir(given.folder.parent, given.folder.name).sections()
+    learner = recorded_as.learner.model_copy(update={"batch_size": given.batch, "warmup_steps": given.warmup})
+    sections = recorded_as.model_copy(update={"learner": learner})
     data = recorded(given.folder, sections, given.games)
     found: dict[str, Any] = {"taught": len(data[0]), "apart": len(data[1]), "networks": {}}
     for variant in given.presets.split(","):
