@@ -1,6 +1,6 @@
 """Networks of several presets taught from the games that a run recorded, judged on games kept apart: by samples seen and by CPU time.
 
-Usage: network_comparison.py RUN_FOLDER OUT.json [--presets ,structured-small] [--no-advantage] [--seconds S] [--games N] [--every SAMPLES] [--batch B]
+Usage: network_comparison.py RUN_FOLDER OUT.json [--presets ,structured-small] [--no-advantage] [--seconds S] [--batch B]
 All take the run's rules and learner settings (rate, losses); [network] is the presets'. The newest fifth of the games is kept
 apart. CPU time is this process's, on one thread, of training alone.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,9 @@ def recorded(folder: Path, sections: RunSections, most: int) -> tuple[Samples, S
 
 def rows(samples: Samples, chosen: np.ndarray) -> Samples:
     """Some of the samples, in this order."""
-    names = Samples.__dataclass_fields__
-    return Samples(**{name: None if (column := getattr(samples, name)) is None else column[chosen] for name in names})
+    columns = ((column.name, getattr(samples, column.name)) for column in fields(samples))
+    found: dict[str, Any] = {name: None if column is None else column[chosen] for name, column in columns}
+    return Samples(**found)
 
 
 def judge(trainer: Trainer, apart: Samples) -> dict[str, float]:

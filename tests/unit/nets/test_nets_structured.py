@@ -92,7 +92,7 @@ def test_tokens_of_a_group_are_told_apart_by_their_place() -> None:
 
 
 def test_layers_of_each_encoder_are_as_many_as_asked_for() -> None:
-    module = build(network(encoders={"left": 3}), SPEC, seed=0)
+    module: Any = build(network(encoders={"left": 3}), SPEC, seed=0)
     assert [len(encoder.layers) for encoder in module.encoders.values()] == [3, 0]
 
 
@@ -102,7 +102,7 @@ def test_the_asked_for_network_learns_and_answers() -> None:
     asked = config.network
     assert (asked.channels, asked.heads, asked.blocks, asked.encoders) == (256, 8, 4, {"queue": 6, "bar": 2, "hand": 2})
     game = games.load("beasty_bar")
-    module = build(asked, game, seed=0)
+    module: Any = build(asked, game, seed=0)
     planes, scalars = unpack(torch.from_numpy(probe_positions(game, 8)), module.spec)
     optimiser = torch.optim.SGD(module.parameters(), 0.05)
     losses = []
