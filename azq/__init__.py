@@ -5,7 +5,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.errors                                            every error, and the exit code it ends a process with
     azq.clock | azq.files | azq.goals | azq.masking | azq.metrics | azq.phases | azq.prices | azq.waiting    time, files, ends, figures
     azq.config | azq.logs                                 settings that humans write; log lines
-    azq.games | azq.presets                               the rules of games, from azq._core (C++20: azq/core); settings that learn each
+    azq.games | azq.presets | azq.pretrained              the rules of games, from azq._core (C++20: azq/core); settings; trained weights
     azq.wire                                              every message and every Redis key
     azq.process                                           what it means to be a process of azq: signals, liveness, children
     azq.queue | azq.ledger | azq.bus | azq.store          Celery by hardware tag; jobs, leases, games; streams; blobs
