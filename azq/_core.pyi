@@ -38,6 +38,7 @@ class Game:
     def has_margin(self) -> bool: ...
     def num_hidden(self) -> int: ...  # H, hidden facts that a belief head may predict
     def action_layout(self) -> str: ...  # where actions lie on the board: cells, columns or nowhere ("")
+    def token_groups(self) -> dict[str, NDArray[np.int32]]: ...  # (tokens, bits) each: places among the planes' bits
     def outcome_combination(self) -> tuple[NDArray[np.float32], float] | None: ...  # weights (K,), bias: value = bias + weights @ outcomes
     def state_from_notation(self, text: str) -> State:
         """The position of one line of `State.notation`; raises ConfigError naming the rule it breaks. Its history is empty."""

@@ -17,7 +17,7 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Url = Annotated[str, typer.Option("--url", help="The daemon's address; that of daemon.host and daemon.port by default.")]
-PRESETS = "Settings for more than two cores (gpu, sprint, box-2gpu, box-8gpu) or your own board game (board); several by commas."
+PRESETS = "Settings for more than two cores (gpu, sprint, structured, box-2gpu ...) or your own board game (board); several by commas."
 Preset = Annotated[str, typer.Option("--preset", help=PRESETS)]
 RunName = Annotated[str | None, typer.Option("--run", help="Name of the run.")]
 

@@ -38,7 +38,14 @@ def _dropped(note: str) -> Rule:
     return lambda value: {}, note
 
 
-_STACKED = _dropped("one trunk of network.blocks layers takes all cards; encoders of their own for parts of the table are not there")
+def _heads(*names: str) -> Callable[[Any], Settings]:
+    return lambda wanted: {"network.auxiliary": list(names)} if wanted else {}
+
+
+def _encoder(group: str) -> Rule:
+    return _as(f"network.encoders.{group}", "a token group of beasty_bar", network__kind="structured", run__game="beasty_bar")
+
+
 RULES: Mapping[str, Rule] = {
     "cluster.redis_url": _as("broker.control_url"),
     "cluster.inference_servers": _dropped("inference workers are not addressed: they drain the broker's stream, however many there are"),
@@ -64,14 +71,14 @@ RULES: Mapping[str, Rule] = {
     "training.eval_frequency": _as("arena.every_steps"),
     "buffer.max_size": _as("learner.max_window"),
     "buffer.min_size": _as("learner.min_window"),
-    "network_config.hidden_dim": _as("network.channels", network__kind="transformer"),
+    "network_config.hidden_dim": _as("network.channels", network__kind="structured"),
     "network_config.num_heads": _as("network.heads"),
-    "network_config.queue_layers": _STACKED,
-    "network_config.bar_layers": _STACKED,
-    "network_config.hand_layers": _STACKED,
-    "network_config.fusion_layers": _as("network.blocks", "the layers over all cards"),
-    "network_config.use_dueling": _dropped("policy and value have heads of their own; there is no dueling head"),
-    "network_config.use_auxiliary_heads": (lambda wanted: {"network.auxiliary": ["hidden"]} if wanted else {}, "what others hold"),
+    "network_config.queue_layers": _encoder("queue"),
+    "network_config.bar_layers": _encoder("bar"),
+    "network_config.hand_layers": _encoder("hand"),
+    "network_config.fusion_layers": _as("network.blocks", "the layers over the tokens of all groups"),
+    "network_config.use_dueling": (_heads("advantage"), "on values of actions: added to a policy's logits, as there, V changes nothing"),
+    "network_config.use_auxiliary_heads": (_heads("margin", "hidden"), "the score's margin, what others hold"),
 }
 
 
@@ -100,8 +107,11 @@ def fate_of(key: str, value: Any) -> Fate:
 
 
 def settings_of(fates: list[Fate]) -> Settings:
-    """All settings that came of it."""
-    return {name: value for fate in fates for name, value in fate.settings.items()}
+    """All settings that came of it; lists for one setting are joined."""
+    found: Settings = {}
+    for name, value in (item for fate in fates for item in fate.settings.items()):
+        found[name] = [*found.get(name, ()), *value] if isinstance(value, list) else value
+    return found
 
 
 def _flat(part: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -99,22 +99,28 @@ class SelfPlayConfig(Section):
 class NetworkConfig(Section):
     """The evaluator's network, free of batch norm."""
 
-    kind: Literal["resnet", "mlp", "transformer"] = "resnet"
+    kind: Literal["resnet", "mlp", "transformer", "structured"] = "resnet"
     blocks: Blocks = 4
     channels: Channels = 48
-    heads: Few = 8  # of a transformer's attention; they divide the channels
-    auxiliary: tuple[Literal["reply", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
+    heads: Few = 8  # of attention, in a transformer and a structured network; they divide the channels
+    encoders: dict[str, Blocks] = Field(default_factory=dict)  # structured: layers by token group of the game, before the fusion's `blocks`
+    auxiliary: tuple[Literal["reply", "advantage", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
     global_heads: bool = False  # of a resnet: a logit from each cell, all else pooled over the board, whose size they do not depend on
 
     @model_validator(mode="after")
     def _sound(self) -> NetworkConfig:
         if self.global_heads and self.kind != "resnet":
             raise ValueError(f"global_heads are those of kind = 'resnet'; a network of kind {self.kind!r} has none: leave it out")
+        if self.encoders and self.kind != "structured":
+            raise ValueError(f"encoders are those of kind = 'structured'; a network of kind {self.kind!r} has none: leave them out")
         return self
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
 
     def description(self) -> dict[str, Any]:
         """What weights say of their network; without what is new and not in use, so that equal weights are equal bytes as before."""
-        return self.model_dump(mode="json", exclude=None if self.global_heads else {"global_heads"})
+        return self.model_dump(mode="json", exclude={name for name in ("global_heads", "encoders") if not getattr(self, name)})
 
 
 class NetworkStage(Stage):
@@ -156,6 +162,7 @@ class LearnerConfig(RankSettings):
     value_weight: Factor = 1.0
     outcome_weight: Weight = 0.5  # loss of the outcome head, where the game has one
     reply_weight: Weight = 0.15  # losses of the auxiliary heads in network.auxiliary
+    advantage_weight: Weight = 0.25
     margin_weight: Weight = 0.25
     hidden_weight: Weight = 0.5
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
@@ -318,13 +325,13 @@ class RunSections(Section):
 
     @model_validator(mode="after")
     def _grows(self) -> RunSections:
-        """No stage shrinks the network, or widens a transformer, whose norms see every channel."""
+        """No stage shrinks the network, or widens one of attention layers, whose norms see every channel."""
         sizes = [(self.network.blocks, self.network.channels), *((stage.blocks, stage.channels) for stage in self.learner.growth)]
         for (blocks, channels), (more_blocks, more_channels) in itertools.pairwise(sizes):
             if more_blocks < blocks or more_channels < channels:
                 raise ValueError(f"learner.growth goes from {blocks}x{channels} to {more_blocks}x{more_channels}; a network only grows")
-            if self.network.kind == "transformer" and more_channels > channels:
-                raise ValueError(f"learner.growth widens a transformer to {more_channels} channels; it only grows by blocks")
+            if self.network.kind in ("transformer", "structured") and more_channels > channels:
+                raise ValueError(f"learner.growth widens a {self.network.kind} network to {more_channels} channels; it grows by blocks")
         return self
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ Letters: C planes, H rows, W columns, S scalars, A actions, T plies, P bytes of 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,8 @@ class AdaptedGame:
     `make()` gives a fresh position, an object with OpenSpiel's method names: current_player, legal_actions, apply_action, is_terminal,
     returns, observation_tensor(player), and optionally clone, is_chance_node with chance_outcomes, information_state_string(player)
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
-    state_from_notation(text) to the position's notation(), and where actions lie on the board: `action_layout`, "cells" or "columns".
+    state_from_notation(text) to the position's notation(), where actions lie on the board: `action_layout`, "cells" or "columns", and
+    token_groups(), which bits of the observation belong together.
     `binary`, `scale` and `utility`: see `GameForm`. Its own methods are those of `azq._core.Game`.
     Raises `GameContractError` naming what is wrong.
     """
@@ -56,6 +58,7 @@ class AdaptedGame:
         self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()
         self._action_layout = self._read_layout()
+        self._token_groups = self._read_token_groups()
 
     def _fresh(self) -> Any:
         try:
@@ -108,6 +111,23 @@ class AdaptedGame:
             )
         return str(given)
 
+    def _read_token_groups(self) -> dict[str, NDArray[np.int32]]:
+        if not callable(getattr(self._rules, "token_groups", None)):
+            return {}
+        try:
+            given = {str(name): np.asarray(places) for name, places in self._rules.token_groups().items()}
+        except Exception as error:
+            raise GameContractError(f"game {self.name}: token_groups() gives no arrays by name: {error}") from error
+        bits = int(np.prod(self.observation_planes()))
+        for name, places in given.items():
+            whole = places.ndim == 2 and places.size and places.dtype.kind in "iu"
+            if not whole or not 0 <= places.min() <= places.max() < bits or not re.fullmatch("[a-z][a-z0-9_]{0,31}", name):
+                raise GameContractError(
+                    f"game {self.name}: token group {name!r} is no array (tokens, bits) of places among the {bits} bits of an "
+                    "observation, flattened, under a name of small letters, digits and _"
+                )
+        return {name: places.astype(np.int32) for name, places in given.items()}
+
     def num_distinct_actions(self) -> int:
         return self._form.actions
 
@@ -154,6 +174,9 @@ class AdaptedGame:
 
     def action_layout(self) -> str:
         return self._action_layout
+
+    def token_groups(self) -> dict[str, NDArray[np.int32]]:
+        return {name: places.copy() for name, places in self._token_groups.items()}
 
     def num_symmetries(self) -> int:
         return len(self._symmetries)

@@ -8,6 +8,7 @@ from azq.config import NetworkConfig
 from azq.nets.network import Network, Outputs, unpack, unpack_bits
 from azq.nets.residual import GlobalResNet, Mlp, ResNet
 from azq.nets.spec import GameShape, NetSpec
+from azq.nets.structured import Structured
 from azq.nets.transformer import Transformer
 from azq.nets.weights import WeightsMeta, from_bytes, load_into, network_of, to_bytes
 
@@ -38,6 +39,8 @@ def build(network: NetworkConfig, game: GameShape | NetSpec, *, seed: int | None
         size = NetSpec.of(game), network.blocks, network.channels
         if network.kind == "transformer":
             return Transformer(*size, network.heads, network.auxiliary)
+        if network.kind == "structured":
+            return Structured(*size, network.heads, network.encoders, network.auxiliary)
         residual = GlobalResNet if network.global_heads else ResNet
         return (residual if network.kind == "resnet" else Mlp)(*size, network.auxiliary)
 

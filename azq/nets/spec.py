@@ -22,6 +22,7 @@ class GameShape(Protocol):
     def has_margin(self) -> bool: ...
     def num_hidden(self) -> int: ...
     def action_layout(self) -> str: ...
+    def token_groups(self) -> dict[str, NDArray[np.int32]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class NetSpec:
     num_hidden: int = 0  # F facts that the player to move does not see
     has_margin: bool = False
     action_layout: str = ""  # where actions lie on the board: cells, columns or nowhere
+    token_groups: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = ()  # by name, of each token the places of its bits
 
     @classmethod
     def of(cls, game: GameShape | NetSpec) -> NetSpec:
@@ -50,10 +52,10 @@ class NetSpec:
             raise ConfigError(
                 f"the game declares outcomes and {game.value_size()} values; outcomes combine to the one value of two players"
             )
+        groups = tuple((name, tuple(map(tuple, places.tolist()))) for name, places in game.token_groups().items())
         ends = *game.observation_planes(), game.num_scalars(), game.num_distinct_actions(), game.value_size()
-        return cls(
-            *ends, tuple(float(weight) for weight in weights), float(bias), game.num_hidden(), game.has_margin(), game.action_layout()
-        )
+        says = game.num_hidden(), game.has_margin(), game.action_layout(), groups
+        return cls(*ends, tuple(float(weight) for weight in weights), float(bias), *says)
 
     @property
     def num_outcomes(self) -> int:
@@ -63,7 +65,7 @@ class NetSpec:
     @property
     def auxiliary(self) -> tuple[str, ...]:
         """Names of the auxiliary heads that the game has targets for."""
-        return ("reply", *(["margin"] if self.has_margin else []), *(["hidden"] if self.num_hidden else []))
+        return ("reply", "advantage", *(["margin"] if self.has_margin else []), *(["hidden"] if self.num_hidden else []))
 
     @property
     def cells(self) -> int:

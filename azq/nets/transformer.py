@@ -54,6 +54,12 @@ def _attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q.float(), k.float(), v.float())
 
 
+def check_heads(channels: int, heads: int) -> None:
+    """Raises `ConfigError` where the channels cannot be shared out among the heads."""
+    if channels % heads:
+        raise ConfigError(f"network.channels = {channels} is no multiple of network.heads = {heads}; change one of them")
+
+
 class Transformer(Network):
     """`blocks` layers of K = `channels` with `heads` attention heads over T = H * W + 1 tokens.
 
@@ -66,8 +72,7 @@ class Transformer(Network):
         super().__init__(spec, auxiliary)
         if spec.planes == 0 or spec.cells < 2:
             raise ConfigError("network.kind = 'transformer' needs a game with planes of at least two cells; set network.kind = 'mlp'")
-        if channels % heads:
-            raise ConfigError(f"network.channels = {channels} is no multiple of network.heads = {heads}; change one of them")
+        check_heads(channels, heads)
         self.cells = nn.Linear(spec.planes, channels, bias=False)
         self.scalars = nn.Linear(spec.scalars, channels, bias=False) if spec.scalars else None
         self.places = nn.Embedding(spec.cells + 1, channels)

@@ -36,6 +36,7 @@ class Columns:
     """What samples have beside the plain ones: optional columns, where a size of 0 and False mean none, and the discount of their value."""
 
     reply: bool = False
+    played: bool = False
     margin: bool = False
     outcomes: int = 0  # K
     hidden: int = 0  # F facts, packed in ceil(F / 8) bytes
@@ -46,13 +47,16 @@ class Columns:
         """Those of a network's auxiliary heads, and the outcomes wherever the game has them."""
         combination = game.outcome_combination()
         outcomes = len(combination[0]) if combination else 0
-        return cls("reply" in auxiliary, "margin" in auxiliary, outcomes, game.num_hidden() if "hidden" in auxiliary else 0, discount)
+        hidden = game.num_hidden() if "hidden" in auxiliary else 0
+        return cls("reply" in auxiliary, "advantage" in auxiliary, "margin" in auxiliary, outcomes, hidden, discount)
 
     def shapes(self) -> dict[str, tuple[type[np.generic], tuple[int, ...]]]:
         """Element type and shape of one sample's entry, by the name of each column that is there."""
         shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {}
         if self.reply:
             shapes["reply"] = (np.uint16, ())
+        if self.played:
+            shapes["played"] = (np.uint16, ())
         if self.margin:
             shapes["margin"] = (np.float32, ())
         if self.outcomes:
@@ -85,6 +89,7 @@ class Samples:
     values: NDArray[np.float32]  # (N, V) for the player to move, then for the seats after him
     masks: NDArray[np.uint8]  # (N, M) legal actions, little bit order
     reply: NDArray[np.uint16] | None = None  # (N,) what the next other player did best, or NO_REPLY
+    played: NDArray[np.uint16] | None = None  # (N,) the action
     margin: NDArray[np.float32] | None = None  # (N,) of the player to move
     outcomes: NDArray[np.float32] | None = None  # (N, K) of the player to move
     hidden: NDArray[np.uint8] | None = None  # (N, ceil(F / 8)) facts hidden from the player to move, little bit order
@@ -223,6 +228,8 @@ def _optional(games: Sequence[_Played], rows: _Rows, columns: Columns) -> dict[s
     found: dict[str, NDArray[Any]] = {}
     if columns.reply:
         found["reply"] = np.concatenate([_replies(each) for each in games])[rows.ply]
+    if columns.played:
+        found["played"] = np.concatenate([each.actions for each in games])[rows.ply]
     if columns.margin:
         found["margin"] = np.stack([each.targets["margins"] for each in games])[rows.of, rows.mover]
     if columns.outcomes:

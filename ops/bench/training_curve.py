@@ -67,8 +67,8 @@ def figures(result: MatchResult) -> dict[str, float]:
     }
 
 
-def draw(rows: list[dict[str, Any]], out: Path, title: str, key: str, label: str) -> None:
-    """One line for each opponent, with its intervals."""
+def draw(rows: list[dict[str, Any]], out: Path, title: str, key: str, label: str, level: float) -> None:
+    """One line for each opponent, with its intervals; `level`: the share of equals."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -84,7 +84,7 @@ def draw(rows: list[dict[str, Any]], out: Path, title: str, key: str, label: str
     axes.set(xlabel="minutes of azq up", ylabel=label, title=title)
     if key == "share":
         axes.set_ylim(0, 1.02)
-        axes.axhline(0.5, color="#888888", linestyle="--", linewidth=1)
+        axes.axhline(level, color="#888888", linestyle="--", linewidth=1)
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right")
     figure.tight_layout()
@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--num-simulations", type=int, default=64)
     parser.add_argument("--opening-plies", type=int, default=2)
     parser.add_argument("--points", type=int, default=5)
+    parser.add_argument("--level", type=float, default=0.5, help="share of equals, 1 / n with n seats")
     parser.add_argument("--title", default="")
     parser.add_argument("--key", choices=("share", "points"), default="share")
     parser.add_argument("--label", default="share of points won")
@@ -113,7 +114,14 @@ def main() -> None:
         else measure(given.folder, opponents, given.games, given.num_simulations, given.points, given.opening_plies)
     )
     given.out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
-    draw(rows, given.out, given.title or f"{given.folder.name}, {given.num_simulations} simulations a move", given.key, given.label)
+    draw(
+        rows,
+        given.out,
+        given.title or f"{given.folder.name}, {given.num_simulations} simulations a move",
+        given.key,
+        given.label,
+        given.level,
+    )
 
 
 if __name__ == "__main__":

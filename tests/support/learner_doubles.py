@@ -177,6 +177,10 @@ class SecretSum:
     def action_layout(self) -> str:
         return ""
 
+    def token_groups(self) -> dict[str, NDArray[np.int32]]:
+        bits = np.arange(7 * self.players, dtype=np.int32)
+        return {"sums": bits.reshape(self.players, 7), "shown": bits[5:7, None]}
+
     def num_symmetries(self) -> int:
         return 1
 

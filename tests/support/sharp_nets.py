@@ -17,6 +17,10 @@ KINDS = {
     "outcomes": ("backgammon", NetworkConfig(kind="mlp", blocks=2, channels=64)),
     "scalars": ("beasty_bar", NetworkConfig(kind="resnet", blocks=1, channels=16, auxiliary=("reply",))),
     "transformer": ("blob", NetworkConfig(kind="transformer", blocks=2, channels=32, heads=4)),
+    "structured": (
+        "beasty_bar",
+        NetworkConfig(kind="structured", blocks=1, channels=32, heads=4, encoders={"queue": 2, "bar": 1, "hand": 1}),
+    ),
     "mlp": ("tic_tac_toe", NetworkConfig(kind="mlp", blocks=2, channels=32)),
 }
 SAMPLES = 48

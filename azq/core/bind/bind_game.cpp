@@ -64,6 +64,18 @@ nb::object outcome_combination(const PyGame& game) {
     return nb::make_tuple(to_numpy(weights, {weights.size()}), bias);
 }
 
+nb::dict token_groups(const PyGame& game) {
+    nb::dict groups;
+    for (const TokenGroup& group : game.dimensions.token_groups) {
+        std::vector<std::int32_t> places;
+        for (int token = 0; token < group.tokens; ++token) {
+            for (int bit = 0; bit < group.bits; ++bit) places.push_back(group.first + token * group.token_stride + bit * group.bit_stride);
+        }
+        groups[group.name] = to_numpy(places, {static_cast<std::size_t>(group.tokens), static_cast<std::size_t>(group.bits)});
+    }
+    return groups;
+}
+
 nb::object action_permutation(const PyGame& game, int symmetry) {
     if (symmetry < 0 || symmetry >= game.dimensions.symmetries) throw nb::index_error("no such symmetry");
     std::vector<std::int32_t> image;
@@ -253,6 +265,7 @@ void bind_game(nb::module_& module) {
         .def("has_margin", [](const PyGame& self) { return self.dimensions.has_margin; })
         .def("num_hidden", [](const PyGame& self) { return self.dimensions.hidden; })
         .def("action_layout", [](const PyGame& self) { return self.dimensions.action_layout; })
+        .def("token_groups", &token_groups)
         .def("outcome_combination", &outcome_combination)
         .def("state_from_notation", &state_from_notation, nb::arg("text"))
         .def("targets", &targets, nb::arg("actions"))

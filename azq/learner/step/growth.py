@@ -2,7 +2,7 @@
 
 Pure functions. Deeper: a new residual block ends in a layer of zeros, so it passes on what it is given. Wider: whatever reads the new
 channels on behalf of an old one weighs them with zero, while the weights that make the new channels are random, so that gradients tell
-them apart. A transformer's norms see all channels at once, so it only grows by blocks (`azq.config` refuses the rest).
+them apart. Norms of attention layers see all channels at once, so such networks only grow by blocks (`azq.config` refuses the rest).
 """
 
 from __future__ import annotations

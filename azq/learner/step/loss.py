@@ -26,6 +26,7 @@ class Targets:
     values: Tensor  # (B, V)
     legal: Tensor  # (B, A) bool
     reply: Tensor | None = None  # (B,) int64 action, or NO_REPLY
+    played: Tensor | None = None  # (B,) int64 action
     margin: Tensor | None = None  # (B,)
     outcomes: Tensor | None = None  # (B, K) in [0, 1]
     hidden: Tensor | None = None  # (B, F) 0 or 1
@@ -44,6 +45,7 @@ def losses(logits: Tensor, values: Tensor, policy_targets: Tensor, value_targets
 def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
     """Float32 scalars by head: `policy`, `value`, and those of the further heads that the network has.
 
+    `advantage` is the squared error of what a dueling network says of the action that was played (`_action_values`).
     `outcome` is a cross-entropy summed over the outcomes, `reply` one over all actions where there is a reply, `margin` a squared error,
     `hidden` a cross-entropy per fact, so that games with many cards do not drown the rest.
     """
@@ -54,6 +56,9 @@ def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
         found["outcome"] = per_outcome.sum(dim=1).mean()
     if outputs.reply is not None and targets.reply is not None:
         found["reply"] = _reply_loss(outputs.reply, targets.reply)
+    if outputs.advantage is not None and targets.played is not None:
+        of_played = _action_values(outputs.values, outputs.advantage, targets.policies).gather(1, targets.played[:, None])
+        found["advantage"] = (of_played - targets.values[:, :1]).square().mean()
     if outputs.margin is not None and targets.margin is not None:
         found["margin"] = (outputs.margin.float() - targets.margin).square().mean()
     if outputs.hidden is not None and targets.hidden is not None:
@@ -64,6 +69,16 @@ def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
 def weighted(found: dict[str, Tensor], config: LearnerConfig) -> Tensor:
     """The policy's loss counts fully, each other one by its `<head>_weight` of the settings."""
     return torch.stack([loss if name == "policy" else getattr(config, f"{name}_weight") * loss for name, loss in found.items()]).sum()
+
+
+def _action_values(values: Tensor, advantages: Tensor, policies: Tensor) -> Tensor:
+    """Q (B, A) = V + A - the mean of A under the policy, of the player to move (dueling networks: Wang et al., ICML 2016, equation 9).
+
+    The mean there is over all actions alike, so that V becomes the value of playing at random. Under the search's policies V stays what the
+    search takes it for, the value of playing on (as the stochastic dueling networks of Wang et al., ICLR 2017, section 4).
+    """
+    advantages = advantages.float()
+    return values[:, :1].float() + advantages - (policies * advantages).sum(1, keepdim=True)
 
 
 def _reply_loss(logits: Tensor, replies: Tensor) -> Tensor:

@@ -186,6 +186,7 @@ class Trainer(Stepper):
             values=self._send(samples.values),
             legal=self._bits(samples.masks, self._spec.num_actions).view(torch.bool),
             reply=None if samples.reply is None else self._send(samples.reply.astype(np.int64)),
+            played=None if samples.played is None else self._send(samples.played.astype(np.int64)),
             margin=None if samples.margin is None else self._send(samples.margin),
             outcomes=None if samples.outcomes is None else self._send(samples.outcomes),
             hidden=hidden,
@@ -194,8 +195,8 @@ class Trainer(Stepper):
     def _turned(self, targets: Targets, chosen: Tensor) -> Targets:
         assert self._symmetries is not None
         turn = self._symmetries
-        reply = None if targets.reply is None else turn.action(targets.reply, chosen)
-        return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), reply=reply)
+        single = {name: turn.action(actions, chosen) for name in ("reply", "played") if (actions := getattr(targets, name)) is not None}
+        return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), **single)
 
     def _bits(self, packed: np.ndarray, count: int) -> Tensor:
         return unpack_bits(self._send(packed), count)

@@ -23,7 +23,9 @@ def test_every_key_of_the_published_file_has_a_fate_and_azq_takes_the_settings()
     assert settings.pop("until.steps") == 2000
     config = load(None, [f"{name}={json.dumps(value)}" for name, value in settings.items()])
     assert (config.search.algorithm, config.search.num_simulations, config.search.dirichlet_fraction) == ("puct", 200, 0.25)
-    assert (config.network.kind, config.network.channels, config.network.blocks) == ("transformer", 256, 4)
+    assert (config.network.kind, config.network.channels, config.network.blocks) == ("structured", 256, 4)
+    assert (config.run.game, config.network.encoders) == ("beasty_bar", {"queue": 6, "bar": 2, "hand": 2})
+    assert config.network.auxiliary == ("advantage", "margin", "hidden")
     assert (config.learner.publish_every_steps, config.arena.every_steps) == (100, 200)
     assert len(config.inference.devices) == 8
 

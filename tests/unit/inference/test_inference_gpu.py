@@ -98,7 +98,7 @@ def test_stream_and_local_answer_the_same_bits_in_float32():
     local.close()
 
 
-@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
+@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer", "structured"])
 def test_two_batches_in_flight_for_long_stay_apart(kind):
     """Would show a workspace or a pool that both slots write to: each answer is that of its own batch, thousands of times."""
     network = NETWORK.model_copy(update={"kind": kind, "blocks": 3, "channels": 64, "heads": 4})

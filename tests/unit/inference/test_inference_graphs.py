@@ -336,7 +336,7 @@ def test_only_the_large_sizes_are_compiled_each_by_itself(fake_cuda, monkeypatch
     assert not compiled  # a replay compiles nothing
 
 
-@pytest.mark.parametrize("kind", ["mlp", "transformer"])
+@pytest.mark.parametrize("kind", ["mlp", "transformer", "structured"])
 def test_other_networks_run_as_graphs_too(engine, kind):
     network = NETWORK.model_copy(update={"kind": kind, "heads": 2})
     model = Model(SPEC, network, EXACT, engine=engine)

@@ -18,10 +18,11 @@ from azq.inference.device.placement import Placement
 from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec, build, from_bytes, unpack
 
-KINDS = ["resnet", "mlp", "transformer"]
-SEATS = NetSpec(6, 1, 12, 3, 20, 4, num_hidden=30, has_margin=True)
+KINDS = ["resnet", "mlp", "transformer", "structured"]
+GROUPS = (("first", ((0, 1, 2), (3, 4, 5))), ("rest", ((6,), (7,), (12,))))
+SEATS = NetSpec(6, 1, 12, 3, 20, 4, num_hidden=30, has_margin=True, token_groups=GROUPS)
 WEIGHTS, BIAS = (2 / 3, 1 / 3, 1 / 3, -1 / 3, -1 / 3), -1 / 3
-OUTCOMES = NetSpec(4, 1, 26, 0, 9, 1, WEIGHTS, BIAS)
+OUTCOMES = NetSpec(4, 1, 26, 0, 9, 1, WEIGHTS, BIAS, token_groups=GROUPS)
 
 
 @pytest.fixture(autouse=True)

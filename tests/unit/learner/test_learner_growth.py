@@ -18,7 +18,8 @@ from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Network, build
 from azq.replay.samples import Samples
 
-PLANES = NetSpec(planes=3, rows=4, cols=5, scalars=2, num_actions=7, value_size=1, num_hidden=3, has_margin=True)
+GROUPS = (("first", ((0, 1, 2), (20, 21, 22))), ("rest", ((40,), (41,))))
+PLANES = NetSpec(planes=3, rows=4, cols=5, scalars=2, num_actions=7, value_size=1, num_hidden=3, has_margin=True, token_groups=GROUPS)
 CPU = torch.device("cpu")
 
 
@@ -46,7 +47,7 @@ def observations(seed: int, count: int = 6) -> tuple[torch.Tensor, torch.Tensor]
 
 @settings(max_examples=25, deadline=None)
 @given(
-    kind=st.sampled_from(["resnet", "mlp", "transformer"]),
+    kind=st.sampled_from(["resnet", "mlp", "transformer", "structured"]),
     blocks=st.integers(1, 3),
     more_blocks=st.integers(0, 3),
     channels=st.integers(1, 5),
@@ -54,7 +55,7 @@ def observations(seed: int, count: int = 6) -> tuple[torch.Tensor, torch.Tensor]
     seed=st.integers(0, 1000),
 )
 def test_a_grown_network_says_what_it_said(kind, blocks, more_blocks, channels, more_channels, seed):
-    more_channels = 0 if kind == "transformer" else more_channels
+    more_channels = 0 if kind in ("transformer", "structured") else more_channels
     old = network(kind, blocks, 4 * channels, seed).eval()
     new = larger(kind, blocks + more_blocks, 4 * (channels + more_channels)).eval()
     new.load_state_dict(grow(old.state_dict(), new.state_dict()))

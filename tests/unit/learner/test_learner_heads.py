@@ -23,7 +23,7 @@ from azq.replay.samples import NO_REPLY, Columns
 from azq.replay.window import Window
 
 CPU = torch.device("cpu")
-ALL = ("reply", "margin", "hidden")
+ALL = ("reply", "advantage", "margin", "hidden")
 
 
 def trainer_for(game, auxiliary, *, kind="mlp", symmetries=None, **options):
@@ -41,7 +41,7 @@ def window_of(game, auxiliary, count=200):
     return window
 
 
-@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
+@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer", "structured"])
 @pytest.mark.parametrize("players", [2, 3])
 def test_every_loss_falls(kind, players):
     game = SecretSum(players)
@@ -54,7 +54,7 @@ def test_every_loss_falls(kind, players):
     for _ in range(10):
         train(trainer, drawn_from(window, rng, 64, 5000), rng)
     last = trainer.mean_losses()
-    assert set(first.others) == {"reply", "margin", "hidden"} | ({"outcome"} if players == 2 else set())
+    assert set(first.others) == {"reply", "advantage", "margin", "hidden"} | ({"outcome"} if players == 2 else set())
     assert last.value < 0.8 * first.value
     assert all(last.others[head] < first.others[head] for head in first.others if head != "reply")  # replies are random here
     assert last.others["margin"] < 0.5 * first.others["margin"]
@@ -90,8 +90,8 @@ def test_a_symmetry_turns_the_reply_with_the_policy():
 
 def test_training_with_replies_and_symmetries_runs_on_the_real_rules():
     game = games.load("tic_tac_toe")
-    window, rng = window_of(game, ("reply",), 30), np.random.default_rng(0)
-    trainer = trainer_for(game, ("reply",), kind="resnet", symmetries=Symmetries(game, CPU))
+    window, rng = window_of(game, ("reply", "advantage"), 30), np.random.default_rng(0)
+    trainer = trainer_for(game, ("reply", "advantage"), kind="resnet", symmetries=Symmetries(game, CPU))
     for _ in range(5):
         train(trainer, drawn_from(window, rng, 32, 5000), rng)
     assert 0 < trainer.mean_losses().others["reply"] <= 2.3
@@ -115,6 +115,7 @@ def outputs_and_targets():
         values=torch.zeros(4, 1),
         outcomes=torch.zeros(4, 2),
         reply=torch.zeros(4, 3),
+        advantage=torch.tensor([[1.0, -1.0, 0.0]] * 4),
         margin=torch.full((4,), 0.5),
         hidden=torch.zeros(4, 5),
     )
@@ -123,6 +124,7 @@ def outputs_and_targets():
         values=torch.ones(4, 1),
         legal=torch.ones(4, 3, dtype=torch.bool),
         reply=torch.tensor([0, NO_REPLY, 2, NO_REPLY]),
+        played=torch.tensor([0, 0, 1, 2]),
         margin=torch.zeros(4),
         outcomes=torch.tensor([[1.0, 0.0]] * 4),
         hidden=torch.ones(4, 5),
@@ -135,9 +137,12 @@ def test_losses_by_hand():
     assert float(found["value"]) == 1
     assert float(found["outcome"]) == pytest.approx(2 * np.log(2))
     assert float(found["reply"]) == pytest.approx(np.log(3))
+    assert float(found["advantage"]) == pytest.approx((0 + 0 + 4 + 1) / 4)  # values of actions are 1, -1 and 0, all were worth 1
     assert float(found["margin"]) == pytest.approx(0.25)
     assert float(found["hidden"]) == pytest.approx(np.log(2))
-    config = LearnerConfig(outcome_weight=0.25, reply_weight=0.0, margin_weight=2.0, hidden_weight=0.0, value_weight=3.0)
+    config = LearnerConfig(
+        outcome_weight=0.25, reply_weight=0.0, advantage_weight=0.0, margin_weight=2.0, hidden_weight=0.0, value_weight=3.0
+    )
     wanted = float(found["policy"]) + 3.0 + 0.25 * 2 * np.log(2) + 2.0 * 0.25
     assert float(weighted(found, config)) == pytest.approx(wanted)
 
@@ -146,6 +151,22 @@ def test_a_batch_without_replies_teaches_no_reply():
     outputs, targets = outputs_and_targets()
     targets = dataclasses.replace(targets, reply=torch.full((4,), NO_REPLY))
     assert float(all_losses(outputs, targets)["reply"]) == 0
+
+
+def test_values_of_actions_average_to_the_positions_under_the_policy():
+    """Planted: one action wins and is played 9 times of 10, so the position is worth 0.8, and 0 to whom plays at random."""
+    values, advantages = torch.zeros(1, requires_grad=True), torch.zeros(1, 2, requires_grad=True)
+    policies, legal = torch.tensor([[0.9, 0.1]] * 10), torch.ones(10, 2, dtype=torch.bool)
+    played = torch.tensor([0] * 9 + [1])
+    targets = Targets(policies, 1.0 - 2.0 * played[:, None].float(), legal, played=played)
+    optimiser = torch.optim.SGD([values, advantages], 0.3)
+    for _ in range(300):
+        outputs = Outputs(torch.zeros(10, 2), values.expand(10)[:, None], advantage=advantages.expand(10, -1))
+        optimiser.zero_grad()
+        all_losses(outputs, targets)["advantage"].backward()
+        optimiser.step()
+    assert values.item() == pytest.approx(0.8, abs=0.02)
+    assert (advantages[0, 0] - advantages[0, 1]).item() == pytest.approx(2, abs=0.02)
 
 
 def test_resumed_training_with_every_head_equals_uninterrupted_training():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,8 @@ from azq.config import NetworkConfig
 from azq.errors import ConfigError
 from azq.nets import NetSpec, build, load_into, unpack
 
-KINDS = ["resnet", "mlp", "transformer"]
+KINDS = ["resnet", "mlp", "transformer", "structured"]
+GROUPS = (("first", ((0, 1, 2), (3, 4, 5))), ("rest", ((6,), (7,), (12,))))
 WEIGHTS, BIAS = (2 / 3, 1 / 3, 1 / 3, -1 / 3, -1 / 3), -1 / 3  # backgammon's equity over 3
 BACKGAMMON = NetSpec(4, 1, 26, 5, 9, 1, WEIGHTS, BIAS, has_margin=True)
 CARDS = NetSpec(6, 1, 12, 3, 20, 4, num_hidden=30, has_margin=True)
@@ -23,7 +26,9 @@ def one_thread():
 
 
 def network(kind, spec, *auxiliary, channels=16):
-    return build(NetworkConfig(kind=kind, blocks=2, channels=channels, heads=4, auxiliary=auxiliary), spec, seed=0)
+    groups, encoders = (GROUPS, {"first": 1}) if kind == "structured" else ((), {})
+    config = NetworkConfig(kind=kind, blocks=2, channels=channels, heads=4, encoders=encoders, auxiliary=auxiliary)
+    return build(config, replace(spec, token_groups=groups), seed=0)
 
 
 def inputs(spec, count=5, seed=0):
@@ -33,9 +38,9 @@ def inputs(spec, count=5, seed=0):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_head_has_its_shape_and_starts_at_zero(kind):
-    outputs = network(kind, CARDS, "reply", "margin", "hidden").forward_all(*inputs(CARDS))
+    outputs = network(kind, CARDS, "reply", "advantage", "margin", "hidden").forward_all(*inputs(CARDS))
     assert outputs.outcomes is None
-    shapes = {"logits": (5, 20), "values": (5, 4), "reply": (5, 20), "margin": (5,), "hidden": (5, 30)}
+    shapes = {"logits": (5, 20), "values": (5, 4), "reply": (5, 20), "advantage": (5, 20), "margin": (5,), "hidden": (5, 30)}
     for name, shape in shapes.items():
         assert getattr(outputs, name).shape == shape
         assert not getattr(outputs, name).any()
@@ -44,7 +49,7 @@ def test_every_head_has_its_shape_and_starts_at_zero(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_without_auxiliary_heads_says_nothing_of_them(kind):
     outputs = network(kind, CARDS).forward_all(*inputs(CARDS))
-    assert outputs[2:] == (None, None, None, None)
+    assert outputs[2:] == (None,) * 5
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,7 +82,7 @@ def test_the_spec_of_a_game_with_everything():
     spec = NetSpec.of(SecretSum(2))
     assert (spec.outcome_weights, spec.outcome_bias, spec.num_hidden, spec.has_margin) == ((1.0, -1.0), 0.0, 4, True)
     assert NetSpec.of(SecretSum(3)).value_size == 3
-    assert spec.auxiliary == ("reply", "margin", "hidden")
+    assert spec.auxiliary == ("reply", "advantage", "margin", "hidden")
 
 
 def test_outcomes_are_for_two_players(monkeypatch):
@@ -101,13 +106,13 @@ def test_only_games_with_outcomes_tell_them():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_head_teaches_the_trunk(kind):
     spec = NetSpec(6, 1, 12, 3, 20, 1, WEIGHTS, BIAS, 30, True)
-    module = network(kind, spec, "reply", "margin", "hidden")
+    module = network(kind, spec, "reply", "advantage", "margin", "hidden")
     with torch.no_grad():
         for parameter in module.parameters():
             if not parameter.any() and parameter.ndim >= 2:  # heads and branches that start at zero let no gradient through yet
                 parameter.normal_(0, 0.1, generator=torch.Generator().manual_seed(2))
-    stem = next(parameter for name, parameter in module.named_parameters() if name.startswith(("stem", "cells")))
-    for name in ("logits", "values", "outcomes", "reply", "margin", "hidden"):
+    stem = next(parameter for name, parameter in module.named_parameters() if name.startswith(("stem", "cells", "encoders.of_first.bits")))
+    for name in ("logits", "values", "outcomes", "reply", "advantage", "margin", "hidden"):
         module.zero_grad()
         getattr(module.forward_all(*inputs(spec)), name).square().sum().backward()
         assert stem.grad is not None

@@ -50,6 +50,9 @@ class FakeGame:
     def action_layout(self):
         return ""
 
+    def token_groups(self):
+        return {}
+
 
 def test_spec_of_a_game():
     spec = NetSpec.of(FakeGame())

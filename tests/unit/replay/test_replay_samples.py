@@ -28,7 +28,7 @@ from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode
 from azq.wire.messages import SampleEvent
 
-ALL = ("reply", "margin", "hidden")
+ALL = ("reply", "advantage", "margin", "hidden")
 
 
 def actions_of(event):
@@ -125,13 +125,13 @@ def test_columns_are_there_only_where_declared_and_asked_for():
     two, three = SecretSum(2), SecretSum(3)
     assert Columns.of(two, ()) == Columns(outcomes=2)
     assert Columns.of(three, ()) == NO_COLUMNS
-    assert Columns.of(three, ALL) == Columns(reply=True, margin=True, hidden=4)
+    assert Columns.of(three, ALL) == Columns(reply=True, played=True, margin=True, hidden=4)
     event = event_where(three, capped=False)
     plain, full = samples_of_one(three, event, 0.25), samples_of_one(three, event, 0.25, Columns.of(three, ALL))
-    assert plain.reply is plain.margin is plain.outcomes is plain.hidden is full.outcomes is None
+    assert plain.reply is plain.played is plain.margin is plain.outcomes is plain.hidden is full.outcomes is None
     for name in ("packed", "policies", "values", "masks"):
         assert np.array_equal(getattr(plain, name), getattr(full, name))
-    assert Window(three, 10, Columns.of(three, ALL)).bytes_per_sample - Window(three, 10).bytes_per_sample == 2 + 4 + 1
+    assert Window(three, 10, Columns.of(three, ALL)).bytes_per_sample - Window(three, 10).bytes_per_sample == 2 + 2 + 4 + 1
 
 
 def test_margins_outcomes_and_hidden_facts_are_the_movers():
@@ -146,6 +146,13 @@ def test_margins_outcomes_and_hidden_facts_are_the_movers():
         assert samples.outcomes[row].tolist() == [float(event.returns[mover] > 0), float(event.returns[mover] < 0)]
         secret = actions[ply - ply % 3]
         assert np.unpackbits(samples.hidden[row], count=4, bitorder="little").tolist() == np.eye(4)[secret].tolist()
+
+
+def test_what_was_played_is_told_of_searched_plies_alone():
+    game = SecretSum(2)
+    event = event_where(game, capped=False)
+    samples = samples_of_one(game, event, 0.0, Columns.of(game, ("advantage",)))
+    assert samples.played.tolist() == [int(action) for ply, action in enumerate(actions_of(event)) if ply % 3]
 
 
 def test_the_reply_is_the_next_other_players_best_action():

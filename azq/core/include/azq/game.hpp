@@ -6,6 +6,7 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -107,6 +108,29 @@ concept HasTruncation = requires(const G rules, const typename G::State& positio
 template <class G>
 concept HasActionLayout = requires {
     { G::kActionLayout } -> std::convertible_to<const char*>;
+};
+
+/// Tokens of an observation that belong together: token t reads, in this order, the planes' bits first + t * token_stride + b * bit_stride, b < bits.
+struct TokenGroup {
+    const char* name;
+    int first, tokens, bits, token_stride, bit_stride;
+};
+
+/// A token a plane of the cells first_cell .. first_cell + cells - 1.
+constexpr TokenGroup tokens_by_plane(const char* name, int all_cells, int first_plane, int planes, int first_cell, int cells) {
+    return {name, first_plane * all_cells + first_cell, planes, cells, all_cells, 1};
+}
+
+/// A token a cell of the same, which reads its bits in these planes.
+constexpr TokenGroup tokens_by_cell(const char* name, int all_cells, int first_plane, int planes, int first_cell, int cells) {
+    return {name, first_plane * all_cells + first_cell, cells, planes, 1, all_cells};
+}
+
+/// Observations fall into groups of tokens, each of which a network may give an encoder of its own; bits may lie in none.
+template <class G>
+concept HasTokenGroups = requires {
+    { G::kTokenGroups.size() } -> std::convertible_to<std::size_t>;
+    { G::kTokenGroups[0] } -> std::convertible_to<const TokenGroup&>;
 };
 
 /// Values per position: one for two players, else one a seat.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -135,6 +136,7 @@ struct Dimensions {
     int value_size, max_outcomes, outcome_targets, hidden;
     bool has_margin, has_hidden, sampled;
     const char* action_layout = "";
+    std::span<const TokenGroup> token_groups = {};
 };
 
 class AnyGame {

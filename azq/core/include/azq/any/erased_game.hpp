@@ -32,6 +32,7 @@ class ErasedGame final : public AnyGame {
         size.has_hidden = HasHidden<G>;
         size.sampled = kSampled<G>;
         if constexpr (HasActionLayout<G>) size.action_layout = G::kActionLayout;
+        if constexpr (HasTokenGroups<G>) size.token_groups = G::kTokenGroups;
         return size;
     }
 

@@ -35,6 +35,11 @@ struct BeastyBar {
     static constexpr int kPlanes = 9;     ///< Queue 0..4, bar, out, own hand, not yet seen: the own pile, or another's hand and pile.
     static constexpr int kRows = 1;
     static constexpr int kColumns = beasty::kAnimals * Players;  ///< A card: twelve a seat, weakest first.
+    static constexpr std::array kTokenGroups{
+        tokens_by_plane("queue", kColumns, 0, beasty::kMaxQueue, 0, kColumns),  ///< A token a place, which reads whose card lies there.
+        tokens_by_cell("bar", kColumns, 5, 2, 0, kColumns),                     ///< A token a card: in the bar, out.
+        tokens_by_cell("hand", kColumns, 7, 2, 0, beasty::kAnimals),            ///< A token an own card: in hand, in the pile.
+    };
     static constexpr int kNumScalars = 3 + 2 * Players;  ///< Queue length x 4, points by seat, plies left, hands x 4 by seat, viewer x 4.
     static constexpr int kNumSymmetries = 1;
     static constexpr int kNumHidden = beasty::kAnimals * (Players - 1);  ///< Whether seat r >= 1 holds an animal: 12 (r - 1) + animal.
