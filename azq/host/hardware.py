@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import socket
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +15,6 @@ from azq.process.proc import usable_cores
 from azq.queue import detect_tags
 
 SEEN = ".gpus.json"  # in a home: GPUs by their uuid that were there when azq started
-
-_SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +31,6 @@ def detect() -> Machine:
     """This machine; its GPUs are tried by a process of their own."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), *survey())
-
-
-def interface_towards(host: str) -> str:
-    """The network interface by which a host, or this one itself, is reached; empty where that cannot be told."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # sends nothing
-        ours = socket.inet_aton(probe.getsockname()[0])
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # one without an address
-                if fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))[20:24] == ours:
-                    return name
-    return ""
 
 
 def vanished(home: Path, machine: Machine) -> dict[str, str]:

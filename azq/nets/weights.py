@@ -38,7 +38,12 @@ class WeightsMeta:
 
 def to_bytes(module: nn.Module, meta: WeightsMeta) -> bytes:
     """The module's weights in float32 with their description."""
-    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in module.state_dict().items()}
+    return state_to_bytes(module.state_dict(), meta)
+
+
+def state_to_bytes(state: Mapping[str, Tensor], meta: WeightsMeta) -> bytes:
+    """The same of a module's state."""
+    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in state.items()}
     return bytes(safetensors.torch.save(tensors, {_META_KEY: json.dumps(asdict(meta), sort_keys=True)}))
 
 
