@@ -116,7 +116,7 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
     """
     machine = detect()
     roles = parse_roles(wish.roles, machine)
-    training = _training(wish, roles)
+    training = training_of(wish, roles)
     chosen = services(machine, roles, wish.tags, wish.concurrency, training)
     if "broker" in roles:
         return _keep(wish, machine, roles, chosen, tell, report)
@@ -156,7 +156,7 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
         return MachineWork(same(config), wish.folder).run(chosen)
 
 
-def _training(wish: Wish, roles: Sequence[str]) -> Training:
+def training_of(wish: Wish, roles: Sequence[str]) -> Training:
     """Its place among the ranks of several machines, which are to reach rank 0's: where the brokers are, unless that is said or is here."""
     check_training(roles, wish.rank, wish.learner_host)
     if wish.rank is None:
