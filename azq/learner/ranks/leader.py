@@ -40,6 +40,7 @@ LOOK_S = 1.0  # between two looks after the ranks
 SETTLE_S = 0.5  # after a loss, until the others have noticed it too
 JOIN_S = 5.0  # for all members to meet; less than a supervisor waits for a sign of life
 TABLE_LIFE_S = 60.0
+COPY_EVERY_S = 10.0  # of steps that are taken back at most where what was dealt out is lost
 
 log = logs.get(__name__)
 
@@ -63,7 +64,7 @@ class Leader(Ranks[AnyStepper]):
         self._group: RankGroup | None = None
         self._sync: Sync | None = None
         self._module = self.trainer.module
-        self._copy = SpareCopy(self.spare)
+        self._copy, self._copied_s = SpareCopy(self.spare), 0.0
         self._broken = False
         self._due_s = 0.0
         self._failures = 0
@@ -118,6 +119,8 @@ class Leader(Ranks[AnyStepper]):
             holds = self._holds(partial(self._together, planned))
         if not holds and before is not None:
             self.trainer.restore(*before)
+        elif holds and before is None and self.clock() > self._copied_s + COPY_EVERY_S:
+            self.tensors()
         return self.trainer.step - planned.step
 
     def _together(self, planned: TrainingRound) -> None:
@@ -147,6 +150,7 @@ class Leader(Ranks[AnyStepper]):
         assert isinstance(sync, Sharded)
         group.tell(Word("gather"))
         self._copy.write(sync.whole(), self.trainer.step)
+        self._copied_s = self.clock()
 
     def figures(self) -> RanksFigures:
         wall_s, timings = self._last
@@ -249,6 +253,7 @@ class Leader(Ranks[AnyStepper]):
         """Each member holds a part of what this one did, which keeps a copy on disk."""
         assert self._group is not None
         self._copy.write(self.trainer.tensors().items(), self.trainer.step)
+        self._copied_s = self.clock()
         whole = self._copy.read()
         self._group.send_plan(whole, self.trainer.step)
         self._sync = sync = Sharded(self.trainer, Stopwatch(self.trainer.device))  # from here on only the copy is whole
