@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 from azq.files import publish_file
 from azq.process.cards import Gpu, survey
-from azq.process.proc import usable_cores
+from azq.process.proc import usable_cores, usable_memory_bytes
 from azq.queue import detect_tags
 
 SEEN = ".gpus.json"  # in a home: GPUs by their uuid that were there when azq started
@@ -29,8 +28,7 @@ class Machine:
 
 def detect() -> Machine:
     """This machine; its GPUs are tried by a process of their own."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), *survey())
+    return Machine(socket.gethostname(), usable_cores(), usable_memory_bytes(), detect_tags(), *survey())
 
 
 def vanished(home: Path, machine: Machine) -> dict[str, str]:
