@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_commands import ClusterCommands, processes
@@ -101,6 +102,10 @@ def kill(host: Host) -> int:
     return len(pids)
 
 
+def more_games(game: str, before: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda said: bool(said["runs"][game]["games"] >= before + 100)
+
+
 def ledger(folder: Path) -> tuple[RunView, LedgerCounts]:
     """The cluster's run as its brokers' files have it, once they are stopped."""
     with reading_control(load(overrides=[f"home={folder / 'four' / 'runs'}"])) as client:
@@ -124,14 +129,13 @@ def test_a_cluster_of_four_hosts_trains_survives_the_loss_of_any_and_ends_by_its
             assert members <= set(lost["missing"]), name
             if name in ("cora", "dora"):  # an evaluator, a player, a learner and a rank are left
                 before = lost["runs"][game]["games"]
-                azq.until(lambda said, before=before: said["runs"][game]["games"] >= before + 100, f"games without {name}")
+                azq.until(more_games(game, before), f"games without {name}")
             mended = azq("up")
             assert mended["whole"], name
             now = azq.until(lambda said: said["runs"][game]["ranks_at_work"] == 2, f"all ranks with {name} back")["runs"][game]
             assert now["version"] >= seen["runs"][game]["version"]
             assert now["games"] >= seen["runs"][game]["games"]
-            games = now["games"]
-            seen = azq.until(lambda said, games=games: said["runs"][game]["games"] >= games + 100, f"games with {name} back")
+            seen = azq.until(more_games(game, now["games"]), f"games with {name} back")
 
         budget = azq.file.read_text() + "\n[budget]\nmoney = 0.01  # which is spent\n"
         azq.file.write_text(budget)

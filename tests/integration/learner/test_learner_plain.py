@@ -52,7 +52,9 @@ def lead(url: str, shard: str, door: Any) -> None:
     """Trains single steps; says after each how it stands, and ends when it is told to."""
     leader_module.LOOK_S = leader_module.SETTLE_S = 0.2
     trainer = trainer_of()
-    with ranks.initialise(trainer, url, ranks.RankPlace(0, 2), rows=ROWS, settings=ranks.RankSettings(shard=shard)) as training:
+    with ranks.initialise(
+        trainer, url, ranks.RankPlace(0, 2), rows=ROWS, settings=ranks.RankSettings.model_validate({"shard": shard})
+    ) as training:
         while not door.poll():
             before, done = weights_of(trainer) if shard == "none" else None, training.step(2)
             was_undone = done > 0 or before is None or np.array_equal(before, weights_of(trainer))
@@ -63,7 +65,7 @@ def lead(url: str, shard: str, door: Any) -> None:
 
 
 def follow(url: str, room: int, shard: str) -> None:
-    ranks.follow(trainer_of(room), url, ranks.RankPlace(1, 2), settings=ranks.RankSettings(shard=shard))
+    ranks.follow(trainer_of(room), url, ranks.RankPlace(1, 2), settings=ranks.RankSettings.model_validate({"shard": shard}))
 
 
 class Pair:
