@@ -202,6 +202,7 @@ def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(c
     assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.each)
 
 
+@pytest.mark.slow
 def test_ranks_with_a_part_each_lose_one_and_go_on_from_what_was_put_together_last(crew):
     team = crew(shard="full")
     team.until(lambda figures: figures.healthy == 3 and len(figures.each) == 3, "three ranks train")
