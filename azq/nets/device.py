@@ -31,14 +31,10 @@ REMEDIES = {
 log = logs.get(__name__)
 
 
-# The last one is all that oneDNN says on a CPU; it may mean something else, which then fails with a single sample, too.
-_NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed", "could not create a primitive")
-
-
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception says, by its type or by the words of CUDA, cuDNN, oneDNN and torch, that there was no memory left."""
+    """Whether an exception says, by its type or by the words of CUDA, cuDNN and torch, that there was no memory left."""
     said = str(error).lower()
-    return isinstance(error, MemoryError) or any(words in said for words in _NO_MEMORY)
+    return isinstance(error, MemoryError) or any(words in said for words in ("out of memory", "can't allocate memory", "alloc_failed"))
 
 
 def pick_device(name: str, setting: str, local: int = 0) -> torch.device:

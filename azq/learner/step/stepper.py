@@ -171,7 +171,7 @@ class Stepper(ABC):
             try:
                 return self._accumulated(batch)
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
+                if not ran_short(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
                     raise
                 said = str(error).partition("\n")[0][:200]
             self._halve(len(batch), said)  # outside of the handler: an error holds the tensors that took the memory
@@ -199,6 +199,11 @@ class Stepper(ABC):
                     self.sync.backward(self._total(found))
             total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in found.items()}
         return total
+
+
+def ran_short(error: BaseException) -> bool:
+    """Whether a pass had no memory: what oneDNN says then may mean something else, which fails with a single sample, too."""
+    return is_out_of_memory(error) or "could not create a primitive" in str(error)
 
 
 def _beside(parameter: Tensor, moment: Tensor) -> Tensor:
