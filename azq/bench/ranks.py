@@ -25,7 +25,7 @@ from pydantic import validate_call
 from azq.bench.learner import workplace
 from azq.bench.rig import child, last_words, say
 from azq.config import Config, LearnerConfig, RunSections
-from azq.errors import AzqError
+from azq.errors import AzqError, ConfigError
 from azq.learner.data.batches import Feed, Order
 from azq.learner.learner import PHASE_S
 from azq.learner.opening import training_device
@@ -50,8 +50,10 @@ class RankFailed(AzqError):
 def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
     """Weak scaling: samples per second of `ranks` ranks / (`ranks` times that of one alone), and the share of time they wait.
 
-    Raises `RankFailed` when a rank ends before its figures are there.
+    Raises `RankFailed` when a rank ends before its figures are there, `ConfigError` for ranks that hold a part each.
     """
+    if config.learner.shard != "none":
+        raise ConfigError("`azq bench learner` compares ranks that hold all of a network; ops/bench/sharded.py those with learner.shard")
     sections = config.run_sections().model_dump(mode="json")
     with tempfile.TemporaryDirectory(prefix="azq-ranks-") as folder:
         start = partial(child, train, sections=sections, ranks=ranks, seconds=seconds, folder=folder)

@@ -39,6 +39,9 @@ def join(
     rank: Annotated[
         int | None, typer.Option("--rank", min=0, help="Place among the ranks; 0 is a learner whose ranks are on other machines.")
     ] = None,
+    learner_host: Annotated[
+        str, typer.Option("--learner-host", metavar="HOST", help="Where rank 0 trains, for --rank; where the brokers are, by default.")
+    ] = "",
     kind: Annotated[str, typer.Option("--kind", help="What it costs, by its kind in azq's catalogue of prices.")] = "",
     per_hour: Annotated[float | None, typer.Option("--per-hour", min=0.0, metavar="MONEY", help="What an hour of it costs.")] = None,
     overrides: Annotated[
@@ -56,7 +59,9 @@ def join(
 
     given = read_token(token, token_file)
     wish = joining.Wish(control, data, given, tls_ca, roles, tuple(names(tags)), concurrency, folder.absolute(), foreground, force, dry_run)
-    wish = replace(wish, runs=tuple(run or ()), rank=rank, kind=kind, per_hour=per_hour, settings=tuple(overrides or ()))
+    wish = replace(
+        wish, runs=tuple(run or ()), rank=rank, learner_host=learner_host, kind=kind, per_hour=per_hour, settings=tuple(overrides or ())
+    )
     say = (lambda line: typer.echo(line, err=True)) if as_json else typer.echo
     raise typer.Exit(joining.join(wish, say, lambda joined: emit(joined.values(), True, "") if as_json else None))
 

@@ -36,6 +36,7 @@ class Member:
     rank: int | None = None
     kind: str = ""
     per_hour: float | None = None
+    learner_host: str = ""  # of a rank, and of rank 0: that one's address, where it is not the brokers'
 
     @property
     def address(self) -> str:
@@ -62,7 +63,8 @@ def members_of(cluster: Cluster, home: str = "") -> list[Member]:
     if not ranks:
         return found
     numbers = {name: number for number, name in enumerate(ranks, 1)} | {each.name: 0 for each in found if "learner" in each.roles}
-    return [replace(member, rank=numbers.get(member.name)) for member in found]
+    away = next((each.address for each in found[1:] if "learner" in each.roles and each.host), "")  # of jobs no host is known yet
+    return [replace(member, rank=numbers[member.name], learner_host=away) if member.name in numbers else member for member in found]
 
 
 def _of_group(cluster: Cluster, name: str, home: str) -> Iterator[Member]:
@@ -91,6 +93,7 @@ def start_order(cluster: Cluster, member: Member, first: Member, token: str = ""
     join = [url_of(cluster, first), "--roles", ",".join(member.roles)]
     join += [word for run in cluster.wanted_runs() if {"learner", "rank"} & set(member.roles) for word in ("--run", run.name)]
     join += ["--rank", str(member.rank)] if member.rank is not None else []
+    join += ["--learner-host", member.learner_host] if member.learner_host else []
     join += ["--concurrency", str(member.concurrency)] if member.concurrency else []
     if "daemon" in member.roles and member != first:
         join += ["--data", url_of(cluster, first, 1)]  # which no daemon tells yet

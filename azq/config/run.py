@@ -138,6 +138,7 @@ class RankSettings(Section):
     compression_rank: Few = 2  # of the approximation that powersgd sends; more: closer and larger
     compression_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # bytes that topk sends / those of whole gradients
     most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
+    shard: Literal["none", "full"] = "none"  # full: weights, gradients, optimiser and average dealt out among ranks, a part to each
     rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
     rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
 
@@ -145,6 +146,8 @@ class RankSettings(Section):
     def _one_way(self) -> Self:
         if self.sync_every > 1 and self.compression != "none":
             raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
+        if self.shard != "none" and (self.sync_every > 1 or self.compression != "none"):
+            raise ValueError("shard deals out whole gradients of each step; set sync_every to 1 and compression to 'none'")
         return self
 
 
@@ -209,6 +212,8 @@ class LearnerConfig(RankSettings):
         _check_devices(self)
         if self.population > 1 and self.ranks > 1:
             raise ValueError(f"population {self.population} trains in one process, and ranks are {self.ranks}; set one of the two to 1")
+        if self.shard != "none" and (self.growth or self.compile):
+            raise ValueError("shard goes with a network that is neither grown nor compiled; leave growth and compile out")
         if self.freeze != "none" and self.growth:
             raise ValueError("growth changes the trunk that freeze keeps as it is; set one of the two")
         if self.batch_size < self.ranks:

@@ -75,7 +75,9 @@ def together(status: RunStatus) -> Iterator[tuple[str, str]]:
 
 
 def ranks_table(ranks: RanksStatus) -> Table:
-    table = Table("rank", "state", "host", "device", "rows", "samples/s", "step ms", "sync ms", "memory", "errors", "last error", box=None)
+    table = Table(
+        "rank", "state", "host", "device", "rows", "samples/s", "step ms", "sync ms", "memory", "holds", "errors", "last error", box=None
+    )
     for row in ranks.each:
         state = row.state.replace("_", " ")
         rows = f"{row.rows} by {row.micro_batch}" if 0 < row.micro_batch < row.rows else str(row.rows)
@@ -89,6 +91,7 @@ def ranks_table(ranks: RanksStatus) -> Table:
             f"{1e3 * row.batch_s:.1f}",
             f"{1e3 * row.sync_s:.1f}",
             f"{row.memory_bytes / 1e6:,.0f} MB",
+            f"{row.state_bytes / 1e6:,.1f} MB",
             str(row.errors),
             row.reason,
         )

@@ -201,10 +201,11 @@ def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehears
 
 def by_system(scenarios: Sequence[Scenario]) -> tuple[list[list[Scenario]], list[Scenario]]:
     """Drills that share a system, those without settings of their own first, and those of hosts."""
-    groups: dict[tuple[bool, str, tuple[str, ...]], list[Scenario]] = {}
+    groups: dict[tuple[bool, str, tuple[str, ...], tuple[str, ...]], list[Scenario]] = {}
     for scenario in scenarios:
         if scenario.role != HOSTS:
-            groups.setdefault((scenario.role == MACHINE, scenario.game, scenario.settings), []).append(scenario)
+            key = (scenario.role == MACHINE, scenario.game, scenario.settings, scenario.environ)
+            groups.setdefault(key, []).append(scenario)
     return [groups[key] for key in sorted(groups)], [scenario for scenario in scenarios if scenario.role == HOSTS]
 
 
@@ -225,6 +226,7 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
         [*scenarios[0].settings, *plan.overrides],
         listens=scenarios[0].role == MACHINE,
         tabs=TABS.get(scenarios[0].role),
+        environ=dict(said.split("=", 1) for said in scenarios[0].environ),
     )
     rounds = Rounds(system, scenarios, plan.patience, rng, tell)
     try:

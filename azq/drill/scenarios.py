@@ -47,6 +47,7 @@ class Scenario:
     abandoned: str = ""  # games may be abandoned for a reason that holds these words; empty: none may
     settings: tuple[str, ...] = ()  # of a system of its own, as after --set; empty: it shares one
     game: str = ""  # class of `deadly_games` that a system of its own plays
+    environ: tuple[str, ...] = ()  # of a system of its own: NAME=VALUE
 
     @property
     def loses_search(self) -> bool:
@@ -96,7 +97,9 @@ def parse(path: Path) -> Scenario:
     except (tomllib.TOMLDecodeError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise ConfigError(f"drill {path}: {type(error).__name__}: {error}; it needs summary, role, fault and within_s") from None
     if unknown := values.keys() - {field.name for field in fields(Scenario)}:
-        raise ConfigError(f"drill {path}: unknown key {min(unknown)!r}; there are also pause_within_s, fsync, abandoned, settings and game")
+        raise ConfigError(
+            f"drill {path}: unknown key {min(unknown)!r}; there are also pause_within_s, fsync, abandoned, settings, game, environ"
+        )
     if found.role not in FAULTS.get(found.fault, ()):
         raise ConfigError(f"drill {path}: no fault {found.fault!r} befalls {found.role!r}; there are: {FAULTS}")
     if found.fsync and (found.fsync not in FSYNC or found.role != "broker-control"):

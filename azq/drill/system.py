@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,7 +71,16 @@ class Log:
 class System:
     """A running azq; every question about it is answered None while its brokers are away."""
 
-    def __init__(self, folder: Path, game: str, overrides: Sequence[str], *, listens: bool = False, tabs: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        game: str,
+        overrides: Sequence[str],
+        *,
+        listens: bool = False,
+        tabs: int | None = None,
+        environ: Mapping[str, str] = NO_SETTING,
+    ) -> None:
         self.folder = folder
         self._first_tabs = tabs or 0  # None: nobody is asked to play
         self._tab_port = 0 if tabs is None else free_port(1)
@@ -79,6 +88,7 @@ class System:
         self._listen += ["--volunteers", "--port", str(self._tab_port)] if self._tab_port else []
         self.tabs: list[subprocess.Popen[bytes]] = []
         self.game = game
+        self._environ = dict(environ)
         self._overrides = [
             f'home="{folder}"',
             "daemon.port=0",
@@ -106,7 +116,7 @@ class System:
         """Starts it and waits until games are learned from."""
         sets = [word for override in self._overrides for word in ("--set", override)]
         arguments = [*AZQ, "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
-        self._process = start(arguments, self.folder / "up.log")
+        self._process = start(arguments, self.folder / "up.log", self._environ)
         self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
         for _ in range(self._first_tabs):
             self.open_tab()

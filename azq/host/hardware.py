@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import socket
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +14,6 @@ from azq.process.proc import usable_cores, usable_memory_bytes
 from azq.queue import detect_tags
 
 SEEN = ".gpus.json"  # in a home: GPUs by their uuid that were there when azq started
-
-_SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +29,6 @@ class Machine:
 def detect() -> Machine:
     """This machine; its GPUs are tried by a process of their own."""
     return Machine(socket.gethostname(), usable_cores(), usable_memory_bytes(), detect_tags(), *survey())
-
-
-def interface_towards(host: str) -> str:
-    """The network interface by which a host, or this one itself, is reached; empty where that cannot be told."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((host, 9))  # sends nothing
-        ours = socket.inet_aton(probe.getsockname()[0])
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # one without an address
-                if fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))[20:24] == ours:
-                    return name
-    return ""
 
 
 def vanished(home: Path, machine: Machine) -> dict[str, str]:

@@ -29,12 +29,13 @@ from azq.learner.keeping.keeper import Keeper
 from azq.learner.lockstep import Lockstep
 from azq.learner.publish import Publisher
 from azq.learner.rounds import Ranks, TrainingRound
-from azq.learner.step.growth import RunNetworks
+from azq.learner.step.growth import AVERAGE, RunNetworks, under
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking.tracker import Tracker
 from azq.ledger.types import RunState, RunView
 from azq.metrics import Rate
-from azq.nets import WeightsMeta, to_bytes
+from azq.nets import WeightsMeta
+from azq.nets.weights import state_to_bytes
 from azq.phases import beside
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
@@ -102,7 +103,7 @@ class Learner:
         self._running = True
         self._done_s = {"checkpoint": self.clock()}  # when what is due now and then was done last
         self._done_step: dict[str, int] = {}  # and at which step
-        self._began_at = self.trainer.step
+        self._began_at = self._counted_step = self.trainer.step
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
@@ -193,8 +194,14 @@ class Learner:
         start, batch = self.clock(), self.config.batch_size
         done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, size, self._progress))
         self._step_s = max(1e-6, (self.clock() - start) / max(1, done))
-        self._consumed += done * batch
-        self._rate.add(done * batch)
+        self._rate.add(max(0, done) * batch)
+        self._count_steps()
+
+    def _count_steps(self) -> None:
+        """Samples are counted by the steps that stand: a lost rank may have taken some of them back, whatever was asked of it."""
+        step = self.trainer.step
+        self._consumed += (step - self._counted_step) * self.config.batch_size
+        self._counted_step = step
 
     def _do_due(self) -> None:
         if self._is_due("status", STATUS_EVERY_S):
@@ -258,13 +265,16 @@ class Learner:
 
     def publish(self) -> None:
         """Publishes when there is something new; the first weights go out before any data is in, in lockstep only whole versions."""
-        step = self.trainer.step
-        if step <= self._published_step or (self.lockstep is not None and not self.lockstep.is_version(step)):
+        if self.trainer.step <= self._published_step or (self.lockstep is not None and not self.lockstep.is_version(self.trainer.step)):
+            return
+        state = under(AVERAGE, self.ranks.tensors())
+        step = self.trainer.step  # of then: a rank that is lost meanwhile may take steps with it
+        if step <= self._published_step:
             return
         self._look_at_losses()
         version = self.publisher.next_version()
         meta = replace(self.meta, version=version, step=step, network=self._network.description())
-        data = to_bytes(self.trainer.averaged, meta)
+        data = state_to_bytes(state, meta)
         told = {"blocks": self._network.blocks, "channels": self._network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
         event = self.publisher.publish(data, version, step, **told)
         self._published_step = step
@@ -306,7 +316,8 @@ class Learner:
         """
         if self.lockstep is not None and self.trainer.step > self._published_step:
             return
-        ranks = self.ranks.figures()
+        tensors, ranks = self.ranks.tensors(), self.ranks.figures()
+        self._count_steps()
         state = TrainState(
             schema=checkpoint.SCHEMA,
             game=self.intake.segments.game,
@@ -321,7 +332,7 @@ class Learner:
             members=self.ranks.members,
             ranks=ranks.each,
         )
-        path = checkpoint.save(self.checkpoints, Checkpoint(state, self.ranks.tensors()))
+        path = checkpoint.save(self.checkpoints, Checkpoint(state, tensors))
         log.info("checkpoint_written", file=path.name, step=state.step)
 
 

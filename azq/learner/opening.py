@@ -208,7 +208,8 @@ class LearnerSetup:
             return Population(trainer, others, feed, intake.window, config, self.sections.run.seed, found)
         if place.ranks == 1:
             return Ranks(trainer, feed)
-        return Leader(trainer, feed, self.run, self.bus, config, place, None if self.shelf else self.directory / MEETINGS)
+        meetings = None if self.shelf else self.directory / MEETINGS
+        return Leader(trainer, feed, self.run, self.bus, config, place, meetings, spare=self.directory)
 
 
 def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:

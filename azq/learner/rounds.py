@@ -113,7 +113,7 @@ class Ranks(Generic[AnyStepper]):
         """Takes in ranks that came and lets go of those that went; called every turn."""
 
     def train(self, planned: TrainingRound) -> int:
-        """Takes a round's steps; returns how many were taken: fewer when a rank was lost over them."""
+        """Takes a round's steps; returns by how many the trainer got on: fewer when a rank was lost over them, or back by some."""
         self._timing = run_round(self.trainer, self.feed, planned, self.feed.order(planned.step, planned.rows, planned.size))
         return planned.steps
 

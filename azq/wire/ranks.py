@@ -21,3 +21,4 @@ class RankStatus(msgspec.Struct, frozen=True, array_like=True):
     errors: int = 0
     reason: str = ""  # of the last error
     seen_ms: int = 0  # its last sign of life; 0: never
+    state_bytes: int = 0  # of weights, gradients, optimiser and average, as far as it holds them

@@ -90,6 +90,7 @@ RANK_FIGURES = tuple(
         ("rows", "azq_rank_rows", "A rank's samples of one training step.", "Rows of ranks", "short"),
         ("sync_s", "azq_rank_sync_seconds", "A rank's waiting for others in one training step.", "Waiting of ranks", "s"),
         ("memory_bytes", "azq_rank_memory_bytes", "Memory that a rank's process has of its device.", "Memory of ranks", "bytes"),
+        ("state_bytes", "azq_rank_state_bytes", "Weights, gradients, optimiser and average that a rank holds.", "Held by ranks", "bytes"),
         ("errors", "azq_rank_errors", "Errors of a rank, until they are forgiven.", "Errors of ranks", "short"),
     )
 )

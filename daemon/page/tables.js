@@ -55,9 +55,9 @@ export function ranksTable(ranks) {
   const rows = ranks.each.map((one) => ({ key: `rank ${one.rank}`, cells: [one.rank,
     h("span", { class: `pill ${one.state === "trains" ? "good" : "bad"}` }, one.state.replace("_", " ")), one.host, one.device,
     one.micro_batch && one.micro_batch < one.rows ? `${one.rows} by ${one.micro_batch}` : one.rows, count(one.samples_per_s),
-    fixed(1)(1e3 * one.batch_s), fixed(1)(1e3 * one.sync_s), `${whole(one.memory_bytes / 1e6)} MB`, one.errors, one.reason] }));
+    fixed(1)(1e3 * one.batch_s), fixed(1)(1e3 * one.sync_s), `${whole(one.memory_bytes / 1e6)} MB`, `${fixed(1)(one.state_bytes / 1e6)} MB`, one.errors, one.reason] }));
   return [h("h2", {}, "ranks ", h("span", { class: "muted" }, `efficiency ${fixed(2)(ranks.efficiency)}`)),
-    table(["rank", "state", "host", "device", "#rows", "#samples/s", "#step ms", "#sync ms", "#memory", "#errors", "last error"], rows)];
+    table(["rank", "state", "host", "device", "#rows", "#samples/s", "#step ms", "#sync ms", "#memory", "#holds", "#errors", "last error"], rows)];
 }
 
 export function arenaPanel({ matches }) {

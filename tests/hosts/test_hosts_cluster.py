@@ -1,4 +1,4 @@
-"""A cluster from its file on hosts of its own: brought up, hurt, mended, taken down."""
+"""A cluster from its file on hosts of its own: brought up, hurt, mended, taken down, ended by its budget."""
 
 from __future__ import annotations
 
@@ -7,46 +7,64 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_commands import ClusterCommands, processes
 
+from azq.config import load
 from azq.drill.hosts import Host, lan, why_not
+from azq.goals import BUDGET_SPENT
+from azq.host.brokers import reading_control
+from azq.ledger import Ledger
+from azq.ledger.types import LedgerCounts, RunView
+from azq.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")
 
+LOST = {  # each host, and whom it takes with it
+    "cora": {"helpers-1"},
+    "dora": {"helpers-2", "players-2"},
+    "bea": {"trainer", "players-1"},
+    "first": {"first"},
+}
 FILE = """
 [cluster]
 name = "four"
-folder = "{folder}/azq"
+folder = "{folder}/four"
 
 [ssh]
 command = ["ip", "netns", "exec", "{{user}}", "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', "{{user}}"]
 azq = ["{python}", "-m", "azq"]
 
 [kinds.box]
-per_hour = 0
+per_hour = 0.5
 vcpus = 2
 
 [machines.first]
 kind = "box"
-roles = ["broker", "daemon", "learner"]
+roles = ["broker", "daemon"]
 hosts = ["{first}"]
+
+[machines.trainer]  # away from the brokers
+kind = "box"
+roles = ["learner"]
+hosts = ["{b}"]
 
 [machines.helpers]
 kind = "box"
 count = 2
 roles = ["rank", "inference"]
-hosts = ["{b}", "{c}"]
+hosts = ["{c}", "{d}"]
 
 [machines.players]
 kind = "box"
 count = 2
 concurrency = 1
-roles = ["selfplay"]
-hosts = ["{c}", "{d}"]
+roles = ["selfplay", "eval"]
+hosts = ["{b}", "{d}"]
 
 [settings.daemon]
 lease_s = 6
@@ -57,7 +75,8 @@ heartbeat_life_s = 20
 [run]
 game = "{game}"
 settings = [
-    "network={{kind='mlp', blocks=1, channels=16}}", "search.num_simulations=16", "arena.every_s=0",
+    "network={{kind='mlp', blocks=1, channels=16}}", "search.num_simulations=16",
+    "arena={{every_s=3600.0, games=4, opponents=['uct:20'], grade_positions=10, num_simulations=8}}",
     "selfplay={{games_in_flight=32, journal_s=0.5, slice_s=20.0, resend_after_s=2.0}}",
     "learner={{batch_size=64, min_window=256, publish_every_s=3.0, limiter_slack=10000000, device='cpu', rank_timeout_s=10.0}}",
 ]
@@ -83,28 +102,50 @@ def kill(host: Host) -> int:
     return len(pids)
 
 
+def more_games(game: str, before: int) -> Callable[[dict[str, Any]], bool]:
+    return lambda said: bool(said["runs"][game]["games"] >= before + 100)
+
+
+def ledger(folder: Path) -> tuple[RunView, LedgerCounts]:
+    """The cluster's run as its brokers' files have it, once they are stopped."""
+    with reading_control(load(overrides=[f"home={folder / 'four' / 'runs'}"])) as client:
+        (view,) = Ledger(client).runs()
+        return view, Ledger(client).counts(view.record.run)
+
+
 @pytest.mark.slow
-def test_a_cluster_of_four_hosts_trains_loses_one_is_mended_and_ends(tmp_path: Path) -> None:
+@pytest.mark.timeout(3600)
+def test_a_cluster_of_four_hosts_trains_survives_the_loss_of_any_and_ends_by_its_budget(tmp_path: Path) -> None:
     game = "connect_four"
     with cluster(tmp_path, game) as (azq, hosts):
         found = azq("up")
         assert found["whole"]
-        assert {row["name"] for row in found["machines"]} == {"first", "helpers-1", "helpers-2", "players-1", "players-2"}
-        trained = azq.until(lambda said: said["runs"][game]["version"] >= 2 and said["runs"][game]["ranks_at_work"] == 2, "training by all")
+        assert {row["name"] for row in found["machines"]} == {"first", "trainer", "helpers-1", "helpers-2", "players-1", "players-2"}
+        seen = azq.until(lambda said: said["runs"][game]["version"] >= 2 and said["runs"][game]["ranks_at_work"] == 2, "training by all")
 
-        assert kill(hosts["cora"]) > 3
-        lost = azq("status", code=15)
-        assert {"helpers-2", "players-1"} <= set(lost["missing"])
-        before = lost["runs"][game]["games"]
-        azq.until(lambda said: said["runs"][game]["games"] >= before + 100, "games without the lost host")
+        for name, members in LOST.items():
+            assert kill(hosts[name]) > 1
+            lost = azq("status", code=15)
+            assert members <= set(lost["missing"]), name
+            if name in ("cora", "dora"):  # an evaluator, a player, a learner and a rank are left
+                before = lost["runs"][game]["games"]
+                azq.until(more_games(game, before), f"games without {name}")
+            mended = azq("up")
+            assert mended["whole"], name
+            now = azq.until(lambda said: said["runs"][game]["ranks_at_work"] == 2, f"all ranks with {name} back")["runs"][game]
+            assert now["version"] >= seen["runs"][game]["version"]
+            assert now["games"] >= seen["runs"][game]["games"]
+            seen = azq.until(more_games(game, now["games"]), f"games with {name} back")
 
-        mended = azq("up")
-        assert mended["whole"]
-        assert mended["runs"][game]["version"] >= trained["runs"][game]["version"]
-        azq.until(lambda said: said["runs"][game]["ranks_at_work"] == 2, "the rank that came back")
-
+        budget = azq.file.read_text() + "\n[budget]\nmoney = 0.01  # which is spent\n"
+        azq.file.write_text(budget)
+        azq("up", code=None)
+        until(lambda: not any(processes(host) for host in hosts.values()), "the end of all machines", 600.0, every_s=1.0)
+        view, counts = ledger(tmp_path)
+        assert (str(view.state), view.reason.partition(":")[0]) == ("finished", BUDGET_SPENT)
+        assert counts.balanced
+        assert (counts.inserted, counts.in_transit) == (counts.finished, 0)
         assert azq("down") == {"down": True}
-        assert [said for host in hosts.values() for said in processes(host)] == []
         assert "is not up" in azq("down", code=9)["said"]
 
 

@@ -1,12 +1,14 @@
-"""Processes that train together with the learner: killed, stopped for a while, slowed down, cut off from each other."""
+"""Processes that train together with the learner: killed, stopped for a while, slowed down, cut off from each other, short of memory."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import random
+import resource
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import Any
@@ -20,10 +22,14 @@ from azq.process.proc import PROC, children, command
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus
+from azq.wire.ranks import RankStatus
 
 _PIDFD_GETFD = 438  # pidfd_getfd(2), which neither Python nor glibc before 2.36 calls
 _LIBC: Any = ctypes.CDLL(None, use_errno=True)
 HELD_S = 10.0  # several times `learner.rank_timeout_s` of these drills
+LOOKS_S, LOOK_EVERY_S = 3.0, 0.0005  # at a rank's memory, which a pass needs for milliseconds
+LEFT = 0.6  # of what passes need, once memory is short: too little for all rows at once, and enough for half of them
+FEWEST = 128  # samples a pass, below which a pass needs no more than all else
 
 
 @fault("kill-rank", RANK)
@@ -61,6 +67,49 @@ def cut_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     pid, before = _at_work(system)
     cut(system.working("learner"), pid)
     return Harm(lambda: _lost(system) > before and _all_train(system))
+
+
+@fault("starve-rank", RANK)
+def starve_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Lets it have less memory than a pass needs, until its passes are smaller; raises `StateConflict` where a step has fewer rows then."""
+    pid, _ = _at_work(system)
+    if 0 < _rank(system).micro_batch < 2 * FEWEST:  # of earlier rounds: the next one begins with all of it
+        os.kill(pid, signal.SIGTERM)
+        system.until(lambda: _rank(system).micro_batch == 0 and _all_train(system), "a rank with all of its memory", READY_S)
+        pid, _ = _at_work(system)
+    before = _rank(system).micro_batch or _rank(system).rows
+    least, most = _data_bytes(system, pid)
+    had = resource.prlimit(pid, resource.RLIMIT_DATA)
+    resource.prlimit(pid, resource.RLIMIT_DATA, (int(least + LEFT * (most - least)), had[1]))
+
+    def lift() -> None:
+        with suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, had)
+        status = _status(system)
+        if status is not None and status.each_rank and (rows := sum(rank.rows for rank in status.each_rank)) != _batch(system):
+            raise StateConflict(f"a step has {rows} rows of {_batch(system)}")
+
+    return Harm(lambda: 0 < _rank(system).micro_batch < before and _all_train(system), lift=lift)
+
+
+def _rank(system: System) -> RankStatus:
+    """The rank beside the learner, as it was last heard of."""
+    status = _status(system)
+    return status.each_rank[1] if status is not None and len(status.each_rank) > 1 else RankStatus()
+
+
+def _batch(system: System) -> int:
+    return system.config().learner.batch_size
+
+
+def _data_bytes(system: System, pid: int) -> tuple[int, int]:
+    """The least and the most memory of its own that a process had while it trained for a while."""
+    end, seen = time.monotonic() + LOOKS_S, []
+    while time.monotonic() < end:
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
+        seen += [int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:")]
+        time.sleep(LOOK_EVERY_S)
+    return min(seen), max(seen)
 
 
 def cut(one: int, other: int) -> int:

@@ -16,7 +16,7 @@ from azq.config import Config, load, merge, parse_overrides
 from azq.config.host import TLS_SCHEME
 from azq.errors import BrokerRefused, ConfigError
 from azq.host import devices
-from azq.host.hardware import Machine, detect, interface_towards
+from azq.host.hardware import Machine, detect
 from azq.host.join import checks, plan
 from azq.host.join.checks import Check
 from azq.host.join.folder import holding
@@ -40,6 +40,7 @@ from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
+from azq.process.interfaces import address_towards, interface_towards
 from azq.status.brokers import fleet_of
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet
@@ -72,6 +73,7 @@ class Wish:
     dry_run: bool = False
     runs: tuple[str, ...] = ()  # that are trained here
     rank: int | None = None
+    learner_host: str = ""  # where that is not the brokers', for the ranks of other machines
     kind: str = ""
     per_hour: float | None = None
     settings: tuple[str, ...] = ()  # further ones of this machine's, as `--set` takes them
@@ -114,9 +116,7 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
     """
     machine = detect()
     roles = parse_roles(wish.roles, machine)
-    check_training(roles, wish.rank)
-    first = urlsplit(wish.control_url).hostname or ""
-    training = Training(wish.runs, wish.rank, first, interface_towards(first) if wish.rank is not None else "")
+    training = training_of(wish, roles)
     chosen = services(machine, roles, wish.tags, wish.concurrency, training)
     if "broker" in roles:
         return _keep(wish, machine, roles, chosen, tell, report)
@@ -154,6 +154,17 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
     tell(f"working in the foreground: {', '.join(map(str, chosen))}; logs in {wish.folder / LOGS}, Ctrl-C drains")
     with holding(wish.folder):
         return MachineWork(same(config), wish.folder).run(chosen)
+
+
+def training_of(wish: Wish, roles: Sequence[str]) -> Training:
+    """Its place among the ranks of several machines, which are to reach rank 0's: where the brokers are, unless that is said or is here."""
+    check_training(roles, wish.rank, wish.learner_host)
+    if wish.rank is None:
+        return Training(wish.runs)
+    brokers = urlsplit(wish.control_url).hostname or ""
+    here = address_towards(brokers) if wish.rank == 0 and "broker" not in roles else ""
+    host = wish.learner_host or here or brokers
+    return Training(wish.runs, wish.rank, host, interface_towards(host))
 
 
 def _keep(wish: Wish, machine: Machine, roles: Sequence[str], chosen: tuple[Service, ...], tell: Tell, report: Report) -> int:

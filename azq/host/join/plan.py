@@ -136,19 +136,21 @@ class Training:
 
     runs: tuple[str, ...] = ()
     rank: int | None = None  # 0: the learner, whose other ranks are started elsewhere
-    first: str = ""  # the fleet's first machine, as this one knows it
+    learner: str = ""  # rank 0's machine, as the others know it
     interface: str = ""  # that leads there
 
     def services(self) -> Iterator[Service]:
-        place = {"RANK": str(self.rank), "LOCAL_RANK": "0", "MASTER_ADDR": self.first} if self.rank is not None else {}
+        place = {"RANK": str(self.rank), "LOCAL_RANK": "0", "MASTER_ADDR": self.learner} if self.rank is not None else {}
         if place and self.interface:
             place |= {f"{library}_SOCKET_IFNAME": self.interface for library in ("GLOO", "NCCL")}
         for run in self.runs:
             yield Service("learner", run, environment=tuple(place.items()))
 
 
-def check_training(roles: Sequence[str], rank: int | None) -> None:
-    """Raises `ConfigError` for a rank without its number, and for a number that is not one of these roles'."""
+def check_training(roles: Sequence[str], rank: int | None, learner_host: str = "") -> None:
+    """Raises `ConfigError` for a rank without its number, for a number that is not one of these roles', and for a host without either."""
+    if learner_host and rank is None:
+        raise ConfigError(f"--learner-host {learner_host} is for ranks of several machines: give this one's number with --rank")
     if "rank" in roles and "learner" in roles:
         raise ConfigError("a learner starts the other ranks of its machine itself, by learner.ranks; leave one of the two roles out")
     if "rank" in roles and not rank:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,9 @@ from azq.config import RankSettings
 from azq.learner.ranks.group import RankGroup, Word, reach_store, timeouts
 from azq.learner.ranks.leader import JOIN_S, said_of
 from azq.learner.ranks.meeting import NAME, meet_over
-from azq.learner.ranks.reducing import sync_of, train_together
+from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited
+from azq.learner.ranks.sharding import Sharded
 from azq.learner.rounds import Batches, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
 from azq.process.breaker import CircuitBreaker
@@ -72,9 +74,10 @@ class Follower:
     def __post_init__(self) -> None:
         self._name = f"{socket.gethostname()}:{os.getpid()}:{time.time_ns()}"
         self._broker = CircuitBreaker()
-        self._epoch = 0  # the last one that it was in
+        self._meeting = ""  # the last one that it was in
         self._has_seen_table = False
         self._beaten: tuple[bool, float] = (False, 0.0)
+        self._dealt: Sharded | None = None  # while this rank holds a part of the network alone
 
     def run(self, stop: StopSign, on_turn: Callable[[], object] = lambda: None) -> None:
         """Trains until `stop` is set; `on_turn` is called at least every few seconds while rank 0 lives."""
@@ -89,7 +92,7 @@ class Follower:
                         return
                     for table in tables or ():
                         self._has_seen_table = True
-                        if invited(table, self._name, self._epoch):
+                        if invited(table, self._name, self._meeting):
                             self._join(table, stop, on_turn)
                 if not read:
                     stop.wait(POLL_S)
@@ -112,7 +115,7 @@ class Follower:
 
     def _join(self, table: RankTable, stop: StopSign, on_turn: Callable[[], object]) -> None:
         """One epoch, from the invitation to its end."""
-        self._epoch = table.epoch
+        self._meeting = table.meeting
         self._beat(free=False)
         names = [name for _, name in table.members]
         place, size = 1 + names.index(self._name), 1 + len(names)
@@ -127,29 +130,33 @@ class Follower:
             self._serve(group, stop, on_turn)
         except RuntimeError as error:
             log.warning("group_lost", rank=self.place.rank, epoch=table.epoch, reason=str(error).partition("\n")[0][:200])
+        if self._dealt is not None:  # of a part nothing can be trained; rank 0 gives the next epoch all it needs
+            self._dealt.end()
+            self._dealt = None
         self.work.trainer.leave()
         if group is not None:
             group.close()
 
     def _serve(self, group: RankGroup, stop: StopSign, on_turn: Callable[[], object]) -> None:
-        sync = self._begin(group)
+        word, trainer = group.hear(), self.work.trainer
+        if word.op == "shard":
+            self._dealt = dealt = Sharded(trainer, Stopwatch(trainer.device))
+            dealt.deal(group.take_plan(word), word.step)
+            sync: Sync = dealt
+        else:
+            self.work.restore(group.take_state(word), word.step)
+            sync = sync_of(trainer.module, self.config, trainer.device)
+        trainer.join(sync)
         while not stop.is_set() and self._obey(group, sync):
             on_turn()
-
-    def _begin(self, group: RankGroup) -> Sync:
-        """Takes over rank 0's weights and optimiser."""
-        word = group.hear()
-        self.work.restore(group.take_state(word), word.step)
-        trainer = self.work.trainer
-        sync = sync_of(trainer.module, self.config, trainer.device)
-        trainer.join(sync)
-        return sync
 
     def _obey(self, group: RankGroup, sync: Sync) -> bool:
         """Does what rank 0 says next; False when the group is to part."""
         word = group.hear()
         if word.op == "train":
             self._train(group, sync, word)
+        if word.op == "gather" and isinstance(sync, Sharded):
+            deque(sync.whole(), maxlen=0)
         self._beat(free=False)
         self.work.take_in()
         return word.op != "leave"

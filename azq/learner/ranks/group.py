@@ -13,6 +13,7 @@ import re
 import secrets
 import struct
 import tempfile
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
+from azq.process.interfaces import interface_towards
 
 WORD_BYTES = 4096
 START_S = 120.0  # that members of a new epoch wait for each other: kernels are loaded or compiled, and NCCL connects, at the first use
@@ -36,7 +38,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 class Word(msgspec.Struct, frozen=True):
     """What rank 0 tells the others."""
 
-    op: str  # "train", "idle", "state" or "leave"
+    op: str  # "train", "idle", "state", "shard", "gather" or "leave"
     planned: TrainingRound | None = msgspec.field(default=None, name="burst")  # its name between ranks since the first azq
     rows: tuple[int, ...] = ()  # of a step, by place in the group
     state_bytes: int = 0
@@ -97,13 +99,29 @@ class RankGroup:
         data = safetensors.torch.save(
             {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
         )
-        self.tell(Word("state", state_bytes=len(data), step=step))
-        dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0)
+        self._send("state", data, step)
 
     def take_state(self, word: Word) -> dict[str, Tensor]:
+        return safetensors.torch.load(self._take(word))
+
+    def send_plan(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Names, shapes and types of what rank 0 deals out to all others next, each of which is to `take_plan` after the word."""
+        plan = [(name, list(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()]
+        self._send("shard", msgspec.msgpack.encode(plan), step)
+
+    def take_plan(self, word: Word) -> dict[str, Tensor]:
+        """The same as tensors without anything in them."""
+        plan = msgspec.msgpack.decode(self._take(word), type=list[tuple[str, list[int], str]])
+        return {name: torch.empty(shape, dtype=getattr(torch, kind), device="meta") for name, shape, kind in plan}
+
+    def _send(self, op: str, data: bytes, step: int) -> None:
+        self.tell(Word(op, state_bytes=len(data), step=step))
+        dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0)
+
+    def _take(self, word: Word) -> bytes:
         data = torch.empty(word.state_bytes, dtype=torch.uint8)
         dist.broadcast(data, 0)
-        return safetensors.torch.load(data.numpy().tobytes())
+        return data.numpy().tobytes()
 
     def close(self) -> None:
         """Leaves; the others notice by the broken connections."""
@@ -148,17 +166,21 @@ def reach_store(folder: Path, name: str, host: str, size: int, *, timeout_s: flo
     """Another rank's way to the meeting place."""
     if not _NAME.fullmatch(name):
         raise RuntimeError(f"{name!r} names no meeting place of ranks")
-    keep_to_loopback(host)
+    listen_towards(host)
     store = FileStore(str(folder / name), size)
     store.set_timeout(timedelta(seconds=timeout_s))
     return store
 
 
-def keep_to_loopback(host: str) -> None:
-    """Has this process listen on loopback alone where rank 0 is known by it."""
-    if host == LOOPBACK and os.path.exists("/sys/class/net/lo"):
+def listen_towards(host: str) -> None:
+    """Has this process talk to other ranks by the interface that leads to rank 0's host: loopback alone where that is what it is known by.
+
+    What the environment says already is kept. Without a word of it gloo listens where this host's own name leads, often loopback.
+    """
+    loopback = "lo" if os.path.exists("/sys/class/net/lo") else ""
+    if interface := loopback if host == LOOPBACK else interface_towards(host):
         for library in ("GLOO", "NCCL"):
-            os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
+            os.environ.setdefault(f"{library}_SOCKET_IFNAME", interface)
 
 
 def timeouts(rank_timeout_s: float, place: int) -> float:

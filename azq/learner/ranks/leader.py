@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from msgspec.structs import replace as changed
+from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
@@ -21,8 +22,10 @@ from azq.config import RankSettings
 from azq.errors import WireError
 from azq.learner.ranks.group import START_S, RankGroup, Word, open_store, timeouts
 from azq.learner.ranks.meeting import meet_over, new_name
-from azq.learner.ranks.reducing import sync_of, train_together
-from azq.learner.ranks.rules import FORGIVEN_AFTER_S, RankHealth, RankPlace, next_table, shares, smoothed
+from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
+from azq.learner.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
+from azq.learner.ranks.sharding import Sharded, bytes_of
+from azq.learner.ranks.spare import SpareCopy
 from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
 from azq.process.breaker import CircuitBreaker
@@ -37,6 +40,7 @@ LOOK_S = 1.0  # between two looks after the ranks
 SETTLE_S = 0.5  # after a loss, until the others have noticed it too
 JOIN_S = 5.0  # for all members to meet; less than a supervisor waits for a sign of life
 TABLE_LIFE_S = 60.0
+COPY_EVERY_S = 10.0  # of steps that are taken back at most where what was dealt out is lost
 
 log = logs.get(__name__)
 
@@ -51,6 +55,7 @@ class Leader(Ranks[AnyStepper]):
     place: RankPlace
     meetings: Path | None  # a folder that all ranks see; None: they meet in the control plane
     clock: Callable[[], float] = time.monotonic
+    spare: Path | None = None  # a folder for the copy of what is dealt out among ranks; None: where temporary files are
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,6 +64,7 @@ class Leader(Ranks[AnyStepper]):
         self._group: RankGroup | None = None
         self._sync: Sync | None = None
         self._module = self.trainer.module
+        self._copy, self._copied_s = SpareCopy(self.spare), 0.0
         self._broken = False
         self._due_s = 0.0
         self._failures = 0
@@ -67,6 +73,7 @@ class Leader(Ranks[AnyStepper]):
         self._said = said_of(0, self.trainer)
         self._beats: dict[int, RankBeat] = {}  # by rank, of those that live
         self._health = {rank: RankHealth() for rank in range(1, self.place.ranks)}
+        self._far: frozenset[str] = frozenset()  # hosts of ranks that cannot reach this one
 
     @property
     def size(self) -> int:
@@ -83,6 +90,7 @@ class Leader(Ranks[AnyStepper]):
         if beats is None or self._table is None:
             return
         self._beats = {beat.rank: beat for beat in beats}
+        self._name_the_far()
         for rank, health in self._health.items():
             self._remember(rank, health.after(self._beats.get(rank), now))
         heard = [beat for beat in beats if beat.rank not in self._health or not self._left_out(beat.rank)]
@@ -94,20 +102,26 @@ class Leader(Ranks[AnyStepper]):
         self._broker.attempt(self._put_table)
 
     def train(self, planned: TrainingRound) -> int:
-        """Takes the steps with all members, or none where one is lost over them: what was done of them is undone."""
+        """Takes the steps with all members, or none where one is lost over them: what was done of them is undone.
+
+        Where they hold a part each, all steps since those were put together last.
+        """
         if self._group is not None and self.trainer.module is not self._module:
             self._tell_leave()  # the network grew: the others meet again to get it
             self._part()
         if self._group is None:
             return super().train(planned)
-        before, has_trained = self.trainer.snapshot(), self._group.has_trained
+        before = None if isinstance(self._sync, Sharded) else self.trainer.snapshot()
+        has_trained = self._group.has_trained
         if not has_trained:
             planned = replace(planned, steps=1)
         with contextlib.nullcontext() if has_trained else patient(START_S):
             holds = self._holds(partial(self._together, planned))
-        if not holds:
+        if not holds and before is not None:
             self.trainer.restore(*before)
-        return planned.steps if holds else 0
+        elif holds and before is None and self.clock() > self._copied_s + COPY_EVERY_S:
+            self.tensors()
+        return self.trainer.step - planned.step
 
     def _together(self, planned: TrainingRound) -> None:
         group, sync = self._group, self._sync
@@ -122,6 +136,21 @@ class Leader(Ranks[AnyStepper]):
         if is_timed:
             self._last = (time.perf_counter() - start, tuple(timings))
             self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
+
+    def tensors(self) -> dict[str, Tensor]:
+        with patient(START_S):
+            if isinstance(self._sync, Sharded) and self._holds(self._gather):
+                return self._copy.read()
+        return super().tensors()
+
+    def _gather(self) -> None:
+        """Puts together what the members hold."""
+        group, sync = self._group, self._sync
+        assert group is not None
+        assert isinstance(sync, Sharded)
+        group.tell(Word("gather"))
+        self._copy.write(sync.whole(), self.trainer.step)
+        self._copied_s = self.clock()
 
     def figures(self) -> RanksFigures:
         wall_s, timings = self._last
@@ -156,6 +185,7 @@ class Leader(Ranks[AnyStepper]):
     def close(self) -> None:
         self._tell_leave()
         self._release()
+        self._copy.close()
         super().close()
 
     def _read_beats(self) -> list[RankBeat]:
@@ -173,6 +203,15 @@ class Leader(Ranks[AnyStepper]):
         self._health[rank] = health
         if self._left_out(rank) and not was_out:
             log.warning("rank_left_out", rank=rank, errors=health.errors, reason=health.reason, for_s=FORGIVEN_AFTER_S)
+
+    def _name_the_far(self) -> None:
+        """Says once of a host that its ranks cannot come where this one is known by loopback."""
+        if self.place.host != LOOPBACK:
+            return
+        hosts = frozenset(beat.said.host for beat in self._beats.values()) - {self._said.host, *self._far}
+        for host in hosts:
+            log.warning("rank_out_of_reach", host=host, remedy="start this rank 0 with MASTER_ADDR, the address that others know it by")
+        self._far |= hosts
 
     def _put_table(self) -> None:
         assert self._table is not None
@@ -199,11 +238,27 @@ class Leader(Ranks[AnyStepper]):
         self._table = changed(table, meeting=name)
         self._broker.attempt(self._put_table)
         self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, timeouts(self.config.rank_timeout_s, 0))
-        self._group.send_state(self.trainer.tensors(), self.trainer.step)
+        self._sync = self._deal() if self.config.shard == "full" else self._copied()
         self._module = self.trainer.module
-        self._sync = sync_of(self._module, self.config, self.trainer.device)
         self.trainer.join(self._sync)
         log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self.place.ranks)
+
+    def _copied(self) -> Sync:
+        """All members hold what this one does."""
+        assert self._group is not None
+        self._group.send_state(self.trainer.tensors(), self.trainer.step)
+        return sync_of(self.trainer.module, self.config, self.trainer.device)
+
+    def _deal(self) -> Sync:
+        """Each member holds a part of what this one did, which keeps a copy on disk."""
+        assert self._group is not None
+        self._copy.write(self.trainer.tensors().items(), self.trainer.step)
+        self._copied_s = self.clock()
+        whole = self._copy.read()
+        self._group.send_plan(whole, self.trainer.step)
+        self._sync = sync = Sharded(self.trainer, Stopwatch(self.trainer.device))  # from here on only the copy is whole
+        sync.deal(whole, self.trainer.step)
+        return sync
 
     def _holds(self, call: Callable[[], None]) -> bool:
         """Whether the group lasts through a call of it; this rank goes on alone where a member is lost over that."""
@@ -228,11 +283,16 @@ class Leader(Ranks[AnyStepper]):
 
     def _tell_leave(self) -> None:
         if self._group is not None:
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(RuntimeError), patient(START_S):
+                if isinstance(self._sync, Sharded):
+                    self._gather()
                 self._group.tell(Word("leave"))
 
     def _release(self) -> None:
-        group, self._group, self._sync = self._group, None, None
+        group, self._group, sync, self._sync = self._group, None, self._sync, None
+        if isinstance(sync, Sharded):
+            sync.end()
+            self.trainer.restore(self._copy.read(), self._copy.step)
         self._last, self._speeds = (0.0, ()), ()
         self.trainer.leave()
         if group is not None:
@@ -248,6 +308,7 @@ def said_of(rank: int, trainer: Stepper) -> RankStatus:
         host=socket.gethostname(),
         device=str(device),
         memory_bytes=memory,
+        state_bytes=bytes_of(trainer),
         micro_batch=trainer.micro_batch,
         errors=trainer.errors,
         reason="out of memory" if trainer.errors else "",

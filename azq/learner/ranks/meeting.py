@@ -12,7 +12,7 @@ from torch.distributed.distributed_c10d import Store
 
 from azq.bus.base import Bus
 from azq.errors import BrokerError, EvaluationTimeout
-from azq.learner.ranks.group import keep_to_loopback
+from azq.learner.ranks.group import listen_towards
 from azq.waiting import until
 from azq.wire import keys
 
@@ -29,7 +29,7 @@ def new_name() -> str:
 
 def meet_over(bus: Bus, run: str, name: str, host: str, *, timeout_s: float) -> tuple[Store, str]:
     """The meeting place of this name on a bus, and the name."""
-    keep_to_loopback(host)
+    listen_towards(host)
     return BusStore(bus, run, name, timeout_s), name
 
 

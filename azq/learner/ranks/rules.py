@@ -95,9 +95,12 @@ def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> 
     return replace(table, epoch=table.epoch + 1, members=tuple(members), meeting="")
 
 
-def invited(table: RankTable | None, name: str, last_epoch: int) -> bool:
-    """True when a table is newer than the epoch that this process was last in, and names it."""
-    return table is not None and table.epoch > last_epoch and bool(table.meeting) and any(member == name for _, member in table.members)
+def invited(table: RankTable, name: str, last_meeting: str) -> bool:
+    """True when a table names this process, and another meeting than the one that it was in last.
+
+    Not by the number of the epoch: that begins anew where rank 0 was away for longer than its table lives.
+    """
+    return table.meeting not in ("", last_meeting) and any(member == name for _, member in table.members)
 
 
 def shares(speeds: Sequence[float], rows: int, most_ratio: float) -> tuple[int, ...]:

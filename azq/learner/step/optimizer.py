@@ -18,8 +18,12 @@ def decay_at(decay: float, step: int) -> float:
 
 class Ema:
     def __init__(self, module: nn.Module, decay: float) -> None:
-        self.module = deepcopy(module).eval().requires_grad_(False)
         self._decay = decay
+        self.follow(module)
+
+    def follow(self, module: nn.Module) -> None:
+        """Averages the weights of this module from now on, beginning with those it has."""
+        self.module = deepcopy(module).eval().requires_grad_(False)
 
     @torch.no_grad()
     def update(self, module: nn.Module, step: int) -> None:

@@ -47,6 +47,10 @@ class Sync:
         """Leaves the gradients of the whole batch, all ranks' shares, in the parameters."""
         loss.backward()  # type: ignore[no-untyped-call]
 
+    def clip(self, parameters: list[Tensor], most: float) -> None:
+        """Makes the gradients of the whole batch, which these parameters have, no longer than that all together."""
+        nn.utils.clip_grad_norm_(parameters, most)
+
     def after_step(self, step: int) -> None:
         """Follows the optimiser's step number `step`, from 0."""
 
@@ -77,6 +81,7 @@ class Stepper(ABC):
         self.micro_batch = micro_batch  # most samples of one pass; less once the device had no memory for them; 0: all at once
         self.errors = 0  # of this device, survived
         self._notes: dict[str, str] = {}
+        self._held: nn.Module | None = None
 
     @abstractmethod
     def train_on(self, batch: Any, progress: float) -> None:
@@ -104,14 +109,28 @@ class Stepper(ABC):
         """From now on trains alone."""
         self.join(Sync(self.module))
 
+    @property
+    def held(self) -> nn.Module:
+        """What this process holds of the module's state: the module, or its likeness with a part of each parameter."""
+        return self.module if self._held is None else self._held
+
+    def exchange(self, module: nn.Module, held: nn.Module | None = None) -> None:
+        """Trains `module` from now on, by the same optimiser without its state; the parameters to step are its own, or those of `held`."""
+        places = {id(parameter): name for name, parameter in self.held.named_parameters()}
+        fresh = dict((held or module).named_parameters())
+        self._optimizer.state.clear()
+        for group in self._optimizer.param_groups:
+            group["params"] = [fresh[places[id(parameter)]] for parameter in group["params"]]
+        self.module, self._held = module, held
+
     def _kept(self) -> dict[str, nn.Module]:
         """The modules that training changes, by what begins the names of their tensors."""
-        return {WEIGHTS: self.module}
+        return {WEIGHTS: self.held}
 
     def tensors(self) -> dict[str, Tensor]:
         """All that training changes by name, the optimiser's state too; not copied."""
         named = {prefix + name: tensor for prefix, module in self._kept().items() for name, tensor in module.state_dict().items()}
-        for name, parameter in self.module.named_parameters():
+        for name, parameter in self.held.named_parameters():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 if value is not None:
                     named[f"{key}/{name}"] = torch.as_tensor(value)
@@ -121,7 +140,7 @@ class Stepper(ABC):
         """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit the module."""
         for prefix, module in self._kept().items():
             load_into(module, under(prefix, tensors))
-        names = {parameter: name for name, parameter in self.module.named_parameters()}
+        names = {parameter: name for name, parameter in self.held.named_parameters()}
         states: dict[str, dict[str, Tensor]] = {name: {} for name in names.values()}
         for key, _, name in (full.partition("/") for full in tensors):
             if name in states and f"{key}/" not in self._kept():
@@ -152,7 +171,7 @@ class Stepper(ABC):
             try:
                 return self._accumulated(batch)
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
+                if not ran_short(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
                     raise
                 said = str(error).partition("\n")[0][:200]
             self._halve(len(batch), said)  # outside of the handler: an error holds the tensors that took the memory
@@ -180,6 +199,11 @@ class Stepper(ABC):
                     self.sync.backward(self._total(found))
             total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in found.items()}
         return total
+
+
+def ran_short(error: BaseException) -> bool:
+    """Whether a pass had no memory: what oneDNN says then may mean something else, which fails with a single sample, too."""
+    return is_out_of_memory(error) or "could not create a primitive" in str(error)
 
 
 def _beside(parameter: Tensor, moment: Tensor) -> Tensor:

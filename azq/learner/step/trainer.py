@@ -90,12 +90,12 @@ class Trainer(Stepper):
             self._notes["compile"] = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
         found = self._gradients(batch)
         with self.phases("update"):
-            nn.utils.clip_grad_norm_(self.module.parameters(), MAX_GRADIENT_NORM)
+            self.sync.clip(list(self.held.parameters()), MAX_GRADIENT_NORM)
             self._optimizer.step()
         with self.phases("sync"):
             self.sync.after_step(self.step)
         with self.phases("update"):
-            self._ema.update(self.module, self.step)
+            self._ema.update(self.held, self.step)
             self._add_up(found)
         self.step += 1
 
@@ -130,7 +130,7 @@ class Trainer(Stepper):
     def replace(self, module: Network) -> None:
         """Trains this network from now on, with an average and an optimiser of its own."""
         # Channels last: what tensor cores take, and on CPUs 3 to 10 % faster.
-        self.module = module.to(self.device, memory_format=torch.channels_last).train()  # type: ignore[call-overload]
+        self.module, self._held = module.to(self.device, memory_format=torch.channels_last).train(), None  # type: ignore[call-overload]
         if self._config.freeze == "trunk":
             self.module.freeze_trunk()
         self._ema = Ema(self.module, self._config.ema_decay)
@@ -143,6 +143,10 @@ class Trainer(Stepper):
         tensors = grow_tensors(self.tensors(), larger.state_dict())
         self.replace(larger)
         self.load_tensors(tensors, self.step)
+
+    def exchange(self, module: nn.Module, held: nn.Module | None = None) -> None:
+        super().exchange(module, held)
+        self._ema.follow(self.held)
 
     def _kept(self) -> dict[str, nn.Module]:
         return {**super()._kept(), AVERAGE: self._ema.module}

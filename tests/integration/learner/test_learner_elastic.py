@@ -25,6 +25,7 @@ from azq.learner.opening import open_follower
 from azq.learner.ranks import leader as leader_module
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import RankPlace
+from azq.learner.ranks.sharding import bytes_of
 from azq.learner.rounds import TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
@@ -100,20 +101,28 @@ def crowd(trainer: Any, room: int) -> None:
     trainer.module.forward_all = forward_all
 
 
+def trainer_of(sections: RunSections) -> Trainer:
+    spec = NetSpec.of(games.load("tic_tac_toe"))
+    return Trainer(build(sections.network, spec, seed=0), spec, sections.learner, CPU)
+
+
 def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
     """Trains rounds for ever and says after each how it stands."""
     leader_module.LOOK_S = leader_module.SETTLE_S = 0.2
     game = games.load("tic_tac_toe")
-    spec, config = NetSpec.of(game), sections.learner
+    config = sections.learner
     window = Window(game, 10_000)
     for uid in range(1, 61):
         window.add(samples_of_one(game, planted(game, uid), config.root_value_fraction))
-    trainer = Trainer(build(sections.network, spec, seed=0), spec, config, CPU)
+    trainer = trainer_of(sections)
     feed = feed_of(window, Draws(0, trainer.num_symmetries), 1, CPU)
     leader = Leader(trainer, feed, RUN, RedisBus(connect(url)), config, RankPlace(0, RANKS), folder / ".ranks")
-    done = 0
+    done = rounds = 0
     while True:
         leader.look()
+        if config.shard != "none" and rounds % 5 == 0:
+            assert all(bool(tensor.isfinite().all()) for tensor in leader.tensors().values())
+        rounds += 1
         done += leader.train(TrainingRound(trainer.step, 4, config.batch_size, len(window), 0.0))
         losses, figures = trainer.mean_losses(), leader.figures()
         trainer.reset_losses()
@@ -191,6 +200,27 @@ def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(c
     assert (none, killed) == ((0, False), (1, True))
     assert sum(row.rows for row in figures.each) == 48
     assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.each)
+
+
+@pytest.mark.slow
+def test_ranks_with_a_part_each_lose_one_and_go_on_from_what_was_put_together_last(crew):
+    team = crew(shard="full")
+    team.until(lambda figures: figures.healthy == 3 and len(figures.each) == 3, "three ranks train")
+    team.steps(40)
+    whole = bytes_of(trainer_of(team.sections))  # without gradients and moments, which a trainer gets by its first step
+    held = [row.state_bytes for row in team.said[3].each]
+    assert max(held) < 0.6 * 2.5 * whole
+    before = team.said[0]
+    os.kill(team.ranks[2].pid, signal.SIGKILL)
+    team.until(lambda figures: figures.failures >= 1 and figures.healthy < 3, "the loss is noticed")
+    assert team.said[0] > before - 2 * 5 * 4  # rounds between two looks at the whole
+    team.until(lambda figures: figures.healthy == 2, "the other one stays")
+    team.steps(20)
+    team.ranks[2] = forked(follow, team.url, team.folder, team.sections, 2)
+    team.until(lambda figures: figures.healthy == 3, "it is back")
+    team.steps(60)
+    assert sum(team.losses[-5:]) < 0.8 * sum(team.losses[:5])
+    assert sum(row.rows for row in team.said[3].each) == 48
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from azq.cluster.conduct import Conductor
-from azq.cluster.description import cluster_of
+from azq.cluster.description import Budget, cluster_of
 from azq.cluster.members import Member, Seen
 from azq.errors import ConfigError, HostError, NotFound, StateConflict
 from azq.host.join.member import Beat, MemberOrder, RunSeen, Told
@@ -119,6 +119,17 @@ def test_up_again_mends_what_is_missing_and_resumes_what_rests(tmp_path: Path, m
     assert conductor(tmp_path, machines).status()["missing"] == {"play-1": ["does not work"]}
     assert conductor(tmp_path, machines).up(5.0) == {}
     assert machines.done == [("run", "first", "runs", "resume", "hex"), ("admit", "first"), ("start", "play-1")]
+
+
+def test_nothing_is_started_that_money_should_end_and_that_has_no_price(tmp_path: Path, machines: Machines) -> None:
+    unpriced = conductor(tmp_path, machines)
+    kinds = {"box": unpriced.cluster.kinds["box"].model_copy(update={"per_hour": None})}
+    unpriced.cluster = unpriced.cluster.model_copy(update={"kinds": kinds, "budget": Budget(money=5.0)})
+    with pytest.raises(ConfigError, match="no price of 'box'"):
+        unpriced.up(5.0)
+    assert machines.done == []
+    unpriced.cluster = unpriced.cluster.model_copy(update={"budget": Budget(hours=5.0)})
+    assert unpriced.up(5.0) == {}
 
 
 def test_a_machine_that_never_joins_is_named_and_still_found_by_down(tmp_path: Path, machines: Machines) -> None:

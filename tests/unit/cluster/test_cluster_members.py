@@ -110,6 +110,22 @@ def test_a_daemon_elsewhere_is_told_where_the_data_plane_is() -> None:
     assert start_order(cluster(machines), second, first).join[-2:] == ["--data", "rediss://10.0.0.1:6380/0"]
 
 
+def test_ranks_are_told_where_a_learner_trains_that_is_not_at_the_brokers() -> None:
+    at_home = [start_order(cluster(), member, members_of(cluster())[0]).join for member in members_of(cluster())]
+    assert not any("--learner-host" in words for words in at_home)
+    machines = {
+        **MACHINES,
+        "first": {**MACHINES["first"], "roles": ["broker", "daemon"]},
+        "trainer": {"kind": "box", "roles": ["learner"], "hosts": ["ada@10.0.0.9"]},
+    }
+    away = cluster(machines)
+    members = members_of(away)
+    told = {member.name: " ".join(start_order(away, member, members[0]).join) for member in members}
+    assert {name for name, words in told.items() if "--learner-host 10.0.0.9" in words} == {"trainer", "helpers-1", "helpers-2"}
+    assert "--rank 0" in told["trainer"]
+    assert not any("--learner-host" in " ".join(start_order(away, member, members[0]).join) for member in members_of(away, "/home"))
+
+
 def test_a_run_gets_as_many_ranks_as_machines_train() -> None:
     found = cluster()
     command = creation(found.wanted_runs()[0], members_of(found))

@@ -22,7 +22,7 @@ from daemon.api import figures
 
 EACH = (
     RankStatus(0, "trains", "first", "cuda:0", 96, 3000.0, 0.032, 0.001, 800_000_000),
-    RankStatus(1, "trains", "second", "cuda:0", 160, 5000.0, 0.032, 0.002, 900_000_000, 40, 2, "out of memory"),
+    RankStatus(1, "trains", "second", "cuda:0", 160, 5000.0, 0.032, 0.002, 900_000_000, 40, 2, "out of memory", 0, 71_400_000),
     RankStatus(2, "left_out", "third", errors=6, reason="its process ended"),
 )
 LEARNER = LearnerStatus(
@@ -46,8 +46,8 @@ def test_each_rank_has_a_line_and_all_of_them_a_sum() -> None:
         "mean step 32.0 ms",
         "scaling efficiency 97%",
         "fallback active",
-        "1 trains second cuda:0 160 by 40 5k 32.0 2.0 900 MB 2 out of memory",
-        "2 left out third 0 0 0.0 0.0 0 MB 6 its process ended",
+        "1 trains second cuda:0 160 by 40 5k 32.0 2.0 900 MB 71.4 MB 2 out of memory",
+        "2 left out third 0 0 0.0 0.0 0 MB 0.0 MB 6 its process ended",
     ):
         assert text in shown
 
@@ -57,6 +57,7 @@ def test_metrics_name_run_rank_and_host() -> None:
     assert said["azq_rank_samples_per_s", "first", "1", "second"] == 5000.0
     assert said["azq_rank_errors", "first", "2", "third"] == 6
     assert said["azq_rank_memory_bytes", "first", "0", "first"] == 8e8
+    assert said["azq_rank_state_bytes", "first", "1", "second"] == 71.4e6
 
 
 def test_a_run_is_watched_for_as_long_as_asked_and_told_as_json(

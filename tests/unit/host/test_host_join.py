@@ -17,7 +17,7 @@ from azq.host.fronts import Listen, parse_listen
 from azq.host.hardware import Machine
 from azq.host.join import checks
 from azq.host.join import plan as plans
-from azq.host.join.join import Wish, join
+from azq.host.join.join import Wish, join, training_of
 from azq.host.join.plan import Membership, Service, Training, check_training, parse_roles, plan_files, services
 from azq.host.join.token import Token, login_of, parse_token, read_token, with_login
 from azq.host.systemd.install import Places
@@ -221,6 +221,27 @@ def test_a_learner_and_ranks_of_one_machine_are_the_learners_own() -> None:
     check_training(("rank", "inference"), 3)
     with pytest.raises(ConfigError, match=r"learner\.ranks"):
         check_training(("learner", "rank"), 1)
+    with pytest.raises(ConfigError, match="--rank"):
+        check_training(("selfplay",), None, "10.0.0.9")
+
+
+@pytest.mark.parametrize(
+    ("roles", "rank", "said", "learner"),
+    [
+        (("rank",), 2, "", "127.0.0.1"),  # where the brokers are
+        (("rank",), 2, "127.0.0.9", "127.0.0.9"),
+        (("learner",), 0, "", "127.0.0.1"),  # this machine, on the way to the brokers
+        (("learner", "broker"), 0, "", "127.0.0.2"),  # as the others know it
+    ],
+)
+def test_ranks_are_to_reach_the_machine_where_rank_0_trains(roles: tuple[str, ...], rank: int, said: str, learner: str) -> None:
+    brokers = "127.0.0.2" if "broker" in roles else "127.0.0.1"
+    found = training_of(Wish(f"rediss://{brokers}:6379/0", rank=rank, learner_host=said), roles)
+    assert (found.learner, found.interface) == (learner, "lo" if learner == "127.0.0.1" else found.interface)
+
+
+def test_a_learner_without_ranks_elsewhere_has_no_place() -> None:
+    assert training_of(Wish("rediss://127.0.0.1:6379/0", runs=("a",)), ("learner",)) == Training(("a",))
 
 
 def test_under_systemd_a_rank_has_its_place_in_a_drop_in(tmp_path: Path) -> None:

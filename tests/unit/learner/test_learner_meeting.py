@@ -12,6 +12,7 @@ import pytest
 import torch.distributed as dist
 from rank_processes import in_ranks
 
+from azq.learner.ranks import group as group_module
 from azq.learner.ranks.group import RankGroup, open_store, reach_store
 from azq.learner.ranks.rules import LOOPBACK
 
@@ -49,8 +50,9 @@ def test_a_folder_that_cannot_be_used_loses_the_epoch_and_not_the_learner(tmp_pa
 
 
 @pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="has no such interface")
-@pytest.mark.parametrize(("host", "interface"), [(LOOPBACK, "lo"), ("10.0.0.1", None)])
-def test_what_ranks_of_one_host_say_leaves_it_by_no_interface(tmp_path, monkeypatch, host, interface):
+@pytest.mark.parametrize(("host", "interface"), [(LOOPBACK, "lo"), ("10.0.0.1", "eth7"), ("10.0.0.2", None)])
+def test_what_ranks_say_leaves_their_host_by_no_other_interface_than_the_one_to_rank_0(tmp_path, monkeypatch, host, interface):
+    monkeypatch.setattr(group_module, "interface_towards", {"10.0.0.1": "eth7", "10.0.0.2": ""}.__getitem__)
     for library in ("GLOO", "NCCL"):  # this machine's name may lead to loopback, and then neither needs to be told
         monkeypatch.setenv(f"{library}_SOCKET_IFNAME", "")  # so that it is put back
         monkeypatch.delenv(f"{library}_SOCKET_IFNAME")

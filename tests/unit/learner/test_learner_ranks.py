@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
@@ -55,13 +56,19 @@ def test_a_rank_that_was_started_again_takes_the_place_of_its_dead():
     assert next_table(table, [busy(1, "a"), free(2, "new")], broken=False).members == ((1, "a"), (2, "new"))
 
 
-def test_an_invitation_is_for_a_newer_epoch_with_a_meeting_place_and_ones_name():
+def test_an_invitation_is_to_another_meeting_than_the_last_and_by_name():
     table = RankTable(4, "h", 0, ((1, "a"),), MEETING)
-    assert invited(table, "a", 3)
-    assert not invited(table, "a", 4)
-    assert not invited(table, "b", 3)
-    assert not invited(RankTable(4, "h", 0, ((1, "a"),)), "a", 3)
-    assert not invited(None, "a", 0)
+    assert invited(table, "a", "")
+    assert invited(table, "a", "another")
+    assert not invited(table, "a", MEETING)
+    assert not invited(table, "b", "")
+    assert not invited(RankTable(4, "h", 0, ((1, "a"),)), "a", "")
+
+
+def test_who_survived_a_rank_0_whose_table_is_gone_joins_the_next_one_all_the_same():
+    anew = next_table(EMPTY, [free(1, "a")], broken=False)
+    assert anew.epoch == 1  # as it was long ago
+    assert invited(replace(anew, meeting="1" * 32), "a", MEETING)
 
 
 def test_a_process_without_settings_is_the_only_rank():
@@ -136,6 +143,9 @@ def test_what_is_no_place_is_refused(environ):
 def test_settings_of_ranks_that_contradict_each_other_are_refused():
     with pytest.raises(ValueError, match="compression"):
         LearnerConfig(sync_every=4, compression="fp16")
+    for other in ({"sync_every": 4}, {"compression": "topk"}, {"compile": True}, {"growth": [{"at": 0.5, "blocks": 6, "channels": 48}]}):
+        with pytest.raises(ValueError, match="shard"):
+            LearnerConfig.model_validate({"shard": "full", **other})
     with pytest.raises(ValueError, match="batch_size 2"):
         LearnerConfig(batch_size=2, ranks=3)
 

@@ -216,23 +216,28 @@ def test_gradients_of_parts_add_up_to_those_of_the_batch() -> None:
     assert one.value == pytest.approx(other.value, rel=1e-4)
 
 
-def crowded(trainer: Trainer, room: int) -> list[int]:
+NO_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+OF_ONEDNN = RuntimeError("could not create a primitive")
+
+
+def crowded(trainer: Trainer, room: int, error: Exception = NO_MEMORY) -> list[int]:
     """Lets a network's passes fail with more samples than there is room for; the sizes that were tried."""
     tried: list[int] = []
 
     def look(module: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
         tried.append(len(arguments[0]))
         if len(arguments[0]) > room:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+            raise error
 
     inner = trainer.module.forward_all
     trainer.module.forward_all = lambda planes, scalars: (look(trainer.module, (planes,)), inner(planes, scalars))[1]
     return tried
 
 
-def test_a_step_without_memory_is_taken_again_in_smaller_parts() -> None:
+@pytest.mark.parametrize("error", [NO_MEMORY, OF_ONEDNN])
+def test_a_step_without_memory_is_taken_again_in_smaller_parts(error: Exception) -> None:
     whole, small = trainer_for("connect_four"), trainer_for("connect_four")
-    tried = crowded(small, 20)
+    tried = crowded(small, 20, error)
     for seed in range(2):
         for trainer in (whole, small):
             trainer.train_on(Batch(planted(spec_of("connect_four"), 64, seed)), 0.0)

@@ -1,0 +1,162 @@
+"""Weights, gradients, optimiser and average dealt out among the ranks, so that none of them holds all: FSDP2 of torch.
+
+Fully sharded training (Rajbhandari et al., SC 2020: ZeRO, stage 3; Zhao et al., VLDB 2023: FSDP): the weights of a block are brought
+together for its passes alone. Letters: N ranks; a tensor's part is its rows as `torch.chunk` cuts them in N, which may be none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
+
+from azq.learner.ranks.reducing import RankSync, Stopwatch
+from azq.learner.step.stepper import Stepper, passed
+from azq.nets import Network
+
+
+class Sharded(RankSync):
+    """A trainer whose state is dealt out among the members of the group that this process is in; every member is to make one.
+
+    It holds nothing of worth until `deal`. What a member that is gone held is lost with it.
+    """
+
+    may_retry = False  # the others wait within the same pass
+
+    def __init__(self, trainer: Stepper, watch: Stopwatch) -> None:
+        plain = trainer.module
+        super().__init__(twin(plain, lambda one: one.detach().to("meta")), watch)
+        self._trainer, self._factor = trainer, 1.0
+        self._place, self._size = dist.get_rank(), dist.get_world_size()
+        self._sharded: Any = twin(plain, lambda one: one.detach().contiguous())
+        world = dist.group.WORLD
+        assert world is not None
+        mesh = DeviceMesh.from_group(world, trainer.device.type)
+        units: list[Any] = [*blocks_of(self._sharded), self._sharded]
+        for unit in units:
+            fully_shard(unit, mesh=mesh)
+        self._sharded.set_reduce_scatter_unused_params(True)  # a head whose targets are in others' rows alone
+        if isinstance(plain, Network):
+            register_fsdp_forward_method(self._sharded, "forward_all")
+        if trainer.device.type == "cpu":
+            self._time_calls(units)
+        self._dealt: dict[str, Any] = dict(self._sharded.named_parameters())  # each a `DTensor`
+        names = {id(one): name for name, one in plain.named_parameters()}
+        self._held = twin(plain, lambda one: self._dealt[names[id(one)]].to_local().detach())
+        self._own = dict(self._held.named_parameters())
+        trainer.exchange(self._sharded, self._held)
+
+    def _time_calls(self, units: list[Any]) -> None:
+        """Counts what this rank does for the others' sake; on GPUs that goes on beside its own work."""
+        watch = self._watch
+
+        class Gathering(DefaultAllGather):
+            def __call__(self, *args: Any, **kwargs: Any) -> Any:
+                return timed(watch, lambda: super(Gathering, self).__call__(*args, **kwargs))
+
+        class Scattering(DefaultReduceScatter):
+            def __call__(self, *args: Any, **kwargs: Any) -> Any:
+                return timed(watch, lambda: super(Scattering, self).__call__(*args, **kwargs))
+
+        for unit in units:
+            unit.set_custom_all_gather(Gathering())
+            unit.set_custom_reduce_scatter(Scattering())
+
+    def deal(self, whole: Mapping[str, Tensor], step: int) -> None:
+        """Takes this rank's parts of rank 0's tensors, of which others have the shapes, one after the other."""
+        mine: dict[str, Tensor] = {}
+        for name, tensor in whole.items():
+            buffer = torch.empty(tensor.shape, dtype=tensor.dtype)
+            if self._place == 0:
+                buffer.copy_(tensor)
+            dist.broadcast(buffer, 0)
+            mine[name] = self._part(buffer).clone() if self._is_dealt(name, buffer) else buffer
+        self._trainer.load_tensors(mine, step)
+
+    def whole(self) -> Iterator[tuple[str, Tensor]]:
+        """The trainer's tensors by name, put together at rank 0, and this rank's parts elsewhere; every member is to go through them."""
+        full = {name: one.shape for name, one in self._module.named_parameters()}
+        for name, tensor in self._trainer.tensors().items():
+            parameter = name.partition("/")[2]
+            own = tensor.detach().cpu()
+            if parameter in self._own and own.dim() and own.shape == self._own[parameter].shape:
+                yield name, self._together(own, full[parameter])
+            else:
+                yield name, own
+
+    def _together(self, own: Tensor, shape: torch.Size) -> Tensor:
+        rows = -(-shape[0] // self._size)
+        padded = own.new_zeros((rows, *shape[1:]))
+        padded[: len(own)] = own
+        parts = [torch.empty_like(padded) for _ in range(self._size)] if self._place == 0 else None
+        dist.gather(padded, parts)
+        return torch.cat(parts)[: shape[0]] if parts else own
+
+    def _is_dealt(self, name: str, whole: Tensor) -> bool:
+        parameter = name.partition("/")[2]
+        return parameter in self._own and self._dealt[parameter].shape == whole.shape
+
+    def _part(self, whole: Tensor) -> Tensor:
+        parts = torch.chunk(whole, self._size)
+        return parts[self._place] if self._place < len(parts) else whole[:0]
+
+    def end(self) -> None:
+        """The trainer trains a whole module again, whose weights are anything: load them."""
+        device = self._trainer.device
+        self._trainer.exchange(twin(self._module, lambda one: torch.empty_like(one, device=device)))
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        self._factor = len(rows) * rows[place] / sum(rows)  # the mean over ranks is then that of the whole batch
+
+    def part(self, *, last: bool) -> AbstractContextManager[None]:
+        self._sharded.set_requires_gradient_sync(last)
+        return nullcontext()
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return passed(self._sharded, *inputs)
+
+    def backward(self, loss: Tensor) -> None:
+        (loss * self._factor).backward()  # type: ignore[no-untyped-call]
+        for name, dealt in self._dealt.items():
+            if dealt.grad is not None:  # of the last part
+                self._own[name].grad, dealt.grad = dealt.grad.to_local(), None
+
+    def clip(self, parameters: list[Tensor], most: float) -> None:
+        gradients = [one.grad for one in parameters if one.grad is not None]
+        square = torch.stack(torch._foreach_norm(gradients)).square().sum() if gradients else torch.zeros((), device=self._trainer.device)
+        dist.all_reduce(square)
+        torch._foreach_mul_(gradients, (most / (square.sqrt() + 1e-6)).clamp(max=1.0))
+
+
+def twin(module: nn.Module, parameter: Callable[[nn.Parameter], Tensor]) -> Any:
+    """A copy of a module, whose parameters are what `parameter` makes of its own."""
+    made = {id(one): nn.Parameter(parameter(one), requires_grad=one.requires_grad) for one in module.parameters()}
+    return deepcopy(module, dict[int, Any](made))
+
+
+def blocks_of(module: nn.Module) -> list[Any]:
+    """What is brought together at once: the members of a module's own lists; all the rest are one more."""
+    lists = [child for child in module.children() if isinstance(child, nn.ModuleList | nn.Sequential)]
+    return [one for child in lists for one in child if any(True for _ in one.parameters())]
+
+
+def timed(watch: Stopwatch, call: Callable[[], Any]) -> Any:
+    watch.begin()
+    try:
+        return call()
+    finally:
+        watch.end()
+
+
+def bytes_of(trainer: Stepper) -> int:
+    """What weights, gradients, optimiser and average take in this process."""
+    gradients = [one.grad for one in trainer.held.parameters() if one.grad is not None]
+    return sum(tensor.nbytes for tensor in (*trainer.tensors().values(), *gradients))
