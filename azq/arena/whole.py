@@ -104,5 +104,5 @@ def _test(played: Sequence[MatchResult]) -> SequentialTest | None:
         ((part.wins, part.draws, part.losses) for part in played),
         lambda one, other: (one[0] + other[0], one[1] + other[1], one[2] + other[2]),
     )
-    tests = [sequential_test(*count, elo0, elo1, alpha, beta, seats=played[0].seats) for count in counts]
+    tests = [sequential_test(*count, elo0, elo1, alpha, beta, seats=1 + played[0].opponents) for count in counts]
     return next((test for test in tests if test.verdict != "open"), tests[-1])

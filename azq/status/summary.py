@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from azq.arena.players import version_of
+from azq.arena.players import version_of, versions_of
 from azq.arena.whole import WholeMatch, part_of
 from azq.config import LearnerConfig, NetworkConfig
 from azq.goals import Done, Goals
@@ -31,6 +31,7 @@ _DEFAULT = NetworkConfig()
 if TYPE_CHECKING:
     from azq.arena.alike import Stranger
     from azq.arena.rating import Rating
+    from azq.arena.scores import Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class RunFacts:
     matches: tuple[WholeMatch, ...] = ()  # newest first
     grades: tuple[GradeResult, ...] = ()  # newest first
     ratings: Sequence[Rating] = ()  # of the matches
+    scores: Sequence[Scored] = ()  # of the matches, in a game for one
     workers: tuple[Heartbeat, ...] = ()
     strangers: Sequence[Stranger] = ()  # among those who played the matches
     serving: int = LATEST  # the version that does; LATEST: the newest
@@ -92,6 +94,11 @@ class Strength:
     elo: float | None = None
     elo_low: float | None = None
     elo_high: float | None = None
+    score: float | None = None  # mean, in a game for one
+    score_low: float | None = None
+    score_high: float | None = None
+    baseline: str = ""  # of the players that never change, the one with the best score
+    baseline_score: float | None = None
     marks: str = ""  # of each of the game's positions, as digits of `GradeResult.marks`
 
 
@@ -229,7 +236,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         weight_version=version,
         policy_lag=team.lag(name, serving),
         serving_version=serving,
-        strength=strength(facts.grades, facts.ratings),
+        strength=strength(facts.grades, facts.ratings, facts.scores),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
@@ -368,21 +375,28 @@ def ledger_status(counts: LedgerCounts) -> LedgerStatus:
     return LedgerStatus(**{one.name: getattr(counts, one.name) for one in fields(LedgerStatus)})
 
 
-def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Strength:
-    """The newest grade (grades come newest first) and the rating of the highest weight version."""
+def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: Sequence[Scored] = ()) -> Strength:
+    """The newest grade (grades come newest first) and the rating, or in a game for one the score, of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
-    rated = max(
-        ((version, rating) for rating in ratings if (version := version_of(rating.player)) is not None),
-        default=None,
-        key=lambda pair: pair[0],
-    )
+    rated, scored = _newest(ratings), _newest(scores)
+    baseline = next((one for one in scores if not versions_of(one.player)), None)
     return Strength(
         graded_version=grade.weight_version if grade else None,
         error_share=grade.errors / grade.positions if grade else None,
         graded_positions=grade.positions if grade else 0,
-        rated_version=rated[0] if rated else None,
+        rated_version=rated[0] if rated else scored[0] if scored else None,
         elo=rated[1].elo if rated else None,
         elo_low=rated[1].low if rated else None,
         elo_high=rated[1].high if rated else None,
+        score=scored[1].score if scored else None,
+        score_low=scored[1].low if scored else None,
+        score_high=scored[1].high if scored else None,
+        baseline=baseline.player if baseline else "",
+        baseline_score=baseline.score if baseline else None,
         marks="".join(map(str, grade.marks)) if grade else "",
     )
+
+
+def _newest(told: Sequence[Measured]) -> tuple[int, Measured] | None:
+    of_weights = ((version, one) for one in told if (version := version_of(one.player)) is not None)
+    return max(of_weights, default=None, key=lambda pair: pair[0])

@@ -64,6 +64,12 @@ nb::object outcome_combination(const PyGame& game) {
     return nb::make_tuple(to_numpy(weights, {weights.size()}), bias);
 }
 
+nb::object scores(const PyGame& game) {
+    if (!game.dimensions.has_scores) return nb::none();
+    const ScoreScale& scale = game.dimensions.scores;
+    return nb::make_tuple(scale.low, scale.high, scale.step);
+}
+
 nb::object action_permutation(const PyGame& game, int symmetry) {
     if (symmetry < 0 || symmetry >= game.dimensions.symmetries) throw nb::index_error("no such symmetry");
     std::vector<std::int32_t> image;
@@ -253,6 +259,7 @@ void bind_game(nb::module_& module) {
         .def("has_margin", [](const PyGame& self) { return self.dimensions.has_margin; })
         .def("num_hidden", [](const PyGame& self) { return self.dimensions.hidden; })
         .def("action_layout", [](const PyGame& self) { return self.dimensions.action_layout; })
+        .def("scores", &scores)
         .def("outcome_combination", &outcome_combination)
         .def("state_from_notation", &state_from_notation, nb::arg("text"))
         .def("targets", &targets, nb::arg("actions"))

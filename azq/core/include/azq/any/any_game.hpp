@@ -135,6 +135,8 @@ struct Dimensions {
     int value_size, max_outcomes, outcome_targets, hidden;
     bool has_margin, has_hidden, sampled;
     const char* action_layout = "";
+    bool has_scores = false;
+    ScoreScale scores{};
 };
 
 class AnyGame {

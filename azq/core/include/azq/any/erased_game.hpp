@@ -32,6 +32,10 @@ class ErasedGame final : public AnyGame {
         size.has_hidden = HasHidden<G>;
         size.sampled = kSampled<G>;
         if constexpr (HasActionLayout<G>) size.action_layout = G::kActionLayout;
+        if constexpr (HasScores<G>) {
+            size.has_scores = true;
+            size.scores = G::kScores;
+        }
         return size;
     }
 
