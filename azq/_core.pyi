@@ -37,7 +37,9 @@ class Game:
     def is_hidden(self) -> bool: ...  # some players know what others do not
     def has_margin(self) -> bool: ...
     def num_hidden(self) -> int: ...  # H, hidden facts that a belief head may predict
-    def scores(self) -> tuple[float, float, float] | None: ...  # of a game whose result is a score: lowest, highest, step of the compression
+    def scores(
+        self,
+    ) -> tuple[float, float, float] | None: ...  # of a game whose result is a score: lowest, highest, step of the compression
     def action_layout(self) -> str: ...  # where actions lie on the board: cells, columns or nowhere ("")
     def outcome_combination(self) -> tuple[NDArray[np.float32], float] | None: ...  # weights (K,), bias: value = bias + weights @ outcomes
     def state_from_notation(self, text: str) -> State:
@@ -102,8 +104,12 @@ class NodeStatistics:
     def update(self, edge: int, value: float) -> None: ...  # backs a value up through an edge
     def select_puct(self, c_puct: float, fpu_reduction: float, q_range: float = 2.0) -> int: ...
     def select_gumbel(self, c_visit: float, c_scale: float, q_range: float = 2.0) -> int: ...
-    def select_considered(self, noisy_logits: NDArray[np.float64], considered: int, c_visit: float, c_scale: float, q_range: float = 2.0) -> int: ...
-    def improved(self, c_visit: float, c_scale: float, q_range: float = 2.0) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def select_considered(
+        self, noisy_logits: NDArray[np.float64], considered: int, c_visit: float, c_scale: float, q_range: float = 2.0
+    ) -> int: ...
+    def improved(
+        self, c_visit: float, c_scale: float, q_range: float = 2.0
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """The improved policy (E,), completed Q (E,) and sigma of it (E,)."""
 
     def visits_of(self, edge: int) -> int: ...

@@ -35,9 +35,9 @@ def worth(rows: Sequence[Sequence[int]]) -> float:
 
 @cache
 def _line(line: tuple[int, ...]) -> float:
-    room = sum(power == 0 for power in line)
+    room, crowd = sum(power == 0 for power in line), sum(float(power) ** CROWD_POWER for power in line)
     tiles = [power for power in line if power]
     joins = sum(one == other for one, other in zip(tiles, tiles[1:], strict=False))
-    steps = [one**ORDER_POWER - other**ORDER_POWER for one, other in zip(line, line[1:], strict=False)]
+    steps = [float(one) ** ORDER_POWER - float(other) ** ORDER_POWER for one, other in zip(line, line[1:], strict=False)]
     falls, rises = sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0)
-    return ALIVE + ROOM * room + JOINS * joins - ORDER * min(falls, rises) - CROWD * sum(power**CROWD_POWER for power in line)
+    return ALIVE + ROOM * room + JOINS * joins - ORDER * min(falls, rises) - CROWD * crowd

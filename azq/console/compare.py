@@ -141,7 +141,9 @@ def _line(name: str, values: Sequence[str]) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    return f"{value:.1%}" if name == "errors" else f"{value:+.0f}" if name == "elo" else f"{value:,.0f}" if name == "score" else f"{value:.4f}"
+    return (
+        f"{value:.1%}" if name == "errors" else f"{value:+.0f}" if name == "elo" else f"{value:,.0f}" if name == "score" else f"{value:.4f}"
+    )
 
 
 def plot_comparison(compared: RunComparison, out: Path) -> None:
@@ -153,7 +155,9 @@ def plot_comparison(compared: RunComparison, out: Path) -> None:
         for number, run in enumerate(compared.runs):
             curve = run.curves.get(name, [])
             x = [point.x for point in curve]
-            axes.plot(x, [point.y for point in curve], marker="." if name in ("errors", "elo", "score") else "", color=f"C{number}", label=run.run)
+            axes.plot(
+                x, [point.y for point in curve], marker="." if name in ("errors", "elo", "score") else "", color=f"C{number}", label=run.run
+            )
             if curve and curve[0].low is not None:
                 axes.fill_between(
                     x, [point.low for point in curve], [point.high for point in curve], color=f"C{number}", alpha=0.15, linewidth=0

@@ -99,12 +99,16 @@ def match_players(config: Config, seating: Seating, first: str, second: str, gam
 def match_figures(result: MatchResult, told: Unit) -> dict[str, Any]:
     """Plain values; `points_95` is half the width of a 95 % interval. Pure."""
     same = ("first", "second", "seats", "games", "wins", "draws", "losses")
-    return {name: getattr(result, name) for name in same} | {
-        "share": round(result.score, 4),
-        "unit": told.name,
-        "points": round(result.points, 4),
-        "points_95": round(Z95 * result.points_se, 4),
-    } | ({} if result.seats > 1 else _second_figures(result))
+    return (
+        {name: getattr(result, name) for name in same}
+        | {
+            "share": round(result.score, 4),
+            "unit": told.name,
+            "points": round(result.points, 4),
+            "points_95": round(Z95 * result.points_se, 4),
+        }
+        | ({} if result.seats > 1 else _second_figures(result))
+    )
 
 
 def _second_figures(result: MatchResult) -> dict[str, Any]:

@@ -190,7 +190,9 @@ def _versions(course: Course) -> ReportSection:
         )
         for event in sorted(course.weights, key=lambda event: event.version)
     ]
-    return ReportSection("Weights", ("version", "step", "published", "network", "score" if score else "Elo", "graded errors", "sha256"), rows)
+    return ReportSection(
+        "Weights", ("version", "step", "published", "network", "score" if score else "Elo", "graded errors", "sha256"), rows
+    )
 
 
 def _matches(course: Course) -> ReportSection:

@@ -190,7 +190,10 @@ def _strength(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield "elo (anchor 0)", elo(status)
     else:
         yield "score", elo(status)
-        yield status.strength.baseline or "baseline", "-" if status.strength.baseline_score is None else f"{status.strength.baseline_score:,.0f}"
+        yield (
+            status.strength.baseline or "baseline",
+            "-" if status.strength.baseline_score is None else f"{status.strength.baseline_score:,.0f}",
+        )
     version = status.strength.graded_version or status.strength.rated_version
     yield "evaluated", f"version {version}" if version else "-"
 

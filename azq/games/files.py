@@ -111,7 +111,9 @@ def from_python_file(name: str, path: Path, params: Mapping[str, Any]) -> Adapte
     except Exception as error:
         raise GameContractError(f"game {name}: a new position raised {type(error).__name__}: {error}") from error
     _check_methods(name, first, REQUIRED)
-    return AdaptedGame(name, params, make, players=players, actions=actions, rules=game, max_length=longest, scores=_scores(name, game, players))
+    return AdaptedGame(
+        name, params, make, players=players, actions=actions, rules=game, max_length=longest, scores=_scores(name, game, players)
+    )
 
 
 def _check_methods(name: str, owner: Any, methods: Sequence[str]) -> None:

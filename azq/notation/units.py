@@ -36,7 +36,7 @@ class Unit:
 
 def unit(game: _core.Game) -> Unit:
     """The unit of a game with its parameters."""
-    if scores := game.scores():
+    if game.num_players() == 1 and (scores := game.scores()):
         return Unit("score", scores=scores)
     if game.name == "backgammon":
         return Unit("points", BACKGAMMON_SCALE.get(str(game.params.get("scoring", "full")), 1.0), "millipoints", MILLI)

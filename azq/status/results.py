@@ -28,7 +28,9 @@ class MatchOut(BaseModel):
     points: float
     points_se: float
     error: str
-    second_points: float = Field(default=0.0, description="Of a game for one (`seats` 1): the second player's mean score; `points` is the first's.")
+    second_points: float = Field(
+        default=0.0, description="Of a game for one (`seats` 1): the second player's mean score; `points` is the first's."
+    )
     second_points_se: float = 0.0
     gap_se: float = Field(default=0.0, description="Standard error of the difference of both, game by game with the same luck.")
     of_games: int = Field(default=0, description="That it should have, where it is played in parts; 0: it has all.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from azq.arena.alike import Stranger
     from azq.arena.rating import Rating
     from azq.arena.scores import Scored
+
+    Named = TypeVar("Named", Rating, Scored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,6 +399,6 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: S
     )
 
 
-def _newest(told: Sequence[Measured]) -> tuple[int, Measured] | None:
+def _newest(told: Sequence[Named]) -> tuple[int, Named] | None:
     of_weights = ((version, one) for one in told if (version := version_of(one.player)) is not None)
     return max(of_weights, default=None, key=lambda pair: pair[0])

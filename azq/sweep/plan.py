@@ -66,7 +66,7 @@ class StudyPlan(_Part):
     preset: str = ""
     trials: Annotated[int, Field(ge=1, le=100_000)] = 10
     until: str = "minutes=5"
-    metric: Literal["errors", "elo", "score", "loss"] = "errors"  # of the newest evaluated weights; elo and score are to be large, the others small
+    metric: Literal["errors", "elo", "score", "loss"] = "errors"  # of the newest evaluated weights; errors and loss are to be small
     at_once: Annotated[int, Field(ge=1, le=64)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of the proposals, and of every run: all are graded on the same positions
     where: Literal["here", "fleet"] = "here"  # each run an `azq up` of its own, or a run of the daemon that is asked
