@@ -1,9 +1,10 @@
-"""Rules of thumb for 2048: lines that are ordered, with room and with neighbours that join soon. Weights are Xiao's (github.com/nneonneo/2048-ai)."""
+"""Rules of thumb for 2048: lines that are ordered, with room and neighbours that join soon. Weights: github.com/nneonneo/2048-ai."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 
 from azq import _core
 
@@ -37,7 +38,7 @@ def worth(rows: Sequence[Sequence[int]]) -> float:
 def _line(line: tuple[int, ...]) -> float:
     room, crowd = sum(power == 0 for power in line), sum(float(power) ** CROWD_POWER for power in line)
     tiles = [power for power in line if power]
-    joins = sum(one == other for one, other in zip(tiles, tiles[1:], strict=False))
-    steps = [float(one) ** ORDER_POWER - float(other) ** ORDER_POWER for one, other in zip(line, line[1:], strict=False)]
+    joins = sum(one == other for one, other in pairwise(tiles))
+    steps = [float(one) ** ORDER_POWER - float(other) ** ORDER_POWER for one, other in pairwise(line)]
     falls, rises = sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0)
     return ALIVE + ROOM * room + JOINS * joins - ORDER * min(falls, rises) - CROWD * crowd

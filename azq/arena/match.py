@@ -3,7 +3,7 @@
 With two players a group is a pair with swapped colours; with n the first player takes one seat and the second all others. A game for
 one player is played by each of the two alone, and that pair counts as one game, won by the higher score.
 Duplicate deals: the k-th event of chance draws the same number in every game of a group, so that cards and dice differ only
-where play makes them differ. Results are told in the game's unit: backgammon in points, Blob in points a round, a game for one in its score.
+where play makes them differ. Results are told in the game's unit: points of backgammon, points a round of Blob, a score.
 """
 
 from __future__ import annotations
@@ -159,12 +159,17 @@ def deal(game: _core.Game, spec: MatchSpec) -> list[MatchGame]:
     for number in range(0, end, seats):
         opening = random_opening(game, spec.opening_plies, rng)
         luck = rng.getrandbits(SEED_BITS)
-        for first_seat in range(max(seats, APART + 1) if number >= begin else 0):
+        for first_seat in range(group_size(seats) if number >= begin else 0):
             one = MatchGame(game.new_initial_state(), first_seat, random.Random(luck), Played(number + first_seat % seats))
             for action in opening:
                 one.play(action)
             games.append(one)
     return games
+
+
+def group_size(seats: int) -> int:
+    """Games that share their luck."""
+    return max(seats, APART + 1)
 
 
 def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int]:

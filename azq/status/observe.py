@@ -42,7 +42,7 @@ Results = tuple[list[WholeMatch], list[GradeResult]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The newest matches and grades of one run, newest first, with what the matches say of strength: ratings, or in a game for one the scores."""
+    """The newest matches and grades of one run, newest first, with ratings by the matches, or scores in a game for one."""
 
     matches: tuple[WholeMatch, ...] = ()
     grades: tuple[GradeResult, ...] = ()
