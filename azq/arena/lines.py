@@ -39,6 +39,7 @@ def _line(line: tuple[int, ...]) -> float:
     room, crowd = sum(power == 0 for power in line), sum(float(power) ** CROWD_POWER for power in line)
     tiles = [power for power in line if power]
     joins = sum(one == other for one, other in pairwise(tiles))
-    steps = [float(one) ** ORDER_POWER - float(other) ** ORDER_POWER for one, other in pairwise(line)]
+    steps: list[float] = [float(one) ** ORDER_POWER - float(other) ** ORDER_POWER for one, other in pairwise(line)]
     falls, rises = sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0)
-    return ALIVE + ROOM * room + JOINS * joins - ORDER * min(falls, rises) - CROWD * crowd
+    found: float = ALIVE + ROOM * room + JOINS * joins - ORDER * min(falls, rises) - CROWD * crowd
+    return found

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from azq.arena.players import versions_of
 from azq.wire.messages import MatchResult
+from azq.wire.parts import opponents
 
 ANCHOR = "uct:100"
 PRIOR_ELO = 1500.0  # standard deviation of the prior around the anchor
@@ -82,7 +83,7 @@ def _columns(matches: list[MatchResult], index: dict[str, int]) -> _Matches:
         np.array([index[match.second] for match in matches], np.intp),
         games,
         games * np.array([match.score for match in matches]),
-        np.array([match.opponents for match in matches], np.float64),
+        np.array([opponents(match) for match in matches], np.float64),
     )
 
 

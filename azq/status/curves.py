@@ -68,9 +68,9 @@ class Course:
     matches: Sequence[WholeMatch]
     grades: Sequence[GradeResult]
     ratings: Sequence[Rating]
-    scores: Sequence[Scored] = ()  # of a game for one
     strangers: Sequence[Stranger] = ()  # among those who played the matches
     firsts: RunFirsts = UNSEEN
+    scores: Sequence[Scored] = ()  # of a game for one
 
     @property
     def at_ms(self) -> NDArray[np.int64]:
@@ -119,8 +119,8 @@ def read_course(ledger: Ledger, bus: Bus, run: str, standings: Standings | None 
     view, standing = ledger.run(run), read_standing(bus, run, standings or Standings())
     weights = read_weights(bus, run, MOST_WEIGHTS)
     points, firsts = read(bus, run, 0), Firsts(bus, run).look()
-    known = standing.matches, standing.grades, standing.ratings, standing.scores, standing.strangers
-    return Course(view, ledger.counts(run), points, weights, *known, firsts)
+    known = standing.matches, standing.grades, standing.ratings, standing.strangers
+    return Course(view, ledger.counts(run), points, weights, *known, firsts, standing.scores)
 
 
 def _placing(

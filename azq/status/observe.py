@@ -47,8 +47,8 @@ class Standing:
     matches: tuple[WholeMatch, ...] = ()
     grades: tuple[GradeResult, ...] = ()
     ratings: tuple[Rating, ...] = ()
-    scores: tuple[Scored, ...] = ()
     strangers: tuple[Stranger, ...] = ()  # workers whose results differ from the others' by more than chance
+    scores: tuple[Scored, ...] = ()
 
 
 class Standings:
@@ -62,7 +62,7 @@ class Standings:
         known_id, standing = self._known.get(run, ("", Standing()))
         if known_id != newest_id:  # two threads that look at once read the same results
             matches, grades = read()
-            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(score_table(matches)), tuple(strangers(matches)))
+            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(strangers(matches)), tuple(score_table(matches)))
             self._known[run] = (newest_id, standing)
         return standing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from azq.arena.alike import Stranger
     from azq.arena.rating import Rating
     from azq.arena.scores import Scored
-
-    Named = TypeVar("Named", Rating, Scored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +75,12 @@ class RunFacts:
     matches: tuple[WholeMatch, ...] = ()  # newest first
     grades: tuple[GradeResult, ...] = ()  # newest first
     ratings: Sequence[Rating] = ()  # of the matches
-    scores: Sequence[Scored] = ()  # of the matches, in a game for one
     workers: tuple[Heartbeat, ...] = ()
     strangers: Sequence[Stranger] = ()  # among those who played the matches
     serving: int = LATEST  # the version that does; LATEST: the newest
     spent: Spending | None = None  # None: nobody counted
     firsts: RunFirsts = UNSEEN
+    scores: Sequence[Scored] = ()  # of the matches, in a game for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,25 +378,23 @@ def ledger_status(counts: LedgerCounts) -> LedgerStatus:
 def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: Sequence[Scored] = ()) -> Strength:
     """The newest grade (grades come newest first) and the rating, or in a game for one the score, of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
-    rated, scored = _newest(ratings), _newest(scores)
-    baseline = next((one for one in scores if not versions_of(one.player)), None)
+    rated, scored, baseline = _newest(ratings), _newest(scores), next((one for one in scores if not versions_of(one.player)), None)
     return Strength(
         graded_version=grade.weight_version if grade else None,
         error_share=grade.errors / grade.positions if grade else None,
         graded_positions=grade.positions if grade else 0,
-        rated_version=rated[0] if rated else scored[0] if scored else None,
-        elo=rated[1].elo if rated else None,
-        elo_low=rated[1].low if rated else None,
-        elo_high=rated[1].high if rated else None,
-        score=scored[1].score if scored else None,
-        score_low=scored[1].low if scored else None,
-        score_high=scored[1].high if scored else None,
+        rated_version=version_of((rated or scored).player) if rated or scored else None,
+        elo=rated.elo if rated else None,
+        elo_low=rated.low if rated else None,
+        elo_high=rated.high if rated else None,
+        score=scored.score if scored else None,
+        score_low=scored.low if scored else None,
+        score_high=scored.high if scored else None,
         baseline=baseline.player if baseline else "",
         baseline_score=baseline.score if baseline else None,
         marks="".join(map(str, grade.marks)) if grade else "",
     )
 
 
-def _newest(told: Sequence[Named]) -> tuple[int, Named] | None:
-    of_weights = ((version, one) for one in told if (version := version_of(one.player)) is not None)
-    return max(of_weights, default=None, key=lambda pair: pair[0])
+def _newest(told: Sequence[Any]) -> Any:
+    return max((one for one in told if version_of(one.player) is not None), default=None, key=lambda one: version_of(one.player) or 0)

@@ -183,11 +183,6 @@ class MatchResult(Message, frozen=True):
         return self.wins + self.draws + self.losses
 
     @property
-    def opponents(self) -> int:
-        """The second player's seats; in a game for one they play side by side."""
-        return max(1, self.seats - 1)
-
-    @property
     def score(self) -> float:
         """The first player's share of the points: draws as a half, a shared first place by its share; 0 without games."""
         return self.share if self.seats > 2 else (self.wins + self.draws / 2) / max(1, self.games)

@@ -19,6 +19,11 @@ def whole_of(spec: MatchSpec) -> MatchSpec:
     return replace(spec, games=spec.of_games, first_game=0) if spec.of_games else spec
 
 
+def opponents(match: MatchResult) -> int:
+    """The second player's seats; in a game for one the two play side by side."""
+    return max(1, match.seats - 1)
+
+
 def each_once(came: Iterable[MatchResult]) -> tuple[MatchResult, ...]:
     """Parts of one match, oldest first: of those that lie there twice the first that was played, or the first."""
     once: dict[int, MatchResult] = {}

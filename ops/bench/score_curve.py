@@ -1,4 +1,4 @@
-"""Draws how a run of a game for one got better: mean scores of its kept weights over the minutes of the run, beside players that never change.
+"""Draws how a run of a game for one got better: mean scores of its kept weights over its minutes, beside players that never change.
 
 Usage: score_curve.py RUN_FOLDER OUT.png --baselines rule,random [--games G] [--num-simulations N] [--points K] [--reuse OUT.json]
 Writes the figures beside the picture as JSON; with --reuse the picture is drawn from such a file. Of 2048 it counts the largest tiles too.
