@@ -1,8 +1,9 @@
 """A match: groups of games that share a random opening and all their luck, the first player once in each seat; all games in step.
 
-With two players a group is a pair with swapped colours; with n the first player takes one seat and the second all others.
+With two players a group is a pair with swapped colours; with n the first player takes one seat and the second all others. A game for
+one player is played by each of the two alone, and that pair counts as one game, won by the higher score.
 Duplicate deals: the k-th event of chance draws the same number in every game of a group, so that cards and dice differ only
-where play makes them differ. Results are told in the game's unit: backgammon in points, Blob in points a round.
+where play makes them differ. Results are told in the game's unit: points of backgammon, points a round of Blob, a score.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from azq.notation.units import unit
 from azq.wire.messages import MatchResult, MatchSpec
 
 OPENING_TRIES = 1000
+APART = 1  # the seat of the first player in the second's own game for one: nobody sits there
 
 
 @dataclass(slots=True)
@@ -55,10 +57,8 @@ class MatchGame:
 def play_match(spec: MatchSpec, game: _core.Game, first: Player, second: Player) -> MatchResult:
     """Plays the match, or its part, to its end. The number of games is rounded up to whole groups, of as many games as there are seats.
 
-    Raises `ConfigError` for a game of one player or an opening longer than the game, and what players raise.
+    Raises `ConfigError` for an opening longer than the game, and what players raise.
     """
-    if game.num_players() < 2:
-        raise ConfigError(f"a match takes two players or more, {game.name} has {game.num_players()}")
     games = deal(game, spec)
     while live := [one for one in games if not one.over]:
         for one in live:
@@ -70,11 +70,13 @@ def play_match(spec: MatchSpec, game: _core.Game, first: Player, second: Player)
 
 def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[MatchGame]) -> MatchResult:
     """The result of games that are over, from the first player's seat."""
-    scale = unit(game).scale
+    if game.num_players() == 1:
+        return _scores_of(spec, game, first, second, games)
+    told = unit(game).told
     returns = [one.returns() for one in games]
     shares = [share_of_first_place(values, one.first_seat) for values, one in zip(returns, games, strict=True)]
     wins, losses = sum(share == 1.0 for share in shares), sum(share == 0.0 for share in shares)
-    points, error = mean_and_error([scale * values[one.first_seat] for values, one in zip(returns, games, strict=True)], game.num_players())
+    points, error = mean_and_error([told(values[one.first_seat]) for values, one in zip(returns, games, strict=True)], game.num_players())
     return MatchResult(
         spec,
         first,
@@ -87,6 +89,32 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
         share=sum(shares) / len(shares),
         points=points,
         points_se=error,
+    )
+
+
+def _scores_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[MatchGame]) -> MatchResult:
+    """The result where each played alone: scores, and how often whose was higher with the same luck."""
+    told = unit(game).told
+    ours, theirs = ([told(one.returns()[0]) for one in games[start::2]] for start in (0, 1))
+    gaps = [mine - other for mine, other in zip(ours, theirs, strict=True)]
+    wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
+    (points, points_se), (second_points, second_se), (_, gap_se) = (mean_and_error(values, 1) for values in (ours, theirs, gaps))
+    draws = len(gaps) - wins - losses
+    return MatchResult(
+        spec,
+        first,
+        second,
+        wins,
+        draws,
+        losses,
+        now_ms(),
+        seats=1,
+        share=(wins + draws / 2) / len(gaps),
+        points=points,
+        points_se=points_se,
+        second_points=second_points,
+        second_points_se=second_se,
+        gap_se=gap_se,
     )
 
 
@@ -120,7 +148,8 @@ def whole_groups(count: int, seats: int) -> int:
 
 
 def deal(game: _core.Game, spec: MatchSpec) -> list[MatchGame]:
-    """Games in groups with the same opening and the same luck; in each group the first player has each seat once.
+    """Games in groups with the same opening and the same luck; in each group the first player has each seat once, or his game and the
+    second player his, in a game for one.
 
     A part's games are those that they are in the whole match. Whole groups go to the part that holds their first game.
     """
@@ -130,12 +159,17 @@ def deal(game: _core.Game, spec: MatchSpec) -> list[MatchGame]:
     for number in range(0, end, seats):
         opening = random_opening(game, spec.opening_plies, rng)
         luck = rng.getrandbits(SEED_BITS)
-        for first_seat in range(seats if number >= begin else 0):
-            one = MatchGame(game.new_initial_state(), first_seat, random.Random(luck), Played(number + first_seat))
+        for first_seat in range(group_size(seats) if number >= begin else 0):
+            one = MatchGame(game.new_initial_state(), first_seat, random.Random(luck), Played(number + first_seat % seats))
             for action in opening:
                 one.play(action)
             games.append(one)
     return games
+
+
+def group_size(seats: int) -> int:
+    """Games that share their luck."""
+    return max(seats, APART + 1)
 
 
 def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int]:

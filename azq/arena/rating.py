@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from azq.arena.players import versions_of
 from azq.wire.messages import MatchResult
+from azq.wire.parts import opponents
 
 ANCHOR = "uct:100"
 PRIOR_ELO = 1500.0  # standard deviation of the prior around the anchor
@@ -48,8 +49,8 @@ class _Matches:
 
 
 def rate(results: Iterable[MatchResult], anchor: str = ANCHOR) -> list[Rating]:
-    """Ratings of all players, strongest first; without the anchor among them, the first fixed opponent is 0."""
-    matches = [result for result in results if result.games and result.first != result.second]
+    """Ratings of all players, strongest first; without the anchor among them, the first fixed opponent is 0. Games for one have none."""
+    matches = [result for result in results if result.games and result.seats > 1 and result.first != result.second]
     players = list(dict.fromkeys(name for match in matches for name in (match.first, match.second)))
     if not players:
         return []
@@ -82,7 +83,7 @@ def _columns(matches: list[MatchResult], index: dict[str, int]) -> _Matches:
         np.array([index[match.second] for match in matches], np.intp),
         games,
         games * np.array([match.score for match in matches]),
-        np.array([match.seats - 1 for match in matches], np.float64),
+        np.array([opponents(match) for match in matches], np.float64),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import _core
+from azq.arena.lines import Lines
 from azq.errors import ConfigError
 
 ANIMALS = 12
@@ -124,10 +125,10 @@ def _winner(trick: Sequence[str], trump: str) -> str:
     return max(trick, key=lambda card: (card[1] == trump, card[1] == led, RANKS.index(card[0])))
 
 
-RULE_BOOKS: dict[str, type[GreedyBeasty | RuleBlob]] = {"beasty_bar": GreedyBeasty, "blob": RuleBlob}
+RULE_BOOKS: dict[str, type[GreedyBeasty | RuleBlob | Lines]] = {"2048": Lines, "beasty_bar": GreedyBeasty, "blob": RuleBlob}
 
 
-def rule_book(game: _core.Game) -> GreedyBeasty | RuleBlob:
+def rule_book(game: _core.Game) -> GreedyBeasty | RuleBlob | Lines:
     """The rules of thumb of a game; raises `ConfigError` for a game without."""
     if game.name not in RULE_BOOKS:
         raise ConfigError(f"no rule player for {game.name}; there is one for {', '.join(RULE_BOOKS)}")

@@ -17,7 +17,7 @@ from azq.errors import WireError
 from azq.wire.codec import decode_either, encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec
-from azq.wire.parts import each_once, together, whole_of
+from azq.wire.parts import each_once, opponents, together, whole_of
 
 EVAL_PRIORITY = 3  # before self-play, whose jobs have 6
 
@@ -104,5 +104,5 @@ def _test(played: Sequence[MatchResult]) -> SequentialTest | None:
         ((part.wins, part.draws, part.losses) for part in played),
         lambda one, other: (one[0] + other[0], one[1] + other[1], one[2] + other[2]),
     )
-    tests = [sequential_test(*count, elo0, elo1, alpha, beta, seats=played[0].seats) for count in counts]
+    tests = [sequential_test(*count, elo0, elo1, alpha, beta, seats=1 + opponents(played[0])) for count in counts]
     return next((test for test in tests if test.verdict != "open"), tests[-1])

@@ -62,6 +62,7 @@ class SearchConfig(Section):
     gumbel_scale: Weight = 1.0
     c_visit: Real = 50.0
     c_scale: Real = 1.0
+    q_range: Annotated[float, Field(gt=0.0, le=2.0)] = 2.0  # below 2: q counts by the range a node has seen, this at least; for scores
     c_puct: Real = 1.5
     fpu_reduction: Real = 0.25
     dirichlet_alpha: Factor = 1.0
@@ -163,6 +164,7 @@ class LearnerConfig(RankSettings):
     warmup_steps: Natural = 100
     weight_decay: Weight = 1e-4
     value_weight: Factor = 1.0
+    value_scaling: Literal["none", "spread"] = "none"  # spread: the value's error counts in the spread of its targets; for scores
     outcome_weight: Weight = 0.5  # loss of the outcome head, where the game has one
     reply_weight: Weight = 0.15  # losses of the auxiliary heads in network.auxiliary
     advantage_weight: Weight = 0.25

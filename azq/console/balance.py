@@ -24,19 +24,27 @@ def read_balance(config: Config, run: str, most: int) -> Balance:
 def balance_text(found: Balance) -> str:
     """A line a figure, the trend last."""
     told = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, found.length, strict=True))
-    lines = [
-        f"games                {found.games:,}",
+    results = [
         f"first player         {_share(found.first)}; fair is {found.even:.3f}",
         *(f"seat {number:<16}{_share(seat)}" for number, seat in enumerate(found.seats)),
         f"without a winner     {found.draws:.1%}",
+    ]
+    trend = ["first player, from the oldest games to the newest", *(f"  {part.games:<19,}{_share(part)}" for part in found.trend)]
+    if found.scores:
+        scores = ", ".join(f"{share:.0%} {score:,.6g}" for share, score in zip(QUANTILES, found.scores, strict=True))
+        results = ["fair                 does not apply: one player", f"score                {scores}"]
+        means = zip(found.trend, found.mean_scores, strict=True)
+        trend = ["mean score, from the oldest games to the newest", *(f"  {part.games:<19,}{mean:,.6g}" for part, mean in means)]
+    lines = [
+        f"games                {found.games:,}",
+        *results,
         f"plies                {told}",
         f"one legal action     {found.forced:.1%} of decisions",
         f"never legal          {_actions(found.never_legal)}",
         f"legal, never played  {_actions(found.never_played)}",
         f"openings             {found.openings:,}",
         *(f"  {' '.join(map(str, each.actions)):<19}{each.share:.1%}" for each in found.commonest),
-        "first player, from the oldest games to the newest",
-        *(f"  {part.games:<19,}{_share(part)}" for part in found.trend),
+        *trend,
     ]
     return "\n".join(lines)
 

@@ -27,7 +27,7 @@ from azq.status.compare import GradedPair, RunComparison, checked, compare, pair
 from azq.status.curves import AXES, FIGURES, read_course
 
 SLOTS = 256
-NAMES = {"errors": "graded errors", "elo": "Elo", "loss_policy": "policy loss", "loss_value": "value loss"}
+NAMES = {"errors": "graded errors", "elo": "Elo", "score": "score", "loss_policy": "policy loss", "loss_value": "value loss"}
 PAIRED = ("errors", "loss", "policy_regret", "search_regret", "value_error")  # of networks, position by position
 
 
@@ -141,18 +141,23 @@ def _line(name: str, values: Sequence[str]) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    return f"{value:.1%}" if name == "errors" else f"{value:+.0f}" if name == "elo" else f"{value:.4f}"
+    return (
+        f"{value:.1%}" if name == "errors" else f"{value:+.0f}" if name == "elo" else f"{value:,.0f}" if name == "score" else f"{value:.4f}"
+    )
 
 
 def plot_comparison(compared: RunComparison, out: Path) -> None:
     """Draws the curves over each other, intervals as bands; raises `MissingExtra` without matplotlib."""
     pyplot = pyplot_of("--plot")
     figure, places = pyplot.subplots(2, 2, figsize=(10, 6.4), dpi=120)
-    for axes, name in zip(places.flat, FIGURES, strict=True):
+    scored = any("score" in run.curves for run in compared.runs)
+    for axes, name in zip(places.flat, [name for name in FIGURES if name != ("elo" if scored else "score")], strict=True):
         for number, run in enumerate(compared.runs):
             curve = run.curves.get(name, [])
             x = [point.x for point in curve]
-            axes.plot(x, [point.y for point in curve], marker="." if name in ("errors", "elo") else "", color=f"C{number}", label=run.run)
+            axes.plot(
+                x, [point.y for point in curve], marker="." if name in ("errors", "elo", "score") else "", color=f"C{number}", label=run.run
+            )
             if curve and curve[0].low is not None:
                 axes.fill_between(
                     x, [point.low for point in curve], [point.high for point in curve], color=f"C{number}", alpha=0.15, linewidth=0

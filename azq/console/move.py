@@ -64,8 +64,8 @@ class Agent:
             found = [over_chance(self.game, self.evaluator, state, answer) for state, answer in zip(states, found, strict=True)]
         told = [{key: answer[key] for key in PRINTED if key in answer} for answer in found]
         scale = unit(self.game)
-        if scale.scale != 1.0:
-            told = [{**answer, scale.name: round(scale.scale * answer["value"], 4)} for answer in told]
+        if not scale.plain:
+            told = [{**answer, scale.name: round(scale.told(answer["value"]), 4)} for answer in told]
         outcomes = outcomes_of(self.game, self.evaluator, states)
         return [{**answer, "outcomes": row} for answer, row in zip(told, outcomes, strict=True)] if outcomes else told
 

@@ -126,16 +126,32 @@ def match_players(config: Config, seating: Seating, first: str, second: str, gam
 def match_figures(result: MatchResult, told: Unit) -> dict[str, Any]:
     """Plain values; `points_95` is half the width of a 95 % interval. Pure."""
     same = ("first", "second", "seats", "games", "wins", "draws", "losses")
-    return {name: getattr(result, name) for name in same} | {
-        "share": round(result.score, 4),
-        "unit": told.name,
-        "points": round(result.points, 4),
-        "points_95": round(Z95 * result.points_se, 4),
+    return (
+        {name: getattr(result, name) for name in same}
+        | {
+            "share": round(result.score, 4),
+            "unit": told.name,
+            "points": round(result.points, 4),
+            "points_95": round(Z95 * result.points_se, 4),
+        }
+        | ({} if result.seats > 1 else _second_figures(result))
+    )
+
+
+def _second_figures(result: MatchResult) -> dict[str, Any]:
+    figures = {
+        "second_points": result.second_points,
+        "second_points_95": Z95 * result.second_points_se,
+        "gap": result.points - result.second_points,
+        "gap_95": Z95 * result.gap_se,
     }
+    return {name: round(value, 4) for name, value in figures.items()}
 
 
 def match_text(result: dict[str, Any]) -> str:
     """The result in two lines."""
+    if result["seats"] == 1:
+        return _scores_text(result)
     fair = f", {1 / result['seats']:.1%} between equals" if result["seats"] > 2 else ""
     opponents = f"{result['seats'] - 1} x {result['second']}" if result["seats"] > 2 else result["second"]
     return (
@@ -143,6 +159,21 @@ def match_text(result: dict[str, Any]) -> str:
         f"share {result['share']:.1%}{fair}\n"
         f"{result['points']:+.4f} +-{result['points_95']:.4f} {result['unit']} a game ({result['games']} games, 95 %)"
     )
+
+
+def _scores_text(result: dict[str, Any]) -> str:
+    """Of a game for one."""
+    ours, theirs, gap = ((result[name], result[f"{name}_95"]) for name in ("points", "second_points", "gap"))
+    return (
+        f"{result['first']} {_score(*ours)}, {result['second']} {_score(*theirs)}: mean {result['unit']} of {result['games']} games each\n"
+        f"{'+' if gap[0] >= 0 else ''}{_score(*gap)} with the same luck, higher in {result['wins']}, lower in {result['losses']} (95 %)"
+    )
+
+
+def _score(mean: float, half: float) -> str:
+    """Whole numbers where scores are large."""
+    digits = 0 if abs(mean) >= 100 else 3
+    return f"{mean:,.{digits}f} +-{half:,.{digits}f}"
 
 
 HELP = "enter a move as the board writes it, or its number; h hints, u takes your last move back, q quits"

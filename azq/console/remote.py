@@ -176,6 +176,8 @@ def weights_row(weights: WeightsOut) -> str:
     size, elo, share = f"{weights.blocks}x{weights.channels}", "", ""
     if weights.elo is not None:
         elo = f"Elo {weights.elo:+.0f} ({weights.elo_low:+.0f} to {weights.elo_high:+.0f}), {weights.rated_games} games"
+    if weights.score is not None:
+        elo = f"score {weights.score:,.0f} ({weights.score_low:,.0f} to {weights.score_high:,.0f}), {weights.scored_games} games"
     if weights.errors is not None:
         share = f"errors {weights.errors / weights.graded_positions:.1%} of {weights.graded_positions}"
     serves = f"served by {weights.served_by}" if weights.served_by else ""

@@ -14,6 +14,7 @@ import msgspec
 
 import azq
 from azq.arena.players import version_of
+from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
@@ -135,10 +136,10 @@ def _heads(course: Course, settings: Mapping[str, Any], spent: Spending | None) 
     yield "games", f"{course.counts.finished:,}"
     yield "steps", f"{max([int(course.reached.steps), *(event.step for event in course.weights)]):,}"
     curves = course.curves("minutes")
-    for name, text in (("elo", _elo), ("errors", _percent)):
+    for name, text in (("elo", _elo), ("score", _whole), ("errors", _percent)):
         if curve := curves.get(name):
             point = max(curve, key=lambda each: each.weight_version or 0)
-            yield {"elo": "Elo", "errors": "graded errors"}[name], f"{_interval(point, text)}, weights {point.weight_version}"
+            yield {"elo": "Elo", "errors": "graded errors"}.get(name, name), f"{_interval(point, text)}, weights {point.weight_version}"
     if spent is not None:
         unknown = any(time.unpriced_ms for time in spent.machines.values())
         yield "machines cost", f"{money_of(spent):,.2f} {spent.currency}" + (", and those whose price nobody knows" if unknown else "")
@@ -160,6 +161,8 @@ def _charts(course: Course) -> Iterator[str]:
     curves = course.curves("minutes")
     if elo := curves.get("elo"):
         yield line_chart("Elo, with 95 % intervals", {"Elo": elo}, "minutes", _elo)
+    if score := curves.get("score"):
+        yield line_chart("score, with 95 % intervals", {"score": score}, "minutes", _whole)
     if errors := curves.get("errors"):
         yield line_chart("graded errors, with 95 % intervals", {"errors": errors}, "minutes", _percent)
     losses = {name: curves[f"loss_{name}"] for name in ("policy", "value") if f"loss_{name}" in curves}
@@ -173,36 +176,45 @@ def _charts(course: Course) -> Iterator[str]:
 
 def _versions(course: Course) -> ReportSection:
     curves = course.curves("minutes")
-    elo, errors = ({point.weight_version: point for point in curves.get(name, [])} for name in ("elo", "errors"))
+    elo, score, errors = ({point.weight_version: point for point in curves.get(name, [])} for name in ("elo", "score", "errors"))
+    strong, told = (score, _whole) if score else (elo, _elo)
     rows = [
         (
             str(event.version),
             f"{event.step:,}",
             _time(event.published_ms),
             f"{event.blocks}x{event.channels}" if event.blocks else "",
-            _interval(elo[event.version], _elo) if event.version in elo else "",
+            _interval(strong[event.version], told) if event.version in strong else "",
             _interval(errors[event.version], _percent) if event.version in errors else "",
             event.sha256,
         )
         for event in sorted(course.weights, key=lambda event: event.version)
     ]
-    return ReportSection("Weights", ("version", "step", "published", "network", "Elo", "graded errors", "sha256"), rows)
+    return ReportSection(
+        "Weights", ("version", "step", "published", "network", "score" if score else "Elo", "graded errors", "sha256"), rows
+    )
 
 
 def _matches(course: Course) -> ReportSection:
     fixed = [rating for rating in course.ratings if version_of(rating.player) is None]
     rows = [
-        (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", f"{match.score:.1%}", match.progress, match.error)
+        (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", _share_or_scores(match), match.progress, match.error)
         for match in course.matches
     ]
     told = ", ".join(f"{rating.player} {rating.elo:+.0f}" for rating in fixed)
     note = f"Ratings of the opponents that never change: {told}." if told else ""
+    if any(match.seats == 1 for match in course.matches):
+        note = "A game for one: mean scores of both, with the same luck; who scored more has won."
     return ReportSection(
         f"Matches (the newest {MATCHES})",
         ("first", "second", "won / drawn / lost", "share", "so far", "failed by"),
         rows[:MATCHES],
         note=note,
     )
+
+
+def _share_or_scores(match: WholeMatch) -> str:
+    return f"{match.points:,.0f} - {match.second_points:,.0f}" if match.seats == 1 else f"{match.score:.1%}"
 
 
 def _cost(course: Course) -> ReportSection:
@@ -241,6 +253,10 @@ def _interval(point: CurvePoint, text: Any) -> str:
 
 def _elo(value: float) -> str:
     return f"{value:+.0f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def _percent(value: float) -> str:

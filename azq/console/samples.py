@@ -73,7 +73,11 @@ def figures_of(stats: SampleStats) -> dict[str, str]:
     return {
         "games, plies": f"{stats.games:,}, {stats.plies:,}",
         "length (10, 50, 90 %)": _spread(stats.length),
-        "wins by seat, shared": " ".join(f"{share:.3f}" for share in (*stats.wins, stats.shared)),
+        **(
+            {"wins by seat, shared": " ".join(f"{share:.3f}" for share in (*stats.wins, stats.shared))}
+            if stats.score is None
+            else {"score": _spread(stats.score)}
+        ),
         "entropy of policies": _spread(stats.entropy),
         "simulations": _spread(stats.simulations),
         "root value": _spread(stats.value),

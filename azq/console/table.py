@@ -93,7 +93,7 @@ def line(status: RunStatus) -> str:
             f"batch={status.mean_batch:.0f} open={status.open_games} samples={count(status.samples)} steps={status.learner_step}",
             f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
             *([f"network={status.network.blocks}x{status.network.channels}"] if status.network and status.network.blocks else []),
-            f"errors={error_share(status)} elo={elo(status)}",
+            f"errors={error_share(status)} {'elo' if status.strength.score is None else 'score'}={elo(status)}",
             *([f"eta={clock(status.eta_s)}"] if status.eta_s is not None else []),
             *([f"cost={money}"] if (money := cost(status)) else []),
             *(f"[{text}]" for text in (*status.matches, *status.conditions)),
@@ -186,7 +186,14 @@ def _ranks(ranks: RanksStatus) -> Iterator[tuple[str, str]]:
 
 def _strength(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "errors, graded", error_share(status)
-    yield "elo (anchor 0)", elo(status)
+    if status.strength.score is None:
+        yield "elo (anchor 0)", elo(status)
+    else:
+        yield "score", elo(status)
+        yield (
+            status.strength.baseline or "baseline",
+            "-" if status.strength.baseline_score is None else f"{status.strength.baseline_score:,.0f}",
+        )
     version = status.strength.graded_version or status.strength.rated_version
     yield "evaluated", f"version {version}" if version else "-"
 
@@ -221,8 +228,10 @@ def error_share(status: RunStatus) -> str:
 
 
 def elo(status: RunStatus) -> str:
-    """The rating with its 95 % interval."""
+    """The rating with its 95 % interval; in a game for one the mean score."""
     strength = status.strength
+    if strength.score is not None and strength.score_low is not None and strength.score_high is not None:
+        return f"{strength.score:,.0f} ({strength.score_low:,.0f}..{strength.score_high:,.0f})"
     if strength.elo is None or strength.elo_low is None or strength.elo_high is None:
         return "-"
     return f"{strength.elo:+.0f} ({strength.elo_low:+.0f}..{strength.elo_high:+.0f})"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from azq._core import CHANCE_PLAYER, TERMINAL_PLAYER, ascending_below, pack_bits, pack_list
 from azq.errors import GameContractError, IllegalActionError
+from azq.games.scores import ScoreScale, value_of
 
 MAX_OUTCOME = 65_535  # what fits a record
 T = TypeVar("T")
@@ -36,6 +37,7 @@ class GameForm:
     hidden: bool
     has_notation: bool
     chance: bool
+    scores: ScoreScale | None = None  # on which returns are a score; none: they are values
     shape: tuple[int, ...] = ()  # of an observation, (C, H, W) or flat; () until it is known
     user_scalars: int = -1  # that the object itself counts; -1 until it is known
 
@@ -168,11 +170,13 @@ class AdaptedState:
         self._player = self._legal = None
 
     def returns(self) -> list[float]:
-        """One number a player in [-1, 1]; zeros before the end."""
+        """One number a player in [-1, 1], a score on its scale; zeros before the end."""
         players = self._form.players
         if not self.is_terminal():
             return [0.0] * players
         values = self._read("returns", lambda found: [float(value) / self._form.utility for value in found], "a list of numbers")
+        if self._form.scores and len(values) == 1:
+            return [self._value_of(values[0], self._form.scores)]
         if len(values) != players:
             raise self._broken(f"returns has {len(values)} numbers for {players} players")
         if any(not -1.0 <= value <= 1.0 for value in values):
@@ -180,6 +184,11 @@ class AdaptedState:
         if players == 2 and abs(values[0] + values[1]) > 1e-6:
             raise self._broken(f"returns {values} of two players do not sum to 0")
         return values
+
+    def _value_of(self, score: float, scale: ScoreScale) -> float:
+        if not scale[0] <= score <= scale[1]:
+            raise self._broken(f"returns gave the score {score:g}, scores() said {scale[0]:g} to {scale[1]:g},")
+        return value_of(score, scale)
 
     def raw_observation(self, player: int) -> NDArray[np.float32]:
         """What the object shows a player, unpacked; raises `GameContractError` where the shape is not that of the start."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from azq.errors import AzqError, ConfigError, GameContractError, IllegalActionError
 from azq.games.adapted_state import MAX_OUTCOME, AdaptedState, GameForm
+from azq.games.scores import ScoreScale
 
 SCALE = 16.0  # numbers that are no bits travel as int8, this many to one
 MAX_PLIES = 100_000
@@ -28,7 +29,7 @@ class AdaptedGame:
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
     state_from_notation(text) to the position's notation(), where actions lie on the board: `action_layout`, "cells" or "columns", and
     token_groups(), which bits of the observation belong together.
-    `binary`, `scale` and `utility`: see `GameForm`. Its own methods are those of `azq._core.Game`.
+    `binary`, `scale`, `utility` and `scores`: see `GameForm`. Its own methods are those of `azq._core.Game`.
     Raises `GameContractError` naming what is wrong.
     """
 
@@ -45,6 +46,7 @@ class AdaptedGame:
         scale: float = SCALE,
         utility: float = 1.0,
         max_length: int = 10_000,
+        scores: ScoreScale | None = None,
     ) -> None:
         self.name, self.params = name, dict(params)
         self._make, self._rules, self._max_length = make, rules, max_length
@@ -54,7 +56,7 @@ class AdaptedGame:
         hidden = self._both(first, "information_state_string", first, "resample_from_infostate")
         self._chance = self._both(first, "is_chance_node", first, "chance_outcomes")
         has_notation = self._both(first, "notation", rules, "state_from_notation")
-        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation, self._chance)
+        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation, self._chance, scores)
         self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()
         self._action_layout = self._read_layout()
@@ -171,6 +173,9 @@ class AdaptedGame:
 
     def outcome_combination(self) -> None:
         return None
+
+    def scores(self) -> ScoreScale | None:
+        return self._form.scores
 
     def action_layout(self) -> str:
         return self._action_layout

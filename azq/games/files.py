@@ -17,6 +17,7 @@ from azq._core import Game
 from azq.errors import ConfigError, GameContractError, UnknownGameError
 from azq.games.adapter import AdaptedGame
 from azq.games.openspiel import PREFIX, from_openspiel
+from azq.games.scores import ScoreScale, read_scale
 
 COUNTS = ("num_players", "num_distinct_actions")
 REQUIRED = ("current_player", "legal_actions", "apply_action", "is_terminal", "returns", "observation_tensor")
@@ -110,13 +111,24 @@ def from_python_file(name: str, path: Path, params: Mapping[str, Any]) -> Adapte
     except Exception as error:
         raise GameContractError(f"game {name}: a new position raised {type(error).__name__}: {error}") from error
     _check_methods(name, first, REQUIRED)
-    return AdaptedGame(name, params, make, players=players, actions=actions, rules=game, max_length=longest)
+    return AdaptedGame(
+        name, params, make, players=players, actions=actions, rules=game, max_length=longest, scores=_scores(name, game, players)
+    )
 
 
 def _check_methods(name: str, owner: Any, methods: Sequence[str]) -> None:
     for method in methods:
         if not callable(getattr(owner, method, None)):
             raise GameContractError(f"game {name} has no method {method}(); see docs/games/your-own.md")
+
+
+def _scores(name: str, game: Any, players: int) -> ScoreScale | None:
+    if not callable(getattr(game, "scores", None)):
+        return None
+    try:
+        return read_scale(game.scores(), players)
+    except Exception as error:
+        raise GameContractError(f"game {name}: scores() gives no scale of scores: {type(error).__name__}: {error}") from error
 
 
 def _count(name: str, game: Any, method: str) -> int:

@@ -1,4 +1,4 @@
-"""What people count a game's result in: points of backgammon, points a round of Blob."""
+"""What people count a game's result in: points of backgammon, points a round of Blob, the score of a game for one player."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from azq import _core
+from azq.games.scores import ScoreScale, score_of
 
 BACKGAMMON_SCALE = {"full": 3.0, "gammons": 2.0, "winloss": 1.0}  # points of a return of 1
 BLOB_BONUS = 10  # a Blob score is at most 10 + cards
@@ -21,10 +22,22 @@ class Unit:
     scale: float = 1.0
     loss_name: str = "value"
     loss_scale: float = 1.0
+    scores: ScoreScale | None = None  # of a game for one player: what a return means, in the place of `scale`
+
+    @property
+    def plain(self) -> bool:
+        """Whether it tells returns as they are."""
+        return self.scale == 1.0 and self.scores is None
+
+    def told(self, value: float) -> float:
+        """A return, or a value, in this unit."""
+        return self.scale * value if self.scores is None else score_of(value, self.scores)
 
 
 def unit(game: _core.Game) -> Unit:
     """The unit of a game with its parameters."""
+    if game.num_players() == 1 and (scores := game.scores()):
+        return Unit("score", scores=scores)
     if game.name == "backgammon":
         return Unit("points", BACKGAMMON_SCALE.get(str(game.params.get("scoring", "full")), 1.0), "millipoints", MILLI)
     if game.name == "blob":

@@ -25,6 +25,7 @@ ROW = np.dtype(
     [
         ("length", "u4"),  # plies, those of chance included
         ("winner", "i2"),  # seat
+        ("result", "f4"),  # of seat 0
         ("entropy", "f4"),  # the mean policy target's, in nats; this and the next ones are NaN where nothing was searched
         ("simulations", "f4"),  # mean
         ("value", "f4"),  # mean root value for the player to move
@@ -88,6 +89,7 @@ def read_games(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 
         return (
             len(actions),
             best[0] if len(best) == 1 else SHARED,
+            event.returns[0],
             -float(shares @ np.log(shares)) / count,
             simulations.sum() / count,
             values.sum() / count,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.games import Game
+from azq.notation.units import unit
 from azq.samples.played import SHARED
 
 SHUFFLES = 999
@@ -61,6 +62,7 @@ class SampleStats:
     openings: int  # different ones
     commonest_opening: float  # its share of the games
     duplicates: float  # share of games that repeat another move by move
+    score: Spread | None  # of a game for one, in its unit
     symmetry: Symmetry | None  # None where no symmetry keeps the start, or chance begins
 
 
@@ -86,6 +88,7 @@ def stats(game: Game, rows: NDArray[Any]) -> SampleStats:
         openings=len(np.unique(rows["opening"])),
         commonest_opening=float(np.unique(rows["opening"], return_counts=True)[1].max() / count),
         duplicates=1 - len(np.unique(rows["moves"])) / count,
+        score=_spread(np.vectorize(unit(game).told)(rows["result"].astype(np.float64))) if game.num_players() == 1 else None,
         symmetry=_symmetry(game, rows["first"]),
     )
 

@@ -47,7 +47,7 @@ class Puct:
 
     def __init__(self, root: Node, config: SearchConfig, rngs: Rngs) -> None:
         self._root, self._temperature, self._rngs = root, config.temperature, rngs
-        self._c_puct, self._fpu_reduction = config.c_puct, config.fpu_reduction
+        self._terms = config.c_puct, config.fpu_reduction, config.q_range
         if config.dirichlet_fraction > 0:
             noise = rngs(DIRICHLET).dirichlet([config.dirichlet_alpha] * len(root.actions))
             root.statistics.prior = (1 - config.dirichlet_fraction) * root.statistics.prior + config.dirichlet_fraction * noise
@@ -58,7 +58,7 @@ class Puct:
 
     def select(self, node: Node, simulation: int) -> int:
         """argmax of Q + c_puct P sqrt(N) / (1 + n), unvisited actions at the mean less fpu_reduction."""
-        return node.statistics.select_puct(self._c_puct, self._fpu_reduction)
+        return node.statistics.select_puct(*self._terms)
 
     def decide(self, explores: bool) -> Choice:
         """The visit distribution as target; plays a draw from visits^(1 / temperature) where it explores, else the most visited."""
@@ -77,7 +77,7 @@ class Gumbel:
 
     def __init__(self, root: Node, config: SearchConfig, rngs: Rngs) -> None:
         """Gumbel-top-k: the candidates are the actions with the largest g + logit."""
-        self._root, self._c_visit, self._c_scale = root, config.c_visit, config.c_scale
+        self._root, self._sigma = root, (config.c_visit, config.c_scale, config.q_range)
         noise = config.gumbel_scale * rngs(GUMBEL).gumbel(size=len(root.actions)) if config.gumbel_scale > 0 else 0.0
         self._noisy_logits = root.statistics.logits + noise
         count = min(len(root.actions), config.max_considered_actions)
@@ -93,13 +93,13 @@ class Gumbel:
     def select(self, node: Node, simulation: int) -> int:
         """argmax of pi'(a) - n(a) / (1 + sum n); at the root of g + logit + sigma(q), among the candidates whose turn it is."""
         if node is not self._root:
-            return node.statistics.select_gumbel(self._c_visit, self._c_scale)
-        return node.statistics.select_considered(self._of_candidates, self._schedule[simulation], self._c_visit, self._c_scale)
+            return node.statistics.select_gumbel(*self._sigma)
+        return node.statistics.select_considered(self._of_candidates, self._schedule[simulation], *self._sigma)
 
     def decide(self, explores: bool) -> Choice:
         """The improved policy as target; plays the survivor of sequential halving."""
         root = self._root.statistics
-        policy, q, sigma = root.improved(self._c_visit, self._c_scale)
+        policy, q, sigma = root.improved(*self._sigma)
         visits = root.visits
         most = visits == visits.max()
         edge = int(np.argmax(np.where(most, self._noisy_logits + sigma, -np.inf)))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from azq.errors import NotFound
 from azq.games import Game
+from azq.notation.units import unit
 from azq.status.curves import wilson
 from azq.wire.messages import SampleEvent
 
@@ -52,6 +53,10 @@ class Balance:
     openings: int  # different ones
     commonest: list[OpeningShare]
     trend: list[ResultShare]  # the first player's, in equal slices of the games
+    scores: list[float] = field(
+        default_factory=list
+    )  # of a game for one, which has nobody to be fair to: quantiles, in the game's unit; else none
+    mean_scores: list[float] = field(default_factory=list)  # of the same slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +70,14 @@ class _Walk:
 def balance(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 2) -> Balance:
     """The figures of games, oldest first. Raises `NotFound` without any, `IllegalActionError` for those of other rules."""
     legal, played = np.zeros((2, rules.num_distinct_actions()), bool)
-    firsts, points, lengths, decisions = [], [], [], []
+    firsts, points, lengths, decisions, scores = [], [], [], [], list[float]()
+    told = unit(rules).told
     openings: Counter[tuple[int, ...]] = Counter()
     for event in events:
         actions = np.frombuffer(event.record.actions, "<u2").tolist()
         walk = _walk(rules, actions, legal, played)
         best = np.asarray(event.returns) == max(event.returns)
+        scores += [told(event.returns[0])] if rules.num_players() == 1 else []
         points.append(best / best.sum())
         firsts.append(points[-1][walk.first])
         lengths.append(len(actions))
@@ -92,6 +99,8 @@ def balance(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 2) 
         openings=len(openings),
         commonest=[OpeningShare(list(actions), games / count) for actions, games in openings.most_common(OPENINGS)],
         trend=[_share(part.tolist()) for part in np.array_split(firsts, min(SLICES, count))],
+        scores=np.quantile(scores, QUANTILES, method="nearest").tolist() if scores else [],
+        mean_scores=[float(part.mean()) for part in np.array_split(scores, min(SLICES, count))] if scores else [],
     )
 
 

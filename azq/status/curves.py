@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from azq.arena.alike import Stranger
 from azq.arena.players import version_of
 from azq.arena.rating import Z95, Rating
+from azq.arena.scores import Scored
 from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.ledger import Ledger
@@ -22,7 +23,7 @@ from azq.status.stages import UNSEEN, RunFirsts
 from azq.wire.messages import GradeResult, HistoryPoint, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
-FIGURES = ("errors", "elo", "loss_policy", "loss_value")
+FIGURES = ("errors", "elo", "score", "loss_policy", "loss_value")
 PAUSE_MS = 60_000  # moments farther apart were not spent running
 MOST_WEIGHTS = 10_000
 MOST_POINTS = 240  # of a curve
@@ -69,6 +70,7 @@ class Course:
     ratings: Sequence[Rating]
     strangers: Sequence[Stranger] = ()  # among those who played the matches
     firsts: RunFirsts = UNSEEN
+    scores: Sequence[Scored] = ()  # of a game for one
 
     @property
     def at_ms(self) -> NDArray[np.int64]:
@@ -105,6 +107,7 @@ class Course:
         found: dict[str, list[CurvePoint | None]] = {
             "errors": [_error_share(place, grade) for grade in most_positions(self.grades)],
             "elo": [_elo(place, rating) for rating in self.ratings],
+            "score": [_score(place, scored) for scored in self.scores],
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
             "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],
         }
@@ -117,7 +120,7 @@ def read_course(ledger: Ledger, bus: Bus, run: str, standings: Standings | None 
     weights = read_weights(bus, run, MOST_WEIGHTS)
     points, firsts = read(bus, run, 0), Firsts(bus, run).look()
     known = standing.matches, standing.grades, standing.ratings, standing.strangers
-    return Course(view, ledger.counts(run), points, weights, *known, firsts)
+    return Course(view, ledger.counts(run), points, weights, *known, firsts, standing.scores)
 
 
 def _placing(
@@ -155,6 +158,12 @@ def _elo(place: Callable[[int], float | None], rating: Rating) -> CurvePoint | N
     version = version_of(rating.player)
     x = None if version is None else place(version)
     return None if x is None else CurvePoint(x, rating.elo, rating.low, rating.high, version)
+
+
+def _score(place: Callable[[int], float | None], scored: Scored) -> CurvePoint | None:
+    version = version_of(scored.player)
+    x = None if version is None else place(version)
+    return None if x is None else CurvePoint(x, scored.score, scored.low, scored.high, version)
 
 
 def wilson(successes: float, tries: int) -> tuple[float, float]:

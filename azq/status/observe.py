@@ -14,6 +14,7 @@ import redis
 from azq import logs
 from azq.arena.alike import Stranger, strangers
 from azq.arena.rating import Rating, rate
+from azq.arena.scores import Scored, score_table
 from azq.arena.whole import WholeMatch, part_of, put_together
 from azq.bus.base import Bus, Entry
 from azq.bus.promotions import Promotions
@@ -41,12 +42,13 @@ Results = tuple[list[WholeMatch], list[GradeResult]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The newest matches and grades of one run, newest first, with the ratings of the matches."""
+    """The newest matches and grades of one run, newest first, with ratings by the matches, or scores in a game for one."""
 
     matches: tuple[WholeMatch, ...] = ()
     grades: tuple[GradeResult, ...] = ()
     ratings: tuple[Rating, ...] = ()
     strangers: tuple[Stranger, ...] = ()  # workers whose results differ from the others' by more than chance
+    scores: tuple[Scored, ...] = ()
 
 
 class Standings:
@@ -60,7 +62,7 @@ class Standings:
         known_id, standing = self._known.get(run, ("", Standing()))
         if known_id != newest_id:  # two threads that look at once read the same results
             matches, grades = read()
-            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(strangers(matches)))
+            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(strangers(matches)), tuple(score_table(matches)))
             self._known[run] = (newest_id, standing)
         return standing
 
@@ -231,6 +233,7 @@ def gather(
         matches=standing.matches,
         grades=standing.grades,
         ratings=standing.ratings,
+        scores=standing.scores,
         strangers=standing.strangers,
         workers=read_workers(bus) if workers is None else workers,
         spent=read_spending(bus, keys.cost(run)),

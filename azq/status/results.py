@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from azq.arena.alike import Stranger
 from azq.arena.rating import Rating
+from azq.arena.scores import Scored
 from azq.arena.sprt import SequentialTest
 from azq.arena.whole import WholeMatch
 from azq.status.schemas import MessageOut
@@ -27,6 +28,11 @@ class MatchOut(BaseModel):
     points: float
     points_se: float
     error: str
+    second_points: float = Field(
+        default=0.0, description="Of a game for one (`seats` 1): the second player's mean score; `points` is the first's."
+    )
+    second_points_se: float = 0.0
+    gap_se: float = Field(default=0.0, description="Standard error of the difference of both, game by game with the same luck.")
     of_games: int = Field(default=0, description="That it should have, where it is played in parts; 0: it has all.")
     test: SequentialTest | None = Field(default=None, description="What a sequential test tells so far, where `arena.sprt` asks for one.")
     progress: str = Field(default="", description="Both in words: `412 of 1000, LLR 1.20 in [-2.94, 2.94]`.")
@@ -57,4 +63,5 @@ class ArenaOut(BaseModel):
     matches: list[MatchOut]
     grades: list[GradeOut]
     ratings: list[Rating]
+    scores: list[Scored] = Field(default=[], description="Mean scores of a game for one, the best first; it has no ratings.")
     strangers: list[Stranger] = Field(default=[], description="Workers whose results differ from the others' by more than chance.")

@@ -307,6 +307,10 @@ class WeightsOut(MessageOut):
     errors: int | None = None  # of the positions that they were graded on
     graded_positions: int = 0
     rated_games: int = 0
+    score: float | None = None  # mean of a game for one, with its 95 % interval and games
+    score_low: float | None = None
+    score_high: float | None = None
+    scored_games: int = 0
     served_by: int = 0  # inference workers whose newest of this run they are
     size: int = 0  # bytes; 0: not told
     serves: bool = False  # self-play follows them

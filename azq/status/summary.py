@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from azq.arena.players import version_of
+from azq.arena.players import version_of, versions_of
 from azq.arena.whole import WholeMatch, part_of
 from azq.config import LearnerConfig, NetworkConfig
 from azq.goals import Done, Goals
@@ -31,6 +31,7 @@ _DEFAULT = NetworkConfig()
 if TYPE_CHECKING:
     from azq.arena.alike import Stranger
     from azq.arena.rating import Rating
+    from azq.arena.scores import Scored
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class RunFacts:
     serving: int = LATEST  # the version that does; LATEST: the newest
     spent: Spending | None = None  # None: nobody counted
     firsts: RunFirsts = UNSEEN
+    scores: Sequence[Scored] = ()  # of the matches, in a game for one
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ class Strength:
     elo: float | None = None
     elo_low: float | None = None
     elo_high: float | None = None
+    score: float | None = None  # mean, in a game for one
+    score_low: float | None = None
+    score_high: float | None = None
+    baseline: str = ""  # of the players that never change, the one with the best score
+    baseline_score: float | None = None
     marks: str = ""  # of each of the game's positions, as digits of `GradeResult.marks`
 
 
@@ -230,7 +237,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         weight_version=version,
         policy_lag=team.lag(name, serving),
         serving_version=serving,
-        strength=strength(facts.grades, facts.ratings),
+        strength=strength(facts.grades, facts.ratings, facts.scores),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
@@ -369,21 +376,24 @@ def ledger_status(counts: LedgerCounts) -> LedgerStatus:
     return LedgerStatus(**{one.name: getattr(counts, one.name) for one in fields(LedgerStatus)})
 
 
-def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating]) -> Strength:
-    """The newest grade (grades come newest first) and the rating of the highest weight version."""
+def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: Sequence[Scored] = ()) -> Strength:
+    """The newest grade (grades come newest first) and the rating, or in a game for one the score, of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
-    rated = max(
-        ((version, rating) for rating in ratings if (version := version_of(rating.player)) is not None),
-        default=None,
-        key=lambda pair: pair[0],
-    )
+    rated, scored, baseline = _newest(ratings), _newest(scores), next((one for one in scores if not versions_of(one.player)), None)
     return Strength(
         graded_version=grade.weight_version if grade else None,
         error_share=grade.errors / grade.positions if grade else None,
         graded_positions=grade.positions if grade else 0,
-        rated_version=rated[0] if rated else None,
-        elo=rated[1].elo if rated else None,
-        elo_low=rated[1].low if rated else None,
-        elo_high=rated[1].high if rated else None,
+        rated_version=version_of((rated or scored).player) if rated or scored else None,
+        elo=rated.elo if rated else None,
+        elo_low=rated.low if rated else None,
+        elo_high=rated.high if rated else None,
+        **({"score": scored.score, "score_low": scored.low, "score_high": scored.high} if scored else {}),
+        baseline=baseline.player if baseline else "",
+        baseline_score=baseline.score if baseline else None,
         marks="".join(map(str, grade.marks)) if grade else "",
     )
+
+
+def _newest(told: Sequence[Any]) -> Any:
+    return max((one for one in told if version_of(one.player) is not None), default=None, key=lambda one: version_of(one.player) or 0)

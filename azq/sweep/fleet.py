@@ -159,7 +159,9 @@ class FleetRun:
         if self._ended or self._runs.plan.metric == "loss":
             return True
         self._over_s = self._over_s or time.monotonic()
-        seen = {"errors": status.strength.graded_version, "elo": status.strength.rated_version}[self._runs.plan.metric]
+        seen = {"errors": status.strength.graded_version, "elo": status.strength.rated_version, "score": status.strength.rated_version}[
+            self._runs.plan.metric
+        ]
         return (seen or 0) >= status.weight_version or time.monotonic() - self._over_s > LAST_LOOK_S
 
     def _patiently(self, call: Callable[[], T]) -> T | None:

@@ -66,7 +66,7 @@ class StudyPlan(_Part):
     preset: str = ""
     trials: Annotated[int, Field(ge=1, le=100_000)] = 10
     until: str = "minutes=5"
-    metric: Literal["errors", "elo", "loss"] = "errors"  # of the newest evaluated weights; elo is to be large, the others small
+    metric: Literal["errors", "elo", "score", "loss"] = "errors"  # of the newest evaluated weights; errors and loss are to be small
     at_once: Annotated[int, Field(ge=1, le=64)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of the proposals, and of every run: all are graded on the same positions
     where: Literal["here", "fleet"] = "here"  # each run an `azq up` of its own, or a run of the daemon that is asked
@@ -86,7 +86,7 @@ class StudyPlan(_Part):
     @property
     def upwards(self) -> bool:
         """Whether more is better."""
-        return self.metric == "elo"
+        return self.metric in ("elo", "score")
 
     @property
     def goals(self) -> str:
@@ -140,6 +140,8 @@ def measured(plan: StudyPlan, status: RunStatus) -> float | None:
     """What a run is worth so far; None while nothing was measured."""
     if plan.metric == "elo":
         return status.strength.elo
+    if plan.metric == "score":
+        return status.strength.score
     if plan.metric == "errors":
         return status.strength.error_share
     return None if status.loss_policy is None or status.loss_value is None else status.loss_policy + status.loss_value

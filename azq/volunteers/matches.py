@@ -68,7 +68,8 @@ def deal_match(job: Job, sections: RunSections, game: Game, latest: int) -> TabM
     search = greedy(sections.search, spec.num_simulations).model_copy(update={"reuse_subtree": False, "batch_root": False, "schedule": ()})
     base = MATCH_UIDS + (int(job.job_id.rpartition(":")[2]) % 2**JOB_BITS << PLACE_BITS)
     dealt = arena.deal(game, spec)
-    games = {base + place // game.num_players() * GROUP_UIDS + one.first_seat: one for place, one in enumerate(dealt)}
+    group = arena.group_size(game.num_players())
+    games = {base + place // group * GROUP_UIDS + one.first_seat: one for place, one in enumerate(dealt)}
     return TabMatch(game, spec, MatchOrder(spec.seed, versions), search, games)
 
 

@@ -19,6 +19,7 @@ export function board(text, before = "", table = {}) {
   if (/^x: ?.*\no: ?/.test(text)) return drawBackgammon(text, table);
   if (/^c\d+ t\S+ d\d/.test(text)) return drawBlob(text, table);
   if (/^queue /.test(text)) return drawBeastyBar(text, table);
+  if (/^( +(\d+|\.)){4}\n[^]*^score \d+$/m.test(text)) return drawTiles(text);
   return h("pre", { class: "position" }, text);
 }
 
@@ -90,6 +91,17 @@ function drawCell(cell, [x, y], slanted, changed, action, first, hinted) {
 
 const clickable = (action, focusable = true) => (action
   ? { "data-action": action.action, class: "can", ...(focusable && { role: "button", tabindex: 0, "aria-label": action.text }) } : {});
+
+// --- tiles of 2048, whose moves are buttons below
+
+function drawTiles(text) {
+  const rows = text.split("\n").filter((line) => !line.startsWith("score")).map((line) => line.trim().split(/ +/)).filter((row) => row.length > 1);
+  const tiles = rows.flatMap((row, r) => row.map((tile, c) => s("g", { "data-tile": tile },
+    s("rect", { x: c * CELL, y: r * CELL, width: CELL, height: CELL, class: "field" }),
+    tile === EMPTY ? "" : s("text", { x: (c + 0.5) * CELL, y: (r + 0.62) * CELL, class: "count", "font-size": tile.length > 3 ? 9 : 12 }, tile))));
+  return h("div", { class: "position" }, s("svg", { class: "position", role: "img", "aria-label": text, viewBox: `0 0 ${rows[0].length * CELL} ${rows.length * CELL}` }, tiles),
+    h("p", { class: "muted" }, /^score \d+$/m.exec(text)[0]));
+}
 
 // --- backgammon
 

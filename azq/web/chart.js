@@ -16,7 +16,7 @@ export class Chart {
     this.data = { x: [], ys: series.map(() => []), gap: Infinity, domain: null };
     this.legend = h("span", { class: "legend" });
     this.plot = s("svg", { role: "img", tabindex: 0, height: HEIGHT });
-    this.element = h("figure", { class: stacked ? "chart stacked" : "chart", "data-chart": title }, h("figcaption", {}, h("span", {}, title), this.legend), this.plot);
+    this.element = h("figure", { class: stacked ? "chart stacked" : "chart", "data-chart": title }, h("figcaption", {}, this.name = h("span", {}, title), this.legend), this.plot);
     this.plot.addEventListener("pointermove", (event) => this.#point(this.#nearest(event.offsetX)));
     this.plot.addEventListener("pointerleave", () => this.#point(null));
     this.plot.addEventListener("blur", () => this.#point(null));
@@ -30,6 +30,12 @@ export class Chart {
   update({ x, ys, bands = {}, gap = Infinity, domain = null }) {
     this.data = { x, ys, bands, gap, domain };
     this.draw();
+  }
+
+  /** Shows another figure from the next update on. */
+  rename(title, format) {
+    Object.assign(this, { title, format });
+    this.name.textContent = this.element.dataset.chart = title;
   }
 
   /** Points at the place nearest to an x; null: at none. */

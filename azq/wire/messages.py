@@ -167,12 +167,15 @@ class MatchResult(Message, frozen=True):
     draws: int
     losses: int
     finished_ms: int
-    seats: int = 2  # the second player took all but one
+    seats: int = 2  # the second player took all but one; 1: a game for one, which each played with the same luck, won by the higher score
     share: float = 0.0  # mean share of first place: 1, 1/k where k share it, 0
-    points: float = 0.0  # mean result a game in the game's unit (backgammon: points)
+    points: float = 0.0  # mean result a game in the game's unit (backgammon: points; for one player: the mean score)
     points_se: float = 0.0  # its standard error; 0 where there are too few games to tell
     error: str = ""  # why there was no match: the engine that failed, where, and what to do
     worker: str = ""  # who played it, "<host>:<pid>"; empty: browsers' tabs, or an older azq
+    second_points: float = 0.0  # of a game for one: the second player's mean score, and its standard error
+    second_points_se: float = 0.0
+    gap_se: float = 0.0  # of the difference of both, game by game with the same luck
 
     @property
     def games(self) -> int:

@@ -19,6 +19,11 @@ def whole_of(spec: MatchSpec) -> MatchSpec:
     return replace(spec, games=spec.of_games, first_game=0) if spec.of_games else spec
 
 
+def opponents(match: MatchResult) -> int:
+    """The second player's seats; in a game for one the two play side by side."""
+    return max(1, match.seats - 1)
+
+
 def each_once(came: Iterable[MatchResult]) -> tuple[MatchResult, ...]:
     """Parts of one match, oldest first: of those that lie there twice the first that was played, or the first."""
     once: dict[int, MatchResult] = {}
@@ -35,24 +40,34 @@ def together(parts: Sequence[MatchResult]) -> MatchResult:
         return replace(newest, spec=whole_of(newest.spec))
     games = max(1, sum(part.games for part in played))
     sums = {name: sum(getattr(part, name) for part in played) for name in ("wins", "draws", "losses")}
-    means = {name: sum(getattr(part, name) * part.games for part in played) / games for name in ("share", "points")}
+    means = {name: sum(getattr(part, name) * part.games for part in played) / games for name in ("share", "points", "second_points")}
     return replace(
         newest,
         spec=whole_of(newest.spec),
         **sums,
         **means,
         seats=max(part.seats for part in parts),
-        points_se=_error(played, means["points"]),
+        points_se=_error(played, "points", means["points"]),
+        second_points_se=_error(played, "second_points", means["second_points"]),
+        gap_se=_gap_error(played, means["points"] - means["second_points"]),
         error=next((part.error for part in parts if part.error), ""),
         worker="",
     )
 
 
-def _error(played: Sequence[MatchResult], mean: float) -> float:
+def _error(played: Sequence[MatchResult], name: str, mean: float) -> float:
     """The standard error of the mean of points over all groups of games, from each part's own; 0 where there is but one group."""
+    return _pooled([(part.games // part.seats, getattr(part, name), getattr(part, f"{name}_se")) for part in played], mean)
+
+
+def _gap_error(played: Sequence[MatchResult], mean: float) -> float:
+    return _pooled([(part.games // part.seats, part.points - part.second_points, part.gap_se) for part in played], mean)
+
+
+def _pooled(groups_of: Sequence[tuple[int, float, float]], mean: float) -> float:
+    """Of (groups, their mean, its standard error) each."""
     squares, groups = 0.0, 0
-    for part in played:
-        count = part.games // part.seats
-        squares += part.points_se**2 * count * (count - 1) + count * (part.points - mean) ** 2
+    for count, part_mean, error in groups_of:
+        squares += error**2 * count * (count - 1) + count * (part_mean - mean) ** 2
         groups += count
     return math.sqrt(squares / (groups - 1) / groups) if groups > 1 else 0.0

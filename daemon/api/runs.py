@@ -148,6 +148,7 @@ def run_matches(run: str, use: Use, pages: Paged, limit: Count = 200) -> ArenaOu
         matches=[MatchOut.of(match) for match in matches],
         grades=[GradeOut.of(grade) for grade in grades],
         ratings=list(standing.ratings),
+        scores=list(standing.scores),
         strangers=list(standing.strangers),
     )
 

@@ -45,6 +45,7 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
     serving_now = promotions.version or observe.unpromoted_version(use.bus, run, gated=sections_of(record).arena.promotes)
     standing = observe.read_standing(use.bus, run, use.standings)
     ratings = {version_of(rating.player): rating for rating in standing.ratings}
+    scores = {version_of(scored.player): scored for scored in standing.scores}
     grades = {grade.weight_version: grade for grade in most_positions(standing.grades)}
     serving = Counter(beat.weight_versions.get(run) for beat in use.workers() if beat.role == "inference")
     opponents = _opponents(standing.matches)
@@ -59,6 +60,8 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
         }
         if rating := ratings.get(event.version):
             found |= {"elo": rating.elo, "elo_low": rating.low, "elo_high": rating.high, "rated_games": rating.games}
+        if score := scores.get(event.version):
+            found |= {"score": score.score, "score_low": score.low, "score_high": score.high, "scored_games": score.games}
         if grade := grades.get(event.version):
             found |= {"errors": grade.errors, "graded_positions": grade.positions}
         return WeightsOut.of(event).model_copy(update=found)

@@ -16,6 +16,7 @@ from azq.status.queues import live_tags, slots_of
 from azq.status.state import ObservedRun
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import Deed, MatchResult, MatchSpec, PromotionEvent
+from azq.wire.parts import opponents
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
 from daemon.decide.rounds import SEED_LIMIT, Arena
@@ -83,7 +84,7 @@ def trial(arena: ArenaConfig, run_seed: int, tried: int, now: int) -> list[Match
 def judge(arena: ArenaConfig, played: Sequence[MatchResult], left: int) -> tuple[Deed, str] | None:
     """What became of a candidate by its matches and why, with so many games `left`; None: not decided yet."""
     wins, draws, losses = (sum(getattr(match, name) for match in played) for name in ("wins", "draws", "losses"))
-    games, seats = wins + draws + losses, max((match.seats for match in played), default=2)
+    games, seats = wins + draws + losses, max((1 + opponents(match) for match in played), default=2)
     told = f"{wins} won, {draws} drawn, {losses} lost"
     if arena.promotion == "sprt":
         test = sequential_test(wins, draws, losses, *arena.promotion_elo, arena.sprt_alpha, arena.sprt_beta, seats)

@@ -11,6 +11,7 @@ const POINTS = 300;
 const FIGURES = {
   errors: { title: "graded errors", format: (value) => percent(value) },
   elo: { title: "Elo", format: signed, floor: null },
+  score: { title: "score", format: count, floor: null },
   loss_policy: { title: "policy loss", format: fixed(3), floor: null },
   loss_value: { title: "value loss", format: fixed(3), floor: null },
 };
@@ -94,7 +95,8 @@ export class CompareView {
       this.drawn = key;
       const group = new Set();
       const series = runs.map((run, i) => ({ name: run.run, colour: i + 1 }));
-      this.made = Object.entries(FIGURES).map(([figure, settings]) =>
+      const strength = runs.some((run) => run.curves.score) ? "elo" : "score";  // what a game for one has no use for, and what only that has
+      this.made = Object.entries(FIGURES).filter(([figure]) => figure !== strength).map(([figure, settings]) =>
         [figure, new Chart({ ...settings, series, formatX: (value) => `${count(value)} ${by}`, group })]);
       this.charts.replaceChildren(...this.made.map(([, chart]) => chart.element));
     }

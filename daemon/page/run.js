@@ -6,7 +6,7 @@ import { Controls } from "./controls.js";
 import { h, show } from "/web/dom.js";
 import { clock, count, fixed, moment, percent, signed } from "/web/format.js";
 import { stagesStrip } from "./stages.js";
-import { arenaPanel, findingsPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel } from "./tables.js";
+import { arenaPanel, findingsPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel, scoresPanel } from "./tables.js";
 import { Weights } from "./weights.js";
 import { Fleet } from "./workers.js";
 
@@ -146,10 +146,12 @@ export class RunView {
   async askArena() {
     const arena = await call(path(this.run, "/matches"));
     show(this.matches, arenaPanel(arena));
-    show(this.ratings, ratingsPanel(arena.ratings));
-    const rated = arena.ratings.map((rating) => ({ ...rating, version: Number(/^weights:(\d+)$/.exec(rating.player)?.[1]) }))
+    const scores = arena.scores ?? [];
+    show(this.ratings, scores.length ? scoresPanel(scores) : ratingsPanel(arena.ratings));
+    const rated = [...arena.ratings, ...scores].map((rating) => ({ ...rating, version: Number(/^weights:(\d+)$/.exec(rating.player)?.[1]) }))
       .filter((rating) => rating.version).sort((one, other) => one.version - other.version);
-    this.elo.update({ x: rated.map((one) => one.version), ys: [rated.map((one) => one.elo)], bands: { 0: [rated.map((one) => one.low), rated.map((one) => one.high)] } });
+    if (scores.length) this.elo.rename("score by weight version", count);
+    this.elo.update({ x: rated.map((one) => one.version), ys: [rated.map((one) => (scores.length ? one.score : one.elo))], bands: { 0: [rated.map((one) => one.low), rated.map((one) => one.high)] } });
     const newest = new Map(arena.grades.filter((grade) => grade.positions).reverse().map((grade) => [grade.weight_version, grade]));
     const graded = [...newest.values()].sort((one, other) => one.weight_version - other.weight_version);
     this.errors.update({ x: graded.map((one) => one.weight_version), ys: [graded.map((one) => one.errors / one.positions)] });
@@ -173,7 +175,8 @@ export class RunView {
       ["samples", count(status.samples)], ["step", status.learner_live ? count(status.learner_step) : "no learner", status.learner_live ? "" : "bad"],
       ["samples/insert", fixed(2)(status.samples_per_insert)], ["limiter", limiter, status.selfplay_stalled ? "warn" : ""],
       ["weights", weightsTile(status)], ["network", networkSize(status.network)], ["policy lag", fixed(1)(status.policy_lag)],
-      ["Elo", strength.elo === null ? "–" : `${signed(strength.elo)} ± ${((strength.elo_high - strength.elo_low) / 2).toFixed(0)}`],
+      strength.score !== null && strength.score !== undefined ? ["score", `${count(strength.score)} ± ${count((strength.score_high - strength.score_low) / 2)}`]
+        : ["Elo", strength.elo === null ? "–" : `${signed(strength.elo)} ± ${((strength.elo_high - strength.elo_low) / 2).toFixed(0)}`],
       ["graded errors", percent(strength.error_share)],
       ["cost", costTile(status.cost), status.cost?.unpriced.length ? "warn" : ""],
     ];

@@ -65,7 +65,7 @@ export function arenaPanel({ matches }) {
     key: `${match.finished_ms} ${i}`,
     cells: [match.first, h("td", {}, match.second, [match.progress, match.of_games && match.error].map((text) => text ? h("div", { class: "muted so-far" }, text) : null)),
       match.error && !match.of_games ? h("td", { class: "bad", colspan: 2 }, match.error)
-        : [h("td", { class: "number" }, `${match.wins} / ${match.draws} / ${match.losses}`), h("td", { class: "number" }, percent(match.share, 0))],
+        : [h("td", { class: "number" }, `${match.wins} / ${match.draws} / ${match.losses}`), h("td", { class: "number" }, match.seats === 1 ? `${whole(match.points)} – ${whole(match.second_points)}` : percent(match.share, 0))],
       count(match.num_simulations), ago(match.finished_ms)].flat(),
   }));
   return [h("h2", {}, "matches"), rows.length ? table(["first", "second", "#win / draw / loss", "#score", "#simulations", "#played"], rows)
@@ -84,6 +84,12 @@ export function ratingsPanel(ratings) {
     cells: [one.player, signed(one.elo), `${signed(one.low)} … ${signed(one.high)}`, h("td", { class: "wide" }, bar(one)), count(one.games), fixed(1)(one.score)],
   }));
   return [h("h2", {}, "ratings"), rows.length ? table(["player", "#Elo", "#95 % interval", "", "#games", "#points"], rows) : empty("nobody is rated yet")];
+}
+
+/** Mean scores of a game for one, which has no ratings. */
+export function scoresPanel(scores) {
+  const rows = scores.slice(0, MATCHES_SHOWN).map((one) => ({ key: one.player, cells: [one.player, whole(one.score), `${whole(one.low)} … ${whole(one.high)}`, count(one.games)] }));
+  return [h("h2", {}, "scores"), table(["player", "#mean score", "#95 % interval", "#games"], rows)];
 }
 
 /** What keeps a run from learning, causes first; nothing where nothing is known against it. */

@@ -32,7 +32,7 @@ export class Weights {
 
   #row(one) {
     const state = one.pinned ? "pinned" : one.state.replace("_", " ");
-    const elo = one.elo === null ? "–" : `${signed(one.elo)} ± ${((one.elo_high - one.elo_low) / 2).toFixed(0)}`;
+    const elo = one.score !== null && one.score !== undefined ? `score ${count(one.score)} ± ${count((one.score_high - one.score_low) / 2)}` : one.elo === null ? "–" : `${signed(one.elo)} ± ${((one.elo_high - one.elo_low) / 2).toFixed(0)}`;
     const errors = one.errors === null ? "–" : `${percent(one.errors / one.graded_positions)} of ${count(one.graded_positions)}`;
     const played = Object.entries(one.opponents).map(([name, games]) => `${games} with ${name}`).join(", ");
     return { key: one.version, cells: [

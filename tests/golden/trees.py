@@ -34,6 +34,7 @@ CASES: dict[str, tuple[str, list[int], Settings]] = {
 
 #: with chance or hidden hands: game, decisions before the search, settings
 SAMPLED: dict[str, tuple[str, int, Settings]] = {
+    "gumbel_2048": ("2048", 6, Settings("gumbel", 24, q_range=0.02, c_scale=0.1)),
     "gumbel_backgammon": ("backgammon", 2, Settings("gumbel", 24, max_considered_actions=4)),
     "gumbel_blob": ("blob", 5, Settings("gumbel", 24)),
     "puct_beasty_bar": ("beasty_bar", 3, Settings("puct", 24)),

@@ -24,6 +24,7 @@ class Settings:
     gumbel_scale: F | float = 1.0
     c_visit: F | float = 50.0
     c_scale: F | float = 1.0
+    q_range: F | float = 2.0
     c_puct: F | float = 1.5
     fpu_reduction: F | float = 0.25
     dirichlet_alpha: F | float = 1.0

@@ -58,7 +58,12 @@ def complete(node: Chooser, settings: Settings) -> tuple[list[F], F]:
         mixed = (mixed + F(total) * weighted) / (F(1.0) + F(total))
     completed = [node.sign * (edge.q if edge.visits > 0 else mixed) for edge in node.edges]
     most = max(edge.visits for edge in node.edges)
-    return completed, (settings.c_visit + F(most)) * settings.c_scale * F(0.5)
+    return completed, (settings.c_visit + F(most)) * settings.c_scale / seen_range(completed, settings)
+
+
+def seen_range(values: list[F], settings: Settings) -> F:
+    """What counts as the whole range of q."""
+    return F(2.0) if settings.q_range >= F(2.0) or not values else max(max(values) - min(values), settings.q_range)
 
 
 def improved_policy(node: Chooser, completed: list[F], scale: F) -> tuple[list[F], F]:

@@ -228,7 +228,7 @@ class ReferenceInfosetGame:
     def _of_players(self, actor: int, given: NDArray[np.float16]) -> list[F]:
         numbers = [clamp(F(value), F(-1.0), F(1.0)) for value in given]
         if len(numbers) == 1:
-            return [numbers[0] if player == actor else -numbers[0] for player in range(2)]
+            return [numbers[0] if player == actor else -numbers[0] for player in range(self.game.num_players())]
         return [numbers[(player - actor) % len(numbers)] for player in range(len(numbers))]
 
     def _back_up(self, simulation: Simulation, of_player: list[F]) -> None:

@@ -7,14 +7,17 @@ import numpy as np
 from reference.config import Settings
 from reference.decision import Decision, decide_proven, draw, normalised
 from reference.float32 import F, clamp, exp, log, plain_sum
+from reference.gumbel import seen_range
 from reference.rng import Rng
 from reference.tree import Chooser, Edge, best
 
 
 def select(node: Chooser, settings: Settings, *, at_root: bool) -> Edge:
     """argmax of Q + c_puct * P * sqrt(N) / (1 + n); solved children are left out, at the root only lost ones."""
-    exploration = settings.c_puct * np.sqrt(F(node.visits + node.in_flight))
-    urgency = node.sign * node.mean - settings.fpu_reduction
+    visited = [edge.q for edge in node.edges if edge.visits > 0]
+    half = F(0.5) * (seen_range(visited, settings) if visited else min(settings.q_range, F(2.0)))
+    exploration = settings.c_puct * np.sqrt(F(node.visits + node.in_flight)) * half
+    urgency = node.sign * node.mean - settings.fpu_reduction * half
     scores: list[F | None] = []
     for edge in node.edges:
         value = node.sign * edge.q if edge.visits > 0 else urgency

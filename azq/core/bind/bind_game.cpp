@@ -76,6 +76,12 @@ nb::dict token_groups(const PyGame& game) {
     return groups;
 }
 
+nb::object scores(const PyGame& game) {
+    if (!game.dimensions.has_scores) return nb::none();
+    const ScoreScale& scale = game.dimensions.scores;
+    return nb::make_tuple(scale.low, scale.high, scale.step);
+}
+
 nb::object action_permutation(const PyGame& game, int symmetry) {
     if (symmetry < 0 || symmetry >= game.dimensions.symmetries) throw nb::index_error("no such symmetry");
     std::vector<std::int32_t> image;
@@ -266,6 +272,7 @@ void bind_game(nb::module_& module) {
         .def("num_hidden", [](const PyGame& self) { return self.dimensions.hidden; })
         .def("action_layout", [](const PyGame& self) { return self.dimensions.action_layout; })
         .def("token_groups", &token_groups)
+        .def("scores", &scores)
         .def("outcome_combination", &outcome_combination)
         .def("state_from_notation", &state_from_notation, nb::arg("text"))
         .def("targets", &targets, nb::arg("actions"))

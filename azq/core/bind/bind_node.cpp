@@ -32,14 +32,14 @@ const double* of_each_edge(const NodeStatistics& self, const Row& values) {
     return values.data();
 }
 
-int select_considered(const NodeStatistics& self, const Row& noisy_logits, std::int64_t considered, double c_visit, double c_scale) {
-    return self.select_considered(of_each_edge(self, noisy_logits), considered, c_visit, c_scale);
+int select_considered(const NodeStatistics& self, const Row& noisy_logits, std::int64_t considered, double c_visit, double c_scale, double q_range) {
+    return self.select_considered(of_each_edge(self, noisy_logits), considered, c_visit, c_scale, q_range);
 }
 
-nb::tuple improved(const NodeStatistics& self, double c_visit, double c_scale) {
+nb::tuple improved(const NodeStatistics& self, double c_visit, double c_scale, double q_range) {
     Doubles completed, scores;
-    const double scale = self.complete(c_visit, c_scale, completed);
-    self.improve(c_visit, c_scale, completed, scores);
+    const double scale = self.complete(c_visit, c_scale, q_range, completed);
+    self.improve(c_visit, c_scale, q_range, completed, scores);
     normalize(scores);
     Doubles sigma(completed);
     for (double& value : sigma) value = scale * (value + 1.0);
@@ -108,10 +108,11 @@ void bind_node(nb::module_& module) {
              nb::arg("actions"))
         .def("expand", &expand, nb::arg("logits"), nb::arg("value"))
         .def("update", &update, nb::arg("edge"), nb::arg("value"))
-        .def("select_puct", &NodeStatistics::select_puct, nb::arg("c_puct"), nb::arg("fpu_reduction"))
-        .def("select_gumbel", &NodeStatistics::select_gumbel, nb::arg("c_visit"), nb::arg("c_scale"))
-        .def("select_considered", &select_considered, nb::arg("noisy_logits"), nb::arg("considered"), nb::arg("c_visit"), nb::arg("c_scale"))
-        .def("improved", &improved, nb::arg("c_visit"), nb::arg("c_scale"))
+        .def("select_puct", &NodeStatistics::select_puct, nb::arg("c_puct"), nb::arg("fpu_reduction"), nb::arg("q_range") = 2.0)
+        .def("select_gumbel", &NodeStatistics::select_gumbel, nb::arg("c_visit"), nb::arg("c_scale"), nb::arg("q_range") = 2.0)
+        .def("select_considered", &select_considered, nb::arg("noisy_logits"), nb::arg("considered"), nb::arg("c_visit"), nb::arg("c_scale"),
+             nb::arg("q_range") = 2.0)
+        .def("improved", &improved, nb::arg("c_visit"), nb::arg("c_scale"), nb::arg("q_range") = 2.0)
         .def("visits_of", [](const NodeStatistics& self, std::size_t edge) { return self.visits.at(edge); }, nb::arg("edge"))
         .def_prop_rw("prior", [](const NodeStatistics& self) { return to_numpy(self.prior); },
                      [](NodeStatistics& self, const Row& prior) { std::copy_n(of_each_edge(self, prior), self.prior.size(), self.prior.data()); })

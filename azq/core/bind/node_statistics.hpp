@@ -101,8 +101,9 @@ struct NodeStatistics {
     }
 
     /// argmax of Q + c_puct P sqrt(N) / (1 + n), unvisited actions at the mean less fpu_reduction.
-    int select_puct(double c_puct, double fpu_reduction) const {
-        const double first = mean - fpu_reduction, weight = c_puct * std::sqrt(static_cast<double>(total));
+    int select_puct(double c_puct, double fpu_reduction, double q_range) const {
+        const double half_range = range_of_visited(q_range) * 0.5;
+        const double first = mean - fpu_reduction * half_range, weight = c_puct * std::sqrt(static_cast<double>(total)) * half_range;
         Doubles scores(actions.size());
         for (std::size_t i = 0; i < scores.size(); ++i) {
             scores[i] = (visits[i] > 0 ? q[i] : first) + weight * prior[i] / static_cast<double>(1 + visits[i]);
@@ -111,18 +112,18 @@ struct NodeStatistics {
     }
 
     /// argmax of pi'(a) - n(a) / (1 + sum n).
-    int select_gumbel(double c_visit, double c_scale) const {
+    int select_gumbel(double c_visit, double c_scale, double q_range) const {
         Doubles completed, scores;
-        improve(c_visit, c_scale, completed, scores);
+        improve(c_visit, c_scale, q_range, completed, scores);
         normalize(scores);
         for (std::size_t i = 0; i < scores.size(); ++i) scores[i] -= static_cast<double>(visits[i]) / static_cast<double>(total);
         return first_largest(scores);
     }
 
     /// argmax of noisy logit + sigma(q) among the actions with so many visits.
-    int select_considered(const double* noisy_logits, std::int64_t considered, double c_visit, double c_scale) const {
+    int select_considered(const double* noisy_logits, std::int64_t considered, double c_visit, double c_scale, double q_range) const {
         Doubles completed;
-        const double scale = complete(c_visit, c_scale, completed);
+        const double scale = complete(c_visit, c_scale, q_range, completed);
         Doubles scores(actions.size(), -std::numeric_limits<double>::infinity());
         for (std::size_t i = 0; i < scores.size(); ++i) {
             if (visits[i] == considered) scores[i] = noisy_logits[i] + scale * (completed[i] + 1.0);
@@ -131,14 +132,14 @@ struct NodeStatistics {
     }
 
     /// Completed q, and logits + sigma(q).
-    void improve(double c_visit, double c_scale, Doubles& completed, Doubles& scores) const {
-        const double scale = complete(c_visit, c_scale, completed);
+    void improve(double c_visit, double c_scale, double q_range, Doubles& completed, Doubles& scores) const {
+        const double scale = complete(c_visit, c_scale, q_range, completed);
         scores.resize(actions.size());
         for (std::size_t i = 0; i < scores.size(); ++i) scores[i] = logits[i] + scale * (completed[i] + 1.0);
     }
 
     /// q where visited, elsewhere the mixed value (Gumbel AlphaZero, appendix D); returns by what sigma multiplies q + 1.
-    double complete(double c_visit, double c_scale, Doubles& completed) const {
+    double complete(double c_visit, double c_scale, double q_range, Doubles& completed) const {
         Doubles priors, values;
         priors.reserve(actions.size());
         values.reserve(actions.size());
@@ -157,10 +158,26 @@ struct NodeStatistics {
         }
         completed.resize(actions.size());
         for (std::size_t i = 0; i < completed.size(); ++i) completed[i] = visits[i] > 0 ? q[i] : mixed;
-        return (c_visit + static_cast<double>(most)) * c_scale * 0.5;
+        return (c_visit + static_cast<double>(most)) * c_scale / range_of(completed, q_range);
     }
 
   private:
+    /// What counts as the whole range of q: 2, or with `q_range` below 2 that of these numbers, `q_range` at least.
+    static double range_of(const Doubles& values, double q_range) {
+        if (q_range >= 2.0 || values.empty()) return q_range;
+        const auto [least, most] = std::minmax_element(values.begin(), values.end());
+        return std::max(*most - *least, q_range);
+    }
+
+    double range_of_visited(double q_range) const {
+        if (q_range >= 2.0) return 2.0;
+        Doubles seen;
+        for (std::size_t i = 0; i < q.size(); ++i) {
+            if (visits[i] > 0) seen.push_back(q[i]);
+        }
+        return range_of(seen, q_range);
+    }
+
     void count(double value) {
         total += 1;
         mean += (value - mean) / static_cast<double>(total);

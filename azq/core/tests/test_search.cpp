@@ -10,7 +10,7 @@ namespace azq::test {
 namespace {
 
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool reuse) {
-    return SearchConfig{algorithm, simulations, leaves, false, reuse, 16, 1.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
+    return SearchConfig{algorithm, simulations, leaves, false, reuse, 16, 1.0f, 50.0f, 1.0f, 2.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
 }
 
 /// Any deterministic evaluation: a hash of the observation.

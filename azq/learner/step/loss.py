@@ -17,6 +17,8 @@ from azq.games import Game
 from azq.nets import Outputs
 from azq.replay.samples import NO_REPLY
 
+LEAST_SPREAD = 0.01  # of value targets: where all scores are alike there is nothing to tell apart
+
 
 @dataclass(frozen=True, slots=True)
 class Targets:
@@ -42,14 +44,18 @@ def losses(logits: Tensor, values: Tensor, policy_targets: Tensor, value_targets
     return -(policy_targets * log_policy).sum(dim=1).mean(), (values.float() - value_targets).square().mean()
 
 
-def all_losses(outputs: Outputs, targets: Targets) -> dict[str, Tensor]:
+def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict[str, Tensor]:
     """Float32 scalars by head: `policy`, `value`, and those of the further heads that the network has.
 
     `advantage` is the squared error of what a dueling network says of the action that was played (`_action_values`).
+    With `spread` the value's is over the variance of the batch's targets: the part of it that is not explained, however
+    near each other scores lie, whose spread moves as a network learns (as the scale of PopArt: van Hasselt et al., NeurIPS 2016).
     `outcome` is a cross-entropy summed over the outcomes, `reply` one over all actions where there is a reply, `margin` a squared error,
     `hidden` a cross-entropy per fact, so that games with many cards do not drown the rest.
     """
     policy, value = losses(outputs.logits, outputs.values, targets.policies, targets.values, targets.legal)
+    if spread:
+        value = value / targets.values.float().var(unbiased=False).clamp(min=LEAST_SPREAD**2)
     found = {"policy": policy, "value": value}
     if outputs.outcomes is not None and targets.outcomes is not None:
         per_outcome = binary_cross_entropy_with_logits(outputs.outcomes.float(), targets.outcomes, reduction="none")

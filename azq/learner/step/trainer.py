@@ -111,7 +111,7 @@ class Trainer(Stepper):
         planes, scalars = unpack(self._send(samples.packed), self._spec)
         with self._autocast():
             outputs = cast(Network, self.averaged).forward_all(planes, scalars)
-        return {name: float(loss) for name, loss in all_losses(outputs, self._targets(samples)).items()}
+        return {name: float(loss) for name, loss in all_losses(outputs, self._targets(samples), self._spread).items()}
 
     def mean_losses(self) -> MeanLosses:
         """Means since the last reset; raises `WeightsError` when training has diverged."""
@@ -165,6 +165,10 @@ class Trainer(Stepper):
         self._sums += torch.stack([loss.detach() for loss in found.values()])
         self._summed += 1
 
+    @property
+    def _spread(self) -> bool:
+        return self._config.value_scaling == "spread"
+
     def _total(self, found: dict[str, Tensor]) -> Tensor:
         return weighted(found, self._config)
 
@@ -178,7 +182,7 @@ class Trainer(Stepper):
         with self.phases("forward"), self._autocast():
             outputs = self.sync.forward(planes, scalars)
         with self.phases("loss"):
-            return all_losses(outputs, targets)
+            return all_losses(outputs, targets, self._spread)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None)

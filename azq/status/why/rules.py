@@ -291,7 +291,7 @@ def _mute(search: SearchConfig, legal: float) -> bool:
 
 def _sharper(search: SearchConfig) -> Change:
     """Has targets say more of what the search found."""
-    if search.algorithm == "gumbel" and search.c_scale < 0.3:
+    if search.algorithm == "gumbel" and search.c_scale < 0.3 and search.q_range >= 2:
         return Change("search.c_scale", search.c_scale, 1.0)
     if search.algorithm == "puct" and search.c_puct > 4:
         return Change("search.c_puct", search.c_puct, 1.5)

@@ -88,15 +88,6 @@ def test_who_resigns_has_lost() -> None:
     assert (result.wins, result.losses, result.points) == (0, 6, -1.0)
 
 
-def test_a_game_for_one_is_refused() -> None:
-    class Alone(CardGame):
-        players = 1
-
-    alone: Any = Alone()
-    with pytest.raises(ConfigError, match="two players"):
-        play_match(spec(2), alone, Choosing(alone, lowest), Choosing(alone, lowest))
-
-
 def test_a_failed_match_has_no_games_and_says_why_on_the_wire() -> None:
     result = decode(encode(failed(spec(6), "engine gtp:x died")), MatchResult)
     assert (result.wins, result.draws, result.losses, result.error) == (0, 0, 0, "engine gtp:x died")

@@ -35,7 +35,7 @@ def test_a_game_of_ones_own_has_a_network_for_boards(game: str) -> None:
     plain, board = (parse_run(preset(game, variant), game) for variant in ("", "board"))
     assert (plain.network.kind, board.network.kind, board.run.game) == ("mlp", "resnet", game)
     assert board.search == plain.search
-    with pytest.raises(ConfigError, match="it has: board, box-2gpu, box-8gpu"):
+    with pytest.raises(ConfigError, match="it has: board, score, box-2gpu, box-8gpu"):
         preset(game, "gpu")
 
 

@@ -41,5 +41,5 @@ def test_a_sampled_tree_is_consistent(name: str) -> None:
     np.testing.assert_allclose(tree["prior"].sum(axis=1), 1.0, rtol=1e-5)
     assert (tree["prior"] > 0).sum(axis=1).min() >= 2  # plies without a choice are passed
     later = np.flatnonzero(tree["actor"] != tree["actor"][0])
-    assert len(later)
+    assert len(later) or name.endswith("2048")  # for one player
     assert len(visits) > visits[0] or not name.endswith(("blob", "beasty_bar"))  # simulations go on through others' nodes

@@ -17,6 +17,7 @@ from azq._core import Search
 from azq.errors import ConfigError
 
 GAMES: dict[str, dict[str, Any]] = {
+    "2048": {"max_moves": 40},
     "backgammon": {"start": "bearoff"},
     "beasty_bar": {"players": 2},
     "beasty_bar 3": {"players": 3},
@@ -29,12 +30,15 @@ SETTINGS = {
     "puct": PUCT,
     "puct, 4 leaves": dataclasses.replace(PUCT, leaves_per_step=4, temperature_plies=2),
     "gumbel": GUMBEL,
+    "gumbel, the range seen": dataclasses.replace(GUMBEL, q_range=0.02, c_scale=0.1),
     "gumbel, 4 worlds": dataclasses.replace(GUMBEL, determinizations=4),
     "gumbel, 3 leaves": dataclasses.replace(GUMBEL, leaves_per_step=3, max_considered_actions=4),
 }
 
 
-CASES = [(name, how) for name in GAMES for how, settings in SETTINGS.items() if name == "backgammon" or settings.leaves_per_step == 1]
+CASES = [
+    (name, how) for name in GAMES for how, settings in SETTINGS.items() if name in ("2048", "backgammon") or settings.leaves_per_step == 1
+]
 
 
 @pytest.mark.parametrize(("name", "how"), CASES)
@@ -65,7 +69,7 @@ def test_hidden_hands_refuse_several_leaves_at_once() -> None:
         Search(games.load("blob"), Settings("puct", 8, leaves_per_step=2).core(), num_slots=1, seed=1)
 
 
-@pytest.mark.parametrize("name", [name for name in GAMES if name != "backgammon"])
+@pytest.mark.parametrize("name", [name for name in GAMES if name not in ("2048", "backgammon")])
 def test_positions_that_the_mover_cannot_tell_apart_give_the_same_search(name: str) -> None:
     game = games.load(name.split()[0], **GAMES[name])
     evaluate = HashEvaluator(game.num_distinct_actions(), seed=8, value_size=game.value_size())

@@ -35,6 +35,8 @@ CASES = {
     "gumbel, no noise": dataclasses.replace(GUMBEL, gumbel_scale=0.0),
     "gumbel, 5 simulations": dataclasses.replace(GUMBEL, num_simulations=5),
     "gumbel, flat sigma": dataclasses.replace(GUMBEL, c_scale=0.1, num_simulations=50),
+    "gumbel, the range seen": dataclasses.replace(GUMBEL, q_range=0.1, c_scale=0.1),
+    "puct, the range seen": dataclasses.replace(PUCT, q_range=0.3),
     "gumbel, 4 leaves": dataclasses.replace(GUMBEL, leaves_per_step=4, num_simulations=40),
     "gumbel, children at once": dataclasses.replace(GUMBEL, batch_root=True),
     "gumbel, 3 candidates at once, 2 leaves": dataclasses.replace(GUMBEL, batch_root=True, leaves_per_step=2, max_considered_actions=3),

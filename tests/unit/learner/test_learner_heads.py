@@ -147,6 +147,18 @@ def test_losses_by_hand():
     assert float(weighted(found, config)) == pytest.approx(wanted)
 
 
+def test_the_error_of_a_value_may_count_in_the_spread_of_its_targets():
+    outputs, targets = outputs_and_targets()
+    near = torch.tensor([[0.70], [0.72], [0.74], [0.76]])
+    outputs, targets = outputs._replace(values=near + 0.01), dataclasses.replace(targets, values=near)
+    spread = float(all_losses(outputs, targets, True)["value"])
+    assert spread == pytest.approx(0.01**2 / near.var(unbiased=False).item(), rel=1e-3)
+    scaled = outputs._replace(values=10 * near + 0.1), dataclasses.replace(targets, values=10 * near)
+    assert float(all_losses(*scaled, True)["value"]) == pytest.approx(spread, rel=1e-3)
+    alike = outputs._replace(values=torch.full((4, 1), 0.5)), dataclasses.replace(targets, values=torch.full((4, 1), 0.5))
+    assert float(all_losses(*alike, True)["value"]) == 0
+
+
 def test_a_batch_without_replies_teaches_no_reply():
     outputs, targets = outputs_and_targets()
     targets = dataclasses.replace(targets, reply=torch.full((4,), NO_REPLY))

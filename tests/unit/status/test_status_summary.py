@@ -8,6 +8,7 @@ import msgspec
 from reconcile_worlds import view
 
 from azq.arena.rating import Rating
+from azq.arena.scores import Scored
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
 from azq.status.stages import RunFirsts
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
@@ -225,3 +226,14 @@ def test_hosts_that_do_not_serve_a_run_are_named_with_their_reason() -> None:
     status = summarise(RunFacts(VIEW, COUNTS, workers=workers), 0)
     assert status.not_served == {"a": "needs open_spiel", "b": "needs open_spiel", "c": "KeyError"}
     assert status.conditions == ("not served by a, b: needs open_spiel", "not served by c: KeyError")
+
+
+def test_a_game_for_one_has_a_score_and_a_baseline_in_the_place_of_elo() -> None:
+    table = [
+        Scored("rule", 300.0, 280.0, 320.0, 40),
+        Scored("weights:2", 250.0, 240.0, 260.0, 20),
+        Scored("weights:3", 200.0, 190.0, 210.0, 20),
+    ]
+    found = strength([], [], table)
+    assert (found.rated_version, found.score, found.score_low, found.score_high) == (3, 200.0, 190.0, 210.0)
+    assert (found.baseline, found.baseline_score, found.elo) == ("rule", 300.0, None)

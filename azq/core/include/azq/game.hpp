@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "azq/rng.hpp"
+#include "azq/score.hpp"
 
 namespace azq {
 
@@ -101,6 +102,14 @@ concept HasHiddenTargets = requires(const G rules, const typename G::State& posi
 template <class G>
 concept HasTruncation = requires(const G rules, const typename G::State& position) {
     { rules.truncated(position) } -> std::same_as<bool>;
+};
+
+/// For one player: returns(state, 0) is a score, as a value on this scale. What is scored on the way is in it: the value of a position
+/// is what came so far and what is to come.
+template <class G>
+concept HasScores = requires {
+    { G::kScores } -> std::convertible_to<ScoreScale>;
+    requires G::kNumPlayers == 1;
 };
 
 /// Actions lie on the board: "cells" or "columns". The first action names the first cell or column, row by row, and so on, the board

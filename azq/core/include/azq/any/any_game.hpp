@@ -137,6 +137,8 @@ struct Dimensions {
     bool has_margin, has_hidden, sampled;
     const char* action_layout = "";
     std::span<const TokenGroup> token_groups = {};
+    bool has_scores = false;
+    ScoreScale scores{};
 };
 
 class AnyGame {

@@ -33,6 +33,10 @@ class ErasedGame final : public AnyGame {
         size.sampled = kSampled<G>;
         if constexpr (HasActionLayout<G>) size.action_layout = G::kActionLayout;
         if constexpr (HasTokenGroups<G>) size.token_groups = G::kTokenGroups;
+        if constexpr (HasScores<G>) {
+            size.has_scores = true;
+            size.scores = G::kScores;
+        }
         return size;
     }
 

@@ -20,6 +20,7 @@ struct SearchConfig {
     float gumbel_scale;                   ///< 0: no noise.
     float c_visit;
     float c_scale;
+    float q_range;                        ///< Least difference of q that counts as the whole range; 2: always all of [-1, 1].
     float c_puct;
     float fpu_reduction;
     float dirichlet_alpha;
@@ -54,6 +55,7 @@ inline constexpr std::tuple kSettings{
     Setting<float>{"gumbel_scale", &SearchConfig::gumbel_scale, 0.0f, kAnyMore, "must not be negative"},
     Setting<float>{"c_visit", &SearchConfig::c_visit},
     Setting<float>{"c_scale", &SearchConfig::c_scale},
+    Setting<float>{"q_range", &SearchConfig::q_range, kLeastPositive, 2.0f, "must be above 0 and at most 2"},
     Setting<float>{"c_puct", &SearchConfig::c_puct},
     Setting<float>{"fpu_reduction", &SearchConfig::fpu_reduction},
     Setting<float>{"dirichlet_alpha", &SearchConfig::dirichlet_alpha, kLeastPositive, kAnyMore, "must be positive"},

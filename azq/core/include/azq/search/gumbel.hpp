@@ -1,8 +1,9 @@
 /// Gumbel AlphaZero: Danihelka et al., "Policy improvement by planning with Gumbel", ICLR 2022.
 ///
 /// Names and the schedule of considered visits follow mctx (gumbel_muzero_policy). Two points differ: q is mapped from
-/// [-1, 1] to [0, 1] by a constant map instead of the range seen so far, since a zero-sum game's range is known; and the
-/// candidates are fixed when the ply begins, so that statistics kept from the ply before do not change who is a candidate.
+/// [-1, 1] to [0, 1] by a constant map instead of the range seen so far, since a zero-sum game's range is known (with `q_range` below 2
+/// it is the range seen, for scores); and the candidates are fixed when the ply begins, so that statistics kept from the ply before do
+/// not change who is a candidate.
 #pragma once
 
 #include <algorithm>
@@ -62,11 +63,24 @@ struct RootPlan {
     int num_candidates;
 };
 
+/// What counts as the whole range of q: 2, or with `q_range` below 2 that of these `count` (MuZero, appendix B: Schrittwieser et al., 2020).
+inline float range_of(const float* q, int count, const SearchConfig& config) {
+    if (config.q_range >= 2.0f) return 2.0f;
+    float least = q[0];
+    float most = q[0];
+    for (int i = 1; i < count; ++i) {
+        least = q[i] < least ? q[i] : least;
+        most = q[i] > most ? q[i] : most;
+    }
+    return most - least > config.q_range ? most - least : config.q_range;
+}
+
 /// Completed Q for the actor: q where visited, elsewhere the mixed value (paper, appendix D)
 ///
 ///     (raw + sum N * sum_visited(P q) / sum_visited(P)) / (1 + sum N).
 ///
-/// Returns (c_visit + max N) * c_scale / 2, so that sigma(q) = scale * (q + 1), q mapped to [0, 1].
+/// Returns (c_visit + max N) * c_scale / 2, so that sigma(q) = scale * (q + 1), q mapped to [0, 1]; where `q_range` is below 2, / the range
+/// of what is completed, `q_range` at least. (sigma may be larger by a constant: that moves no softmax and no argmax.)
 /// Sums are taken in four lanes, so that SIMD needs no reordering and every target adds alike.
 template <class NodeT>
 float complete_q(const NodeT& node, const Edges& edges, const SearchConfig& config, float* completed) {
@@ -92,7 +106,7 @@ float complete_q(const NodeT& node, const Edges& edges, const SearchConfig& conf
     for (int i = 0; i < edges.stride; i += kLanes) {
         store(completed + i, sign * (load<Ints>(edges.visits + i) > 0 ? load<Floats>(edges.q + i) : in_all(mixed)));
     }
-    return (config.c_visit + static_cast<float>(spread_largest(most)[0])) * config.c_scale * 0.5f;
+    return (config.c_visit + static_cast<float>(spread_largest(most)[0])) * config.c_scale / range_of(completed, edges.count, config);
 }
 
 /// The improved policy pi' = softmax(logit + sigma(completed q)), left unnormalised in `weights`; returns its sum.

@@ -8,6 +8,20 @@
 
 namespace azq {
 
+/// What counts as the whole range of q: 2, or with `q_range` below 2 that of the visited actions, `q_range` at least (MuZero, appendix B:
+/// Schrittwieser et al., 2020; there q is divided by it, here what is added to q is multiplied).
+inline float visited_range(const Edges& edges, const SearchConfig& config) {
+    if (config.q_range >= 2.0f) return 2.0f;
+    float least = 1.0f;
+    float most = -1.0f;
+    for (int i = 0; i < edges.count; ++i) {
+        if (edges.visits[i] == 0) continue;
+        least = edges.q[i] < least ? edges.q[i] : least;
+        most = edges.q[i] > most ? edges.q[i] : most;
+    }
+    return most - least > config.q_range ? most - least : config.q_range;
+}
+
 /// argmax over actions a of  Q(a) + c_puct * P(a) * sqrt(N) / (1 + n(a)).
 ///
 /// N counts the visits of the node, its own evaluation included, so the first choice already follows the prior.
@@ -21,8 +35,9 @@ namespace azq {
 template <class NodeT>
 int select_puct(const NodeT& node, const Edges& edges, const SearchConfig& config, bool at_root) {
     const float sign = node.sign();
-    const float exploration = config.c_puct * std::sqrt(static_cast<float>(node.visits + node.in_flight));
-    const float urgency = sign * node.mean - config.fpu_reduction;
+    const float half_range = visited_range(edges, config) * 0.5f;
+    const float exploration = config.c_puct * std::sqrt(static_cast<float>(node.visits + node.in_flight)) * half_range;
+    const float urgency = sign * node.mean - config.fpu_reduction * half_range;
     FirstLargest best;
     for (int i = 0; i < edges.stride; i += kLanes) {
         const Ints visits = load<Ints>(edges.visits + i);
