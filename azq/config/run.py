@@ -147,6 +147,7 @@ class LearnerConfig(RankSettings):
     device: str = "auto"
     batch_size: Positive = 512
     micro_batch: Natural = 0  # most samples of one pass, whose gradients add up to a batch's; 0: a batch. Halved where memory runs out
+    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: of the matrices of the network's blocks, all else as ever
     learning_rate: Factor = 2e-3
     lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
     lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2

@@ -58,8 +58,8 @@ def needs_of(sections: RunSections, plan: DevicePlan, size: GameSize | None) -> 
 
 def _tree_bytes(game: Game, sections: RunSections) -> int:
     """A tree of the largest budget of the run: what the core reserves for one, else by the formula."""
-    searches = [search_at(sections.search, progress) for progress in (0.0, *(stage.at for stage in sections.search.schedule))]
-    largest = max(searches, key=lambda search: search.num_simulations)
+    budget = max(sections.search.num_simulations, *(stage.num_simulations for stage in sections.search.schedule), 0)
+    largest = search_at(sections.search, 0.0).model_copy(update={"num_simulations": budget})
     reserved = make_search(game, exploring(largest), num_slots=1, seed=0).memory_bytes
     return reserved or tree_bytes(largest.num_simulations, game.num_distinct_actions())
 

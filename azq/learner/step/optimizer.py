@@ -1,4 +1,4 @@
-"""How a step moves the weights: AdamW, its learning rate, and the average that is published and plays (Polyak and Juditsky, 1992)."""
+"""How a step moves the weights: AdamW or Muon, the rate, and the average that is published and plays (Polyak and Juditsky, 1992)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from azq.config import LearnerConfig
+from azq.learner.step.muon import MATRICES, Muon
 
 
 def decay_at(decay: float, step: int) -> float:
@@ -39,12 +40,21 @@ def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
     return float(config.learning_rate * warm * config.lr_drop_factor**drops)
 
 
-def adamw(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    kinds = [[p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]]
-    groups = [{"params": kind, "weight_decay": decay_of(kind, config)} for kind in kinds if kind]
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=fused)
+def make_optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
+    """AdamW, or Muon for the matrices of the trunk's blocks and AdamW for stem, heads and biases."""
+    named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    muon = config.optimizer == "muon"
+    kinds: dict[str, list[nn.Parameter]] = {MATRICES: [], "other": [], "flat": []}
+    for name, parameter in named:
+        matrix = muon and name.startswith("blocks.") and parameter.ndim >= 2
+        kinds[MATRICES if matrix else "other" if parameter.ndim >= 2 else "flat"].append(parameter)
+    groups = [
+        {"params": kind, "weight_decay": decay_of(kind, config), **({MATRICES: True} if name == MATRICES else {})}
+        for name, kind in kinds.items()
+        if kind
+    ]
+    fused = named[0][1].device.type in ("cpu", "cuda")
+    return (Muon if muon else torch.optim.AdamW)(groups, lr=config.learning_rate, fused=fused)
 
 
 def decay_of(kind: Sequence[nn.Parameter], config: LearnerConfig) -> float:

@@ -19,7 +19,7 @@ from azq.learner.data.batches import Batch
 from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.growth import AVERAGE, grow_tensors
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
-from azq.learner.step.optimizer import Ema, adamw, decay_of, learning_rate
+from azq.learner.step.optimizer import Ema, decay_of, learning_rate, make_optimizer
 from azq.learner.step.stepper import Stepper
 from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
 from azq.nets.device import fastest_dtype
@@ -134,7 +134,7 @@ class Trainer(Stepper):
         if self._config.freeze == "trunk":
             self.module.freeze_trunk()
         self._ema = Ema(self.module, self._config.ema_decay)
-        self._optimizer = adamw(self.module, self._config)
+        self._optimizer = make_optimizer(self.module, self._config)
         self._may_compile = self._config.compile  # tried when the first batch is there
         self.leave()
 

@@ -7,7 +7,7 @@ from torch import nn
 
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunSections
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.optimizer import adamw, learning_rate
+from azq.learner.step.optimizer import learning_rate, make_optimizer
 from azq.nets import NetSpec
 
 
@@ -22,7 +22,7 @@ def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
 
 def test_weight_decay_is_of_matrices_alone():
     module = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
-    groups = adamw(module, LearnerConfig(weight_decay=0.25)).param_groups
+    groups = make_optimizer(module, LearnerConfig(weight_decay=0.25)).param_groups
     assert [(group["weight_decay"], [one.ndim for one in group["params"]]) for group in groups] == [(0.25, [2]), (0.0, [1, 1, 1])]
 
 

@@ -17,6 +17,13 @@ def test_the_budget_is_that_of_the_last_stage_that_has_begun(progress: float, bu
     assert now == STAGED.model_copy(update={"num_simulations": budget, "schedule": ()})
 
 
+@pytest.mark.parametrize(("samples", "budget"), [(0, 16), (99, 16), (100, 32), (1_000, 64), (9_999, 64)])
+def test_stages_by_samples_need_no_horizon(samples: int, budget: int) -> None:
+    stages = (SearchStage(samples=100, num_simulations=32), SearchStage(samples=1_000, num_simulations=64))
+    for progress in (0.0, 1.0):
+        assert search_at(SearchConfig(num_simulations=16, schedule=stages), progress, samples).num_simulations == budget
+
+
 def test_without_stages_nothing_changes() -> None:
     assert search_at(SearchConfig(), 0.9) == SearchConfig()
 
