@@ -3,8 +3,9 @@
     python ops/bench/make_positions.py --out azq/arena/data/connect_four.jsonl
     python ops/bench/make_positions.py --out large.jsonl --by-ply 10000 --seed 5
 
-By ply: so many critical positions, as many of each number of stones from 5 to 36, which takes three CPU-minutes (bitbully has a book for
-the first twelve stones); for `azq grade --positions` and for telling runs apart. Otherwise 100 positions in each of six classes, named by stones played and by plies to the end under perfect play:
+By ply: so many critical positions, as many of each number of stones from 5 to 36; bitbully has a book for the first twelve stones. They are
+for `azq grade --positions` and for telling runs apart.
+Otherwise 100 positions in each of six classes, named by stones played and by plies to the end under perfect play:
 B up to 14 stones, M 15 to 28, E more; then E under 14 plies, M 14 to 28, H more. Every move of every position is solved exactly.
 A random line of moves would give mostly simple positions, so the set is weighted: most positions are critical (some move
 loses a result class), and the medium classes are spread evenly over the distance to the end.

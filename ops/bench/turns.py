@@ -7,7 +7,7 @@ played, searched, sampled and trained by is the system's own code; what is left 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,13 +114,12 @@ class TurnsRun:
 
     def _play(self) -> None:
         """One evaluation of every game in flight; games that ended go into the window."""
-        wanted = search_at(self.sections.search, 0.0, self._window.total)
-        if self._search_now != wanted:
-            self._group = self._grouped([self._group.search.record(slot) for slot in self._busy()])
         if self._group.finished_any():
             self._take([pack_record(record) for record in self._group.finished()])
             self._group.clear_finished()
             self._fill()
+        if self._search_now != search_at(self.sections.search, 0.0, self._window.total):
+            self._group = self._grouped([pack_record(self._group.search.record(slot)) for slot in self._busy()])
         if not self._group.advance():
             return
         packed, _ = self._group.asked()
@@ -129,7 +128,8 @@ class TurnsRun:
         self._group.search.apply(logits, values, self._version)
         self._group.leaves = 0
 
-    def _grouped(self, records: list) -> GameGroup:  # type: ignore[type-arg]
+    def _grouped(self, records: Sequence[GameRecord]) -> GameGroup:
+        """Games that go on, and new ones in the other slots, with the budget of the stage that has begun."""
         settings = self.sections.selfplay
         self._search_now = search_at(self.sections.search, 0.0, self._window.total)
         config = exploring(self._search_now, random_opening_plies=settings.random_opening_plies)
@@ -143,7 +143,7 @@ class TurnsRun:
         )
         group = GameGroup(search, self.game, self._search_now.leaves_per_step)
         for slot, record in enumerate(records):
-            group.start(slot, pack_record(record))
+            group.start(slot, record)
         self._group = group
         self._fill()
         return group
@@ -183,8 +183,3 @@ class TurnsRun:
         self._version += 1
         self._published_s = self._cpu_s
         self._model.take(self.trainer.averaged.state_dict(), WeightsMeta(self.game.name, version=self._version))
-
-
-def points(run: TurnsRun, at_cpu_s: Sequence[float]) -> Iterator[Counts]:
-    """The run at each of these CPU-seconds."""
-    return (run.go(each) for each in at_cpu_s)

@@ -17,8 +17,8 @@ from azq.errors import ConfigError, WeightsError
 SCRIPTS = Path(__file__).parents[3] / "ops" / "bench"
 PLAN = """
 game = "tic_tac_toe"
-cpu_s = 0.6
-at = [0.3, 0.6]
+cpu_s = 0.4
+at = [0.2, 0.4]
 seeds = 2
 num_simulations = 4
 positions = "graded.jsonl"
@@ -99,8 +99,8 @@ def test_all_arms_may_learn_from_the_same_games(arms, plan_file, tmp_path):
     played = arms.run_one(own, arms.sections_of(own, own.arms[0], 1), positions)[-1]
     taught = arms.read_plan(plan_file('games = "games.msgpack"'))
     rows = [arms.run_one(taught, arms.sections_of(taught, arm, 1), positions) for arm in taught.arms]
-    assert {row["samples"] for each in rows for row in each} == {played["samples"]}
-    assert all(each[-1]["steps"] > each[0]["steps"] > 0 == each[-1]["games"] for each in rows)
+    assert {(row["games"], row["samples"]) for each in rows for row in each} == {(played["games"], played["samples"])}
+    assert all(each[-1]["steps"] > each[0]["steps"] > 0 == each[-1]["evaluations"] for each in rows)
 
 
 def test_positions_of_another_game_are_named(arms, plan_file):
