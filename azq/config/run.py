@@ -123,6 +123,12 @@ class NetworkStage(Stage):
     channels: Channels
 
 
+class RateStage(Stage):
+    """What the learning rate is multiplied by."""
+
+    factor: Factor
+
+
 class RankSettings(Section):
     """How processes train together, whatever they train."""
 
@@ -151,6 +157,7 @@ class LearnerConfig(RankSettings):
     learning_rate: Factor = 2e-3
     lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
     lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    lr_schedule: tuple[RateStage, ...] = ()  # factors of the rate, in the order of the run, beside those drops
     warmup_steps: Natural = 100
     weight_decay: Weight = 1e-4
     value_weight: Factor = 1.0
@@ -187,7 +194,7 @@ class LearnerConfig(RankSettings):
     lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
-    _order = field_validator("growth")(ascending)
+    _order = field_validator("growth", "lr_schedule")(ascending)
 
     @model_validator(mode="before")
     @classmethod
@@ -333,6 +340,7 @@ class RunSections(Section):
         others = {
             "learner.ranks": self.learner.ranks > 1,
             "learner.lr_drops": self.learner.lr_drops,
+            "learner.lr_schedule by `at`": any(stage.at is not None for stage in self.learner.lr_schedule),
             "learner.growth": self.learner.growth,
             "search.schedule": self.search.schedule,
             "search.reuse_subtree": self.search.reuse_subtree,

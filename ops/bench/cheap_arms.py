@@ -119,17 +119,18 @@ def fingerprint(plan: Plan, sections: RunSections) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def run_one(plan: Plan, sections: RunSections, positions: Sequence[Position]) -> list[dict[str, float]]:
-    """A row for each point of a run; raises `AzqError` where it diverges."""
+def run_one(plan: Plan, sections: RunSections, positions: Sequence[Position]) -> list[dict[str, Any]]:
+    """A row for each point of a run, the last one with the regret of each position; raises `AzqError` where it diverges."""
     run = TurnsRun(sections)
     if plan.games:
         run.teach(msgspec.msgpack.decode(Path(plan.games).read_bytes(), type=list[SampleEvent]))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for end in plan.at:
         counts = run.go(end)
         marks, regret = run.judged(positions, plan.num_simulations)
         said = {name: float(np.mean(getattr(regret, name))) for name in FIGURES[:3]}
         rows.append({**msgspec.to_builtins(counts), **said, "errors": sum(mark.loses_class for mark in marks) / len(marks)})
+    rows[-1]["each"] = [round(float(one), 4) for one in regret.search]
     if plan.keep and not Path(plan.keep).exists():
         publish_file(Path(plan.keep), msgspec.msgpack.encode(run.kept))
     return rows
@@ -152,25 +153,42 @@ def paired(base: Mapping[int, float], arm: Mapping[int, float]) -> tuple[float, 
     return mean, math.sqrt(variance / len(differences)), len(differences)
 
 
+def error_of_positions(base: Sequence[float], arm: Sequence[float]) -> float:
+    """The standard error of two runs' mean difference that is due to the choice of positions. Pure."""
+    differences = np.subtract(arm, base)
+    return float(differences.std(ddof=1)) / math.sqrt(len(differences)) if len(differences) > 1 else math.inf
+
+
 def hopeless(base: Mapping[int, float], arm: Mapping[int, float]) -> bool:
     """Whether an arm is worse than the first for sure enough, or always fails, so that more seeds are for others. Pure."""
     mean, error, seeds = paired(base, arm)
     return seeds >= FEWEST and mean - student(seeds - 1) * error > 0.0
 
 
-def last_of(results: Sequence[Mapping[str, Any]], arm: str, figure: str) -> dict[int, float]:
+def last_of(results: Sequence[Mapping[str, Any]], arm: str, figure: str) -> dict[int, Any]:
     """A figure at the end of an arm's runs, by seed; those that failed have none. Pure."""
     return {result["seed"]: result["rows"][-1][figure] for result in results if result["arm"] == arm and result["rows"]}
 
 
 def table(plan: Plan, results: Sequence[Mapping[str, Any]]) -> str:
     """Arms in Markdown: means over seeds, and paired differences from the first arm with their standard errors. Pure."""
-    names = ("arm", "seeds", *(f"{figure}, against the first" for figure in FIGURES), "games", "steps", "samples", "failed")
+    names = (
+        "arm",
+        "seeds",
+        "+- by positions",
+        *(f"{figure}, against the first" for figure in FIGURES),
+        "games",
+        "steps",
+        "samples",
+        "failed",
+    )
     lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for arm in plan.arms:
         mine = [result for result in results if result["arm"] == arm.name]
         ended = [result["rows"][-1] for result in mine if result["rows"]]
-        cells = [arm.name, str(len(ended))]
+        each, base = last_of(results, arm.name, "each"), last_of(results, plan.arms[0].name, "each")
+        errors = [error_of_positions(base[seed], each[seed]) for seed in sorted(set(each) & set(base))]
+        cells = [arm.name, str(len(ended)), f"{np.mean(errors):.4f}" if errors and arm is not plan.arms[0] else ""]
         for figure in FIGURES:
             found = last_of(results, arm.name, figure)
             mean, error, _ = paired(last_of(results, plan.arms[0].name, figure), found)

@@ -22,7 +22,7 @@ class Muon(torch.optim.AdamW):
     """AdamW, but for groups marked as matrices, whose parameters it sees without gradients and so leaves alone."""
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Moves matrices, and with AdamW what is left. A parameter's gradient is used up."""
         for group in self.param_groups:
             if group.get(MATRICES):
@@ -60,4 +60,5 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     for _ in range(STEPS):
         square = x @ x.mT
         x = a * x + (b * square + c * square @ square) @ x
-    return x.mT if tall else x
+    found: Tensor = x.mT if tall else x
+    return found

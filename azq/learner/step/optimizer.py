@@ -34,10 +34,13 @@ class Ema:
 
 
 def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
-    """Linear warm-up over `warmup_steps`, then a drop by `lr_drop_factor` at each share of the horizon in `lr_drops`."""
+    """Linear warm-up over `warmup_steps`, a drop by `lr_drop_factor` at each share of the horizon in `lr_drops`, times the factor of the last
+    stage of `lr_schedule` that has begun; samples are those that the limiter wants before this step."""
     warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
     drops = sum(progress >= share for share in config.lr_drops)
-    return float(config.learning_rate * warm * config.lr_drop_factor**drops)
+    samples = int(step * config.batch_size / config.samples_per_insert)
+    factors = [1.0, *(stage.factor for stage in config.lr_schedule if stage.begun(progress, samples))]
+    return float(config.learning_rate * warm * config.lr_drop_factor**drops * factors[-1])
 
 
 def make_optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:

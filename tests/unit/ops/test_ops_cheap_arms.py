@@ -6,7 +6,7 @@ import importlib
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -45,7 +45,7 @@ def arms() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
-def plan_file(tmp_path: Path):
+def plan_file(tmp_path: Path) -> Callable[..., Path]:
     def write(more: str = "", arms: str = "", graded: str = GRADED) -> Path:
         (tmp_path / "graded.jsonl").write_text(graded)
         (tmp_path / "arms.toml").write_text(PLAN.format(more=more, arms=arms))
@@ -56,7 +56,7 @@ def plan_file(tmp_path: Path):
 
 def run(arms: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     monkeypatch.setattr(sys, "argv", ["cheap_arms.py", *map(str, words)])
-    return arms.main()
+    return int(arms.main())
 
 
 def test_a_table_resumes_and_names_the_arm_that_fails(arms, plan_file, tmp_path, monkeypatch, capsys):
