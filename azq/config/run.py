@@ -153,8 +153,8 @@ class LearnerConfig(RankSettings):
     device: str = "auto"
     batch_size: Positive = 512
     micro_batch: Natural = 0  # most samples of one pass, whose gradients add up to a batch's; 0: a batch. Halved where memory runs out
-    optimizer: Literal["adamw", "muon"] = "adamw"  # muon: of the matrices of the network's blocks, all else as ever
     learning_rate: Factor = 2e-3
+    muon_rate: Weight = 0.0  # of the matrices of the network's blocks, moved by Muon; what changes learning_rate changes it alike; 0: AdamW
     lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
     lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
     lr_schedule: tuple[RateStage, ...] = ()  # factors of the rate, in the order of the run, beside those drops

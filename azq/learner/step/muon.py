@@ -14,8 +14,8 @@ from torch import Tensor
 MOMENTUM = 0.95
 STEPS = 5  # of Newton and Schulz's iteration; singular values then lie within 0.7 and 1.2
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-RMS = 0.2  # of an update's entries, as those of AdamW, whose learning rate it shares (Liu et al., arXiv:2502.16982, section 2.2)
-MATRICES = "matrices"  # marks the groups that are not AdamW's
+RMS = 0.2  # of an update's entries, as AdamW's have it, so that rates are alike (Liu et al., arXiv:2502.16982, section 2.2)
+MATRICES = "matrices"  # what groups of them have, and AdamW's have not: their share of the learning rate
 
 
 class Muon(torch.optim.AdamW):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +35,10 @@ class Ema:
 
 
 def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
-    """Linear warm-up over `warmup_steps`, a drop by `lr_drop_factor` at each share of the horizon in `lr_drops`, times the factor of the last
-    stage of `lr_schedule` that has begun; samples are those that the limiter wants before this step."""
+    """Linear warm-up over `warmup_steps`, a drop by `lr_drop_factor` at each share of the horizon in `lr_drops`, `lr_schedule`'s factor.
+
+    Samples, after which a stage of it may begin, are those that the limiter wants to be there for this step.
+    """
     warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
     drops = sum(progress >= share for share in config.lr_drops)
     samples = int(step * config.batch_size / config.samples_per_insert)
@@ -46,18 +49,15 @@ def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
 def make_optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
     """AdamW, or Muon for the matrices of the trunk's blocks and AdamW for stem, heads and biases."""
     named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
-    muon = config.optimizer == "muon"
     kinds: dict[str, list[nn.Parameter]] = {MATRICES: [], "other": [], "flat": []}
     for name, parameter in named:
-        matrix = muon and name.startswith("blocks.") and parameter.ndim >= 2
+        matrix = config.muon_rate > 0 and name.startswith("blocks.") and parameter.ndim >= 2
         kinds[MATRICES if matrix else "other" if parameter.ndim >= 2 else "flat"].append(parameter)
-    groups = [
-        {"params": kind, "weight_decay": decay_of(kind, config), **({MATRICES: True} if name == MATRICES else {})}
-        for name, kind in kinds.items()
-        if kind
-    ]
+    groups: list[dict[str, Any]] = [{"params": kind, "weight_decay": decay_of(kind, config)} for kind in kinds.values() if kind]
+    if kinds[MATRICES]:
+        groups[0][MATRICES] = config.muon_rate / config.learning_rate
     fused = named[0][1].device.type in ("cpu", "cuda")
-    return (Muon if muon else torch.optim.AdamW)(groups, lr=config.learning_rate, fused=fused)
+    return (Muon if config.muon_rate > 0 else torch.optim.AdamW)(groups, lr=config.learning_rate, fused=fused)
 
 
 def decay_of(kind: Sequence[nn.Parameter], config: LearnerConfig) -> float:

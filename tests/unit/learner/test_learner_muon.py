@@ -12,6 +12,7 @@ from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
+from azq.learner.data.batches import Batch
 from azq.learner.step.muon import MATRICES, Muon, orthogonalised
 from azq.learner.step.optimizer import make_optimizer
 from azq.learner.step.trainer import Trainer
@@ -19,7 +20,7 @@ from azq.nets import NetSpec, build
 
 GAME = games.load("connect_four")
 SPEC = NetSpec.of(GAME)
-MUON = LearnerConfig(optimizer="muon", precision="float32", warmup_steps=5, learning_rate=5e-3)
+MUON = LearnerConfig(muon_rate=1e-2, precision="float32", warmup_steps=5, learning_rate=5e-3)
 
 
 def trainer_of(config: LearnerConfig = MUON, blocks: int = 1, channels: int = 16) -> Trainer:
@@ -56,7 +57,7 @@ def test_matrices_of_the_blocks_alone_are_its_own():
 def test_a_step_is_the_rate_times_a_fifth_whatever_the_gradient():
     """Entries of an update have AdamW's usual root mean square, so that one learning rate is right for both."""
     weight = torch.nn.Parameter(torch.zeros(32, 64))
-    optimizer = Muon([{"params": [weight], MATRICES: True}], lr=0.1, weight_decay=0.0)
+    optimizer = Muon([{"params": [weight], MATRICES: 1.0}], lr=0.1, weight_decay=0.0)
     for scale in (1e-4, 1e4):
         before = weight.detach().clone()
         weight.grad = scale * torch.randn(32, 64, generator=torch.Generator().manual_seed(3))
@@ -90,3 +91,14 @@ def test_momentum_grows_with_the_network():
     train(trainer, samples, np.random.default_rng(0))
     assert trainer.tensors()["momentum_buffer/blocks.0.a.weight"].shape == (24, 24, 3, 3)
     assert np.isfinite(trainer.mean_losses().policy)
+
+
+def test_its_rate_follows_the_schedule_of_the_learning_rate():
+    config = MUON.model_copy(update={"warmup_steps": 4, "lr_drops": (0.5,), "lr_drop_factor": 0.1})
+    trainer, samples = trainer_of(config), samples_of_one(GAME, play_game(GAME, 1), 0.5)
+    rates = []
+    for progress in (0.0, 0.0, 0.6):
+        trainer.train_on(Batch(samples), progress)
+        rates.append([group["lr"] for group in trainer._optimizer.param_groups])
+    assert [each[0] for each in rates] == [pytest.approx(1e-2 * share) for share in (0.25, 0.5, 0.075)]
+    assert all(each[0] == pytest.approx(2 * other) for each in rates for other in each[1:])

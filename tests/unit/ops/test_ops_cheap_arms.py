@@ -29,7 +29,7 @@ set = ["selfplay.games_in_flight=16", "network.blocks=1", "network.channels=8", 
 name = "first"
 [[arm]]
 name = "muon"
-set = ['learner.optimizer="muon"', "search.schedule=[{{samples=200, num_simulations=8}}]"]
+set = ["learner.muon_rate=4e-3", "search.schedule=[{{samples=200, num_simulations=8}}]"]
 {arms}
 """
 GRADED = '{"actions": [0, 3], "values": [null, 0, 0, null, 1, 0, 0, 0, 1]}\n{"actions": [], "values": [0, 0, 0, 0, 0, 0, 0, 0, 0]}\n'
@@ -60,7 +60,7 @@ def run(arms: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: object) -> in
 
 
 def test_a_table_resumes_and_names_the_arm_that_fails(arms, plan_file, tmp_path, monkeypatch, capsys):
-    bad = '[[arm]]\nname = "nonsense"\nset = ["learner.optimizer=\'sgd\'"]\n[[arm]]\nname = "wild"\nset = ["learner.learning_rate=1e6"]'
+    bad = '[[arm]]\nname = "nonsense"\nset = ["learner.muon_rate=\'sgd\'"]\n[[arm]]\nname = "wild"\nset = ["learner.learning_rate=1e6"]'
     path, out = plan_file(arms=bad), tmp_path / "out"
     wild = arms.run_one
 
