@@ -167,7 +167,8 @@ def hopeless(base: Mapping[int, float], arm: Mapping[int, float]) -> bool:
 
 def last_of(results: Sequence[Mapping[str, Any]], arm: str, figure: str) -> dict[int, Any]:
     """A figure at the end of an arm's runs, by seed; those that failed have none. Pure."""
-    return {result["seed"]: result["rows"][-1][figure] for result in results if result["arm"] == arm and result["rows"]}
+    mine = [(result["seed"], result["rows"][-1]) for result in results if result["arm"] == arm and result["rows"]]
+    return {seed: row[figure] for seed, row in mine if figure in row}
 
 
 def table(plan: Plan, results: Sequence[Mapping[str, Any]]) -> str:
