@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Annotated, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
 RUN_NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 TAG_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,31}$"
@@ -50,6 +50,11 @@ class Stage(Section):
         if (self.at is None) == (self.samples is None):
             raise ValueError("a stage begins `at` a share of the horizon or after so many `samples`; give one of the two")
         return self
+
+    @model_serializer(mode="wrap")
+    def _plain(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """Without the one that is not given, as older azqs read and TOML can write it."""
+        return {name: value for name, value in whole(self).items() if value is not None}
 
     def begun(self, progress: float, samples: int) -> bool:
         """Whether it has begun in a run with this share of its horizon and so many samples behind it."""

@@ -35,9 +35,9 @@ from azq.files import publish_file
 from azq.presets import preset
 from azq.wire.messages import SampleEvent
 
-#: over the preset: small and short, nothing that needs a horizon
+#: over the preset: small and short, and none of what arms put in
 CHEAP: dict[str, dict[str, Any]] = {
-    "search": {"num_simulations": 32},
+    "search": {"num_simulations": 32, "schedule": []},
     "selfplay": {"games_in_flight": 128, "cache_entries": 131_072},
     "network": {"blocks": 3, "channels": 32},
     "learner": {
@@ -47,7 +47,10 @@ CHEAP: dict[str, dict[str, Any]] = {
         "publish_every_s": 0.5,
         "ema_decay": 0.99,
         "samples_per_insert": 3.0,
+        "learning_rate": 2e-3,
+        "muon_rate": 0.0,
         "lr_drops": [],
+        "lr_schedule": [],
         "device": "cpu",
         "threads": 1,
     },
