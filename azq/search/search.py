@@ -72,3 +72,8 @@ def search_at(search: SearchConfig, progress: float, samples: int = 0) -> Search
     MiniZero)."""
     budgets = [search.num_simulations, *(stage.num_simulations for stage in search.schedule if stage.begun(progress, samples))]
     return search.model_copy(update={"num_simulations": budgets[-1], "schedule": ()})
+
+
+def largest_budget(search: SearchConfig) -> int:
+    """The most simulations that a run's schedule ever comes to."""
+    return max([search.num_simulations, *(stage.num_simulations for stage in search.schedule)])

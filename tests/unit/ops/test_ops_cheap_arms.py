@@ -131,3 +131,18 @@ def test_an_arm_is_given_up_once_it_is_surely_worse(arms):
     assert not arms.hopeless({1: base[1], 2: base[2]}, worse), "two seeds are too few"
     assert not arms.hopeless(worse, base)
     assert not arms.hopeless(base, {1: 0.1, 2: 0.3, 3: 0.25, 4: 0.22})
+
+
+def test_tables_of_the_repository_are_plans_of_sound_arms(arms):
+    tables = [path for path in (SCRIPTS / "arms").glob("*.toml") if "cpu_s" in path.read_text()]
+    assert len(tables) >= 4
+    for path in tables:
+        plan = arms.read_plan(path)
+        assert len({arms.fingerprint(plan, arms.sections_of(plan, arm, 1)) for arm in plan.arms}) == len(plan.arms)
+
+
+def test_critical_positions_of_each_number_of_stones(arms):
+    pytest.importorskip("bitbully", reason="the extra `eval` is not there")
+    found = importlib.import_module("make_positions").make_by_ply(seed=1, count=32)
+    assert [len(one["actions"]) for one in found] == list(range(5, 37))
+    assert all(len({value for value in one["values"] if value is not None}) > 1 for one in found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from azq.config import SearchConfig, SearchStage
-from azq.search.search import exploring, search_at, strongest
+from azq.search.search import exploring, largest_budget, search_at, strongest
 
 STAGED = SearchConfig(num_simulations=16, schedule=(SearchStage(at=0.3, num_simulations=32), SearchStage(at=0.7, num_simulations=64)))
 
@@ -31,3 +31,7 @@ def test_without_stages_nothing_changes() -> None:
 def test_the_core_takes_settings_with_stages() -> None:
     assert exploring(search_at(STAGED, 0.5)).num_simulations == 32
     assert strongest(STAGED, 400).num_simulations == 400
+
+
+def test_the_largest_budget_is_that_of_any_stage() -> None:
+    assert [largest_budget(search) for search in (SearchConfig(num_simulations=7), STAGED)] == [7, 64]
