@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import os
 import socket
 import struct
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from azq.files import publish_file
 from azq.process.cards import Gpu, survey
-from azq.process.proc import usable_cores
+from azq.process.proc import usable_cores, usable_memory_bytes
 from azq.queue import detect_tags
 
 SEEN = ".gpus.json"  # in a home: GPUs by their uuid that were there when azq started
@@ -33,8 +32,7 @@ class Machine:
 
 def detect() -> Machine:
     """This machine; its GPUs are tried by a process of their own."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), *survey())
+    return Machine(socket.gethostname(), usable_cores(), usable_memory_bytes(), detect_tags(), *survey())
 
 
 def interface_towards(host: str) -> str:

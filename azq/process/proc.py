@@ -6,13 +6,14 @@ import contextlib
 import os
 import resource
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from azq.metrics import CPU_S, RESIDENT_BYTES
 
 PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -75,30 +76,40 @@ def cpu_s(pids: Iterable[int]) -> float:
     return sum(found.cpu_s for pid in pids if (found := stat_of(pid)) is not None)
 
 
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def usable_cores(cgroups: Path = CGROUPS, proc: Path = PROC) -> int:
+    """Cores that this process may use: those it may run on, or as many whole ones as a cgroup above it gives time of where that is less."""
+    counts = [len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1]
+    for group in _groups(cgroups, proc, "cpu"):
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):  # no such group here, or `max`
+            quota, period = map(int, (group / "cpu.max").read_text().split())
+            counts.append(quota // period)
+        with contextlib.suppress(OSError, ValueError, ZeroDivisionError):
+            quota, period = (int((group / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+            if quota > 0:  # -1: as much as there is
+                counts.append(quota // period)
+    return max(1, min(counts))
 
 
-def usable_memory_bytes(cgroups: Path = Path("/sys/fs/cgroup"), proc: Path = PROC) -> int:
+def usable_memory_bytes(cgroups: Path = CGROUPS, proc: Path = PROC) -> int:
     """Memory that this process may use: the machine's, or what a cgroup above it allows where that is less (cgroups(7))."""
     sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for group in _cgroups(proc):
-        for folder in (group, *Path(group).parents):
-            for name in ("memory.max", "memory/memory.limit_in_bytes"):
-                file = cgroups / Path(name).parent / str(folder).lstrip("/") / Path(name).name
-                with contextlib.suppress(OSError, ValueError):  # no such group here, or `max`
-                    sizes.append(int(file.read_text()))
+    for group in _groups(cgroups, proc, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with contextlib.suppress(OSError, ValueError):  # no such group here, or `max`
+                sizes.append(int((group / name).read_text()))
     return min(sizes)
 
 
-def _cgroups(proc: Path) -> list[str]:
-    """The groups that this process is in, as far as they may limit memory."""
+def _groups(cgroups: Path, proc: Path, controller: str) -> Iterator[Path]:
+    """Folders of the groups that this process is in and of all above them, of version 2 and of this controller's own version 1."""
     try:
         lines = [line.split(":", 2) for line in (proc / "self" / "cgroup").read_text().splitlines()]
     except OSError:
-        return []
-    return [path for _, controllers, path in lines if not controllers or "memory" in controllers.split(",")]
+        return
+    for _, controllers, path in lines:
+        if not controllers or controller in controllers.split(","):
+            for folder in (path, *map(str, Path(path).parents)):
+                yield (cgroups / controller if controllers else cgroups) / folder.lstrip("/")
 
 
 def machine_busy_s(proc: Path = PROC) -> float | None:

@@ -19,6 +19,7 @@ from azq.process.proc import (
     machine_busy_s,
     private_bytes,
     stat_of,
+    usable_cores,
     usable_memory_bytes,
     usage,
 )
@@ -93,14 +94,38 @@ def test_a_process_is_told_by_its_command_its_parent_and_what_it_spent() -> None
     ],
 )
 def test_memory_is_what_the_groups_above_allow(tmp_path: Path, lines: str | None, limits: dict[str, str], allowed: int | None) -> None:
-    (tmp_path / "proc" / "self").mkdir(parents=True)
-    if lines is not None:
-        (tmp_path / "proc" / "self" / "cgroup").write_text(lines)
-    for name, text in limits.items():
-        (tmp_path / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "cgroup" / name).write_text(text)
+    _write_groups(tmp_path, lines, limits)
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert usable_memory_bytes(tmp_path / "cgroup", tmp_path / "proc") == (machine if allowed is None else allowed)
+
+
+@pytest.mark.parametrize(
+    ("lines", "limits", "allowed"),
+    [
+        ("0::/work/one\n", {"work/cpu.max": "100000 100000\n", "work/one/cpu.max": "max 100000\n"}, 1),
+        ("0::/\n", {"cpu.max": "20000 100000\n"}, 1),  # less than a whole one is one
+        ("0::/\n", {"cpu.max": "6400000 100000\n"}, None),  # more than there are
+        ("4:cpu,cpuacct:/box\n0::/\n", {"cpu/box/cpu.cfs_quota_us": "50000\n", "cpu/box/cpu.cfs_period_us": "50000\n"}, 1),
+        ("4:cpu,cpuacct:/box\n", {"cpu/box/cpu.cfs_quota_us": "-1\n", "cpu/box/cpu.cfs_period_us": "100000\n"}, None),
+        ("4:memory:/box\n", {"cpu/box/cpu.cfs_quota_us": "50000\n", "cpu/box/cpu.cfs_period_us": "50000\n"}, None),
+        (None, {"cpu.max": "100000 100000\n"}, None),
+    ],
+)
+def test_cores_are_those_whose_time_the_groups_above_give(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: str | None, limits: dict[str, str], allowed: int | None
+) -> None:
+    _write_groups(tmp_path, lines, limits)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(48)), raising=False)
+    assert usable_cores(tmp_path / "cgroup", tmp_path / "proc") == (48 if allowed is None else allowed)
+
+
+def _write_groups(folder: Path, lines: str | None, limits: dict[str, str]) -> None:
+    (folder / "proc" / "self").mkdir(parents=True)
+    if lines is not None:
+        (folder / "proc" / "self" / "cgroup").write_text(lines)
+    for name, text in limits.items():
+        (folder / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "cgroup" / name).write_text(text)
 
 
 def test_the_machine_is_at_least_as_busy_as_this_process() -> None:
