@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from azq.config import LearnerConfig, SearchConfig, dump_run, parse_run
+from azq.config import LearnerConfig, SearchConfig, dump_run, merge, parse_run
+from azq.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,12 @@ def test_stages_of_older_runs_are_read_as_they_were_written() -> None:
     stage, size = sections.search.schedule[0], sections.learner.growth[0]
     assert (stage.at, stage.samples, size.at, size.samples) == (0.3, None, 0.2, None)
     assert [stage.begun(progress, 10**9) for progress in (0.29, 0.3)] == [False, True]
+
+
+def test_lockstep_takes_rates_by_samples_and_none_by_shares_of_a_horizon() -> None:
+    lockstep = {"search": {"reuse_subtree": False}, "learner": {"lockstep_games": 8, "lr_drops": []}}
+    by_samples = merge(lockstep, {"learner": {"lr_schedule": [{"samples": 100, "factor": 0.5}]}})
+    assert parse_run(by_samples, "here").learner.lr_schedule[0].factor == 0.5
+    by_share = merge(lockstep, {"learner": {"lr_schedule": [{"at": 0.5, "factor": 0.5}]}})
+    with pytest.raises(ConfigError, match=r"lockstep_games goes with none of learner.lr_schedule by `at`"):
+        parse_run(by_share, "here")
