@@ -5,7 +5,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.errors                                            every error, and the exit code it ends a process with
     azq.clock | azq.files | azq.goals | azq.masking | azq.metrics | azq.phases | azq.prices | azq.waiting    time, files, ends, figures
     azq.config | azq.logs                                 settings that humans write; log lines
-    azq.games | azq.presets                               the rules of games, from azq._core (C++20: azq/core); settings that learn each
+    azq.games | azq.presets | azq.pretrained              the rules of games, from azq._core (C++20: azq/core); settings; trained weights
     azq.wire                                              every message and every Redis key
     azq.process                                           what it means to be a process of azq: signals, liveness, children
     azq.queue | azq.ledger | azq.bus | azq.store          Celery by hardware tag; jobs, leases, games; streams; blobs
@@ -20,6 +20,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.cluster                                           machines, roles and prices in one file
     azq.bench | azq.drill                                 what this machine reaches; failures rehearsed
     azq.validate | azq.sweep | azq.estimate               the same seed, the same weights; better settings by search; how long and how dear
+    azq.tune                                              how self-play is best spread over this machine
     azq.cli                                               the command line: the composition root
 """
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from azq import logs
+from azq import games, logs, pretrained
 from azq.arena import grade as grading
 from azq.arena import match as matches
 from azq.arena import positions
@@ -18,7 +18,7 @@ from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.config import RunSections
+from azq.config import InferenceConfig, RunSections, SearchConfig
 from azq.errors import AzqError, EngineError, MissingExtra, reason_of
 from azq.games import Game
 from azq.ledger import Ledger
@@ -71,7 +71,15 @@ def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult | None:
         try:
             latest = serving_version(RedisBus(context.control), record.run, gated=sections.arena.promotes)
             result = evaluate(
-                lease, sections, game, evaluator, latest, tick, engines=context.config.worker.engines, home=context.config.home
+                lease,
+                sections,
+                game,
+                evaluator,
+                latest,
+                tick,
+                engines=context.config.worker.engines,
+                home=context.config.home,
+                inference=context.config.inference,
             )
         except Revoked as error:
             log.info("evaluation_revoked", job=lease.job.job_id, reason=str(error))
@@ -93,6 +101,7 @@ def evaluate(
     tick: Callable[[], None],
     engines: Sequence[str] = (),
     home: Path | None = None,
+    inference: InferenceConfig | None = None,
 ) -> MatchResult | GradeResult:
     """The result of the job's spec; `engines` are the commands that this host's operator lets jobs start.
 
@@ -104,19 +113,41 @@ def evaluate(
     if isinstance(spec, GradeSpec):
         return _grade(spec, ground, positions.load(sections.run.game, sections.run.params, home))
     try:
-        return _match(spec, ground)
+        return _match(spec, ground, inference or InferenceConfig())
     except (EngineError, MissingExtra) as error:
         log.error("match_failed", job=lease.job.job_id, first=spec.first, second=spec.second, reason=str(error))
         return matches.failed(spec, reason_of(error))
 
 
-def _match(spec: MatchSpec, ground: Ground) -> MatchResult:
+def _match(spec: MatchSpec, ground: Ground, inference: InferenceConfig) -> MatchResult:
     slots = matches.whole_groups(spec.games, ground.game.num_players())
-    with (
-        closing(make_player(spec.first, replace(ground, slots=slots, seed=spec.seed))) as first,
-        closing(make_player(spec.second, replace(ground, slots=slots, seed=spec.seed + 1))) as second,
-    ):
-        return matches.play_match(spec, ground.game, first, second)
+    with ExitStack() as stack:
+        players = []
+        for place, name in enumerate((spec.first, spec.second)):
+            own = _own_ground(name, replace(ground, slots=slots, seed=spec.seed + place), inference, stack)
+            players.append(stack.enter_context(closing(make_player(name, own))))
+        return matches.play_match(spec, ground.game, *players)
+
+
+def _own_ground(name: str, ground: Ground, inference: InferenceConfig, stack: ExitStack) -> Ground:
+    """The same, but for a player whose weights come with azq: these are evaluated in this process. Raises `EngineError`."""
+    if (shipped := pretrained.named(name)) is None:
+        return ground
+    from azq.inference.ask.local import LocalEvaluator  # torch, which no other player asks of this process
+
+    try:
+        card, path = pretrained.card(shipped), pretrained.verified(shipped)
+    except AzqError as error:
+        raise EngineError(reason_of(error)) from None
+    rules = games.load(card.game, **card.params)
+    if (rules.name, rules.params) != (ground.game.name, ground.game.params):
+        raise EngineError(
+            f"player {name} plays {rules.name} with {rules.params}; the run plays {ground.game.name} with {ground.game.params}"
+        )
+    evaluator = LocalEvaluator.from_file(rules, path, inference)
+    stack.callback(evaluator.close)
+    search = SearchConfig.model_validate(card.search)
+    return replace(ground, evaluator=evaluator, search=search, latest=evaluator.weight_version, pretrained=name)
 
 
 def _grade(spec: GradeSpec, ground: Ground, every: Sequence[positions.Position]) -> GradeResult:

@@ -20,7 +20,7 @@ from azq.actor.width import Width
 from azq.config import RunSections
 from azq.errors import WireError
 from azq.search.evaluator import Evaluation, Evaluator
-from azq.search.search import Record, Search, exploring, make_cache, make_search
+from azq.search.search import Record, Search, exploring, leaves_at_once, make_cache, make_search
 from azq.wire.arrays import legal_bytes, outgrown, pack_record, unpack_record
 from azq.wire.codec import most_leaves
 from azq.wire.messages import LATEST, GameRecord
@@ -31,8 +31,8 @@ MANY_ACTIONS = 64  # with fewer, picking the legal ones' logits costs as much CP
 class GameGroup:
     """A search with its buffers and the one request that it has in flight."""
 
-    def __init__(self, search: Search, game: _core.Game, leaves_per_step: int) -> None:
-        capacity = search.num_slots * leaves_per_step
+    def __init__(self, search: Search, game: _core.Game, leaves: int) -> None:
+        capacity = search.num_slots * leaves  # `leaves`: of a game at once
         self.search = search
         self._num_actions = game.num_distinct_actions()
         self._value_size = game.value_size()
@@ -175,7 +175,7 @@ class Arenas:
         if key != self._key:
             self.forget()  # the old arenas go before the new ones come
             most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size())
-            groups = groups_that_fit(games, sections.selfplay.groups, sections.search.leaves_per_step, most)
+            groups = groups_that_fit(games, sections.selfplay.groups, leaves_at_once(sections.search, game), most)
             self._cache = make_cache(game, sections.selfplay.cache_entries)
             config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
             self._searches = [

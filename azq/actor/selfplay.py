@@ -30,7 +30,7 @@ from azq.errors import (
 from azq.ledger import Ledger
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
-from azq.search.search import Record
+from azq.search.search import Record, leaves_at_once
 from azq.wire.arrays import outgrown, pack_record
 from azq.wire.messages import LATEST, GameRecord, SampleEvent
 
@@ -82,7 +82,8 @@ class SelfPlay:
         self._wait = wait or threading.Event().wait
         self._held = HeldLease(ledger, part.lease, should_stop=should_stop, clock=clock, wait=self._wait)
         searches = arenas.searches(part.game, part.sections, part.games, (part.lease.job.run, part.made_ms))
-        self._groups = [GameGroup(search, part.game, part.sections.search.leaves_per_step) for search in searches]
+        leaves = leaves_at_once(part.sections.search, part.game)
+        self._groups = [GameGroup(search, part.game, leaves) for search in searches]
         self._width = arenas.width
         self._base = counts_of(searches)  # the searches outlive slices
         self._progress = Progress()

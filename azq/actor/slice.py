@@ -104,7 +104,7 @@ def groups_that_fit(games: int, groups: int, leaves_per_step: int, most_leaves: 
     slots = most_leaves // leaves_per_step
     if slots < 1:
         reason = f"search.leaves_per_step = {leaves_per_step} leaves of one game do not fit a message, {most_leaves} do"
-        raise ConfigError(f"{reason}; lower search.leaves_per_step")
+        raise ConfigError(f"{reason}; lower search.leaves_per_step, or set search.batch_root to false")
     return max(groups, -(-games // slots))
 
 

@@ -27,7 +27,7 @@ class NetworkPlayer(Player):
         from azq.arena.searcher import Searcher
         from azq.search.ensemble import joined
 
-        self.name = f"weights:{','.join(map(str, versions))}"
+        self.name = ground.pretrained or f"weights:{','.join(map(str, versions))}"
         if ground.evaluator is None:
             raise ConfigError(f"player {self.name} needs an evaluator")
         self._searcher = Searcher(
@@ -93,12 +93,18 @@ class PlayerKind:
     pattern: str  # of the whole name
     make: Callable[[str, Ground], Player]
     games: tuple[str, ...] = ()  # that it knows; none: it says so itself
-    network: bool = False  # whether it needs an evaluator of the run's weights
+    network: bool = False  # whether it needs an evaluator
     requested: str = ""  # the pattern of names that requests may have, where it is narrower
 
 
 def _network(name: str, ground: Ground) -> Player:
     return NetworkPlayer(versions_of(name) or (ground.latest,), ground)
+
+
+def _pretrained(name: str, ground: Ground) -> Player:
+    if ground.pretrained != name:
+        raise ConfigError(f"player {name} does not play here; `azq match` and the matches of a run's arena seat it")
+    return NetworkPlayer((ground.latest,), ground)
 
 
 def _uct(name: str, ground: Ground) -> Player:
@@ -151,6 +157,7 @@ def _gtp(name: str, ground: Ground) -> Player:
 PLAYERS = (
     PlayerKind("weights:<version>[,<version> ...]", "weights:[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,7}", _network, network=True),
     PlayerKind("latest", "latest", _network, network=True),
+    PlayerKind("azq:<game>", "azq:[a-z][a-z0-9_]{0,39}", _pretrained, network=True),
     PlayerKind("random", "random", lambda name, ground: RandomPlayer(ground)),
     PlayerKind("uct:<simulations>", "uct:[1-9][0-9]{0,6}", _uct),
     PlayerKind("pimc:<determinizations>", "pimc:[1-9][0-9]{0,6}", _pimc),

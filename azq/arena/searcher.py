@@ -16,7 +16,7 @@ from azq.arena.player import MAX_SLOTS, Line, Played, Tick, no_tick, position
 from azq.config import SearchConfig
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.portable import PortableSearch
-from azq.search.search import Result, make_search, strongest
+from azq.search.search import Result, check_search, leaves_at_once, make_search, strongest
 from azq.waiting import until
 from azq.wire.codec import most_leaves
 from azq.wire.messages import LATEST
@@ -68,10 +68,12 @@ class Searcher:
         self._evaluator = evaluator
         self._weight_version = weight_version
         self._tick = tick
-        most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size()) // config.leaves_per_step
+        check_search(config, game)
+        leaves = leaves_at_once(search := strongest(config, num_simulations), game)
+        most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size()) // leaves
         self._slots = max(1, min(slots, MAX_SLOTS, most))
-        self._search = make_search(game, strongest(config, num_simulations), num_slots=self._slots, seed=seed, autoplay=False)
-        capacity = self._slots * config.leaves_per_step
+        self._search = make_search(game, search, num_slots=self._slots, seed=seed, autoplay=False)
+        capacity = self._slots * leaves
         self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
         self._leaf_slots = np.zeros(capacity, np.int32)
         self._num_actions, self._value_size = game.num_distinct_actions(), game.value_size()

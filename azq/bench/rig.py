@@ -43,8 +43,8 @@ from azq.ledger.records import record_of
 from azq.process.proc import cpu_s
 from azq.process.start import AZQ, child_environment, run_main
 from azq.process.supervisor import ChildSpec, Supervisor
-from azq.search.search import exploring, make_search
-from azq.status.observe import read_workers
+from azq.search.search import exploring, leaves_at_once, make_search
+from azq.status.observe import read_weights, read_workers
 from azq.store import open_store
 from azq.waiting import until
 from azq.wire.connect import connect
@@ -193,7 +193,7 @@ def observations(sections: RunSections, batch: int) -> tuple[NDArray[np.uint8], 
     """Leaves as self-play asks for them, some random plies into a run's game: packed (B, P), and what is legal there."""
     game = rules(sections)
     config = exploring(sections.search, random_opening_plies=OPENING_PLIES)
-    group = GameGroup(make_search(game, config, num_slots=batch, seed=0), game, sections.search.leaves_per_step)
+    group = GameGroup(make_search(game, config, num_slots=batch, seed=0), game, leaves_at_once(sections.search, game))
     for slot in range(batch):
         group.start(slot, GameRecord(slot + 1))
     group.advance()
@@ -310,6 +310,12 @@ def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: Run
     store = open_store(config.store, directory=directory / "weights", client=control)
     Publisher(RedisBus(control), store, RUN).publish(data, 1, 0)
     return data
+
+
+def published(config: Config, control: redis.Redis) -> bytes:
+    """The weights of a rig, for another process of it."""
+    event = read_weights(RedisBus(control), RUN)[0]
+    return open_store(config.store, directory=config.home / RUN / "weights", client=control).get(event.uri, event.sha256)
 
 
 def _main() -> int:

@@ -13,7 +13,7 @@ from azq.arena.grade import mark
 from azq.arena.positions import load
 from azq.config import Config
 from azq.console.move import open_player
-from azq.search.search import exploring
+from azq.search.search import exploring, leaves_at_once
 
 SIMULATIONS = 200
 TREES = 256
@@ -61,7 +61,7 @@ def _leaf_s(config: Config, game: str, trees: int, seconds: float) -> float:
     rules = games.load(game)
     settings = exploring(config.search.model_copy(update={"num_simulations": SIMULATIONS}), random_opening_plies=OPENING_PLIES)
     search = _core.Search(rules, settings, num_slots=trees, seed=1)
-    capacity = trees * config.search.leaves_per_step
+    capacity = trees * leaves_at_once(settings, rules)
     packed, slots = np.zeros((capacity, rules.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     dice, uids = np.random.default_rng(0), count(1)
     logits = dice.normal(0.0, 1.0, (capacity, rules.num_distinct_actions())).astype(np.float16)

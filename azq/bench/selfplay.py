@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from azq import metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
 from azq.bench.plan import PEERS
-from azq.bench.rig import RUN, Rig, answer_of, changed, child, last_words, observations, rig, rules, start_together, told
-from azq.config import Config, NetworkConfig, RunSections, load, parse_run
+from azq.bench.rig import RUN, Rig, answer_of, changed, child, last_words, observations, published, rig, rules, start_together, told
+from azq.config import Config, NetworkConfig, RunSections, dump_run, load, parse_run
 from azq.errors import EvaluationTimeout, MissingExtra, NotFound
 from azq.host.users import in_roles
 from azq.ledger import Ledger
-from azq.ledger.records import sections_of
 from azq.phases import DEVICE, Phases, of_heartbeat
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
@@ -100,20 +99,22 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
     }
 
 
-def played(machine: Rig, evaluator: str, seconds: float, processes: int = 1) -> tuple[Mapping[str, float], float, dict[str, float]]:
+def played(
+    machine: Rig, evaluator: str, seconds: float, processes: int = 1, warm_up_s: float = WARM_UP_S
+) -> tuple[Mapping[str, float], float, dict[str, float]]:
     """What self-play in so many processes did in the last `seconds` of its time, the CPU-seconds of all processes, shares of phases."""
-    with beside(machine, seconds, processes - 1) as others:
-        before, after, phases = readings_of(machine, evaluator, seconds)
+    with beside(machine, evaluator, seconds, processes - 1, warm_up_s) as others:
+        before, after, phases = readings_of(machine, evaluator, seconds, warm_up_s)
         done = together([done_between(before, after), *(answer_of(other, LEASE_S) for other in others)])
     return done, done["own_s"] + after.workers_s - before.workers_s + after.brokers_s - before.brokers_s, phases
 
 
 def done_between(before: Reading, after: Reading) -> dict[str, float]:
-    """What one process did between two readings: counts, and seconds."""
+    """What one process did between two readings: counts, and seconds; and its games at the later one."""
     start, progress = before.progress, after.progress
     counts = {name: float(count - start.counts.get(name, 0)) for name, count in progress.counts.items()}
     seconds = {"wall_s": after.wall_s - before.wall_s, "own_s": after.own_s - before.own_s}
-    return counts | seconds | {"search_s": progress.search_s - start.search_s}
+    return counts | seconds | {"search_s": progress.search_s - start.search_s, "open_games": float(progress.open_games)}
 
 
 def together(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
@@ -127,12 +128,13 @@ def together(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
 
 
 @contextlib.contextmanager
-def beside(machine: Rig, seconds: float, count: int) -> Iterator[Sequence[subprocess.Popen[str]]]:
-    """So many further processes that play, from now on; each answers what it did."""
+def beside(machine: Rig, evaluator: str, seconds: float, count: int, warm_up_s: float) -> Iterator[Sequence[subprocess.Popen[str]]]:
+    """So many further processes that play as this one does, from now on; each answers what it did."""
     env = child_environment(in_roles(machine.config)("worker"), "worker")
-    others = [child(play_beside, env, seconds=seconds) for _ in range(count)]
+    task = {"sections": dump_run(machine.sections), "evaluator": evaluator, "seconds": seconds, "warm_up_s": warm_up_s}
+    others = [child(play_beside, env, **task) for _ in range(count)]
     try:
-        start_together(others, seconds, WARM_UP_S)
+        start_together(others, seconds, warm_up_s)
         yield others
     finally:
         for other in others:
@@ -140,14 +142,14 @@ def beside(machine: Rig, seconds: float, count: int) -> Iterator[Sequence[subpro
             other.wait()
 
 
-def play_beside(seconds: float) -> dict[str, float]:
+def play_beside(sections: dict[str, Any], evaluator: str, seconds: float, warm_up_s: float) -> dict[str, float]:
     """Plays in the rig that the environment tells of, once it is told to."""
     config = load()
     with connect(config.broker.control_url) as control:
-        ledger = Ledger(control)
-        machine = Rig(config, sections_of(ledger.run(RUN).record), control, ledger, b"", (), ())
+        weights = published(config, control) if evaluator == "local" else b""
+        machine = Rig(config, parse_run(sections, "the benchmark's settings"), control, Ledger(control), weights, (), ())
         told()
-        before, after, _ = readings_of(machine, "stream", seconds)
+        before, after, _ = readings_of(machine, evaluator, seconds, warm_up_s)
     return done_between(before, after)
 
 

@@ -18,6 +18,7 @@ from azq.cli.options import Command
 from azq.cli.samples import balance, samples_app
 from azq.cli.solve import solve
 from azq.cli.sweep import sweep
+from azq.cli.tune import tune
 from azq.cli.validate import validate
 from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
@@ -80,6 +81,7 @@ COMMANDS: dict[str, Command] = {
     "validate": validate,
     "sweep": sweep,
     "estimate": estimate,
+    "tune": tune,
     "cost": cost,
     "join": fleet.join,
     "join-token": fleet.join_token,

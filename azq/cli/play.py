@@ -19,35 +19,38 @@ if TYPE_CHECKING:
 
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
 
-Game = Annotated[str, typer.Option("--game", help="Name of the game.")]
+Game = Annotated[str | None, typer.Option("--game", help="Name of the game; that of `azq:GAME` where such weights are named.")]
 Latest = Annotated[
-    str, typer.Option("--weights", help="What `latest` means: a weights file, a version, `latest` of the run, or several: `a,b`.")
+    str,
+    typer.Option("--weights", help="What `latest` means: a file, a version, `latest` of the run, `azq:GAME`, or several: `a,b`."),
 ]
 
 
 @with_settings
 def play(
     settings: Config,
+    name: Annotated[str | None, typer.Argument(metavar="GAME", help="Name of the game.", show_default=False)] = None,
+    game: Annotated[str | None, typer.Option("--game", help="The same.")] = None,
     run: RunName = None,
     weights: Annotated[
-        str, typer.Option("--weights", help="A version, a file, `latest`, the highest rated `best`, or several: `3,7`.")
+        str, typer.Option("--weights", help="A version, a file, `latest`, the highest rated `best`, `azq:GAME`, or several: `3,7`.")
     ] = "latest",
     level: Annotated[float | None, typer.Option("--level", help="An Elo of the run's ratings; it chooses weights and simulations.")] = None,
     num_simulations: Annotated[int, typer.Option(help="Simulations a move.")] = 400,
     first: Annotated[bool, typer.Option("--first/--second", help="You begin, or the agent does.")] = True,
 ) -> None:
-    """Play against a run's weights in the terminal, as strong as they are or at a level."""
+    """Play in the terminal: against a run's weights, as strong as they are or at a level, else against those that come with azq."""
     from azq.console.play import play as command
 
-    command(settings, run, weights, level, num_simulations, first)
+    command(settings, name or game, run, weights, level, num_simulations, first)
 
 
 @with_settings
 def move(
     settings: Config,
-    game: Game,
+    game: Game = None,
     run: RunName = None,
-    weights: Annotated[str, typer.Option("--weights", help="A file, a version, `latest` of the run, or several: `3,7`.")] = "latest",
+    weights: Annotated[str, typer.Option("--weights", help="A file, a version, `latest`, `azq:GAME`, or several: `3,7`.")] = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
     chance: Annotated[
         str, typer.Option("--chance", help="Dice: `sampled` by the search, or `expected`, exact over all that follow the candidates.")
@@ -55,16 +58,18 @@ def move(
 ) -> None:
     """Read positions as JSON lines {"actions": [..]} or {"position": "<notation>"}, write {"action", "value", ..} for each."""
     from azq.console.move import move as command
+    from azq.console.play import game_named
 
-    command(settings, game, run, weights, num_simulations, sys.stdin, sys.stdout, chance)
+    command(settings, game_named(game, weights), run, weights, num_simulations, sys.stdin, sys.stdout, chance)
 
 
 @with_settings
 def match(
     settings: Config,
-    game: Game,
-    first: Annotated[str, typer.Option("--first", help=PLAYER_FORMS)],
-    second: Annotated[str, typer.Option("--second", help="The opponent, in every other seat.")],
+    players: Annotated[list[str] | None, typer.Argument(metavar="FIRST SECOND", help="The players: " + PLAYER_FORMS)] = None,
+    game: Game = None,
+    first: Annotated[str, typer.Option("--first", help="The same, by names.")] = "",
+    second: Annotated[str, typer.Option("--second", help="The opponent, in every other seat.")] = "",
     games: Annotated[int, typer.Option("--games", help="Rounded up so that every deal is played once from each seat.")] = 100,
     run: RunName = None,
     weights: Latest = "latest",
@@ -73,17 +78,18 @@ def match(
     seed: Annotated[int, typer.Option(help="Of openings, dice, deals and players.")] = 0,
 ) -> Answer:
     """Play a match between two players on this machine."""
-    from azq.console.play import Seating, match_players, match_text
+    from azq.console.play import Seating, game_named, match_players, match_text, two_named
 
-    seating = Seating(game, run, weights, num_simulations, seed)
-    result = match_players(settings, seating, first, second, games, opening_plies)
+    one, other = two_named(players or (), first, second)
+    seating = Seating(game_named(game, one, other, weights), run, weights, num_simulations, seed)
+    result = match_players(settings, seating, one, other, games, opening_plies)
     return Answer(result, match_text(result))
 
 
 @with_settings
 def gtp(
     settings: Config,
-    game: Annotated[str, typer.Option("--game", help="gomoku, hex or othello.")],
+    game: Annotated[str | None, typer.Option("--game", help="gomoku, hex or othello.")] = None,
     player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
     run: RunName = None,
     weights: Latest = "latest",
@@ -92,15 +98,15 @@ def gtp(
 ) -> None:
     """Play on boards that speak the Go Text Protocol, such as Sabaki and GoGui: commands on standard input, answers on standard output."""
     from azq.console.gtp import serve
-    from azq.console.play import Seating
+    from azq.console.play import Seating, game_named
 
-    serve(settings, Seating(game, run, weights, num_simulations, seed), player, sys.stdin, sys.stdout)
+    serve(settings, Seating(game_named(game, player, weights), run, weights, num_simulations, seed), player, sys.stdin, sys.stdout)
 
 
 @with_settings
 def grade(
     settings: Config,
-    game: Game,
+    game: Game = None,
     positions: Annotated[
         Path | None, typer.Option("--positions", help="JSON lines of graded positions; those shipped with the game by default.")
     ] = None,
@@ -112,9 +118,9 @@ def grade(
 ) -> Answer:
     """Grade a player's moves on positions whose moves are known: mean loss and lost result classes, by class."""
     from azq.console.grading import grade_player, grade_text
-    from azq.console.play import Seating
+    from azq.console.play import Seating, game_named
 
-    seating = Seating(game, run, weights, num_simulations, seed, slots=256)
+    seating = Seating(game_named(game, player, weights), run, weights, num_simulations, seed, slots=256)
     result = grade_player(settings, seating, player, positions)
     return Answer(result, grade_text(result))
 
@@ -122,7 +128,7 @@ def grade(
 @with_settings
 def exploitability(
     settings: Config,
-    game: Game,
+    game: Game = None,
     player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
     run: RunName = None,
     weights: Latest = "latest",
@@ -132,9 +138,9 @@ def exploitability(
 ) -> Answer:
     """Measure exactly what a player of a small game loses to the opponents that know it best; secrets, chance, any number of seats."""
     from azq.console.exploit import exploit_player, exploit_text
-    from azq.console.play import Seating
+    from azq.console.play import Seating, game_named
 
-    seating = Seating(game, run, weights, num_simulations, seed, slots=256)
+    seating = Seating(game_named(game, player, weights), run, weights, num_simulations, seed, slots=256)
     told = exploit_player(settings, seating, player, max_nodes, lambda line: typer.echo(line, err=True))
     return Answer(told, exploit_text(told))
 
@@ -159,13 +165,13 @@ def games_list() -> Answer:
     """List the games."""
     from azq import games
 
-    rows = []
+    rows, lines = [], []
     for name in games.names():
         game = games.load(name)
-        rows.append(
-            {"name": name, "players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
-        )
-    lines = [f"{row['name']:<16} {row['players']} players, {row['actions']} actions, at most {row['max_length']} plies" for row in rows]
+        row = {"players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
+        rows.append({"name": name, **row, "chance": game.is_chance(), "hidden": game.is_hidden()})
+        kind = ", hidden hands" if game.is_hidden() else ", chance" if game.is_chance() else ""
+        lines.append(f"{name:<16} {row['players']} players{kind}, {row['actions']} actions, at most {row['max_length']} plies")
     return Answer(rows, lines)
 
 

@@ -34,7 +34,8 @@ def up(
     volunteers: Annotated[bool, typer.Option("--volunteers", help="Let browsers' tabs play: people open the link that is shown.")] = False,
     port: Annotated[int | None, typer.Option("--port", help="With --volunteers, of that link; 8090 by default.")] = None,
     origin: Annotated[
-        str | None, typer.Option("--from", metavar="RUN[:VERSION]|FILE", help="Begin a new run with these weights, its network theirs.")
+        str | None,
+        typer.Option("--from", metavar="RUN[:VERSION]|FILE|azq:GAME", help="Begin with these weights, its network theirs."),
     ] = None,
     freeze: Annotated[str, typer.Option("--freeze", metavar="trunk", help="With --from: `trunk` lets only the heads learn.")] = "",
     final_games: Annotated[

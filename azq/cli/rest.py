@@ -154,6 +154,17 @@ def weights_average(
     return Answer(told, f"{told['file']}: mean of versions {', '.join(map(str, told['versions']))}, {told['size']} bytes")
 
 
+@weights_app.command("pretrained")
+@with_answer
+def weights_pretrained(name: Annotated[str | None, typer.Argument(metavar="GAME", help="Of this game alone.")] = None) -> Answer:
+    """List the weights that come with azq: from which run each is, and how well it was measured to play; no daemon is asked."""
+    from azq import pretrained
+    from azq.console.pretrained import pretrained_text
+
+    cards = [pretrained.card(each) for each in ([name] if name else pretrained.names())]
+    return Answer([pretrained.as_values(card) for card in cards], pretrained_text(cards))
+
+
 @weights_app.command("list")
 @with_client
 def weights_list(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from azq import games
+from azq import games, logs, pretrained
 from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.player import asked, position
-from azq.config import Config, SearchConfig
+from azq.config import Config, RunSections, SearchConfig
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
@@ -35,6 +35,8 @@ PRINTED = (
 )
 CHANCE = ("sampled", "expected")
 
+log = logs.get(__name__)
+
 Chance = Literal["sampled", "expected"]  # sampled by the search, or exact over all outcomes that follow the root's candidates
 
 
@@ -48,6 +50,7 @@ class Agent:
     search: SearchConfig
     num_simulations: int
     temperature: float = 0.0
+    source: str = ""  # of weights that come with azq, in words
 
     def moves(self, histories: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """One answer per list of actions from the initial state, or `Line`; all are searched at once."""
@@ -68,24 +71,52 @@ class Agent:
 
 
 def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Agent:
-    """Loads weights, or several, from files or the run's folder; `NotFound` and `WeightsError` name what is missing or does not fit."""
+    """Loads weights, or several, from files, the run's folder or those that come with azq; raises `ConfigError` for those of another game.
+
+    `NotFound` and `WeightsError` name what is missing or does not fit.
+    """
     from azq.inference.ask.local import LocalEvaluator
 
     folder = folder_of(config, game, run)
-    paths = [weights_file(folder, each) for each in weights.split(",")]
-    settings = folder.sections() if folder.exists() else config.run_sections()
+    chosen = [_or_pretrained(config, folder, game, run, each) for each in weights.split(",")]
+    paths = [weights_file(folder, each) for each in chosen]
+    settings = _settings(config, folder, game, chosen)
     name = game or settings.run.game
     rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
     members = [LocalEvaluator.from_file(rules, path, config.inference) for path in paths]
     versions = [member.weight_version for member in members]
     evaluator = members[0] if len(members) == 1 else EnsembleEvaluator([(member, LATEST) for member in members])
-    return Agent(rules, evaluator, max(versions), settings.search, num_simulations)
+    source = f" of {', '.join(chosen)}" if any(map(pretrained.named, chosen)) else ""
+    return Agent(rules, evaluator, max(versions), settings.search, num_simulations, source=source)
+
+
+def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run: str | None, weights: str) -> str:
+    """These weights; where the newest of any run are meant and none has some, those that come with azq for the game, and says so."""
+    name = game or config.run.game
+    if weights != "latest" or run or holds_weights(folder) or name not in pretrained.names():
+        return weights
+    if config.run.params not in ({}, pretrained.card(name).params):
+        return weights
+    log.info("no_run", game=name, weights=f"{pretrained.PREFIX}{name}", remedy=f"azq up --game {name} trains others, --run names them")
+    return f"{pretrained.PREFIX}{name}"
+
+
+def _settings(config: Config, folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections:
+    """Game and search: as the first of the weights that come with azq was trained, else as the run, else as the settings say."""
+    for name in filter(None, map(pretrained.named, chosen)):
+        card = pretrained.card(name)
+        if game not in (None, card.game):
+            raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
+        return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
+    return folder.sections() if folder.exists() else config.run_sections()
 
 
 def weights_file(folder: rundir.RunDir, weights: str) -> Path:
-    """The file of `latest`, of a version of the run, or that of this path. Raises `NotFound`."""
+    """The file of `latest`, of a version of the run, of `azq:<game>`, or that of this path. Raises `NotFound`, `WeightsError`."""
     if weights == "latest":
         return newest_weights(folder)
+    if (name := pretrained.named(weights)) is not None:
+        return pretrained.verified(name)
     if weights.isdecimal():
         for path in (folder.path / "weights").glob("*.safetensors"):
             if weight_version(path) == int(weights):
@@ -96,6 +127,11 @@ def weights_file(folder: rundir.RunDir, weights: str) -> Path:
     if not Path(weights).is_file():
         raise NotFound(f"no weights file at {weights}; give --weights FILE or VERSION, or --run with `latest`")
     return Path(weights)
+
+
+def holds_weights(folder: rundir.RunDir) -> bool:
+    """Whether the run has weights in its folder."""
+    return any(map(weight_version, (folder.path / "weights").glob("*.safetensors")))
 
 
 def newest_weights(folder: rundir.RunDir) -> Path:

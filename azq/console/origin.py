@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from azq import games, logs
+from azq import games, logs, pretrained
 from azq.bus.base import Bus
 from azq.config import Config, RunSections
 from azq.console.move import weights_file
@@ -39,12 +39,17 @@ class Origin:
 
 
 def read_origin(config: Config, named: str) -> Origin:
-    """The weights of a file, of `RUN` (its newest) or of `RUN:VERSION`; raises `NotFound`, `ConfigError` or `WeightsError` naming them."""
+    """The weights of a file, of `RUN` (its newest), of `RUN:VERSION` or `azq:GAME`; raises `NotFound`, `ConfigError` or `WeightsError`."""
     from azq.nets import from_bytes
     from azq.nets.weights import naming
 
     run, _, version = named.partition(":")
-    path = Path(named) if Path(named).is_file() else weights_file(rundir.RunDir(config.home, check_run_name(run)), version or "latest")
+    if Path(named).is_file():
+        path = Path(named)
+    elif (shipped := pretrained.named(named)) is not None:
+        path = pretrained.verified(shipped)
+    else:
+        path = weights_file(rundir.RunDir(config.home, check_run_name(run)), version or "latest")
     with naming(path):
         return Origin(path, *from_bytes(path.read_bytes()))
 

@@ -1,15 +1,16 @@
-"""`azq match`, `azq grade`, `azq play`: players by name on this machine, a person against a run's newest weights; without a broker."""
+"""`azq match`, `azq grade`, `azq play`: players by name on this machine, a person against weights; without a broker."""
 
 from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-from azq import games
+from azq import games, pretrained
 from azq.arena.levels import drawn, nearest
 from azq.arena.match import draw_outcome, play_match, share_of_first_place, whole_groups
 from azq.arena.player import Ground, Player, position
@@ -21,6 +22,7 @@ from azq.console.remote import best_weights, client_of
 from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
 from azq.games.files import absolute
+from azq.notation.boards import labelled
 from azq.notation.units import Unit, unit
 from azq.notation.words import legal_texts, read_move
 from azq.wire.messages import MatchResult, MatchSpec
@@ -48,6 +50,7 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
         raise ConfigError(f"--num-simulations {seating.num_simulations} must be at least 1")
     with ExitStack() as stack:
         agents = {name: _agent(config, seating, name, stack) for name in dict.fromkeys(names) if kind_of(name).network}
+        _check_alike(agents)
         game = next((agent.game for agent in agents.values()), None) or _rules(config, seating)
         engines = [name.partition(":")[2] for name in names]  # whoever sits at this terminal may start what he names
         ground = Ground(game, None, SearchConfig(), seating.num_simulations, slots=seating.slots, engines=engines)
@@ -56,7 +59,8 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
             here = replace(ground, seed=seating.seed + number)
             if name in agents:
                 agent = agents[name]
-                here = replace(here, evaluator=agent.evaluator, search=agent.search, latest=agent.weight_version)
+                own = name if pretrained.named(name) is not None else ""
+                here = replace(here, evaluator=agent.evaluator, search=agent.search, latest=agent.weight_version, pretrained=own)
             player = make_player(name, here)
             stack.callback(player.close)
             players.append(player)
@@ -64,11 +68,34 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
 
 
 def _agent(config: Config, seating: Seating, name: str, stack: ExitStack) -> move.Agent:
-    """The network behind `latest` or `weights:<version>`."""
-    weights = seating.weights if name == "latest" else name.partition(":")[2]
+    """The network behind `latest`, `weights:<version>` or `azq:<game>`."""
+    weights = seating.weights if name == "latest" else name if pretrained.named(name) is not None else name.partition(":")[2]
     agent = move.open_player(config, game=seating.game, run=seating.run, weights=weights, num_simulations=seating.num_simulations)
     stack.callback(agent.evaluator.close)
     return agent
+
+
+def _check_alike(agents: Mapping[str, move.Agent]) -> None:
+    """Raises `ConfigError` where two of them play a game with other parameters."""
+    for (first, one), (other, that) in pairwise(agents.items()):
+        if (one.game.name, one.game.params) != (that.game.name, that.game.params):
+            raise ConfigError(f"{first} plays {one.game.name} with {one.game.params}, {other} with {that.game.params}; they cannot meet")
+
+
+def game_named(game: str | None, *names: str) -> str:
+    """The game that was named, else that of the first player or weights that come with azq; `ConfigError` where there is neither."""
+    found = game or next(filter(None, map(pretrained.named, names)), None)
+    if found is None:
+        raise ConfigError("no game was named; say which with --game, or name weights that come with azq: azq:GAME")
+    return found
+
+
+def two_named(players: Sequence[str], first: str, second: str) -> tuple[str, str]:
+    """The two players, whichever way they were named; `ConfigError` where there are not two."""
+    named = [*players, *filter(None, (first, second))]
+    if len(named) != 2:
+        raise ConfigError(f"a match has two players, and {len(named)} were named; say `azq match FIRST SECOND`, or --first and --second")
+    return named[0], named[1]
 
 
 def _rules(config: Config, seating: Seating) -> Game:
@@ -125,13 +152,15 @@ Ask = Callable[[str], str]
 Tell = Callable[[str], object]
 
 
-def play(config: Config, run: str | None, weights: str, level: float | None, num_simulations: int, human_first: bool) -> None:
+def play(
+    config: Config, game: str | None, run: str | None, weights: str, level: float | None, num_simulations: int, human_first: bool
+) -> None:
     """Plays games until the person quits. Raises `ConfigError` for flags that contradict, `DaemonUnavailable` where ratings are needed."""
     if level is not None and weights != "latest":
         raise ConfigError("--level chooses the weights itself; leave --weights out")
     temperature = 0.0
     if level is not None or weights == "best":
-        run = move.folder_of(config, None, run).name
+        run = move.folder_of(config, game, run).name
         with client_of(config) as client:  # the daemon has the ratings
             if level is None:
                 weights = str(best_weights(client, run))
@@ -141,8 +170,8 @@ def play(config: Config, run: str | None, weights: str, level: float | None, num
                 sys.stdout.write(
                     f"level {chosen.elo:.0f}{'' if chosen.measured else ' (estimated)'}: {num_simulations} simulations a move\n"
                 )
-    agent = move.open_player(config, game=None, run=run, weights=weights, num_simulations=num_simulations)
-    sys.stdout.write(f"{agent.game.name}, weights version {agent.weight_version}; {HELP}\n")
+    agent = move.open_player(config, game=game, run=run, weights=weights, num_simulations=num_simulations)
+    sys.stdout.write(f"{agent.game.name}, weights version {agent.weight_version}{agent.source}; {HELP}\n")
     match(replace(agent, temperature=temperature), 0 if human_first else 1, input, sys.stdout.write)
 
 
@@ -163,12 +192,12 @@ def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Ran
             history.append(action)
         elif not _ask_action(player, state, history, ask, tell):
             return
-    tell(f"\n{state}\n{_verdict(state.returns(), human)}\n")
+    tell(f"\n{labelled(player.game, state)}\n{_verdict(state.returns(), human)}\n")
 
 
 def _view(game: Game, state: State, human: int) -> str:
     """What the person may see."""
-    return state.information_state_string(human) if game.is_hidden() else str(state)
+    return state.information_state_string(human) if game.is_hidden() else labelled(game, state)
 
 
 def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, tell: Tell) -> bool:

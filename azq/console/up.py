@@ -37,6 +37,7 @@ from azq.process.interrupts import Interrupts
 from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import die_with_parent
 from azq.process.supervisor import Supervisor
+from azq.search.search import check_search
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
 from azq.status.spending import money_of, read_spending
@@ -141,7 +142,7 @@ def read_start(asked: UpRequest) -> Start:
     if origin:
         base = merge(base, origin.settings())
     config = load(asked.config_file, [*_chosen(asked, game), *asked.overrides], base=base | host)
-    games.load(config.run.game, **config.run.params)  # an unknown game ends here, before anything starts
+    check_search(config.search, games.load(config.run.game, **config.run.params))  # an unknown game ends here, before anything starts
     weights = first_weights(origin, config.run_sections()) if origin else b""
     until = dict(Goals.parse(asked.until).until)
     return Start(rundir.with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights)

@@ -22,7 +22,7 @@ from azq.config import SearchConfig
 from azq.process.start import die_with_parent
 from azq.search.evaluator import UniformEvaluator
 from azq.search.recomputation import Outputs
-from azq.search.search import exploring, make_search
+from azq.search.search import exploring, leaves_at_once, make_search
 from azq.waiting import Backoff
 from azq.wire.arrays import pack_record, unpack_record
 from azq.wire.codec import decode
@@ -68,7 +68,7 @@ class Play:
         search = {name: value for name, value in asked.search.items() if name in SearchConfig.model_fields}
         config = exploring(SearchConfig.model_validate(search), random_opening_plies=int(asked.search.get("random_opening_plies", 0)))
         self._uniform = UniformEvaluator(game.num_distinct_actions(), game.value_size())
-        self._group = GameGroup(make_search(game, config, num_slots=slots, seed=int(asked.seed)), game, int(search["leaves_per_step"]))
+        self._group = GameGroup(make_search(game, config, num_slots=slots, seed=int(asked.seed)), game, leaves_at_once(config, game))
         self.tickets: dict[int, bytes] = {}
         self.simulations = 0
 
@@ -100,7 +100,7 @@ def play_match(asked: EvalGames, evaluate: Callable[[int, NDArray[np.uint8]], Ou
     for slot, handed in enumerate(asked.games):
         record = decode(handed.record, GameRecord) if handed.record else GameRecord(handed.uid)
         search.start(slot, luck_of(handed.uid), **unpack_record(record, width, depth))
-    capacity = search.num_slots * config.leaves_per_step
+    capacity = search.num_slots * leaves_at_once(config, game)
     packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     while leaves := search.collect(packed, slots):
         logits, values = np.zeros((leaves, width), np.float16), np.zeros((leaves, depth), np.float16)

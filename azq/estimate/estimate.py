@@ -54,7 +54,7 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
     points, missing = _published(sections)
     return Estimate(
         game=sections.run.game,
-        setting=_setting(sections, asked.preset),
+        setting=setting_of(sections, asked.preset),
         reuse=reuse,
         sides=found.measured,
         rates=run_rates,
@@ -84,7 +84,8 @@ def _published(sections: RunSections) -> tuple[tuple[Point, ...], str]:
     return ((), reason) if reason else (points, "")
 
 
-def _setting(sections: RunSections, preset: str) -> str:
+def setting_of(sections: RunSections, preset: str) -> str:
+    """Settings in a few words."""
     network, search = sections.network, sections.search
     named = f"preset {preset}" if preset else "preset"
     return f"{named}, {network.kind} {network.blocks}x{network.channels}, {search.num_simulations} simulations"

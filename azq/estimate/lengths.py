@@ -14,7 +14,7 @@ from azq.clock import now_ms
 from azq.config import RunSections
 from azq.replay.samples import count_samples
 from azq.search.evaluator import UniformEvaluator
-from azq.search.search import exploring, make_search
+from azq.search.search import exploring, leaves_at_once, make_search
 from azq.wire.arrays import pack_record
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
@@ -32,22 +32,24 @@ class GameSize(NamedTuple):
     samples: float
     plies: float  # decided by players, random opening plies among them
     record_bytes: float
+    simulations: float
 
 
 def game_size(sections: RunSections, seconds: float, clock: Callable[[], float] = time.monotonic) -> GameSize | None:
     """Of games played for at most so long; None where too few ended."""
     game = rules(sections)
     config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
-    group = GameGroup(make_search(game, config, num_slots=GAMES, seed=sections.run.seed), game, sections.search.leaves_per_step)
+    group = GameGroup(make_search(game, config, num_slots=GAMES, seed=sections.run.seed), game, leaves_at_once(sections.search, game))
     for slot in range(GAMES):
         group.start(slot, GameRecord(slot + 1))
     evaluator, end_s = UniformEvaluator(game.num_distinct_actions(), game.value_size()), clock() + seconds
     while clock() < end_s and (leaves := group.advance()):
         group.apply(evaluator.result(evaluator.submit(group.asked()[0][:leaves]), timeout_s=0.0))
     ended = [SampleEvent(pack_record(record), tuple(map(float, record.returns)), "", now_ms()) for record in group.finished()]
-    plies = group.search.plies
+    plies, simulations = group.search.plies, group.search.simulations
     group.drop()
     samples = sum(map(count_samples, ended))
     if len(ended) < LEAST_ENDED * GAMES or not samples:
         return None
-    return GameSize(samples / len(ended), plies / GAMES, sum(len(encode(event)) for event in ended) / len(ended))
+    record_bytes = sum(len(encode(event)) for event in ended) / len(ended)
+    return GameSize(samples / len(ended), plies / GAMES, record_bytes, simulations / GAMES)

@@ -77,7 +77,7 @@ def _size(stage: object) -> dict[str, int]:
 
 def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: float, say: Callable[[str], None]) -> Measurement:
     """Self-play with the run's network and search, then training steps; raises `EvaluationTimeout` where nothing came of it."""
-    sections, began = config.run_sections(), _Clock.now()
+    sections, began = config.run_sections(), WorkMoment.now()
     say(f"plays {sections.run.game} for {seconds * SELFPLAY_SHARE:.0f} s")
     evaluator = sections.selfplay.evaluator
     with rig(config, sections, inference=evaluator == "stream") as machine:
@@ -86,7 +86,7 @@ def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: fl
     if not done["plies"]:
         raise EvaluationTimeout(f"no ply of {sections.run.game} was searched to its end in the time; give --seconds {8 * seconds:.0f}")
     say(f"trains for {seconds * LEARNER_SHARE:.0f} s")
-    learner = _train(sections, seconds * LEARNER_SHARE)
+    learner = train_alone(sections, seconds * LEARNER_SHARE)
     samples = done["plies"] * (size.samples / size.plies if size else 1.0)
     found = TwoSides(
         cores=usable_cores(),
@@ -98,10 +98,10 @@ def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: fl
         game_bytes=size.record_bytes if size else None,
         one_device=bool(set(plan.inference) & set(plan.training) - {"cpu"}),
     )
-    return Measurement(found, resident, began.others(_Clock.now()))
+    return Measurement(found, resident, began.others(WorkMoment.now()))
 
 
-def _train(sections: RunSections, seconds: float) -> Side:
+def train_alone(sections: RunSections, seconds: float) -> Side:
     """Whole training steps, drawing and decoding included."""
     from azq.bench.learner import steps_for, whole_step, workplace
     from azq.learner.opening import prepare_training
@@ -116,7 +116,7 @@ def _train(sections: RunSections, seconds: float) -> Side:
     return Side(spent.done / spent.wall_s, spent.cpu_s / spent.done)
 
 
-class _Clock(NamedTuple):
+class WorkMoment(NamedTuple):
     """A moment: of the wall clock, of the CPU of this process and its children that ended, and of the whole machine's."""
 
     wall_s: float
@@ -124,10 +124,10 @@ class _Clock(NamedTuple):
     machine_s: float | None
 
     @classmethod
-    def now(cls) -> _Clock:
+    def now(cls) -> WorkMoment:
         return cls(time.monotonic(), sum(os.times()[:4]), machine_busy_s())
 
-    def others(self, later: _Clock) -> float | None:
+    def others(self, later: WorkMoment) -> float | None:
         """Cores that other programs took until then; None where nobody can tell."""
         if self.machine_s is None or later.machine_s is None:
             return None

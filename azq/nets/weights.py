@@ -38,12 +38,20 @@ class WeightsMeta:
 
 def to_bytes(module: nn.Module, meta: WeightsMeta) -> bytes:
     """The module's weights in float32 with their description."""
-    tensors = {name: value.detach().to("cpu", torch.float32).contiguous() for name, value in module.state_dict().items()}
+    return state_to_bytes(module.state_dict(), meta)
+
+
+def state_to_bytes(state: Mapping[str, Tensor], meta: WeightsMeta, dtype: torch.dtype = torch.float32) -> bytes:
+    """Weights with their description, in `dtype`: half precision where they are kept small, and are read as float32 again."""
+    tensors = {name: value.detach().to("cpu", dtype).contiguous() for name, value in state.items()}
     return bytes(safetensors.torch.save(tensors, {_META_KEY: json.dumps(asdict(meta), sort_keys=True)}))
 
 
 def from_bytes(data: bytes) -> tuple[dict[str, Tensor], WeightsMeta]:
-    """State and description; `WeightsError` when damaged, truncated, of another schema or not finite."""
+    """State, in float32 where the bytes have half precision, and description.
+
+    Raises `WeightsError` when damaged, truncated, of another schema or not finite.
+    """
     try:
         state: dict[str, Tensor] = safetensors.torch.load(data)
     except (SafetensorError, ValueError, OverflowError) as error:
@@ -52,7 +60,7 @@ def from_bytes(data: bytes) -> tuple[dict[str, Tensor], WeightsMeta]:
     for name, value in state.items():
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise WeightsError(f"weights version {meta.version} of {meta.game}: tensor {name} holds NaN or infinity; they are refused")
-    return state, meta
+    return {name: value.float() if value.dtype == torch.float16 else value for name, value in state.items()}, meta
 
 
 @contextmanager

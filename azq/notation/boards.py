@@ -1,7 +1,8 @@
-"""How the cells of a board are written, as in the Go Text Protocol, version 2 (Farneback, 2002)."""
+"""How the cells of a board are written, as in the Go Text Protocol, version 2 (Farneback, 2002), and boards with their cells' names."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from azq import _core
@@ -57,3 +58,20 @@ def coordinates(game: _core.Game) -> Coordinates:
     raise ConfigError(
         f"no GTP engine plays {game.name} {dict(game.params) or ''}; a gtp: player knows othello, gomoku and hex without swap"
     )
+
+
+def labelled(game: _core.Game, state: _core.State) -> str:
+    """The position's text, with the names of a board's rows and columns where moves are written by them. Pure."""
+    text = str(state).rstrip("\n")
+    _, rows, columns = game.observation_planes()
+    lines = text.split("\n")
+    if not isinstance(game, _core.Game) or len(lines) != rows or not game.action_layout():
+        return text
+    if game.action_layout() == "columns":
+        return f"{text}\n{''.join(str(column % 10) for column in range(columns))}"
+    corner, last = (state.action_to_string(action) for action in (0, columns - 1))
+    if not re.fullmatch("a[0-9]+", corner) or not re.fullmatch("[a-z][0-9]+", last):
+        return text
+    between = " " if " " in lines[0].strip() else ""
+    head = between.join(chr(ord("a") + column) for column in range(columns))
+    return "\n".join([f"   {head}", *(f"{row + 1:>2} {line}" for row, line in enumerate(lines))])

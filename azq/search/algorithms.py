@@ -52,6 +52,10 @@ class Puct:
             noise = rngs(DIRICHLET).dirichlet([config.dirichlet_alpha] * len(root.actions))
             root.statistics.prior = (1 - config.dirichlet_fraction) * root.statistics.prior + config.dirichlet_fraction * noise
 
+    def will_visit(self, edge: int) -> bool:
+        """Whether the ply may visit an action of the root: nobody knows before it does."""
+        return True
+
     def select(self, node: Node, simulation: int) -> int:
         """argmax of Q + c_puct P sqrt(N) / (1 + n), unvisited actions at the mean less fpu_reduction."""
         return node.statistics.select_puct(self._c_puct, self._fpu_reduction)
@@ -81,6 +85,10 @@ class Gumbel:
         chosen = np.argsort(-self._noisy_logits, kind="stable")[:count]
         self._of_candidates[chosen] = self._noisy_logits[chosen]
         self._schedule = considered_visits(count, config.num_simulations)
+
+    def will_visit(self, edge: int) -> bool:
+        """Whether an action of the root is a candidate: the first round of sequential halving visits each."""
+        return bool(np.isfinite(self._of_candidates[edge]))
 
     def select(self, node: Node, simulation: int) -> int:
         """argmax of pi'(a) - n(a) / (1 + sum n); at the root of g + logit + sigma(q), among the candidates whose turn it is."""

@@ -1,6 +1,6 @@
 """Search in Python, for games that are not in the core: the same face as `azq._core.Search`, many slots stepped together.
 
-One leaf per slot and step; no proofs, no kept subtree, no threads. What one game does is in `portable_game.py`,
+One leaf per slot and step, or those of `batch_root`; no proofs, no kept subtree, no threads. What one game does is in `portable_game.py`,
 what one ply in `portable_ply.py` and, where nothing is hidden and nothing left to chance, in `portable_tree.py`.
 Letters: A actions, P bytes of a packed observation, L leaves, V values per leaf.
 """
@@ -53,8 +53,7 @@ class PortableSearch:
         if self._waiting:
             raise RuntimeError(f"{len(self._waiting)} leaves wait for their evaluations; call apply first")
         for number, slot in enumerate(self._slots):
-            row = slot.advance()
-            if row is not None:
+            for row in slot.advance():
                 packed[len(self._waiting)] = row
                 slots[len(self._waiting)] = number
                 self._waiting.append(slot)

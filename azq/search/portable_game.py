@@ -176,24 +176,26 @@ class PortableGame:
             self._move(action)
             self._begin_ply()
 
-    def advance(self) -> NDArray[np.uint8] | None:
-        """The packed observation of the next leaf, or None where the slot waits or ended."""
+    def advance(self) -> list[NDArray[np.uint8]]:
+        """The packed observations of the next leaves, mostly one; none where the slot waits or ended."""
         if self.broken:
-            return None
+            return []
         try:
             while self.status is SlotStatus.BUSY:
                 search = self._search
                 if not search.spent:
+                    if early := search.ask_early():
+                        return early
                     row = search.simulate()
                     if row is not None:
-                        return row
+                        return [row]
                 elif self._autoplay:
                     self._play_with_targets(None)
                 else:
                     self.status = SlotStatus.IDLE
         except AzqError as error:
             self.broken, self.status = str(error), SlotStatus.BUSY
-        return None
+        return []
 
     def apply(self, logits: NDArray[np.float16], values: list[float], version: int) -> None:
         self._version = version

@@ -62,6 +62,10 @@ class PortablePly:
         """Whether the budget is spent, or there is nothing to search for."""
         return self._algorithm is not None and (len(self.root.actions) == 1 or self.simulations >= self._budget)
 
+    def ask_early(self) -> list[NDArray[np.uint8]]:
+        """Packed observations of children of the root to be evaluated together before the first simulation; none most of the time."""
+        return []
+
     def simulate(self) -> NDArray[np.uint8] | None:
         """Walks to a leaf and gives its packed observation; None where the simulation ended with the game."""
         if self._root is None:

@@ -74,6 +74,28 @@ class PortableTree(PortablePly):
         super().__init__(game, config, state, rngs)
         self._kept = kept
         self._path: list[tuple[Node, int]] = []
+        self._asked = not config.batch_root
+        self._early: list[TreeNode] = []  # children of the root whose evaluations are out
+        self._known: dict[TreeNode, list[float]] = {}  # the values of those that no simulation came to yet
+
+    def ask_early(self) -> list[NDArray[np.uint8]]:
+        """Those that the ply will visit, once, as the core does (tree_search.hpp)."""
+        if self._asked or self._algorithm is None:
+            return []
+        self._asked, root = True, self._root
+        assert isinstance(root, TreeNode)
+        wanted = [edge for edge in range(len(root.actions)) if self._algorithm.will_visit(edge)]
+        if len(wanted) <= self._budget:
+            self._early = [child for edge in wanted if isinstance(child := root.grow(edge), TreeNode)]
+        return [child.position.observation() for child in self._early]
+
+    def apply(self, logits: NDArray[np.float16], values: list[float]) -> None:
+        if not self._early:
+            super().apply(logits, values)
+            return
+        child = self._early.pop(0)
+        of_player = self._known[child] = self._by_player(values, child.actor)
+        child.statistics.expand(logits, of_player[child.actor])
 
     def simulate(self) -> NDArray[np.uint8] | None:
         if self._root is None:
@@ -93,6 +115,8 @@ class PortableTree(PortablePly):
                 if isinstance(found, TreeNode):
                     self._leaf, self._path = found, path
                     return found.position.observation()
+            elif self._known and isinstance(found, TreeNode) and found in self._known:
+                found = self._known.pop(found)
         assert isinstance(found, list)
         self._back_up(path, found)
         return None

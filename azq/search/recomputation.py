@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import _core
-from azq.search.search import Record, Result, Search, make_search
+from azq.search.search import Record, Result, Search, leaves_at_once, make_search
 from azq.wire.tabs import luck_of
 
 SLOTS = 256  # plies that are searched in step
@@ -130,7 +130,7 @@ def search_again(
     """
     search = make_search(game, config, num_slots=len(stretches), seed=seed, autoplay=False, merge_symmetries=merge_symmetries)
     walks = [_Walk(search, slot, stretch) for slot, stretch in enumerate(stretches)]
-    capacity = len(stretches) * config.leaves_per_step
+    capacity = len(stretches) * leaves_at_once(config, game)
     packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     while (leaves := search.collect(packed, slots)) or search.idle_slots():
         if leaves:

@@ -6,6 +6,7 @@ from typing import Any
 
 from azq import _core
 from azq.config import SearchConfig
+from azq.errors import ConfigError
 from azq.search.portable import PortableSearch
 from azq.search.portable_game import PortableRecord, PortableResult
 
@@ -13,6 +14,21 @@ from azq.search.portable_game import PortableRecord, PortableResult
 Search = _core.Search | PortableSearch
 Record = _core.Record | PortableRecord  # of a game
 Result = _core.Result | PortableResult  # of a spent search
+
+
+def leaves_at_once(search: SearchConfig | _core.SearchConfig, game: _core.Game) -> int:
+    """Most leaves that a game has out at once, as the core counts them (config.hpp)."""
+    if not search.batch_root:
+        return int(search.leaves_per_step)
+    most = search.max_considered_actions if search.algorithm == "gumbel" else search.num_simulations
+    return int(max(search.leaves_per_step, min(most, game.num_distinct_actions())))
+
+
+def check_search(search: SearchConfig | _core.SearchConfig, game: _core.Game) -> None:
+    """Raises `ConfigError` for what a game's search does not have."""
+    if search.batch_root and (game.is_chance() or game.is_hidden()):
+        reason = "is of games in which nothing is hidden or left to chance"
+        raise ConfigError(f"search.batch_root {reason}, and {game.name} is none; set it to false")
 
 
 def make_cache(game: _core.Game, entries: int) -> _core.EvaluationCache | None:
@@ -31,7 +47,8 @@ def make_search(
     cache: _core.EvaluationCache | None = None,
     merge_symmetries: bool = False,
 ) -> Search:
-    """A search of `num_slots` games; arguments as of `azq._core.Search`. Games in Python merge no symmetries."""
+    """A search of `num_slots` games; arguments as of `azq._core.Search`. Games in Python merge no symmetries. Raises as `check_search`."""
+    check_search(config, game)
     if not isinstance(game, _core.Game):
         return PortableSearch(game, config, num_slots=num_slots, seed=seed, autoplay=autoplay)
     return _core.Search(

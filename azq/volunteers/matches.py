@@ -65,7 +65,7 @@ def deal_match(job: Job, sections: RunSections, game: Game, latest: int) -> TabM
     """The match of a job. Raises `WireError` where it is none, `ConfigError` for players that are no weights or an opening too long."""
     spec = decode(job.payload, MatchSpec)
     versions = version_played(spec.first, latest), version_played(spec.second, latest)
-    search = greedy(sections.search, spec.num_simulations).model_copy(update={"reuse_subtree": False, "schedule": ()})
+    search = greedy(sections.search, spec.num_simulations).model_copy(update={"reuse_subtree": False, "batch_root": False, "schedule": ()})
     base = MATCH_UIDS + (int(job.job_id.rpartition(":")[2]) % 2**JOB_BITS << PLACE_BITS)
     dealt = arena.deal(game, spec)
     games = {base + place // game.num_players() * GROUP_UIDS + one.first_seat: one for place, one in enumerate(dealt)}

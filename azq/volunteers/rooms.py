@@ -115,10 +115,9 @@ def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience:
 
 
 def tab_search(sections: RunSections) -> SearchConfig:
-    """The search of tabs: as servers search, but each ply by itself, so that it can be searched again."""
-    return sections.search.model_copy(
-        update={"reuse_subtree": False, "num_simulations": sections.volunteers.num_simulations or sections.search.num_simulations}
-    )
+    """The search of tabs: as servers search, but each ply by itself, so that it can be searched again, and its leaves one by one."""
+    budget = sections.volunteers.num_simulations or sections.search.num_simulations
+    return sections.search.model_copy(update={"reuse_subtree": False, "batch_root": False, "num_simulations": budget})
 
 
 def quality_wished(ready: WorkerReady) -> int:

@@ -30,7 +30,7 @@ from azq.nets import NetSpec, from_bytes, restore, unpack
 from azq.nets.onnx import to_onnx
 from azq.nets.weights import describe
 from azq.search.recomputation import ChosenPly, Difference, Outputs, differs, recompute
-from azq.search.search import exploring
+from azq.search.search import exploring, leaves_at_once
 
 SLOTS = 256
 FLOAT32 = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
@@ -83,7 +83,7 @@ def play(
     place: Workplace, config: _core.SearchConfig, evaluate: Callable[[np.ndarray], Outputs], version: int, games: int
 ) -> list[_core.Record]:
     """Games as a tab makes them."""
-    game, capacity = place.game, SLOTS * config.leaves_per_step
+    game, capacity = place.game, SLOTS * leaves_at_once(config, place.game)
     found: list[_core.Record] = []
     search = _core.Search(game, config, num_slots=min(SLOTS, games), seed=place.sections.run.seed)
     packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)

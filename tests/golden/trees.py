@@ -18,6 +18,7 @@ from reference.evaluator import HashEvaluator
 
 from azq import games
 from azq._core import Search
+from azq.search.search import leaves_at_once
 
 FOLDER = Path(__file__).parent / "trees"
 
@@ -26,6 +27,7 @@ CASES: dict[str, tuple[str, list[int], Settings]] = {
     "puct_connect_four": ("connect_four", [3, 3], Settings("puct", 40)),
     "puct_tic_tac_toe": ("tic_tac_toe", [0, 4, 8], Settings("puct", 40, leaves_per_step=3)),
     "gumbel_connect_four": ("connect_four", [3, 3], Settings("gumbel", 40)),
+    "batch_root_connect_four": ("connect_four", [3, 3], Settings("gumbel", 40, batch_root=True, reuse_subtree=False)),
     "gumbel_tic_tac_toe": ("tic_tac_toe", [0, 4, 8], Settings("gumbel", 40, max_considered_actions=4)),
 }
 
@@ -80,7 +82,8 @@ def _build_plain(name: str) -> dict[str, NDArray[Any]]:
     game = games.load(game_name)
     search = Search(game, settings.core(), num_slots=1, seed=2026, autoplay=False)
     evaluate = HashEvaluator(game.num_distinct_actions(), seed=11)
-    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=settings.leaves_per_step, evaluate=evaluate)
+    leaves = leaves_at_once(settings.core(), game)
+    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=leaves, evaluate=evaluate)
     search.start(0, 123, np.array(actions, np.uint16))
     driver.run()
     search.play(0, search.result(0).action)

@@ -18,6 +18,7 @@ class Settings:
     algorithm: str
     num_simulations: int
     leaves_per_step: int = 1
+    batch_root: bool = False
     reuse_subtree: bool = True
     max_considered_actions: int = 16
     gumbel_scale: F | float = 1.0

@@ -53,6 +53,7 @@ class ReferenceGame:
         if not self.root.expanded:
             self._apply([self.root])
         self._prepare_root()
+        self._ask_early()
         while True:
             leaves = self._collect()
             if not leaves:
@@ -64,7 +65,7 @@ class ReferenceGame:
         child = next(edge.child for edge in self.root.edges if edge.action == action)
         self.state = self.state.clone()
         self.state.apply_action(action)
-        if child is not None and self.settings.reuse_subtree:
+        if child is not None and child.visits > 0 and self.settings.reuse_subtree:
             keep(child, self.settings.num_simulations)
             self.root = child
         else:
@@ -92,10 +93,33 @@ class ReferenceGame:
             puct.add_noise(self.root, self.settings, self._rng(Purpose.DIRICHLET))
 
     def _spent(self) -> bool:
-        if self.root.solved():
-            return True
+        return self.root.solved() or self._left() <= 0
+
+    def _left(self) -> int:
         done = self._simulations if self.settings.algorithm == "gumbel" else self.root.visits - 1
-        return done + self.root.in_flight >= self.settings.num_simulations
+        return self.settings.num_simulations - done - self.root.in_flight
+
+    def _ask_early(self) -> None:
+        """Evaluates the children that the ply will visit, together; nothing of them counts before a simulation comes there."""
+        if not self.settings.batch_root or self._spent():
+            return
+        wanted = [edge for number, edge in enumerate(self.root.edges) if edge.child is None and self._will_visit(number)]
+        if len(wanted) > self._left():
+            return
+        leaves = []
+        for edge in wanted:
+            state = self.root.state.clone()
+            state.apply_action(edge.action)
+            if not state.is_terminal():
+                edge.child = self._create(state, self.root, edge)
+                leaves.append(edge.child)
+        if leaves:
+            logits, values = self._evaluate(np.stack([leaf.state.packed_observation() for leaf in leaves]))
+            for leaf, row, value in zip(leaves, logits, values, strict=True):
+                self._expand(leaf, row, clamp(F(value[0]), F(-1.0), F(1.0)))
+
+    def _will_visit(self, number: int) -> bool:
+        return self._plan is None or self._plan.candidates[number]
 
     def _collect(self) -> list[Node]:
         leaves: list[Node] = []
@@ -134,6 +158,10 @@ class ReferenceGame:
                 return None, False
             if created:
                 return child, False
+            if child.expanded and child.visits == 0:
+                self._back_up(child, child.raw_value, proven=False)
+                self._simulations += 1
+                return None, False
             if child.pending:
                 return None, True
             node = child

@@ -23,12 +23,15 @@ static int at_least_one(int number, const char* name) {
 PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots, std::uint64_t seed, int num_threads, bool autoplay,
                    const PyCache* cache, bool merge_symmetries)
     : game_(game), config_(config), autoplay_(autoplay), num_threads_(at_least_one(num_threads, "num_threads")), threads_(num_threads),
-      batch_(at_least_one(num_slots, "num_slots"), config.leaves_per_step) {
+      batch_(at_least_one(num_slots, "num_slots"), most_leaves(config, game.dimensions.actions)) {
     if (cache != nullptr && !same_game(cache->game, game)) {
         raise_azq("ConfigError", "the evaluation cache belongs to another game, or to other parameters of it");
     }
     if (game.dimensions.has_hidden && config.leaves_per_step > 1) {
         raise_azq("ConfigError", "search: leaves_per_step must be 1 in " + game.rules->name() + ", whose hands are hidden");
+    }
+    if (config.batch_root && (game.dimensions.sampled)) {
+        raise_azq("ConfigError", "search: batch_root must be false in " + game.rules->name() + ", which has chance or hidden hands");
     }
     search_ = game.rules->make_search(config, num_slots, seed, autoplay, {cache == nullptr ? nullptr : cache->cache, merge_symmetries});
 }
@@ -110,7 +113,8 @@ void PySearch::clear(int slot) {
 }
 
 int PySearch::collect(const Output<std::uint8_t, 2>& packed, const Output<std::int32_t, 1>& slots) {
-    const auto capacity = static_cast<std::size_t>(num_slots()) * static_cast<std::size_t>(config_.leaves_per_step);
+    const auto leaves = static_cast<std::size_t>(most_leaves(config_, game_.dimensions.actions));
+    const auto capacity = static_cast<std::size_t>(num_slots()) * leaves;
     const auto row = static_cast<std::size_t>(game_.dimensions.packed_size);
     const std::size_t longer = row + (static_cast<std::size_t>(game_.dimensions.actions) + 7) / 8;
     const std::size_t bytes = packed.shape(1);

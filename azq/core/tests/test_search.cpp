@@ -10,7 +10,7 @@ namespace azq::test {
 namespace {
 
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool reuse) {
-    return SearchConfig{algorithm, simulations, leaves, reuse, 16, 1.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
+    return SearchConfig{algorithm, simulations, leaves, false, reuse, 16, 1.0f, 50.0f, 1.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
 }
 
 /// Any deterministic evaluation: a hash of the observation.
@@ -23,7 +23,7 @@ float hashed(const std::uint8_t* packed, int size, std::uint32_t salt) {
 template <Game G>
 struct Harness {
     Harness(const SearchConfig& config, int slots, bool autoplay, const Sharing& sharing = {nullptr, false})
-        : search(G{}, config, slots, 42, autoplay, sharing), driver(search, config.leaves_per_step) {}
+        : search(G{}, config, slots, 42, autoplay, sharing), driver(search, most_leaves(config, G::kNumActions)) {}
 
     bool next(bool at_once = true) {
         return driver.next(at_once, [](const std::uint8_t* packed, Half* logits, Half* values) {
@@ -100,6 +100,11 @@ void test_all_settings() {
                     test_self_play<G>(make_config(algorithm, 30, leaves, reuse), {std::make_shared<ErasedCache<G>>(512), merge});
                 }
                 test_played_from_outside<G>(make_config(algorithm, 30, leaves, reuse));
+                SearchConfig early = make_config(algorithm, 30, leaves, reuse);
+                early.batch_root = true;
+                test_self_play<G>(early, {nullptr, leaves > 1});
+                test_self_play<G>(early, {std::make_shared<ErasedCache<G>>(512), leaves == 1});
+                test_played_from_outside<G>(early);
             }
         }
     }

@@ -15,8 +15,8 @@ constexpr double kMostMemory = 3.0e9;  ///< Of 4 GiB that have addresses.
 /// A search with the arrays of its leaves.
 struct Leaves {
     Leaves(const AnyGame& of, const SearchConfig& config, int slots, std::uint64_t seed, bool plays)
-        : size(of.dimensions()), rows(static_cast<std::size_t>(slots) * static_cast<std::size_t>(config.leaves_per_step)), autoplay(plays),
-          game(of), search(of.make_search(config, slots, seed, plays, {nullptr, false})), batch(slots, config.leaves_per_step),
+        : size(of.dimensions()), rows(static_cast<std::size_t>(slots) * static_cast<std::size_t>(most_leaves(config, size.actions))), autoplay(plays),
+          game(of), search(of.make_search(config, slots, seed, plays, {nullptr, false})), batch(slots, most_leaves(config, size.actions)),
           packed(rows * static_cast<std::size_t>(size.packed_size)), slots_of(rows), numbers(rows * row_numbers()), halves(rows * row_numbers()) {}
 
     std::size_t actions() const { return static_cast<std::size_t>(size.actions); }
@@ -97,8 +97,12 @@ AZQ_EXPORT(azq_search) Leaves* make(const AnyGame& game, int slots, std::uint64_
         all.refuse("search: leaves_per_step must be 1 in " + game.name() + ", whose hands are hidden");
         return nullptr;
     }
+    if (config.batch_root && size.sampled) {
+        all.refuse("search: batch_root must be false in " + game.name() + ", which has chance or hidden hands");
+        return nullptr;
+    }
     const double row = 6.0 * (size.actions + size.value_size) + size.packed_size + 4.0 * (size.planes * size.rows * size.columns + size.scalars);
-    const double bytes = game.search_bytes(config, slots) + row * slots * config.leaves_per_step;
+    const double bytes = game.search_bytes(config, slots) + row * slots * most_leaves(config, size.actions);
     if (bytes > kMostMemory || !fits_in_memory(static_cast<std::size_t>(bytes))) {
         all.refuse("search: " + std::to_string(slots) + " games of " + game.name() + " with " + std::to_string(config.num_simulations) + " simulations need " +
                    std::to_string(static_cast<int>(bytes / 1e6)) + " MB, which cannot be had here; ask for fewer of either");

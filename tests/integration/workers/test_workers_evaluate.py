@@ -94,6 +94,21 @@ def test_an_engine_that_fails_costs_its_match_and_is_reported_at_once(broker: An
     assert desk.run(desk.job(MatchSpec("random", "uct:10", 2, 8, 0, 3))).error == ""  # type: ignore[union-attr]
 
 
+def test_weights_that_come_with_azq_are_an_opponent_like_others(broker: Any) -> None:
+    desk = Desk(broker, "tic_tac_toe")
+    result = desk.run(desk.job(MatchSpec("random", "azq:tic_tac_toe", 10, 16, 0, 3)))
+    assert isinstance(result, MatchResult)
+    assert (result.second, result.error) == ("azq:tic_tac_toe", "")
+    assert result.score < 0.3
+
+
+@pytest.mark.parametrize(("opponent", "named"), [("azq:tic_tac_toe", "the run plays connect_four"), ("azq:chess", "no weights of 'chess'")])
+def test_those_of_another_game_or_of_none_cost_their_match(desk: Desk, opponent: str, named: str) -> None:
+    result = desk.run(desk.job(MatchSpec("random", opponent, 4, 8, 0, 3)))
+    assert isinstance(result, MatchResult)
+    assert named in result.error
+
+
 def test_a_match_in_parts_is_the_whole_one_though_the_worker_of_a_part_was_lost(desk: Desk) -> None:
     spec = MatchSpec("uct:30", "random", 60, 16, 4, 3)
     whole = desk.run(desk.job(spec))

@@ -85,11 +85,11 @@ def test_a_dialogue_gets_its_answer_before_the_next_line(player: move.Agent) -> 
 
 
 def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
-    config = load(overrides=[f'home="{tmp_path}"'])
+    config = load(overrides=[f'home="{tmp_path}"', "run.params.size=5"])  # a size that none come with azq for
     with pytest.raises(NotFound, match="no weights"):
-        move.open_player(config, game="tic_tac_toe", run=None, weights="latest", num_simulations=1)
+        move.open_player(config, game="hex", run=None, weights="latest", num_simulations=1)
     with pytest.raises(NotFound, match="absent"):
-        move.open_player(config, game="tic_tac_toe", run="absent", weights="latest", num_simulations=1)
+        move.open_player(config, game="hex", run="absent", weights="latest", num_simulations=1)
 
 
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
@@ -129,8 +129,8 @@ def test_a_level_is_looked_up_at_the_daemon_and_played(player: move.Agent, monke
     monkeypatch.setattr(move, "open_player", lambda _, **how: asked.append(how) or player)
     monkeypatch.setattr(play, "match", lambda agent, *_: asked.append({"temperature": agent.temperature}))
     for weights, level in (("latest", 250.0), ("latest", 1000.0), ("best", None), ("5", None)):
-        play.play(load(overrides=['home="/nowhere"', 'run.game="tic_tac_toe"']), None, weights, level, 400, True)
+        play.play(load(overrides=['home="/nowhere"', 'run.game="tic_tac_toe"']), None, None, weights, level, 400, True)
     told = [(how["weights"], how["num_simulations"], then["temperature"]) for how, then in zip(asked[::2], asked[1::2], strict=True)]
     assert told == [("1", 16, 2.0), ("2", 64, 0.0), ("2", 400, 0.0), ("5", 400, 0.0)]
     with pytest.raises(ConfigError, match="--level"):
-        play.play(load(), None, "3", 900.0, 400, True)
+        play.play(load(), None, None, "3", 900.0, 400, True)

@@ -14,6 +14,7 @@ from reference.search import ReferenceGame
 
 from azq import games
 from azq._core import Search
+from azq.search.search import leaves_at_once
 
 PUCT = Settings("puct", 24)
 GUMBEL = Settings("gumbel", 24)
@@ -35,6 +36,10 @@ CASES = {
     "gumbel, 5 simulations": dataclasses.replace(GUMBEL, num_simulations=5),
     "gumbel, flat sigma": dataclasses.replace(GUMBEL, c_scale=0.1, num_simulations=50),
     "gumbel, 4 leaves": dataclasses.replace(GUMBEL, leaves_per_step=4, num_simulations=40),
+    "gumbel, children at once": dataclasses.replace(GUMBEL, batch_root=True),
+    "gumbel, 3 candidates at once, 2 leaves": dataclasses.replace(GUMBEL, batch_root=True, leaves_per_step=2, max_considered_actions=3),
+    "puct, children at once": dataclasses.replace(PUCT, batch_root=True),
+    "puct, children at once, 4 leaves": dataclasses.replace(PUCT, batch_root=True, leaves_per_step=4, num_simulations=40),
 }
 
 
@@ -42,7 +47,7 @@ def assert_equal_game(name: str, settings: Settings, evaluate: HashEvaluator, *,
     """Plays one game in step with the reference; now and then a random action where `rng` is given."""
     game = games.load(name)
     search = Search(game, settings.core(), num_slots=1, seed=seed, autoplay=False)
-    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=settings.leaves_per_step, evaluate=evaluate)
+    driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=leaves_at_once(settings.core(), game), evaluate=evaluate)
     search.start(0, uid, NO_ACTIONS)
     reference = ReferenceGame(game, settings, seed=seed, uid=uid, evaluate=evaluate)
     while not reference.state.is_terminal():
@@ -90,6 +95,7 @@ def test_any_settings_equal_the_reference(number: int) -> None:
         dirichlet_fraction=rng.choice([0.0, 0.25, 1.0]),
         temperature=rng.choice([0.0, 0.5, 1.0, 3.0]),
         temperature_plies=rng.choice([0, 3, 50]),
+        batch_root=rng.random() < 0.3,
     )
     name = rng.choice(["connect_four", "tic_tac_toe", "tic_tac_toe"])
     spread = rng.choice([0.0, 1.0, 5.0, 50.0])

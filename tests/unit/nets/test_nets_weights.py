@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from azq.config import NetworkConfig
 from azq.errors import WeightsError
 from azq.nets import NetSpec, WeightsMeta, build, from_bytes, load_into, to_bytes
+from azq.nets.weights import state_to_bytes
 
 SPEC = NetSpec(2, 3, 3, 1, 9, 1)
 NETWORK = NetworkConfig(blocks=1, channels=8)
@@ -33,6 +34,18 @@ def test_a_state_of_another_precision_is_written_in_float32():
     module = build(NETWORK, SPEC, seed=1).to(torch.bfloat16)
     state, _ = from_bytes(to_bytes(module, META))
     assert all(value.dtype == torch.float32 and torch.equal(value, module.state_dict()[name].float()) for name, value in state.items())
+
+
+def test_half_precision_is_read_as_float32_and_what_it_cannot_hold_is_refused():
+    module = build(NETWORK, SPEC, seed=1)
+    data = state_to_bytes(module.state_dict(), META, torch.float16)
+    state, meta = from_bytes(data)
+    assert meta == META
+    assert len(data) < 0.6 * len(WHOLE)
+    assert all(torch.equal(value, module.state_dict()[name].half().float()) for name, value in state.items())
+    next(module.parameters()).data[:] = 1e6
+    with pytest.raises(WeightsError, match="infinity"):
+        from_bytes(state_to_bytes(module.state_dict(), META, torch.float16))
 
 
 @settings(max_examples=80, deadline=None)

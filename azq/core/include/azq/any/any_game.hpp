@@ -95,7 +95,7 @@ class AnySearch {
     virtual void play(int slot, int action) = 0;
 
     /// For slots first <= s < last: gives the leaves that are out their `answers`, where there are any, and searches on; then writes
-    /// leaf k of slot s to row s * leaves_per_step + k of `packed`, and counts[s]. In rows longer than an observation, a bit for each of
+    /// leaf k of slot s to row s * most_leaves(settings) + k of `packed`, and counts[s]. In rows longer than an observation, a bit for each of
     /// its legal actions follows.
     virtual void collect(int first, int last, const Answers* answers, std::uint8_t* packed, std::size_t row_bytes, std::int32_t* counts) = 0;
     /// The leaves' names by their numbers, or null where nobody asked for them.

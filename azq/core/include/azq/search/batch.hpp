@@ -15,12 +15,12 @@ struct NamedLeaf {
     std::int32_t symmetry;
 };
 
-/// Leaf number slot * leaves_per_step + k is the k-th leaf of a slot.
+/// Leaf number slot * most_leaves + k is the k-th leaf of a slot.
 class Batch {
   public:
-    Batch(int slots, int leaves_per_step)
-        : leaves_per_step_(leaves_per_step), counts_(static_cast<std::size_t>(slots), 0),
-          rows_(static_cast<std::size_t>(slots) * static_cast<std::size_t>(leaves_per_step)), owners_(rows_.size()) {
+    Batch(int slots, int most_leaves)
+        : most_leaves_(most_leaves), counts_(static_cast<std::size_t>(slots), 0),
+          rows_(static_cast<std::size_t>(slots) * static_cast<std::size_t>(most_leaves)), owners_(rows_.size()) {
         std::size_t places = 1;
         while (places < 2 * rows_.size()) places *= 2;
         places_.resize(places);
@@ -38,7 +38,7 @@ class Batch {
         std::int32_t rows = 0;
         for (std::size_t slot = 0; slot < counts_.size(); ++slot) {
             for (std::int32_t which = 0; which < counts_[slot]; ++which) {
-                const std::size_t leaf = slot * static_cast<std::size_t>(leaves_per_step_) + static_cast<std::size_t>(which);
+                const std::size_t leaf = slot * static_cast<std::size_t>(most_leaves_) + static_cast<std::size_t>(which);
                 rows_[leaf] = names == nullptr ? rows : row_of(names, leaf, rows);
                 if (rows_[leaf] < rows) {
                     ++merged;
@@ -73,7 +73,7 @@ class Batch {
         }
     }
 
-    int leaves_per_step_;
+    int most_leaves_;
     std::vector<std::int32_t> counts_;
     std::vector<std::int32_t> rows_;    ///< By leaf.
     std::vector<std::int32_t> owners_;  ///< By row: the first leaf that asked.

@@ -1,6 +1,7 @@
 /// Settings of a search, the same names as azq.config.SearchConfig, where their defaults are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <tuple>
@@ -13,6 +14,7 @@ struct SearchConfig {
     Algorithm algorithm;
     std::int32_t num_simulations;         ///< PUCT: simulations through the root, kept ones included. Gumbel: new ones in a ply.
     std::int32_t leaves_per_step;         ///< Unevaluated leaves a tree may have at once.
+    bool batch_root;                      ///< Ask for the root's children in one step, ahead of their first visits; changes no result.
     bool reuse_subtree;                   ///< Keep the played action's subtree for the next ply.
     std::int32_t max_considered_actions;  ///< Gumbel: actions sampled without replacement at the root.
     float gumbel_scale;                   ///< 0: no noise.
@@ -46,6 +48,7 @@ inline constexpr std::int32_t kAnyMany = std::numeric_limits<std::int32_t>::max(
 inline constexpr std::tuple kSettings{
     Setting<std::int32_t>{"num_simulations", &SearchConfig::num_simulations, 1, 1 << 20, "must be in 1..1048576"},
     Setting<std::int32_t>{"leaves_per_step", &SearchConfig::leaves_per_step, 1, 4096, "must be in 1..4096"},
+    Setting<bool>{"batch_root", &SearchConfig::batch_root},
     Setting<bool>{"reuse_subtree", &SearchConfig::reuse_subtree},
     Setting<std::int32_t>{"max_considered_actions", &SearchConfig::max_considered_actions, 1, kAnyMany, "must be at least 1"},
     Setting<float>{"gumbel_scale", &SearchConfig::gumbel_scale, 0.0f, kAnyMore, "must not be negative"},
@@ -60,5 +63,12 @@ inline constexpr std::tuple kSettings{
     Setting<std::int32_t>{"determinizations", &SearchConfig::determinizations, 0, kAnyMany, "must not be negative"},
     Setting<std::int32_t>{"random_opening_plies", &SearchConfig::random_opening_plies},
 };
+
+/// Most leaves that a tree has out at once, in a game of so many actions.
+inline std::int32_t most_leaves(const SearchConfig& config, int actions) {
+    if (!config.batch_root) return config.leaves_per_step;
+    const std::int32_t most = config.algorithm == Algorithm::kGumbel ? config.max_considered_actions : config.num_simulations;
+    return std::max(config.leaves_per_step, std::min<std::int32_t>(most, actions));
+}
 
 }  // namespace azq

@@ -87,6 +87,19 @@ class GameSearch {
         search_.apply(which, logits, values);
     }
 
+    /// The same for the leaf that was handed out last, while earlier ones wait.
+    void apply_newest(const Half* logits, const Half* values, std::uint32_t weight_version) {
+        version_ = weight_version;
+        if constexpr (kSampled<G>) search_.apply(0, logits, values);
+        else search_.apply_newest(logits, values);
+    }
+
+    /// Whether more leaves of this step are asked for, whatever becomes of the newest one.
+    bool early() const {
+        if constexpr (kSampled<G>) return false;
+        else return search_.early();
+    }
+
     void prefetch_root() const { search_.prefetch_root(); }
     void prefetch_path() const { search_.prefetch_path(); }
     void prefetch_pending() const { search_.prefetch_pending(); }

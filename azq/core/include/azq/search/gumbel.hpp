@@ -154,7 +154,13 @@ struct Gumbel {
     static int most_candidates(const SearchConfig& config, int legal) { return std::min(config.max_considered_actions, legal); }
 
     /// A kept subtree, trimmed to num_simulations nodes, and one node for each simulation of the ply.
-    static int node_capacity(const SearchConfig& config) { return 2 * config.num_simulations + 1; }
+    static int node_capacity(const SearchConfig& config, int) { return 2 * config.num_simulations + 1; }
+
+    /// Whether the ply surely visits an action of the root: the first round of sequential halving visits every candidate.
+    template <Game G>
+    static bool will_visit(const RootPlan<G>& plan, int edge) {
+        return plan.candidate[edge] != 0;
+    }
 
     /// Simulations of the budget that are done: those of this ply.
     static std::int32_t done(const auto&, std::int32_t simulations) { return simulations; }

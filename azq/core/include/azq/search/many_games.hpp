@@ -37,7 +37,7 @@ class ManyGames final : public AnySearch {
           larger_(kSampled<G> ? 0 : static_cast<std::size_t>(num_slots), larger_lines(context_.node_capacity()) * kLine),
           shared_(std::static_pointer_cast<ErasedCache<G>>(sharing.cache)) {
         if (sharing.merge_symmetries && G::kNumSymmetries > 1) symmetries_.emplace(rules);
-        if (shared_ != nullptr || symmetries_.has_value()) names_.resize(static_cast<std::size_t>(num_slots) * leaves_per_step());
+        if (shared_ != nullptr || symmetries_.has_value()) names_.resize(static_cast<std::size_t>(num_slots) * most_leaves_);
         slots_.reserve(static_cast<std::size_t>(num_slots));
         const auto lines = static_cast<std::int32_t>(SearchOf<G>::usual_lines(context_.node_capacity()));
         for (std::size_t slot = 0; slot < static_cast<std::size_t>(num_slots); ++slot) {
@@ -226,8 +226,9 @@ class ManyGames final : public AnySearch {
         return {slot, false};
     }
 
-    std::size_t leaves_per_step() const { return static_cast<std::size_t>(context_.config.leaves_per_step); }
-    std::size_t number(int slot, int which) const { return static_cast<std::size_t>(slot) * leaves_per_step() + static_cast<std::size_t>(which); }
+    std::size_t most_leaves() const { return static_cast<std::size_t>(azq::most_leaves(context_.config, G::kNumActions)); }
+    std::size_t number(int slot, int which) const { return static_cast<std::size_t>(slot) * most_leaves_ + static_cast<std::size_t>(which); }
+    std::size_t newest(int slot) const { return number(slot, at(slot).pending() - 1); }
 
     /// One step of a tree; false where it waits. With several leaves in flight evaluations must keep their order, so then the
     /// cache is not asked.
@@ -239,26 +240,26 @@ class ManyGames final : public AnySearch {
             if (view != nullptr) std::memcpy(row, view, kPackedSize<G>);
             else context_.rules.observe(state, context_.rules.mover(state), row);
             if (!names_.empty()) name(names_[leaf], row);
-            turn.asking = shared_ != nullptr && leaves_per_step() == 1;
+            turn.asking = shared_ != nullptr && context_.config.leaves_per_step == 1;
             met = true;
         });
         if (turn.asking) {
-            shared_->cache().prefetch(names_[number(turn.slot, 0)].name);
+            shared_->cache().prefetch(names_[newest(turn.slot)].name);
             return true;
         }
         if (met) finish_last(turn.slot, rows);
         return moving;
     }
 
-    /// Asks the cache for the leaf of a tree; false where it does not know and the evaluator must.
+    /// Asks the cache for the newest leaf of a tree; false where the tree then waits for the evaluator.
     bool answer(Turn& turn, Rows rows, std::uint64_t& hits) {
         turn.asking = false;
         typename EvaluationCache<G>::Evaluation known;
-        if (!shared_->cache().find(names_[number(turn.slot, 0)].name, version_, known)) {
+        if (!shared_->cache().find(names_[newest(turn.slot)].name, version_, known)) {
             finish_last(turn.slot, rows);
-            return false;
+            return at(turn.slot).early();
         }
-        give(turn.slot, 0, known.logits, known.values, version_);
+        give(turn.slot, at(turn.slot).pending() - 1, known.logits, known.values, version_, true);
         ++hits;
         return true;
     }
@@ -274,7 +275,7 @@ class ManyGames final : public AnySearch {
 
     /// Brings the observation of a tree's newest leaf to the form that is asked for, and says what is legal there.
     void finish_last(int slot, Rows rows) const {
-        const std::size_t leaf = number(slot, at(slot).pending() - 1);
+        const std::size_t leaf = newest(slot);
         const int symmetry = symmetries_.has_value() ? names_[leaf].symmetry : 0;
         if (symmetry != 0) symmetries_->turn(symmetry, rows.at(leaf));
         if (rows.bytes == kPackedSize<G>) return;
@@ -301,8 +302,8 @@ class ManyGames final : public AnySearch {
         }
     }
 
-    /// Gives a leaf its evaluation, which is that of its form.
-    void give(int slot, int which, const Half* logits, const Half* values, std::uint32_t version) {
+    /// Gives a leaf its evaluation, which is that of its form; `at_once`: the newest one's, before the others get theirs.
+    void give(int slot, int which, const Half* logits, const Half* values, std::uint32_t version, bool at_once = false) {
         Half turned[G::kNumActions];
         if (symmetries_.has_value()) {
             const int symmetry = names_[number(slot, which)].symmetry;
@@ -311,7 +312,8 @@ class ManyGames final : public AnySearch {
                 logits = turned;
             }
         }
-        at(slot).apply(which, logits, values, version);
+        if (at_once) at(slot).apply_newest(logits, values, version);
+        else at(slot).apply(which, logits, values, version);
     }
 
     /// What `apply` will touch, a step of the way for each of three later slots: a slot tells where its path is, and that its nodes.
@@ -331,6 +333,7 @@ class ManyGames final : public AnySearch {
     const GameSearch<G>& at(int slot) const { return slots_[static_cast<std::size_t>(slot)]; }
 
     SearchContext<G> context_;
+    std::size_t most_leaves_ = most_leaves();  ///< That a slot may have out.
     Arena arena_;
     Arena larger_;                    ///< For trees that outgrow their block; untouched until then.
     std::vector<SlotStatus> status_;   ///< By slot. Asked of all slots in each turn, when the games lie in other cores' caches.

@@ -37,7 +37,7 @@ struct SearchContext {
     /// Most nodes of a tree; with chance or hidden hands nothing is kept from ply to ply.
     int node_capacity() const {
         if constexpr (kSampled<G>) return kMostNewNodes<G> * config.num_simulations + 1;
-        return with_algorithm(config, [&](auto algorithm) { return algorithm.node_capacity(config); });
+        return with_algorithm(config, [&](auto algorithm) { return algorithm.node_capacity(config, G::kMaxLegal); });
     }
 
     G rules;
@@ -111,12 +111,16 @@ class PlySearch {
         return Progress::kMoving;
     }
 
+    std::int32_t left() const {
+        const auto& root = tree_.root();
+        const std::int32_t done = with_algorithm(context_->config, [&](auto algorithm) { return algorithm.done(root, simulations_); });
+        return context_->config.num_simulations - done - static_cast<std::int32_t>(root.in_flight);
+    }
+
     /// Where only one action is legal and nothing is kept for the next ply, there is nothing to search for.
     bool spent() const {
         const auto& root = tree_.root();
-        if (root.solved() || (kSampled<G> && root.num_edges == 1)) return true;
-        const std::int32_t done = with_algorithm(context_->config, [&](auto algorithm) { return algorithm.done(root, simulations_); });
-        return done + static_cast<std::int32_t>(root.in_flight) >= context_->config.num_simulations;
+        return root.solved() || (kSampled<G> && root.num_edges == 1) || left() <= 0;
     }
 
     void prepare_root() {

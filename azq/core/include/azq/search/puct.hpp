@@ -1,6 +1,7 @@
 /// PUCT: selection and targets of AlphaZero (Silver et al., Science 362, 2018, supplement, "Search").
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "azq/search/decision.hpp"
@@ -54,8 +55,16 @@ void visit_weights(const TreeT& tree, float* weights) {
 struct Puct {
     static int most_candidates(const SearchConfig&, int) { return 0; }
 
-    /// The root, and one node for each simulation through it.
-    static int node_capacity(const SearchConfig& config) { return config.num_simulations + 1; }
+    /// The root, one node for each simulation through it, and children that were asked for early and never visited.
+    static int node_capacity(const SearchConfig& config, int legal) {
+        return config.num_simulations + 1 + (config.batch_root ? std::min(legal, config.num_simulations) : 0);
+    }
+
+    /// Whether the ply may visit an action of the root: nobody knows before it does, so any.
+    template <Game G>
+    static bool will_visit(const RootPlan<G>&, int) {
+        return true;
+    }
 
     /// Simulations of the budget that are done: all through the root, kept ones included.
     static std::int32_t done(const auto& root, std::int32_t) { return root.visits - 1; }

@@ -2,7 +2,13 @@
 ///
 /// A simulation ends in a leaf that waits for its evaluation, or, with no evaluation, in a terminal node or (directly below the
 /// root) a solved one. The search ends early when its root is solved.
+///
+/// With `batch_root` those children of the root that the ply will visit (Gumbel: its candidates; PUCT: all) are asked for in one step
+/// before the first simulation. Nothing of them counts until a simulation comes to one: then it ends there as if the answer had just
+/// come. So, with one leaf at a time, the search is the same bit for bit, in fewer round trips.
 #pragma once
+
+#include <utility>
 
 #include "azq/search/ply.hpp"
 #include "azq/search/proof.hpp"
@@ -19,6 +25,7 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     using Base::exact_;
     using Base::path_;
     using Base::pending_;
+    using Base::plan_;
     using Base::simulations_;
     using Base::tree_;
 
@@ -37,22 +44,23 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
 
     /// Starts the search of a position.
     void begin(const State& state, const PlyKey& key) {
-        Base::restart(key);
+        restart(key);
         tree_.reset(context_->rules, state);
     }
 
     /// Starts the search of a child of the old root, with its subtree.
     void begin_at(std::int32_t child, const PlyKey& key, std::int32_t* remap) {
-        Base::restart(key);
+        restart(key);
         tree_.keep_subtree(child & ~kSolvedChild, context_->config.num_simulations, remap);
         forget_lost_proof(tree_);
     }
 
-    /// The root's child by an action, or kNoChild.
+    /// The root's child by an action, or kNoChild; one that no simulation came to is none.
     std::int32_t child_of(int action) const {
         const Edges edges = tree_.edges(Tree<G>::kRoot);
         for (int i = 0; i < edges.count; ++i) {
-            if (edges.action[i] == action) return edges.child[i];
+            if (edges.action[i] != action || edges.child[i] == kNoChild) continue;
+            return edges.visits[i] > 0 ? edges.child[i] : kNoChild;
         }
         return kNoChild;
     }
@@ -63,20 +71,90 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
     template <class Emit>
     Progress advance(Emit&& emit) {
         if (cursor_ != kNoChild) return descend(emit);
+        if (early_) return ask_early(emit);
         if (tree_.root().status == NodeStatus::kFresh) return hand_out(Tree<G>::kRoot, emit);
-        return Base::stand_at_root();
+        const Progress progress = Base::stand_at_root();
+        if (progress == Progress::kMoving && asks_early()) cursor_ = kNoChild;
+        return progress;
     }
+
+    /// Whether further leaves of this step are asked for whatever becomes of the newest one.
+    bool early() const { return early_; }
 
     /// Gives pending leaf number `which` its evaluation: logits of all actions, value for the leaf's player to move.
     void apply(int which, const Half* logits, const Half* values) {
         const std::int32_t leaf = pending_[static_cast<std::size_t>(which)];
+        if (early_) {
+            take(leaf, logits, values);
+            if (which + 1 == Base::pending()) end_early();
+            return;
+        }
         add_in_flight(leaf, 0xffff);  // minus one, modulo 2^16
-        Base::expand(leaf, logits, tree_.node(leaf).sign() * clamp(to_float(values[0]), -1.0f, 1.0f));
+        take(leaf, logits, values);
         back_up(leaf, tree_.node(leaf).raw_value, false);
         Base::settle(which, leaf);
     }
 
+    /// Gives the leaf that was handed out last its evaluation at once, while earlier ones wait.
+    void apply_newest(const Half* logits, const Half* values) {
+        if (!early_) return apply(Base::pending() - 1, logits, values);
+        take(pending_.back(), logits, values);
+        pending_.pop_back();
+        path_.pop_back();
+    }
+
   private:
+    void restart(const PlyKey& key) {
+        Base::restart(key);
+        early_ = asked_ = false;
+        next_edge_ = 0;
+    }
+
+    void take(std::int32_t leaf, const Half* logits, const Half* values) {
+        Base::expand(leaf, logits, tree_.node(leaf).sign() * clamp(to_float(values[0]), -1.0f, 1.0f));
+    }
+
+    /// Whether children are asked for now, once in a ply; not where there are more of them than simulations left.
+    bool asks_early() {
+        if (!context_->config.batch_root || std::exchange(asked_, true)) return false;
+        const Edges edges = tree_.edges(Tree<G>::kRoot);
+        std::int32_t wanted = 0;
+        for (int i = 0; i < edges.count; ++i) wanted += edges.child[i] == kNoChild && will_visit(i);
+        return early_ = wanted > 0 && wanted <= Base::left();
+    }
+
+    bool will_visit(int edge) const {
+        return with_algorithm(context_->config, [&](auto algorithm) { return algorithm.will_visit(plan_, edge); });
+    }
+
+    bool ends_game(int action) const {
+        State state = tree_.root().state;
+        context_->rules.apply(state, action);
+        return context_->rules.actor(state) == kTerminalPlayer;
+    }
+
+    /// Hands out the next child; one that ends the game is left to its first visit, whose proof changes the search.
+    template <class Emit>
+    Progress ask_early(Emit&& emit) {
+        const Edges edges = tree_.edges(Tree<G>::kRoot);
+        for (; next_edge_ < edges.count; ++next_edge_) {
+            if (edges.child[next_edge_] != kNoChild || !will_visit(next_edge_) || ends_game(edges.action[next_edge_])) continue;
+            const std::int32_t child = tree_.create_child(context_->rules, Tree<G>::kRoot, next_edge_++);
+            emit(static_cast<const State&>(tree_.node(child).state), nullptr);
+            await(child);
+            return Progress::kMoving;
+        }
+        if (!pending_.empty()) return Progress::kWaiting;
+        end_early();
+        return Progress::kMoving;
+    }
+
+    void end_early() {
+        pending_.clear();
+        path_.clear();
+        early_ = false;
+    }
+
     /// Select: one level down from cursor_. A simulation that meets an exact value is complete; one that runs into a leaf still
     /// in flight is dropped, having changed nothing, and the tree waits.
     template <class Emit>
@@ -87,9 +165,19 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
         const std::int32_t child = tree_.edges(cursor_).child[edge];
         if (child >= kSolvedChild) return end_exactly(child & ~kSolvedChild);
         if (child == kNoChild) return visit_new(tree_.create_child(context_->rules, cursor_, edge), emit);
+        if (cursor_ == Tree<G>::kRoot && asked_ && is_known(child)) return end_known(child);
         tree_.prefetch(child);
         cursor_ = child;
         return Progress::kMoving;
+    }
+
+    /// Whether a child was evaluated early and no simulation came to it yet.
+    bool is_known(std::int32_t child) const { return tree_.node(child).status == NodeStatus::kExpanded && tree_.node(child).visits == 0; }
+
+    Progress end_known(std::int32_t child) {
+        back_up(child, tree_.node(child).raw_value, false);
+        ++simulations_;
+        return drop_path(Progress::kMoving);
     }
 
     template <class Emit>
@@ -154,6 +242,10 @@ class TreeSearch : public PlySearch<G, Tree<G>> {
         }
         return tighten(tree_, node.parent);
     }
+
+    bool asked_ = false;          ///< Children were asked for early in this ply, or found not worth it.
+    bool early_ = false;          ///< What is pending are such children.
+    std::int32_t next_edge_ = 0;  ///< Of the root: the first that was not looked at for that.
 };
 
 }  // namespace azq

@@ -1,0 +1,219 @@
+"""Makes azq's weights to take home from runs: `python ops/pretrained.py RUN... --home FOLDER` writes azq/pretrained/<game>.* anew.
+
+The newest weights of each run, in half precision, and the card: what the run's ledger and processes told, and what is measured here,
+with the bytes that are shipped: graded positions where the game has some or is small, matches against `OPPONENTS`, and what half
+precision moved. The brokers of FOLDER need not run; one that does is only read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from azq import games, pretrained
+from azq.arena import positions
+from azq.arena.rating import rate
+from azq.bus.redis import RedisBus
+from azq.config import Config, InferenceConfig, RunSections, dump_run, load
+from azq.config.loading import to_toml
+from azq.console.grading import grade_player
+from azq.console.move import newest_weights
+from azq.console.play import Seating, match_players
+from azq.console.solve import SolveRequest, solve
+from azq.files import publish_file
+from azq.host.brokers import reading_control
+from azq.host.hardware import detect
+from azq.host.rundir import RunDir
+from azq.inference.ask.local import LocalEvaluator
+from azq.ledger import Ledger
+from azq.nets import WeightsMeta, from_bytes
+from azq.nets.weights import state_to_bytes
+from azq.presets import preset
+from azq.process.source import commit
+from azq.search.evaluator import Evaluation
+from azq.status.curves import Course, read_course
+from azq.wire.messages import MatchResult, MatchSpec
+
+# Who plays the network, and in how many games; `--opponents` names others.
+OPPONENTS = {
+    "tic_tac_toe": ("uct:1000",),
+    "connect_four": ("uct:1000",),
+    "othello": ("uct:200", "uct:1000"),
+    "gomoku": ("uct:1000",),
+    "hex": ("uct:1000",),
+    "backgammon": ("random", "pimc:20"),
+    "beasty_bar": ("rule", "pimc:20"),
+    "blob": ("rule", "pimc:20"),
+}
+SOLVED = ("tic_tac_toe",)
+MATCH_SIMULATIONS = 64
+GRADE_SIMULATIONS = (1, 400)
+POSITIONS = 512  # of random games, on which half precision is compared
+
+
+def shipped(state: Mapping[str, torch.Tensor], meta: WeightsMeta) -> bytes:
+    """Weights in half precision. Raises `ValueError` for a tensor that it cannot hold."""
+    data = state_to_bytes(state, meta, torch.float16)
+    from_bytes(data)  # which refuses infinities
+    return data
+
+
+def rounding(meta: WeightsMeta, exact: bytes, half: bytes) -> float:
+    """How far half precision moves a prior or a value at most, on positions of random games."""
+    game, luck = games.load(meta.game, **meta.params), random.Random(0)
+    states: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
+    while len(states) < POSITIONS:
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            if not state.is_chance_node():
+                states.append(state.packed_observation())
+            state.apply_action(luck.choice(state.legal_actions()))
+    packed, found = np.stack(states[:POSITIONS]), []
+    for data in (exact, half):
+        evaluator = LocalEvaluator.from_bytes(game, data, InferenceConfig(device="cpu", precision="float32"))
+        evaluation = evaluator.result(evaluator.submit(packed), timeout_s=600)
+        evaluator.close()
+        assert evaluation is not None
+        found.append(evaluation)
+    return float(np.abs(_priors(found[0]) - _priors(found[1])).max())
+
+
+def _priors(evaluation: Evaluation) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Priors and values beside each other."""
+    logits = torch.from_numpy(np.asarray(evaluation.logits, np.float32)).softmax(1).numpy()
+    return np.concatenate([logits, np.asarray(evaluation.values, np.float32)], axis=1)
+
+
+def training(course: Course, sections: RunSections, made: str) -> pretrained.TrainedBy:
+    """What the run's own records say."""
+    reached, newest = course.reached, max(course.weights, key=lambda event: event.version)
+    return pretrained.TrainedBy(
+        run=course.view.record.run,
+        commit=made,
+        minutes=round(reached.minutes, 1),
+        cpu_seconds=round(reached.cpu_s),
+        machine=machine(),
+        games=course.counts.finished,
+        samples=max((point.samples for point in course.points), default=0),
+        steps=newest.step,
+        settings=list(changes(dump_run(sections), dump_run(load(base=preset(sections.run.game)).run_sections()))),
+    )
+
+
+def machine() -> str:
+    """Cores and the CPU's name; runs are trained where their cards are made."""
+    cpuinfo = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
+    name = next((line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")), "a CPU")
+    return f"{detect().cores} cores of {name}"
+
+
+def changes(found: Mapping[str, Any], usual: Mapping[str, Any], under: str = "") -> Iterator[str]:
+    """Each setting that differs, as `--set` takes it. Pure."""
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            yield from changes(value, usual.get(name, {}), f"{under}{name}.")
+        elif value != usual.get(name):
+            yield f"{under}{name}={_written(value)}"
+
+
+def _written(value: Any) -> str:
+    return to_toml({"_": value}).removeprefix("_ = ").strip()
+
+
+def matches(config: Config, game: str, opponents: Sequence[str], count: int, plies: int) -> Iterator[pretrained.MeasuredMatch]:
+    """The shipped weights against each opponent, after random `plies` as in the run's own matches."""
+    for opponent in opponents:
+        found = match_players(config, Seating(game, None, "latest", MATCH_SIMULATIONS), f"azq:{game}", opponent, count, plies)
+        name = found["first"]
+        spec = MatchSpec(name, opponent, count, MATCH_SIMULATIONS, plies, 0)
+        counts = found["wins"], found["draws"], found["losses"]
+        result = MatchResult(spec, name, opponent, *counts, 0, seats=found["seats"], share=found["share"])
+        rating = next(one for one in rate([result], anchor=opponent) if one.player == name)
+        bounds: dict[str, Any] = {"elo": round(rating.elo), "elo_low": round(rating.low), "elo_high": round(rating.high)}
+        told = {key: found[key] for key in ("games", "wins", "draws", "losses", "seats", "share", "points", "points_95", "unit")}
+        print(f"{game}: {told | bounds} against {opponent}", flush=True)
+        row = {"opponent": opponent, "num_simulations": MATCH_SIMULATIONS, **told, **bounds}
+        yield msgspec.convert(row, pretrained.MeasuredMatch)
+
+
+def grades(config: Config, game: str) -> Iterator[pretrained.MeasuredGrade]:
+    """The shipped weights on graded positions, where the game has some or is solved in seconds: one simulation, then a long search."""
+    if game in SOLVED:
+        solve(SolveRequest(game, pretrained.card(game).params, config.home), print)
+    if not positions.available(game, pretrained.card(game).params, config.home):
+        return
+    for simulations in GRADE_SIMULATIONS:
+        found = grade_player(config, Seating(game, None, "latest", simulations, slots=256), f"azq:{game}", None)
+        row = {key: found.get(key) for key in ("positions", "mean_loss", "unit", "errors", "error_share")}
+        print(f"{game}: {row} at {simulations} simulations", flush=True)
+        bare = found["regret"]["policy"]["mean"] if "regret" in found else None
+        yield msgspec.convert(row | {"num_simulations": simulations, "policy_loss": bare}, pretrained.MeasuredGrade)
+
+
+def write(card: pretrained.Card) -> None:
+    """The card as TOML, tables of lists one under the other."""
+    values = {key: value for key, value in pretrained.as_values(card).items() if value is not None}
+    lists = {name: values.pop(name) for name in ("matches", "grades")}
+    parts = [f"# Made by ops/pretrained.py from run {card.training.run}; not by hand.\n", to_toml(values)]
+    for name, rows in lists.items():
+        parts += [f"[[{name}]]\n{to_toml({key: value for key, value in row.items() if value is not None})}" for row in rows]
+    publish_file(pretrained.FOLDER / f"{card.game}.toml", "\n".join(parts).encode())
+
+
+def make(config: Config, run: str, made: str, opponents: Sequence[str], count: int) -> None:
+    """Both files of the run's game: first the weights with what is known of them, then again with what was measured."""
+    folder = RunDir(config.home, run)
+    sections = folder.sections()
+    with reading_control(config) as client:
+        course = read_course(Ledger(client), RedisBus(client), run)
+    exact = newest_weights(folder).read_bytes()
+    state, meta = from_bytes(exact)
+    half = shipped(state, meta)
+    publish_file(pretrained.FOLDER / f"{meta.game}{pretrained.SUFFIX}", half)
+    card = pretrained.Card(
+        game=meta.game,
+        sha256=hashlib.sha256(half).hexdigest(),
+        size=len(half),
+        version=meta.version,
+        network=" ".join(f"{key}={meta.network[key]}" for key in ("kind", "blocks", "channels")),
+        params=dict(meta.params),
+        search=sections.search.model_dump(mode="json", exclude_defaults=True, exclude={"num_simulations", "schedule"}),
+        training=training(course, sections, made),
+        ledger=asdict(course.counts) | {"balanced": course.counts.balanced},
+        rounding=float(f"{rounding(meta, exact, half):.2g}"),
+    )
+    write(card)
+    with tempfile.TemporaryDirectory() as empty:
+        here = load(None, [f'home="{empty}"'])
+        known = list(grades(here, meta.game))
+        played = list(matches(here, meta.game, opponents or OPPONENTS[meta.game], count, sections.arena.opening_plies))
+    write(msgspec.structs.replace(card, grades=known, matches=played))
+    print(f"{meta.game}: {len(half):,} bytes, sha256 {card.sha256}", flush=True)
+
+
+def main() -> None:
+    """Reads the command line."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("runs", nargs="+", metavar="RUN")
+    options.add_argument("--home", type=Path, default=Path("runs"), help="the folder of the runs")
+    options.add_argument("--commit", default="", help="of the azq that trained them; this one's by default")
+    options.add_argument("--opponents", default="", help="comma-separated, in place of the game's usual ones")
+    options.add_argument("--games", type=int, default=100, help="of each match")
+    given = options.parse_args()
+    config = load(None, [f'home="{given.home.absolute()}"'])
+    for run in given.runs:
+        make(config, run, given.commit or commit(), [name for name in given.opponents.split(",") if name], given.games)
+
+
+if __name__ == "__main__":
+    main()

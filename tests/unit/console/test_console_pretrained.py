@@ -1,0 +1,24 @@
+"""The lines of `azq weights pretrained`."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from azq import pretrained
+from azq.console.pretrained import pretrained_text
+from azq.pretrained import MeasuredGrade, MeasuredMatch
+
+
+def test_a_card_is_told_with_what_was_measured_and_nothing_else() -> None:
+    match = MeasuredMatch("rule", 64, 60, 43, 6, 11, 0.761, 0.64, 0.14, "points", 3)
+    rated = MeasuredMatch("uct:1000", 64, 100, 79, 4, 17, 0.81, 0.62, 0.147, "result", 2, 252, 165, 338)
+    grades = [MeasuredGrade(400, 600, 0.0667, "value", 30, 0.05), MeasuredGrade(1, 500, 14.4, "millipoints")]
+    card = replace(pretrained.card("connect_four"), matches=[match, rated], grades=grades)
+    head, *rest = pretrained_text([card])
+    assert head.split(";")[0].split() == ["azq:connect_four", "392", "kB", "kind=resnet", "blocks=4", "channels=48"]
+    assert [line.strip() for line in rest] == [
+        "mean loss 0.0667 value on 600 positions at 400 simulations, a result class lost in 5.0%",
+        "mean loss 14.4 millipoints on 500 positions at 1 simulations",
+        "76.1% of 60 games against 2 x rule at 64 simulations, +0.64 +-0.14 points a game",
+        "81.0% of 100 games against uct:1000 at 64 simulations, Elo +252 (+165 .. +338)",
+    ]
