@@ -40,14 +40,15 @@ log = logs.get(__name__)
 
 
 def sections_now(ledger: Ledger, bus: Bus, view: RunView) -> RunSections:
-    """The run's settings with the search as it is at this share of its horizon; raises `ConfigError`."""
+    """The run's settings with the search as it is at this share of its horizon, after so many samples; raises `ConfigError`."""
     sections, until = sections_of(view.record), view.record.until
     if not sections.search.schedule:
         return sections
     games = ledger.counts(view.record.run).finished
-    newest = read_weights(bus, view.record.run, LOOK_BACK) if "steps" in until else []
-    steps = newest[0].step if newest else 0
-    now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)))
+    by_samples = any(stage.samples is not None for stage in sections.search.schedule)
+    newest = read_weights(bus, view.record.run, LOOK_BACK) if "steps" in until or by_samples else []
+    steps, samples = (newest[0].step, newest[0].samples) if newest else (0, 0)
+    now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)), samples)
     return sections.model_copy(update={"search": now})
 
 

@@ -131,6 +131,12 @@ class NetworkStage(Stage):
     channels: Channels
 
 
+class RateStage(Stage):
+    """What the learning rate is multiplied by."""
+
+    factor: Factor
+
+
 class RankSettings(Section):
     """How processes train together, whatever they train."""
 
@@ -159,8 +165,10 @@ class LearnerConfig(RankSettings):
     batch_size: Positive = 512
     micro_batch: Natural = 0  # most samples of one pass, whose gradients add up to a batch's; 0: a batch. Halved where memory runs out
     learning_rate: Factor = 2e-3
+    muon_rate: Weight = 0.0  # of the matrices of the network's blocks, moved by Muon; what changes learning_rate changes it alike; 0: AdamW
     lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
     lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    lr_schedule: tuple[RateStage, ...] = ()  # factors of the rate, in the order of the run, beside those drops
     warmup_steps: Natural = 100
     weight_decay: Weight = 1e-4
     value_weight: Factor = 1.0
@@ -199,7 +207,7 @@ class LearnerConfig(RankSettings):
     lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
-    _order = field_validator("growth")(ascending)
+    _order = field_validator("growth", "lr_schedule")(ascending)
 
     @model_validator(mode="before")
     @classmethod
@@ -347,6 +355,7 @@ class RunSections(Section):
         others = {
             "learner.ranks": self.learner.ranks > 1,
             "learner.lr_drops": self.learner.lr_drops,
+            "learner.lr_schedule by `at`": any(stage.at is not None for stage in self.learner.lr_schedule),
             "learner.growth": self.learner.growth,
             "search.schedule": self.search.schedule,
             "search.reuse_subtree": self.search.reuse_subtree,

@@ -19,7 +19,7 @@ from azq.metrics import RESIDENT_BYTES
 from azq.process.proc import machine_busy_s, usable_cores, usage
 from azq.replay.samples import Columns
 from azq.replay.window import Window
-from azq.search.search import exploring, make_cache, make_search, search_at
+from azq.search.search import exploring, largest_budget, make_cache, make_search
 
 if TYPE_CHECKING:
     from azq.games import Game
@@ -58,8 +58,7 @@ def needs_of(sections: RunSections, plan: DevicePlan, size: GameSize | None) -> 
 
 def _tree_bytes(game: Game, sections: RunSections) -> int:
     """A tree of the largest budget of the run: what the core reserves for one, else by the formula."""
-    searches = [search_at(sections.search, progress) for progress in (0.0, *(stage.at for stage in sections.search.schedule))]
-    largest = max(searches, key=lambda search: search.num_simulations)
+    largest = sections.search.model_copy(update={"num_simulations": largest_budget(sections.search)})
     reserved = make_search(game, exploring(largest), num_slots=1, seed=0).memory_bytes
     return reserved or tree_bytes(largest.num_simulations, game.num_distinct_actions())
 

@@ -251,7 +251,7 @@ class Learner:
 
     def _grow(self) -> None:
         """Goes on with the next larger network when its time has come; what it says does not change."""
-        wanted = self.networks.at(self._network, self._progress)
+        wanted = self.networks.at(self._network, self._progress, self.intake.segments.samples)
         if wanted != self._network:
             for trainer in self.ranks.trainers:
                 trainer.grow(self.networks.make(wanted))
@@ -276,12 +276,16 @@ class Learner:
         meta = replace(self.meta, version=version, step=step, network=self._network.description())
         data = state_to_bytes(state, meta)
         told = {"blocks": self._network.blocks, "channels": self._network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
-        event = self.publisher.publish(data, version, step, **told)
+        event = self.publisher.publish(data, version, step, samples=self._samples_told(), **told)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self.tracker.published(event, partial(self.publisher.fetch, event))
         self._track()
         self.trainer.reset_losses()
+
+    def _samples_told(self) -> int:
+        """What new weights say of the samples made so far; in lockstep nothing, for there weights are all that is told of a version."""
+        return self.intake.segments.samples if self.lockstep is None else 0
 
     def _track(self) -> None:
         status = self.status()

@@ -84,7 +84,13 @@ def strongest(search: SearchConfig, num_simulations: int) -> _core.SearchConfig:
     return exploring(greedy(search, num_simulations))
 
 
-def search_at(search: SearchConfig, progress: float) -> SearchConfig:
-    """The settings at this share of the run's horizon: the budget of the last stage that has begun (Wu et al., 2023: MiniZero)."""
-    budgets = [search.num_simulations, *(stage.num_simulations for stage in search.schedule if stage.at <= progress)]
+def search_at(search: SearchConfig, progress: float, samples: int = 0) -> SearchConfig:
+    """The settings at this share of the run's horizon, after so many samples: the budget of the last stage that has begun (Wu et al., 2023:
+    MiniZero)."""
+    budgets = [search.num_simulations, *(stage.num_simulations for stage in search.schedule if stage.begun(progress, samples))]
     return search.model_copy(update={"num_simulations": budgets[-1], "schedule": ()})
+
+
+def largest_budget(search: SearchConfig) -> int:
+    """The most simulations that a run's schedule ever comes to."""
+    return max([search.num_simulations, *(stage.num_simulations for stage in search.schedule)])

@@ -25,7 +25,9 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
         "ranks": 1,
         "batch_size": 64,
         "warmup_steps": 10,
+        "muon_rate": 0.0,
         "lr_drops": [],
+        "lr_schedule": [],
         "growth": [],
         "min_window": 1,
         "max_window": 100_000,
@@ -35,6 +37,8 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
     },
     "arena": {"every_s": 0},
 }
+#: a game's own, which its baselines and bands were made with
+PINNED: dict[str, dict[str, Any]] = {"connect_four": {"learner": {"learning_rate": 2e-3}}}
 NOTHING: Mapping[str, Mapping[str, Any]] = {}
 HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 
@@ -64,7 +68,7 @@ class FirstDifference:
 
 def lockstep_sections(game: str, seed: int, evaluator: str, more: Mapping[str, Mapping[str, Any]] = NOTHING) -> RunSections:
     """A game's preset in lockstep, and `more` settings over it; raises `ConfigError` where no lockstep goes with them."""
-    ours = merge(LOCKSTEP, {"run": {"seed": seed, "tag": "cpu"}, "selfplay": {"evaluator": evaluator}})
+    ours = merge(merge(LOCKSTEP, PINNED.get(game, {})), {"run": {"seed": seed, "tag": "cpu"}, "selfplay": {"evaluator": evaluator}})
     return parse_run(merge(merge(preset(game), ours), more), f"the preset of {game} in lockstep")
 
 

@@ -10,7 +10,7 @@ from azq.arena.levels import Level, ladder
 from azq.arena.players import version_of
 from azq.arena.rating import Rating
 from azq.config import RunSections
-from azq.search.search import greedy
+from azq.search.search import greedy, largest_budget
 from azq.wire.messages import ModelEvent
 
 MOST_SIMULATIONS = 1600  # a move of a level: a tab is slower than a server
@@ -42,6 +42,6 @@ def playable(run: str, sections: RunSections, models: Sequence[ModelEvent], rati
     networks = [TabNetwork(model.version, model.sha256, model.size) for model in sorted(models, key=lambda model: model.version)]
     there = {network.version for network in networks}
     levels = ladder((one for one in ratings if version_of(one.player) in there), sections.arena.num_simulations, MOST_SIMULATIONS)
-    search = greedy(sections.search, sections.search.num_simulations).model_dump(exclude={"schedule"})
+    search = greedy(sections.search, largest_budget(sections.search)).model_dump(exclude={"schedule"})
     search |= {"random_opening_plies": 0, "leaves_per_step": 1}
     return Playable(run, sections.run.game, dict(sections.run.params), search, networks, levels)

@@ -87,6 +87,7 @@ class WeightEvent(Message, frozen=True):
     samples_sha256: str = ""  # in lockstep: of the samples that were new since the version before, in no order
     order_sha256: str = ""  # and of the batches that were drawn since then, one after the other
     size: int = 0  # bytes; 0: older weights, whose event does not say
+    samples: int = 0  # in the log when they were published; 0: none, or older weights, whose event does not say
 
 
 Deed = Literal["promoted", "rolled_back", "pinned", "unpinned", "candidate", "rejected"]

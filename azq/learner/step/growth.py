@@ -47,9 +47,10 @@ class RunNetworks:
         candidates = itertools.chain([module], map(self.make, self.all))
         return next((one for one in candidates if _shapes(one.state_dict()) == wanted), module)
 
-    def at(self, network: NetworkConfig, progress: float) -> NetworkConfig:
-        """What `network` has grown to at this share of the run's horizon; a horizon that moves away makes nothing smaller."""
-        sizes: list[NetworkConfig | NetworkStage] = [network, *(stage for stage in self.sections.learner.growth if stage.at <= progress)]
+    def at(self, network: NetworkConfig, progress: float, samples: int = 0) -> NetworkConfig:
+        """What `network` has grown to at this share of the run's horizon, after so many samples; nothing ever gets smaller."""
+        begun = (stage for stage in self.sections.learner.growth if stage.begun(progress, samples))
+        sizes: list[NetworkConfig | NetworkStage] = [network, *begun]
         return network.model_copy(update={"blocks": max(size.blocks for size in sizes), "channels": max(size.channels for size in sizes)})
 
 
@@ -84,7 +85,7 @@ def grow_tensors(tensors: Mapping[str, Tensor], fresh: Mapping[str, Tensor]) -> 
         kind, _, parameter = name.partition("/")
         if kind == "step":
             grown[name] = tensor
-        elif kind in ("exp_avg", "exp_avg_sq"):
+        elif kind in ("exp_avg", "exp_avg_sq", "momentum_buffer"):
             filled = float(tensor.mean()) if kind == "exp_avg_sq" else 0.0
             grown[name] = _padded(tensor, fresh[parameter].shape, filled)
     return grown

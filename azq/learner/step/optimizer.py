@@ -1,14 +1,16 @@
-"""How a step moves the weights: AdamW, its learning rate, and the average that is published and plays (Polyak and Juditsky, 1992)."""
+"""How a step moves the weights: AdamW or Muon, the rate, and the average that is published and plays (Polyak and Juditsky, 1992)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from azq.config import LearnerConfig
+from azq.learner.step.muon import MATRICES, Muon
 
 
 def decay_at(decay: float, step: int) -> float:
@@ -37,18 +39,29 @@ class Ema:
 
 
 def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
-    """Linear warm-up over `warmup_steps`, then a drop by `lr_drop_factor` at each share of the horizon in `lr_drops`."""
+    """Linear warm-up over `warmup_steps`, a drop by `lr_drop_factor` at each share of the horizon in `lr_drops`, `lr_schedule`'s factor.
+
+    Samples, after which a stage of it may begin, are those that the limiter wants to be there for this step.
+    """
     warm = min(1.0, (step + 1) / config.warmup_steps) if config.warmup_steps else 1.0
     drops = sum(progress >= share for share in config.lr_drops)
-    return float(config.learning_rate * warm * config.lr_drop_factor**drops)
+    samples = int(step * config.batch_size / config.samples_per_insert)
+    factors = [1.0, *(stage.factor for stage in config.lr_schedule if stage.begun(progress, samples))]
+    return float(config.learning_rate * warm * config.lr_drop_factor**drops * factors[-1])
 
 
-def adamw(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    kinds = [[p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]]
-    groups = [{"params": kind, "weight_decay": decay_of(kind, config)} for kind in kinds if kind]
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=fused)
+def make_optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:
+    """AdamW, or Muon for the matrices of the trunk's blocks and AdamW for stem, heads and biases."""
+    named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
+    kinds: dict[str, list[nn.Parameter]] = {MATRICES: [], "other": [], "flat": []}
+    for name, parameter in named:
+        matrix = config.muon_rate > 0 and name.startswith("blocks.") and parameter.ndim >= 2
+        kinds[MATRICES if matrix else "other" if parameter.ndim >= 2 else "flat"].append(parameter)
+    groups: list[dict[str, Any]] = [{"params": kind, "weight_decay": decay_of(kind, config)} for kind in kinds.values() if kind]
+    if kinds[MATRICES]:
+        groups[0][MATRICES] = config.muon_rate / config.learning_rate
+    fused = named[0][1].device.type in ("cpu", "cuda")
+    return (Muon if config.muon_rate > 0 else torch.optim.AdamW)(groups, lr=config.learning_rate, fused=fused)
 
 
 def decay_of(kind: Sequence[nn.Parameter], config: LearnerConfig) -> float:

@@ -19,7 +19,8 @@ from azq.learner.data.batches import Batch
 from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.growth import AVERAGE, grow_tensors
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
-from azq.learner.step.optimizer import Ema, adamw, decay_of, learning_rate
+from azq.learner.step.muon import MATRICES
+from azq.learner.step.optimizer import Ema, decay_of, learning_rate, make_optimizer
 from azq.learner.step.stepper import Stepper
 from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
 from azq.nets.device import fastest_dtype
@@ -84,7 +85,7 @@ class Trainer(Stepper):
     def train_on(self, batch: Batch, progress: float) -> None:
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
-            group["lr"] = self.learning_rate
+            group["lr"] = self.learning_rate * group.get(MATRICES, 1.0)
         if self._may_compile:
             self._may_compile = False
             self._notes["compile"] = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
@@ -134,7 +135,7 @@ class Trainer(Stepper):
         if self._config.freeze == "trunk":
             self.module.freeze_trunk()
         self._ema = Ema(self.module, self._config.ema_decay)
-        self._optimizer = adamw(self.module, self._config)
+        self._optimizer = make_optimizer(self.module, self._config)
         self._may_compile = self._config.compile  # tried when the first batch is there
         self.leave()
 

@@ -49,3 +49,13 @@ def test_a_weight_event_that_does_not_decode_does_not_set_the_schedule_back(flee
     fleet.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, "0" * 64, "", 80, 0)))
     fleet.bus.publish(keys.weights(RUN), b"noise")
     assert context.sections_now(fleet.ledger.run(RUN)).search.num_simulations == 24
+
+
+def test_stages_by_samples_follow_what_the_newest_weights_were_made_of(fleet: Fleet, broker: Any) -> None:
+    fleet.create_run(SearchConfig(num_simulations=4, schedule=(SearchStage(samples=1_000, num_simulations=24),)))
+    context = Context(Config(broker=BrokerConfig(control_url=broker.control_url, data_url=broker.data_url)), Signs(Board(1), 0))
+    budgets = []
+    for samples in (0, 999, 1_000):  # 0: an older learner's weights do not say
+        fleet.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, "0" * 64, "", 80, 0, samples=samples)))
+        budgets.append(context.sections_now(fleet.ledger.run(RUN)).search.num_simulations)
+    assert budgets == [4, 4, 24]

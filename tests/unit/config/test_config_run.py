@@ -1,4 +1,4 @@
-"""Settings of a run that have to agree with each other: which devices its ranks take."""
+"""Settings of a run that have to agree with each other: which devices its ranks take, where its stages begin."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from azq.config import LearnerConfig
+from azq.config import LearnerConfig, SearchConfig, dump_run, merge, parse_run
+from azq.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,36 @@ def test_devices_count_the_ranks_and_the_primary_comes_first(settings: dict[str,
 def test_devices_that_no_ranks_can_have_are_refused_with_the_remedy(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         LearnerConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("stages", "complaint"),
+    [
+        ([{"num_simulations": 8}], "a stage begins `at` a share of the horizon or after so many `samples`; give one of the two"),
+        ([{"at": 0.1, "samples": 5, "num_simulations": 8}], "give one of the two"),
+        ([{"at": 0.1, "num_simulations": 8}, {"samples": 5, "num_simulations": 9}], "take one for all"),
+        ([{"samples": 5, "num_simulations": 8}, {"samples": 5, "num_simulations": 9}], "let `samples` grow"),
+        ([{"at": 0.5, "num_simulations": 8}, {"at": 0.1, "num_simulations": 9}], "let `at` grow"),
+    ],
+)
+def test_stages_that_never_begin_in_order_are_refused(stages: list[dict[str, Any]], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        SearchConfig.model_validate({"schedule": stages})
+
+
+def test_stages_of_older_runs_are_read_as_they_were_written() -> None:
+    old = {"search": {"schedule": [{"at": 0.3, "num_simulations": 32}]}, "learner": {"growth": [{"at": 0.2, "blocks": 5, "channels": 64}]}}
+    sections = parse_run(old, "an older run")
+    assert dump_run(sections)["search"]["schedule"] == old["search"]["schedule"], "so that older workers read it"
+    stage, size = sections.search.schedule[0], sections.learner.growth[0]
+    assert (stage.at, stage.samples, size.at, size.samples) == (0.3, None, 0.2, None)
+    assert [stage.begun(progress, 10**9) for progress in (0.29, 0.3)] == [False, True]
+
+
+def test_lockstep_takes_rates_by_samples_and_none_by_shares_of_a_horizon() -> None:
+    lockstep = {"search": {"reuse_subtree": False}, "learner": {"lockstep_games": 8, "lr_drops": []}}
+    by_samples = merge(lockstep, {"learner": {"lr_schedule": [{"samples": 100, "factor": 0.5}]}})
+    assert parse_run(by_samples, "here").learner.lr_schedule[0].factor == 0.5
+    by_share = merge(lockstep, {"learner": {"lr_schedule": [{"at": 0.5, "factor": 0.5}]}})
+    with pytest.raises(ConfigError, match=r"lockstep_games goes with none of learner.lr_schedule by `at`"):
+        parse_run(by_share, "here")

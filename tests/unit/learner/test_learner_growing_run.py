@@ -146,3 +146,17 @@ def test_a_checkpoint_of_a_network_that_the_run_does_not_know_is_refused_by_its_
     place.growth = ()
     with pytest.raises(WeightsError, match="do not fit"):
         place.learner()
+
+
+def test_a_stage_by_samples_needs_no_horizon_and_weights_say_how_many_there_were(place):
+    place.ledger.record = RunRecord(RUN, b"{}", {}, "", 0)
+    place.growth = (NetworkStage(samples=500, blocks=LARGE[0], channels=LARGE[1]),)
+    learner = place.learner()
+    steps(learner, 3)
+    few = learner.status().samples_inserted
+    place.finish_games(41, 120)
+    steps(learner, 3)
+    learner.finish()
+    assert place.published() == [SMALL, LARGE]
+    told = [decode(entry.frame, WeightEvent).samples for entry in place.bus.after(keys.weights(RUN), "0")]
+    assert told[-1] == learner.status().samples_inserted > 500 > few > 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from torch import nn
 
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunSections
+from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RateStage, RunSections
 from azq.learner.step.growth import RunNetworks
-from azq.learner.step.optimizer import adamw, learning_rate
+from azq.learner.step.optimizer import learning_rate, make_optimizer
 from azq.nets import NetSpec
 
 
@@ -20,9 +20,18 @@ def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
     assert learning_rate(config.model_copy(update={"warmup_steps": 0}), 0, 0.7) == pytest.approx(0.2)
 
 
+def test_a_rate_by_samples_needs_no_horizon():
+    stages = (RateStage(samples=1_000, factor=0.5), RateStage(samples=4_000, factor=0.1))
+    config = LearnerConfig(learning_rate=1.0, warmup_steps=0, lr_drops=(0.6,), batch_size=100, samples_per_insert=4.0, lr_schedule=stages)
+    assert [learning_rate(config, step, 0.0) for step in (0, 39, 40, 159, 160, 10**6)] == [1.0, 1.0, 0.5, 0.5, 0.1, 0.1]
+    assert learning_rate(config, 40, 0.6) == pytest.approx(0.1)
+    by_share = config.model_copy(update={"lr_schedule": (RateStage(at=0.3, factor=0.5),)})
+    assert [learning_rate(by_share, 5, progress) for progress in (0.29, 0.3)] == [1.0, 0.5]
+
+
 def test_weight_decay_is_of_matrices_alone():
     module = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
-    groups = adamw(module, LearnerConfig(weight_decay=0.25)).param_groups
+    groups = make_optimizer(module, LearnerConfig(weight_decay=0.25)).param_groups
     assert [(group["weight_decay"], [one.ndim for one in group["params"]]) for group in groups] == [(0.25, [2]), (0.0, [1, 1, 1])]
 
 
