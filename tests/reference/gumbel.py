@@ -63,7 +63,7 @@ def complete(node: Chooser, settings: Settings) -> tuple[list[F], F]:
 
 def seen_range(values: list[F], settings: Settings) -> F:
     """What counts as the whole range of q."""
-    return F(2.0) if settings.q_range >= F(2.0) or not values else max(max(values) - min(values), settings.q_range)
+    return F(2.0) if settings.q_range >= F(2.0) or not values else max(max(values) - min(values), F(settings.q_range))
 
 
 def improved_policy(node: Chooser, completed: list[F], scale: F) -> tuple[list[F], F]:
