@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,7 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
         start = dataclasses.replace(start, config=open_gateway(start.config, where.host if where else None, asked.port), volunteers=True)
     rundir.make_folder(start.run.home)
     with home_lock(start.run.home), Brokers(start.config, start.run.home, where) as brokers:
-        config = brokers.apply(start.config)
+        config = beside_others(brokers.apply(start.config))
         if listen:
             if plaintext:
                 log.warning("plaintext", reason="everybody on the way reads passwords, games and weights, and may change them")
@@ -108,6 +109,26 @@ def open_gateway(config: Config, host: str | None, port: int | None) -> Config:
         gateway = gateway.model_copy(update={"plaintext": True})
     check_tls(gateway, "gateway")
     return config.model_copy(update={"gateway": gateway})
+
+
+def beside_others(config: Config) -> Config:
+    """The settings with another port for the dashboard, where nobody chose one and the usual one is taken, as by a second `azq up`."""
+    daemon = config.daemon
+    if "port" in daemon.model_fields_set or free_port(daemon.host, daemon.port):
+        return config
+    port = free_port(daemon.host, 0)
+    log.info("other_port", taken=daemon.port, port=port, setting="daemon.port")
+    return config.model_copy(update={"daemon": daemon.model_copy(update={"port": port})})
+
+
+def free_port(host: str, port: int) -> int:
+    """The port where it is free, or any free one for 0; 0 where there is none."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.create_server((host, port), family=family) as listener:
+            return int(listener.getsockname()[1])
+    except OSError:
+        return 0
 
 
 def plan_devices(config: Config) -> DevicePlan:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -132,3 +133,16 @@ def test_volunteers_are_asked_for_by_the_run(tmp_path: Path, monkeypatch: pytest
     start = up.read_start(up.UpRequest(game="tic_tac_toe", volunteers=True))
     assert start.config.volunteers.kinds == ("selfplay",)
     assert up.read_start(up.UpRequest(game="tic_tac_toe")).config.volunteers.kinds == ()
+
+
+def test_a_second_azq_takes_another_port_unless_one_was_chosen() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as first:
+        taken = first.getsockname()[1]
+        usual = load(None, [])
+        usual = usual.model_copy(
+            update={"daemon": usual.daemon.model_construct(**{**usual.daemon.model_dump(), "port": taken}, _fields_set=set())}
+        )
+        assert up.beside_others(usual).daemon.port not in (taken, 0)
+        chosen = load(None, [f"daemon.port={taken}"])
+        assert up.beside_others(chosen) is chosen
+    assert up.beside_others(usual) is usual
