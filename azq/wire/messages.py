@@ -2,8 +2,7 @@
 
 Letters: L leaves, P bytes of a packed observation, A actions, V values per leaf, T plies.
 Arrays travel as raw little-endian bytes; their shapes follow from the counts beside them.
-`SCHEMA` changes whenever a field changes meaning or frames look different; `azq.wire.codec` writes no other number and reads those of
-`READABLE`.
+`SCHEMA` changes whenever a field changes meaning or frames look different; `azq.wire.codec` writes that and reads `READABLE`.
 """
 
 from __future__ import annotations
