@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from azq import games, logs, pretrained
+from azq import logs, pretrained
 from azq.arena import grade as grading
 from azq.arena import match as matches
 from azq.arena import positions
@@ -20,7 +20,7 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import InferenceConfig, RunSections, SearchConfig
 from azq.errors import AzqError, EngineError, MissingExtra, reason_of
-from azq.games import Game
+from azq.games import Game, GameFiles
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease
@@ -139,7 +139,7 @@ def _own_ground(name: str, ground: Ground, inference: InferenceConfig, stack: Ex
         card, path = pretrained.card(shipped), pretrained.verified(shipped)
     except AzqError as error:
         raise EngineError(reason_of(error)) from None
-    rules = games.load(card.game, **card.params)
+    rules = GameFiles().load(card.game, card.params)  # a game of the core
     if (rules.name, rules.params) != (ground.game.name, ground.game.params):
         raise EngineError(
             f"player {name} plays {rules.name} with {rules.params}; the run plays {ground.game.name} with {ground.game.params}"

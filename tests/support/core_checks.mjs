@@ -16,7 +16,7 @@ function run(search, { numActions, valueSize } = game) {
 
 const checks = {
   "games say what they do not take"() {
-    assert.throws(() => core.game("chess"), /no game is called 'chess'; known games: backgammon, /)
+    assert.throws(() => core.game("chess"), /no game is called 'chess'; known games: 2048, backgammon, /)
     assert.throws(() => core.game("hex", { size: 6 }), /game hex: parameter size = 6; it takes one of 11, 5, 7, 9, 13/)
     assert.throws(() => core.game("hex", { size: "6" }), /parameter size = '6'; it takes one of/)
     assert.throws(() => core.game("hex", { sise: 5 }), /game hex has no parameter sise; it takes size, swap/)

@@ -253,7 +253,7 @@ def test_the_expected_line_is_legal_and_ends_before_chance_and_secrets(name: str
             assert not at.is_chance_node()
             assert at.current_player() == mover or not game.is_hidden()
             at.apply_action(action)
-    assert max(len(line) for _, line in found) > 1 or game.is_hidden()
+    assert max(len(line) for _, line in found) > 1 or game.is_hidden() or name == "2048"  # where chance follows every move
 
 
 @pytest.mark.parametrize(
