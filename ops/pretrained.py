@@ -54,6 +54,7 @@ OPPONENTS = {
     "backgammon": ("random", "pimc:20"),
     "beasty_bar": ("rule", "pimc:20"),
     "blob": ("rule", "pimc:20"),
+    "2048": ("random", "rule"),
 }
 SOLVED = ("tic_tac_toe",)
 MATCH_SIMULATIONS = 64
@@ -134,16 +135,21 @@ def matches(config: Config, game: str, opponents: Sequence[str], count: int, pli
     """The shipped weights against each opponent, after random `plies` as in the run's own matches."""
     for opponent in opponents:
         found = match_players(config, Seating(game, None, "latest", MATCH_SIMULATIONS), f"azq:{game}", opponent, count, plies)
-        name = found["first"]
-        spec = MatchSpec(name, opponent, count, MATCH_SIMULATIONS, plies, 0)
-        counts = found["wins"], found["draws"], found["losses"]
-        result = MatchResult(spec, name, opponent, *counts, 0, seats=found["seats"], share=found["share"])
-        rating = next(one for one in rate([result], anchor=opponent) if one.player == name)
-        bounds: dict[str, Any] = {"elo": round(rating.elo), "elo_low": round(rating.low), "elo_high": round(rating.high)}
+        bounds = standing(found, plies) if found["seats"] > 1 else {key: found[key] for key in ("gap", "gap_95")}
         told = {key: found[key] for key in ("games", "wins", "draws", "losses", "seats", "share", "points", "points_95", "unit")}
         print(f"{game}: {told | bounds} against {opponent}", flush=True)
         row = {"opponent": opponent, "num_simulations": MATCH_SIMULATIONS, **told, **bounds}
         yield msgspec.convert(row, pretrained.MeasuredMatch)
+
+
+def standing(found: Mapping[str, Any], plies: int) -> dict[str, int]:
+    """Elo over the opponent, with its 95 % interval."""
+    name, opponent = found["first"], found["second"]
+    spec = MatchSpec(name, opponent, found["games"], MATCH_SIMULATIONS, plies, 0)
+    counts = found["wins"], found["draws"], found["losses"]
+    result = MatchResult(spec, name, opponent, *counts, 0, seats=found["seats"], share=found["share"])
+    rating = next(one for one in rate([result], anchor=opponent) if one.player == name)
+    return {"elo": round(rating.elo), "elo_low": round(rating.low), "elo_high": round(rating.high)}
 
 
 def grades(config: Config, game: str) -> Iterator[pretrained.MeasuredGrade]:

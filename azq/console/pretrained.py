@@ -24,6 +24,9 @@ def _graded(grade: MeasuredGrade) -> str:
 
 
 def _played(match: MeasuredMatch) -> str:
+    if match.gap is not None:
+        ours, more = f"{match.points:,.0f} +-{match.points_95:,.0f} {match.unit}", f"{match.gap:+,.0f} +-{match.gap_95:,.0f}"
+        return f"{ours} a game at {match.num_simulations} simulations, {more} over {match.opponent} in {match.games} games of the same luck"
     against = f"{match.seats - 1} x {match.opponent}" if match.seats > 2 else match.opponent
     elo = f", Elo {match.elo:+d} ({match.elo_low:+d} .. {match.elo_high:+d})" if match.elo is not None else ""
     points = f", {match.points:+.2f} +-{match.points_95:.2f} {match.unit} a game" if match.unit != "result" else ""

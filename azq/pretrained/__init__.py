@@ -51,6 +51,8 @@ class MeasuredMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     elo: int | None = None  # over the opponent, with its 95 % interval
     elo_low: int | None = None
     elo_high: int | None = None
+    gap: float | None = None  # of a game for one: our mean score over theirs with the same luck, and half of its 95 % interval
+    gap_95: float | None = None
 
 
 class MeasuredGrade(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

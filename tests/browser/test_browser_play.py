@@ -50,7 +50,7 @@ class Table:
 
     def wait(self) -> bool:
         """Waits for the person's turn; False when the game is over."""
-        told = ("your move", "you win", "you lose", "a draw", "you share the first place")
+        told = ("your move", "you win", "you lose", "a draw", "you share the first place", "game over")
         until(lambda: self.status in told, f"a turn, not {self.status}")
         return self.status == "your move"
 
@@ -159,6 +159,21 @@ def test_every_other_game_is_played_by_clicks(table: Any, game: str) -> None:
     seen.wait()
     assert seen.page.locator("#played li").count() >= 5
     shot(seen.page, f"play-{game}")
+    assert seen.complaints == []
+
+
+def test_a_game_for_one_is_played_by_keys_to_its_end_and_has_no_opponent(table: Any) -> None:
+    seen = table("2048")
+    assert seen.wait()
+    assert not seen.page.get_by_label("you are").is_visible()
+    assert seen.page.get_by_label("hints by").is_visible()
+    before = seen.page.locator("#played li").count()
+    allowed = seen.page.locator("#beside button").first.inner_text()
+    seen.page.keyboard.press(f"Arrow{allowed.capitalize()}")
+    until(lambda: seen.page.locator("#played li").count() == before + 2, "a move and a new tile")
+    seen.play()
+    assert seen.status == "game over"
+    shot(seen.page, "play-2048")
     assert seen.complaints == []
 
 

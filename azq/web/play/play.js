@@ -143,6 +143,7 @@ function drawThoughts() {
 const worth = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 
 function verdict(returns, seat) {
+  if (returns.length === 1) return "game over";
   const best = Math.max(...returns);
   const winners = returns.filter((each) => each === best).length;
   if (returns[seat] < best) return "you lose";
@@ -226,6 +227,8 @@ async function openRun(name, said) {
   const players = page.rules.numPlayers;
   show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? `player ${seat}` : seat ? "second" : "first")));
   $("seat").value = String(said.seat < players ? said.seat : 0);
+  $("seat").parentElement.hidden = players === 1;
+  $("level").previousSibling.textContent = players === 1 ? "hints by " : "against ";
   await openOpponent(said.level);
 }
 
@@ -268,6 +271,13 @@ async function start() {
   if (said.run && said.run !== page.run.name) problem(`there is no run ${said.run} to play against; this is ${page.run.name}`);
 }
 
+/** Keys of arrows press the buttons of that name, as 2048's. */
+function steered(event) {
+  if (!event.key.startsWith("Arrow") || event.target.closest("input, select")) return;
+  const button = [...$("beside").children].find(({ textContent }) => textContent === event.key.slice(5).toLowerCase());
+  if (button) { event.preventDefault(); button.click(); }
+}
+
 /** A click on what may be done; on a point of backgammon it plays where there is one move from there, else shows where to. */
 function chosen(event) {
   const target = event.target.closest?.("[data-action], [data-from]");
@@ -286,6 +296,7 @@ $("table").addEventListener("click", chosen);
 $("table").addEventListener("keydown", (event) => {
   if ((event.key === "Enter" || event.key === " ") && event.target.getAttribute("role") === "button") { event.preventDefault(); chosen(event); }
 });
+document.addEventListener("keydown", steered);
 $("settings").addEventListener("submit", (event) => { event.preventDefault(); begin(); });
 $("back").addEventListener("click", takeBack);
 $("hint").addEventListener("click", telling(hint));

@@ -12,8 +12,9 @@ from azq.pretrained import MeasuredGrade, MeasuredMatch
 def test_a_card_is_told_with_what_was_measured_and_nothing_else() -> None:
     match = MeasuredMatch("rule", 64, 60, 43, 6, 11, 0.761, 0.64, 0.14, "points", 3)
     rated = MeasuredMatch("uct:1000", 64, 100, 79, 4, 17, 0.81, 0.62, 0.147, "result", 2, 252, 165, 338)
+    alone = MeasuredMatch("rule", 64, 100, 90, 0, 10, 0.9, 6812.4, 401.2, "points", 1, gap=2691.6, gap_95=511.5)
     grades = [MeasuredGrade(400, 600, 0.0667, "value", 30, 0.05), MeasuredGrade(1, 500, 14.4, "millipoints")]
-    card = replace(pretrained.card("connect_four"), matches=[match, rated], grades=grades)
+    card = replace(pretrained.card("connect_four"), matches=[match, rated, alone], grades=grades)
     head, *rest = pretrained_text([card])
     assert head.split(";")[0].split() == ["azq:connect_four", "392", "kB", "kind=resnet", "blocks=4", "channels=48"]
     assert [line.strip() for line in rest] == [
@@ -21,4 +22,5 @@ def test_a_card_is_told_with_what_was_measured_and_nothing_else() -> None:
         "mean loss 14.4 millipoints on 500 positions at 1 simulations",
         "76.1% of 60 games against 2 x rule at 64 simulations, +0.64 +-0.14 points a game",
         "81.0% of 100 games against uct:1000 at 64 simulations, Elo +252 (+165 .. +338)",
+        "6,812 +-401 points a game at 64 simulations, +2,692 +-512 over rule in 100 games of the same luck",
     ]
