@@ -6,7 +6,7 @@ WHAT := -e .
 PREFIX ?= /opt/azq
 LOCKED := $(BIN)/python -m pip install -q --require-hashes
 # Packages too: Python finds them where they lay when azq was installed.
-CORE := $(shell find azq/core -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
+CORE := $(shell find azq/core azq/nets/native -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
 
 .PHONY: setup up install uninstall test drills mutants check sanitize wasm lock clean
 

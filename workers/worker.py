@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import time
 import warnings
@@ -31,6 +32,7 @@ from workers.board import Board
 from workers.children import Care, Signs
 from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, SoftWorker, end_for_sure, node_name
 
+GARBAGE_AFTER = 50_000  # objects more than there were: the trees of games in Python are many objects and no cycles
 TASKS = {Kind.SELFPLAY: "workers.selfplay", Kind.EVAL: "workers.evaluate"}  # imported by the child that runs the first of its kind
 
 
@@ -98,6 +100,8 @@ class WorkerParts:
         """This child's belongings, made at its first job: nothing heavy is imported by the main process."""
         from workers.context import Context
 
+        gc.freeze()  # what was imported stays
+        gc.set_threshold(GARBAGE_AFTER)
         return Context(self.config, self.signs)
 
     @cached_property

@@ -60,7 +60,8 @@ class PortablePly:
     @property
     def spent(self) -> bool:
         """Whether the budget is spent, or there is nothing to search for."""
-        return self._algorithm is not None and (len(self.root.actions) == 1 or self.simulations >= self._budget)
+        root = self._root
+        return self._algorithm is not None and root is not None and (self.simulations >= self._budget or len(root.actions) == 1)
 
     def ask_early(self) -> list[NDArray[np.uint8]]:
         """Packed observations of children of the root to be evaluated together before the first simulation; none most of the time."""
@@ -104,11 +105,12 @@ class PortablePly:
             self._end_or_go_on(leaf, of_player)
 
     def _by_player(self, values: list[float], actor: int) -> list[float]:
-        values = [max(-1.0, min(value, 1.0)) for value in values]
         if len(values) > 1:
+            values = [max(-1.0, min(value, 1.0)) for value in values]
             return [values[(player - actor) % self._players] for player in range(self._players)]
-        of_player = [-values[0]] * self._players
-        of_player[actor] = values[0]
+        own = max(-1.0, min(values[0], 1.0))
+        of_player = [-own] * self._players
+        of_player[actor] = own
         return of_player
 
     def decide(self, explores: bool) -> Choice:

@@ -16,13 +16,13 @@ from azq.search.portable_ply import LIMIT_PLIES, PortablePly
 
 
 class KnownPosition:
-    """A state with a choice to make, and what it said; `forced`: plies that left no choice led here."""
+    """A state with a choice to make among `actions`, and what it said; `forced`: plies that left no choice led here."""
 
     __slots__ = ("_after", "_observation", "actions", "actor", "forced", "state")
 
-    def __init__(self, state: State, forced: bool = False) -> None:
-        self.state, self.forced = state, forced
-        self.actor, self.actions = state.current_player(), state.legal_actions()
+    def __init__(self, state: State, actions: list[int], forced: bool = False) -> None:
+        self.state, self.actions, self.forced = state, actions, forced
+        self.actor = state.current_player()
         self._observation: NDArray[np.uint8] | None = None
         self._after: dict[int, KnownPosition | list[float]] = {}
 
@@ -47,7 +47,7 @@ class KnownPosition:
                 return state.returns()
             legal = state.legal_actions()
             if len(legal) != 1:
-                return KnownPosition(state, forced=ply > 0)
+                return KnownPosition(state, legal, forced=ply > 0)
         raise GameContractError(f"{LIMIT_PLIES} plies in a row left no choice")
 
 
@@ -99,7 +99,7 @@ class PortableTree(PortablePly):
 
     def simulate(self) -> NDArray[np.uint8] | None:
         if self._root is None:
-            position = self._kept or KnownPosition(self._state)
+            position = self._kept or KnownPosition(self._state, self._state.legal_actions())
             self._root = self._leaf = TreeNode(position)
             return position.observation()
         assert self._algorithm is not None

@@ -10,6 +10,7 @@
 #include <vector>
 
 #if defined(AZQ_NN_KERNEL)
+#include "cpu.hpp"
 #include "resnet.hpp"
 #endif
 
@@ -89,13 +90,11 @@ private:
 
 NB_MODULE(AZQ_NN_MODULE, m) {
 #if defined(AZQ_NN_KERNEL)
-    m.def("supported", [] {
 #if defined(AZQ_NN_AVX2)
-        return bool(__builtin_cpu_supports("avx2")) && bool(__builtin_cpu_supports("fma")) && bool(__builtin_cpu_supports("f16c"));
+    m.def("supported", &azq::nn::has_avx2);
 #else
-        return bool(__builtin_cpu_supports("avx512bf16")) && bool(__builtin_cpu_supports("avx512bw")) && bool(__builtin_cpu_supports("avx512vnni"));
+    m.def("supported", &azq::nn::has_avx512);
 #endif
-    });
     nb::class_<ResNet>(m, "ResNet")
         .def(
             "__init__",

@@ -16,7 +16,7 @@ from azq.errors import ConfigError
 from azq.inference.device import native
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, build, unpack
-from azq.nets.device import whole_numbers
+from azq.nets.device import cpu_flags, whole_numbers
 from azq.nets.network import pooled
 from azq.nets.residual import POLICY_CHANNELS, GlobalResNet
 
@@ -244,6 +244,11 @@ def test_where_it_is_used(kind):
     assert native.kernel_for(module, placed(AVX512, whole="", dtype=torch.float32), flags) is None, "float32 by name stays torch's"
     assert native.kernel_for(build(NetworkConfig(kind="mlp"), SHAPES[0][0]), placed(kind), flags) is None
     assert native.kernel_for(build(NetworkConfig(blocks=1), NetSpec(3, 6, 7, 2, 7, 1)), placed(kind), flags) is None
+
+
+@pytest.mark.parametrize("kind", [AVX512, AVX2])
+def test_the_cpu_says_of_itself_what_the_system_says_of_it(kind):
+    assert kind.kernel is None or kind.kernel.supported() == (kind.flags <= cpu_flags())
 
 
 def test_torch_does_the_work_where_it_is_not_built(monkeypatch):
