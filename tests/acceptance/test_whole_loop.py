@@ -90,7 +90,7 @@ def losing_lines(agent: Callable[[list[list[int]]], list[int]]) -> list[tuple[in
     return lost
 
 
-def move_of(home: Path, run: str, num_simulations: int) -> Callable[[list[list[int]]], list[int]]:
+def move_of(home: Path, run: str, num_simulations: int = 32) -> Callable[[list[list[int]]], list[int]]:
     def agent(histories: list[list[int]]) -> list[int]:
         lines = "".join(json.dumps({"actions": actions}) + "\n" for actions in histories)
         answer = azq(home, "move", "--game", "tic_tac_toe", "--run", run, "--num-simulations", str(num_simulations), stdin=lines)
