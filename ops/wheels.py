@@ -79,6 +79,7 @@ def settings(machine: str, tools: Path, python: Path) -> dict[str, str]:
     return {
         **os.environ,
         **compilers,
+        "CXXFLAGS": "-include cstdio",  # nanobind's headers name `stderr`, and the stable ABI's Python.h brings it no more
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
         "ZIG_GLOBAL_CACHE_DIR": os.environ.get("ZIG_GLOBAL_CACHE_DIR", str(ROOT / "build" / "zig")),
         "_PYTHON_HOST_PLATFORM": f"manylinux_{GLIBC.replace('.', '_')}_{machine}",

@@ -16,10 +16,10 @@ from azq.arena.match import MatchGame, deal, failed, play_match, result_of, whol
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.arena.sprt import sequential_test
-from azq.arena.whole import put_together, split
+from azq.arena.whole import job_of, put_together, split
 from azq.config import SearchConfig
 from azq.search.evaluator import UniformEvaluator
-from azq.wire.messages import MatchResult, MatchSpec
+from azq.wire.messages import GradeSpec, MatchResult, MatchSpec
 from azq.wire.parts import whole_of
 
 CARDS: Any = CardGame()
@@ -106,6 +106,12 @@ def test_small_matches_stay_one_job_and_two_of_their_own_are_two() -> None:
     assert split(spec, 40) == [spec]
     result = MatchResult(spec, "a", "b", 20, 0, 20, 1)
     assert len(put_together([result, result])) == 2
+
+
+def test_a_job_has_the_games_of_its_match_and_grading_has_none() -> None:
+    match = MatchSpec("a", "b", 40, 1, 0, 5)
+    assert job_of("r", "cpu", match).games == 40
+    assert job_of("r", "cpu", GradeSpec(1, 600, 64, 0)).games == 0
 
 
 def part(first: int, wins: int, losses: int, *, draws: int = 0, sprt: tuple[float, ...] = SPRT) -> MatchResult:

@@ -155,6 +155,14 @@ def test_each_request_gets_the_logits_that_it_asks_for():
     assert [np.frombuffer(reply.values, np.float16).tolist() for reply in told] == [[0, 1], [2, 3]]
 
 
+def test_a_request_that_was_claimed_or_sent_before_is_suspect():
+    def suspect(sends: int, claimed: bool) -> bool:
+        request = EvalRequest(1, "client", 1, 1, b"x", 0, sends, b"")
+        return read_request("r1", Entry("stream", "1-1", codec.encode(request)), SPEC, MAX_BATCH, 0.0, claimed=claimed).suspect
+
+    assert [suspect(1, False), suspect(2, False), suspect(1, True)] == [False, True, True]
+
+
 @pytest.mark.parametrize(("count", "packed"), [(0, b""), (2, b"x"), (2, b"xyz"), (0, b"x")])
 def test_leaves_of_another_size_or_none_are_refused(count, packed):
     with pytest.raises(BadRequest, match=f"holds {len(packed)} bytes, not {count} leaves of 1 bytes"):

@@ -12,6 +12,7 @@ from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.errors import WireError
+from azq.replay.purges import mark_of
 from azq.replay.samples import (
     NO_COLUMNS,
     NO_REPLY,
@@ -338,6 +339,17 @@ def test_capped_games_are_left_out_among_others():
     alone = samples_of_one(game, plain, 0.25, Columns.of(game, ALL))
     for name in ("packed", "policies", "values", "masks", "reply", "margin", "outcomes", "hidden"):
         assert np.array_equal(getattr(samples, name), getattr(alone, name))
+
+
+def test_marks_name_whose_a_game_is_and_where_it_begins():
+    both = [play_game(TIC_TAC_TOE, 1), msgspec.structs.replace(play_game(TIC_TAC_TOE, 2), worker="selfplay@other:2")]
+    samples, counts = samples_of(TIC_TAC_TOE, both, 0.0)
+    begins = np.zeros(sum(counts), bool)
+    begins[[0, counts[0]]] = True
+    assert min(counts) > 1
+    assert samples.marks is not None
+    assert (samples.marks & 1).astype(bool).tolist() == begins.tolist()
+    assert (samples.marks >> 1).tolist() == [mark_of(both[0].worker)] * counts[0] + [mark_of(both[1].worker)] * counts[1]
 
 
 def test_mean_weight_version_is_that_of_all_searched_plies():
