@@ -66,7 +66,7 @@ std::int64_t pack_bits(const Input<float, 1>& numbers, const Output<std::uint8_t
 /// 0 or 1 where the object is a plain number that is one of them, else -1.
 int bit_of(PyObject* number) {
     double value = -1.0;
-    if (PyFloat_CheckExact(number)) value = PyFloat_AS_DOUBLE(number);
+    if (PyFloat_CheckExact(number)) value = PyFloat_AsDouble(number);
     if (PyLong_CheckExact(number)) {
         int overflow = 0;
         value = static_cast<double>(PyLong_AsLongAndOverflow(number, &overflow));
@@ -80,7 +80,7 @@ bool pack_list(const nb::list& numbers, const Output<std::uint8_t, 1>& packed) {
     if (packed.shape(0) < (count + 7) / 8) throw nb::value_error("the packed row is too short");
     std::fill_n(packed.data(), (count + 7) / 8, std::uint8_t{0});
     for (std::size_t i = 0; i < count; ++i) {
-        const int bit = bit_of(PyList_GET_ITEM(numbers.ptr(), static_cast<Py_ssize_t>(i)));
+        const int bit = bit_of(PyList_GetItem(numbers.ptr(), static_cast<Py_ssize_t>(i)));
         if (bit < 0) return false;
         packed.data()[i / 8] = static_cast<std::uint8_t>(packed.data()[i / 8] | bit << (i % 8));
     }
@@ -91,7 +91,7 @@ bool pack_list(const nb::list& numbers, const Output<std::uint8_t, 1>& packed) {
 bool ascending_below(const nb::list& numbers, long limit) {
     long before = -1;
     for (std::size_t i = 0; i < nb::len(numbers); ++i) {
-        PyObject* number = PyList_GET_ITEM(numbers.ptr(), static_cast<Py_ssize_t>(i));
+        PyObject* number = PyList_GetItem(numbers.ptr(), static_cast<Py_ssize_t>(i));
         int overflow = 0;
         const long value = PyLong_CheckExact(number) ? PyLong_AsLongAndOverflow(number, &overflow) : -1;
         if (overflow != 0 || value <= before || value >= limit) return false;
