@@ -86,7 +86,7 @@ def test_a_process_is_told_by_its_command_its_parent_and_what_it_spent() -> None
 @pytest.mark.parametrize(
     ("lines", "limits", "allowed"),
     [
-        ("0::/work/one\n", {"work/memory.max": "3000\n", "work/one/memory.max": "max\n"}, 3000),  # the group above it is the smaller one
+        ("0::/jobs/one\n", {"jobs/memory.max": "3000\n", "jobs/one/memory.max": "max\n"}, 3000),  # the group above it is the smaller one
         ("4:memory,cpu:/box\n0::/\n", {"memory/box/memory.limit_in_bytes": "5000\n"}, 5000),
         ("0::/gone\n", {"memory.max": "4000\n"}, 4000),  # in a container its own group is the root
         ("3:cpu:/box\n", {"memory/box/memory.limit_in_bytes": "5000\n"}, None),
@@ -102,7 +102,7 @@ def test_memory_is_what_the_groups_above_allow(tmp_path: Path, lines: str | None
 @pytest.mark.parametrize(
     ("lines", "limits", "allowed"),
     [
-        ("0::/work/one\n", {"work/cpu.max": "100000 100000\n", "work/one/cpu.max": "max 100000\n"}, 1),
+        ("0::/jobs/one\n", {"jobs/cpu.max": "100000 100000\n", "jobs/one/cpu.max": "max 100000\n"}, 1),
         ("0::/\n", {"cpu.max": "20000 100000\n"}, 1),  # less than a whole one is one
         ("0::/\n", {"cpu.max": "6400000 100000\n"}, None),  # more than there are
         ("4:cpu,cpuacct:/box\n0::/\n", {"cpu/box/cpu.cfs_quota_us": "50000\n", "cpu/box/cpu.cfs_period_us": "50000\n"}, 1),
