@@ -23,7 +23,7 @@ from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
 from azq.games.files import absolute
 from azq.notation.boards import labelled
-from azq.notation.units import Unit, unit
+from azq.notation.units import Unit, score_text, unit
 from azq.notation.words import legal_texts, read_move
 from azq.wire.messages import MatchResult, MatchSpec
 
@@ -164,16 +164,11 @@ def match_text(result: dict[str, Any]) -> str:
 def _scores_text(result: dict[str, Any]) -> str:
     """Of a game for one."""
     ours, theirs, gap = ((result[name], result[f"{name}_95"]) for name in ("points", "second_points", "gap"))
+    both = f"{result['first']} {score_text(*ours)}, {result['second']} {score_text(*theirs)}"
     return (
-        f"{result['first']} {_score(*ours)}, {result['second']} {_score(*theirs)}: mean {result['unit']} of {result['games']} games each\n"
-        f"{'+' if gap[0] >= 0 else ''}{_score(*gap)} with the same luck, higher in {result['wins']}, lower in {result['losses']} (95 %)"
+        f"{both}: mean {result['unit']} of {result['games']} games each\n"
+        f"{score_text(*gap, sign='+')} with the same luck, higher in {result['wins']}, lower in {result['losses']} (95 %)"
     )
-
-
-def _score(mean: float, half: float) -> str:
-    """Whole numbers where scores are large."""
-    digits = 0 if abs(mean) >= 100 else 3
-    return f"{mean:,.{digits}f} +-{half:,.{digits}f}"
 
 
 HELP = "enter a move as the board writes it, or its number; h hints, u takes your last move back, q quits"

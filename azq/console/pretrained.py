@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from azq import pretrained
+from azq.notation.units import score_text
 from azq.pretrained import Card, MeasuredGrade, MeasuredMatch
 
 
@@ -24,9 +25,10 @@ def _graded(grade: MeasuredGrade) -> str:
 
 
 def _played(match: MeasuredMatch) -> str:
-    if match.gap is not None:
-        ours, more = f"{match.points:,.0f} +-{match.points_95:,.0f} {match.unit}", f"{match.gap:+,.0f} +-{match.gap_95:,.0f}"
-        return f"{ours} a game at {match.num_simulations} simulations, {more} over {match.opponent} in {match.games} games of the same luck"
+    if match.gap is not None and match.gap_95 is not None:
+        ours, more = score_text(match.points, match.points_95), score_text(match.gap, match.gap_95, sign="+")
+        played = f"at {match.num_simulations} simulations, {more} over {match.opponent} in {match.games} games of the same luck"
+        return f"{ours} {match.unit} a game {played}"
     against = f"{match.seats - 1} x {match.opponent}" if match.seats > 2 else match.opponent
     elo = f", Elo {match.elo:+d} ({match.elo_low:+d} .. {match.elo_high:+d})" if match.elo is not None else ""
     points = f", {match.points:+.2f} +-{match.points_95:.2f} {match.unit} a game" if match.unit != "result" else ""

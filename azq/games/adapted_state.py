@@ -84,19 +84,13 @@ class AdaptedState:
             answer = getattr(self._inner, method)(*args)
         except Exception as error:
             raise self._raised(method, error) from error
-        try:  # as `_converted`, which would cost a call more at every position
-            return convert(answer)
-        except Exception:
-            raise self._not(answer, method, wanted) from None
-
-    def _not(self, answer: Any, method: str, wanted: str) -> GameContractError:
-        return self._broken(f"{method} gave {reprlib.repr(answer)}, which is not {wanted},")
+        return self._converted(answer, method, convert, wanted)
 
     def _converted(self, answer: Any, method: str, convert: Callable[[Any], T], wanted: str) -> T:
         try:
             return convert(answer)
         except Exception:
-            raise self._not(answer, method, wanted) from None
+            raise self._broken(f"{method} gave {reprlib.repr(answer)}, which is not {wanted},") from None
 
     def _offers(self, method: str) -> bool:
         return callable(getattr(self._inner, method, None))

@@ -50,3 +50,9 @@ def _blob(params: Mapping[str, Any]) -> Unit:
     cards = params.get("cards")
     plain = params.get("scoring", "exact") == "exact" and params.get("returns", "own") == "own" and params.get("mode", "round") == "round"
     return Unit("points", float(BLOB_BONUS + cards)) if plain and isinstance(cards, int) else Unit()
+
+
+def score_text(mean: float, half: float, sign: str = "") -> str:
+    """A mean score with half of its interval, in whole numbers where scores are large; `sign="+"` for a difference. Pure."""
+    digits = 0 if abs(mean) >= 100 else 3
+    return f"{mean:{sign},.{digits}f} +-{half:,.{digits}f}"

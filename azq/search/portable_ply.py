@@ -60,8 +60,7 @@ class PortablePly:
     @property
     def spent(self) -> bool:
         """Whether the budget is spent, or there is nothing to search for."""
-        root = self._root
-        return self._algorithm is not None and root is not None and (self.simulations >= self._budget or len(root.actions) == 1)
+        return self._algorithm is not None and (self.simulations >= self._budget or len(self.root.actions) == 1)
 
     def ask_early(self) -> list[NDArray[np.uint8]]:
         """Packed observations of children of the root to be evaluated together before the first simulation; none most of the time."""

@@ -96,10 +96,12 @@ const clickable = (action, focusable = true) => (action
 
 function drawTiles(text) {
   const rows = text.split("\n").filter((line) => !line.startsWith("score")).map((line) => line.trim().split(/ +/)).filter((row) => row.length > 1);
-  const tiles = rows.flatMap((row, r) => row.map((tile, c) => s("g", { "data-tile": tile },
-    s("rect", { x: c * CELL, y: r * CELL, width: CELL, height: CELL, class: "field" }),
-    tile === EMPTY ? "" : s("rect", { x: c * CELL, y: r * CELL, width: CELL, height: CELL, class: "shade", "fill-opacity": Math.min(Math.log2(tile), 12) / 20 }),
-    tile === EMPTY ? "" : s("text", { x: (c + 0.5) * CELL, y: (r + 0.62) * CELL, class: "count", "font-size": tile.length > 3 ? 9 : 12 }, tile))));
+  const tiles = rows.flatMap((row, r) => row.map((tile, c) => {
+    const square = (look) => s("rect", { x: c * CELL, y: r * CELL, width: CELL, height: CELL, ...look });
+    return s("g", { "data-tile": tile }, square({ class: "field" }), tile === EMPTY ? "" : [
+      square({ class: "shade", "fill-opacity": Math.min(Math.log2(tile), 12) / 20 }),
+      s("text", { x: (c + 0.5) * CELL, y: (r + 0.62) * CELL, class: "count", "font-size": tile.length > 3 ? 9 : 12 }, tile)]);
+  }));
   return h("div", { class: "position" }, s("svg", { class: "position", role: "img", "aria-label": text, viewBox: `0 0 ${rows[0].length * CELL} ${rows.length * CELL}` }, tiles),
     h("p", { class: "muted" }, /^score \d+$/m.exec(text)[0]));
 }
