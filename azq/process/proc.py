@@ -147,4 +147,5 @@ def usage(pid: int | None = None, proc: Path = PROC) -> dict[str, float]:
     if (own := stat_of(pid, proc)) is None:
         return {}
     tree = [own, *(found for child in children(pid, proc) if (found := stat_of(child, proc)) is not None)]
-    return {CPU_S: sum(one.cpu_s + one.ended_cpu_s for one in tree), RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree))}
+    ticks = round(sum(one.cpu_s + one.ended_cpu_s for one in tree) / TICK_S)  # whole ones: whichever way they are added up, it never falls
+    return {CPU_S: ticks * TICK_S, RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree))}
