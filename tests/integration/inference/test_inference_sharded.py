@@ -115,14 +115,27 @@ def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_ans
     batches = [observations(16, seed=seed) for seed in range(8)]
     reference = answers_of(clients[names[0]], batches)
     assert len(reference) == len(batches)
-    threads, results = in_threads(lambda name: answers_of(clients[name], batches * 20), names)
-    brokers[lost].kill()
-    until(brokers[lost].died, "the broker is dead")
+    dead = threading.Event()
+
+    def ask_until_after(name):
+        """Rounds of all batches for as long as the broker lives, and one more when it is surely dead."""
+        rounds = []
+        while not dead.is_set():
+            rounds.append(answers_of(clients[name], batches))
+        return [*rounds, answers_of(clients[name], batches)]
+
+    threads, results = in_threads(ask_until_after, names)
+    try:
+        brokers[lost].kill()
+        until(brokers[lost].died, "the broker is dead")
+    finally:
+        dead.set()
     for thread in threads:
         thread.join(PATIENCE_S)
     for name in names:
-        assert len(results[name]) == len(batches) * 20, f"{name}, now at {clients[name].place}"
-        assert all(same_bits(answer, reference[index % len(batches)]) for index, answer in results[name].items())
+        for answers in results[name]:
+            assert len(answers) == len(batches), f"{name}, now at {clients[name].place}"
+            assert all(same_bits(answer, reference[index]) for index, answer in answers.items())
         assert clients[name].place != lost
     # The next job's client is at home again once the broker is back.
     brokers[lost].start()
