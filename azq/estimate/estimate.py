@@ -15,7 +15,7 @@ from azq.estimate.lengths import game_size
 from azq.estimate.measure import measure, needs_of
 from azq.estimate.memory import Need, advice, fits
 from azq.estimate.published import Point, points_of, same_rules
-from azq.estimate.rates import SampleReuse, rates
+from azq.estimate.rates import SampleReuse, by_stages
 from azq.estimate.told import WATTS, Estimate, memory_lines, prices_of, reaches
 from azq.host.devices import Wishes, plan
 from azq.host.hardware import detect
@@ -50,20 +50,21 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
     _check_room([need for need in needs if need.setting != "learner.max_window"], usable)
     found = measure(config, devices, size, asked.seconds, say)
     reuse = SampleReuse(sections.learner.samples_per_insert, sections.learner.batch_size)
-    run_rates = rates(found.measured, reuse)
+    stages = by_stages(found.measured, reuse, _budgets(sections))
     points, missing = _published(sections)
     return Estimate(
         game=sections.run.game,
         setting=setting_of(sections, asked.preset),
         reuse=reuse,
         sides=found.measured,
-        rates=run_rates,
+        rates=stages[0].rates,
+        stages=stages,
         needs=[*needs, Need("programs", found.resident_bytes)],
         usable_bytes=usable,
         free_disk_bytes=_free_disk(config),
         watts=asked.watts,
         prices=prices_of(catalogue(), found.measured, reuse),
-        reached=reaches(points, run_rates, found.measured.cores),
+        reached=reaches(points, stages, found.measured.cores),
         unpublished=missing,
         others_cores=found.others_cores,
     )
@@ -82,6 +83,12 @@ def _published(sections: RunSections) -> tuple[tuple[Point, ...], str]:
         return (), f"no curve of {game} was published, so nobody can say when it plays well"
     reason = same_rules(game, sections.run.params, preset_of(game)["run"].get("params", {}))
     return ((), reason) if reason else (points, "")
+
+
+def _budgets(sections: RunSections) -> list[tuple[int, int]]:
+    """Simulations of a move and the samples from which on they count; those by shares of a horizon are unknown where there is none."""
+    later = [(stage.samples, stage.num_simulations) for stage in sections.search.schedule if stage.samples is not None]
+    return [(0, sections.search.num_simulations), *later]
 
 
 def setting_of(sections: RunSections, preset: str) -> str:

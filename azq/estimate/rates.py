@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 CORES = "the cores, which both sides share"
@@ -62,6 +63,15 @@ class Rates:
     samples_per_cpu_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class StageRates:
+    """A stage of a run, from so many samples on, by the simulations of a move."""
+
+    samples: int
+    num_simulations: int
+    rates: Rates
+
+
 def limits(measured: TwoSides, limiter: SampleReuse) -> Mapping[str, float]:
     """Samples per second that each thing allows, whatever else does."""
     selfplay, learner = measured.selfplay, measured.learner
@@ -100,9 +110,30 @@ def on_cores(measured: TwoSides, cores: int) -> TwoSides:
     return replace(measured, cores=cores, selfplay=wider)
 
 
-def hours_until(samples: float, found: Rates) -> float:
-    """Hours until so many samples are there."""
-    return samples / found.samples
+def by_stages(measured: TwoSides, limiter: SampleReuse, budgets: Sequence[tuple[int, int]]) -> list[StageRates]:
+    """A run's rates from the samples on at which each budget of simulations begins; the first budget, from nothing on, is the one measured.
+
+    A sample takes self-play as much longer as its search has more simulations; the cache and the length of games stay as they were.
+    """
+    first = budgets[0][1]
+    return [StageRates(begin, each, rates(_searched(measured, each / first), limiter)) for begin, each in budgets]
+
+
+def hours_until(samples: float, stages: Sequence[StageRates]) -> float:
+    """Hours until so many samples are there, stage by stage."""
+    ends = [*(stage.samples for stage in stages[1:]), math.inf]
+    return sum(max(0.0, min(samples, end) - stage.samples) / stage.rates.samples for stage, end in zip(stages, ends, strict=True))
+
+
+def _searched(measured: TwoSides, factor: float) -> TwoSides:
+    """The same with so many times the simulations a move."""
+    side = measured.selfplay
+    return replace(
+        measured,
+        selfplay=Side(side.per_s / factor, side.cpu_s * factor),
+        evaluations=measured.evaluations * factor,
+        simulations=measured.simulations * factor,
+    )
 
 
 def _cpu_s(measured: TwoSides, limiter: SampleReuse) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 from azq.estimate.memory import Need, advice, gigabytes, total
 from azq.estimate.published import Point, hours_to
-from azq.estimate.rates import CORES, Rates, SampleReuse, TwoSides, on_cores, rates
+from azq.estimate.rates import CORES, Rates, SampleReuse, StageRates, TwoSides, hours_until, on_cores, rates
 
 NOTED_CORES = 0.1  # that others took
 WATTS = 60.0  # of a small desktop at work, where nobody says
@@ -44,7 +44,8 @@ class Estimate:
     setting: str
     reuse: SampleReuse
     sides: TwoSides
-    rates: Rates
+    rates: Rates  # of the first stage
+    stages: Sequence[StageRates]
     needs: Sequence[Need]
     usable_bytes: int
     free_disk_bytes: int
@@ -67,6 +68,7 @@ class Estimate:
         return [
             f"{self.game}: {self.setting}, {self.sides.cores} cores",
             *self._speed(),
+            *self._later(),
             *memory_lines(self.needs, self.usable_bytes),
             *self._disk(),
             f"electricity  {self.watts / 1000:.3f} kWh an hour at {self.watts:g} W; --watts says what this machine takes at work",
@@ -91,6 +93,10 @@ class Estimate:
             f"             evaluations {found.evaluations:,.0f}; simulations {found.simulations:,.0f}",
         ]
 
+    def _later(self) -> list[str]:
+        """Stages after the first, whose simulations are more."""
+        return [_stage(stage, hours_until(stage.samples, self.stages)) for stage in self.stages[1:]]
+
     def _disk(self) -> list[str]:
         grows, free = self.rates.disk_bytes, self.free_disk_bytes
         return [f"disk         {gigabytes(grows)} of games an hour; {gigabytes(free)} are free, for {free / grows:,.0f} h"] if grows else []
@@ -100,6 +106,11 @@ class Estimate:
         if others is None or others < NOTED_CORES:
             return []
         return [f"meanwhile    other programs took {others:.1f} of {self.sides.cores} cores: without them all is faster"]
+
+
+def _stage(stage: StageRates, begins_h: float) -> str:
+    begins = f"{stage.num_simulations} simulations from {stage.samples:,} samples on, after {begins_h:.2f} h"
+    return f"later        {begins}: samples {stage.rates.samples:,.0f} an hour; {stage.rates.binds} would bind"
 
 
 def memory_lines(needs: Sequence[Need], usable: int) -> list[str]:
@@ -122,10 +133,10 @@ def prices_of(catalogue: Mapping[str, Any], sides: TwoSides, reuse: SampleReuse)
     return found
 
 
-def reaches(points: Sequence[Point], found: Rates, cores: int) -> list[ReachedLevel]:
+def reaches(points: Sequence[Point], stages: Sequence[StageRates], cores: int) -> list[ReachedLevel]:
     """Hours to each published level."""
     by = {True: "samples", False: "cores"}
-    return [ReachedLevel(point.level, point.place, hours_to(point, found, cores), by[bool(point.samples)]) for point in points]
+    return [ReachedLevel(point.level, point.place, hours_to(point, stages, cores), by[bool(point.samples)]) for point in points]
 
 
 def _priced(price: KindPrice) -> str:

@@ -9,7 +9,7 @@ from estimated_sides import REUSE, sides
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.estimate.rates import CORES, DEVICE, OVERHEAD_CORES, SampleReuse, limits, on_cores, rates
+from azq.estimate.rates import CORES, DEVICE, OVERHEAD_CORES, SampleReuse, by_stages, hours_until, limits, on_cores, rates
 
 
 def test_the_slower_side_binds() -> None:
@@ -52,3 +52,20 @@ def test_nothing_goes_faster_than_any_of_its_limits(play: float, steps: float, c
     assert found.samples == pytest.approx(3600 * min(limits(both, reuse).values()))
     assert found.samples <= 3600 * play * (1 + 1e-9)
     assert found.steps <= 3600 * steps * (1 + 1e-9)
+
+
+def test_a_stage_of_more_simulations_takes_self_play_longer_and_the_learner_not() -> None:
+    stages = by_stages(sides(steps_per_s=5.0), REUSE, [(0, 16), (1_000_000, 64)])  # the learner alone would make 640 samples a second
+    assert [(stage.rates.binds, stage.rates.samples) for stage in stages] == [("the learner", 2_304_000), ("self-play", 900_000)]
+    assert [stage.rates.simulations / stage.rates.samples for stage in stages] == pytest.approx([40, 160])
+
+
+@given(st.lists(st.integers(1, 10**7), max_size=5, unique=True).map(sorted), st.floats(0, 1e8), st.floats(0, 1e8))
+def test_hours_grow_with_samples_and_lie_between_those_of_the_fastest_and_the_slowest_stage(
+    begins: list[int], one: float, other: float
+) -> None:
+    later = [(begin, 16 * (index + 2)) for index, begin in enumerate(begins)]
+    stages = by_stages(sides(), REUSE, [(0, 16), *later])
+    sooner, later = sorted((one, other))
+    assert hours_until(sooner, stages) <= hours_until(later, stages)
+    assert later / stages[0].rates.samples * (1 - 1e-9) <= hours_until(later, stages) <= later / stages[-1].rates.samples * (1 + 1e-9)

@@ -11,7 +11,7 @@ from estimated_sides import REUSE, sides
 
 from azq.estimate.memory import Need
 from azq.estimate.published import Point, hours_to, points_of, same_rules
-from azq.estimate.rates import rates
+from azq.estimate.rates import by_stages
 from azq.estimate.told import Estimate, prices_of, reaches
 from azq.games import names
 from azq.prices import catalogue
@@ -19,14 +19,14 @@ from azq.prices import catalogue
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def told(**changes: object) -> Estimate:
-    found = rates(sides(), REUSE)
+def told(*later: tuple[int, int], **changes: object) -> Estimate:
+    stages = by_stages(sides(), REUSE, [(0, 16), *later])
     points = points_of("connect_four")
     values: dict[str, object] = {
-        "game": "connect_four", "setting": "preset", "reuse": REUSE, "sides": sides(), "rates": found,
+        "game": "connect_four", "setting": "preset", "reuse": REUSE, "sides": sides(), "rates": stages[0].rates, "stages": stages,
         "needs": [Need("the window", 10**9, "learner.max_window", 1000)], "usable_bytes": 10**10,
         "free_disk_bytes": 9 * 10**9, "watts": 100.0, "prices": prices_of(catalogue(), sides(), REUSE),
-        "reached": reaches(points, found, 64), "unpublished": "", "others_cores": 0.0,
+        "reached": reaches(points, stages, 64), "unpublished": "", "others_cores": 0.0,
     }  # fmt: skip
     return Estimate(**values | changes)  # type: ignore[arg-type]
 
@@ -70,10 +70,18 @@ def test_values_are_json() -> None:
 
 
 def test_a_level_is_reached_by_samples_or_by_cores() -> None:
-    found = rates(sides(), REUSE)
-    assert hours_to(Point("l", "p", samples=7_200_000), found, 2) == 2.0
-    assert hours_to(Point("l", "p", minutes=30, cores=2), found, 4) == 0.25
-    assert hours_to(Point("l", "p"), found, 4) is None
+    stages = by_stages(sides(), REUSE, [(0, 64)])
+    assert hours_to(Point("l", "p", samples=7_200_000), stages, 2) == 2.0
+    assert hours_to(Point("l", "p", minutes=30, cores=2), stages, 4) == 0.25
+    assert hours_to(Point("l", "p"), stages, 4) is None
+
+
+def test_later_stages_with_more_simulations_are_told_and_counted() -> None:
+    estimate = told((1_800_000, 32), (3_600_000, 64))
+    lines = [line for line in estimate.as_text() if line.startswith("later")]
+    assert "32 simulations from 1,800,000 samples on, after 0.50 h: samples 1,800,000 an hour; self-play would bind" in lines[0]
+    assert "64 simulations from 3,600,000 samples on, after 1.50 h: samples 900,000 an hour" in lines[1]
+    assert [stage["num_simulations"] for stage in json.loads(json.dumps(estimate.values()))["stages"]] == [16, 32, 64]
 
 
 def test_other_rules_have_no_published_curve() -> None:
