@@ -60,7 +60,7 @@ def move(
     from azq.console.move import move as command
     from azq.console.play import game_named
 
-    command(settings, game_named(game, weights), run, weights, num_simulations, sys.stdin, sys.stdout, chance)
+    command(settings, game_named(settings, game, run, weights), run, weights, num_simulations, sys.stdin, sys.stdout, chance)
 
 
 @with_settings
@@ -81,7 +81,7 @@ def match(
     from azq.console.play import Seating, game_named, match_players, match_text, two_named
 
     one, other = two_named(players or (), first, second)
-    seating = Seating(game_named(game, one, other, weights), run, weights, num_simulations, seed)
+    seating = Seating(game_named(settings, game, run, one, other, weights), run, weights, num_simulations, seed)
     result = match_players(settings, seating, one, other, games, opening_plies)
     return Answer(result, match_text(result))
 
@@ -100,7 +100,13 @@ def gtp(
     from azq.console.gtp import serve
     from azq.console.play import Seating, game_named
 
-    serve(settings, Seating(game_named(game, player, weights), run, weights, num_simulations, seed), player, sys.stdin, sys.stdout)
+    serve(
+        settings,
+        Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed),
+        player,
+        sys.stdin,
+        sys.stdout,
+    )
 
 
 @with_settings
@@ -120,7 +126,7 @@ def grade(
     from azq.console.grading import grade_player, grade_text
     from azq.console.play import Seating, game_named
 
-    seating = Seating(game_named(game, player, weights), run, weights, num_simulations, seed, slots=256)
+    seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed, slots=256)
     result = grade_player(settings, seating, player, positions)
     return Answer(result, grade_text(result))
 
@@ -140,7 +146,7 @@ def exploitability(
     from azq.console.exploit import exploit_player, exploit_text
     from azq.console.play import Seating, game_named
 
-    seating = Seating(game_named(game, player, weights), run, weights, num_simulations, seed, slots=256)
+    seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed, slots=256)
     told = exploit_player(settings, seating, player, max_nodes, lambda line: typer.echo(line, err=True))
     return Answer(told, exploit_text(told))
 

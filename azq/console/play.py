@@ -82,11 +82,16 @@ def _check_alike(agents: Mapping[str, move.Agent]) -> None:
             raise ConfigError(f"{first} plays {one.game.name} with {one.game.params}, {other} with {that.game.params}; they cannot meet")
 
 
-def game_named(game: str | None, *names: str) -> str:
-    """The game that was named, else that of the first player or weights that come with azq; `ConfigError` where there is neither."""
-    found = game or next(filter(None, map(pretrained.named, names)), None)
+def game_named(config: Config, game: str | None, run: str | None, *names: str) -> str:
+    """The game that was named, else the run's, else that of the first player or weights that come with azq; `ConfigError` where there is none.
+
+    Raises `NotFound` for a run that is not there.
+    """
+    if game or run:
+        return game or move.folder_of(config, None, run).sections().run.game
+    found = next(filter(None, map(pretrained.named, names)), None)
     if found is None:
-        raise ConfigError("no game was named; say which with --game, or name weights that come with azq: azq:GAME")
+        raise ConfigError("no game was named; say which with --game, name a --run of it, or weights that come with azq: azq:GAME")
     return found
 
 

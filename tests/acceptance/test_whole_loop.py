@@ -18,6 +18,8 @@ import pytest
 from waiting import until
 
 from azq import games
+from azq.config import load as load_config
+from azq.console.move import open_player
 from azq.errors import ExitCode
 
 AZQ = [sys.executable, "-m", "azq"]
@@ -91,13 +93,10 @@ def losing_lines(agent: Callable[[list[list[int]]], list[int]]) -> list[tuple[in
 
 
 def move_of(home: Path, run: str, num_simulations: int = 32) -> Callable[[list[list[int]]], list[int]]:
-    def agent(histories: list[list[int]]) -> list[int]:
-        lines = "".join(json.dumps({"actions": actions}) + "\n" for actions in histories)
-        answer = azq(home, "move", "--game", "tic_tac_toe", "--run", run, "--num-simulations", str(num_simulations), stdin=lines)
-        assert answer.returncode == 0, answer.stderr
-        return [json.loads(line)["action"] for line in answer.stdout.splitlines()]
-
-    return agent
+    """The run's newest weights as `azq move` plays them, in this process: a process for each ply would mostly import torch."""
+    config = load_config(overrides=[f'home="{home}"', "inference.threads=1"])
+    player = open_player(config, game="tic_tac_toe", run=run, weights="latest", num_simulations=num_simulations)
+    return lambda histories: [answer["action"] for answer in player.moves(histories)]
 
 
 def trained(home: Path, steps: int) -> list[tuple[int, ...]]:
@@ -110,7 +109,10 @@ def trained(home: Path, steps: int) -> list[tuple[int, ...]]:
     assert last["ledger"]["inserted"] == last["ledger"]["finished"] > 100
     assert last["weight_version"] >= 2
     assert {part.name for part in (home / "ttt").iterdir()} >= {"run.toml", "segments", "checkpoints", "weights", "logs", "tensorboard"}
-    return losing_lines(move_of(home, "ttt"))
+    agent = move_of(home, "ttt")
+    told = azq(home, "move", "--run", "ttt", "--num-simulations", "32", stdin='{"actions": [4]}')
+    assert json.loads(told.stdout)["action"] == agent([[4]])[0], told.stderr
+    return losing_lines(agent)
 
 
 def test_five_hundred_steps_of_tic_tac_toe_end_as_asked_with_an_agent_that_moves(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from arena_doubles import Knowing, Walk, WalkGame
 
 from azq import games
 from azq.arena import analyse
-from azq.config import SearchConfig, load
+from azq.config import SearchConfig, load, parse_run
 from azq.console import move, play
 from azq.errors import ConfigError, NotFound, WireError
+from azq.host.rundir import RunDir
 from azq.notation.units import unit
 from azq.search.evaluator import UniformEvaluator
 from azq.wire.messages import MatchResult, MatchSpec
@@ -62,6 +63,15 @@ def test_a_notation_that_is_none_is_named(player: move.Agent, line: str, named: 
     with pytest.raises(WireError, match=named) as caught:
         answers(line + "\n")
     assert "line 1" in str(caught.value)
+
+
+def test_a_named_run_names_its_game(tmp_path: Path) -> None:
+    config = load(overrides=[f'home="{tmp_path}"'])
+    RunDir(tmp_path, "mine").create(parse_run({"run": {"game": "hex"}}, "test"))
+    assert play.game_named(config, None, "mine", "latest") == "hex"
+    assert play.game_named(config, "othello", "mine", "latest") == "othello"
+    with pytest.raises(NotFound, match="other"):
+        play.game_named(config, None, "other", "azq:hex")
 
 
 def test_expectation_over_dice_needs_dice(player: move.Agent) -> None:
