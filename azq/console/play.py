@@ -83,9 +83,9 @@ def _check_alike(agents: Mapping[str, move.Agent]) -> None:
 
 
 def game_named(config: Config, game: str | None, run: str | None, *names: str) -> str:
-    """The game that was named, else the run's, else that of the first player or weights that come with azq; `ConfigError` where there is none.
+    """The game that was named, else the run's, else that of the first player or weights that come with azq.
 
-    Raises `NotFound` for a run that is not there.
+    Raises `ConfigError` where nothing names one, `NotFound` for a run that is not there.
     """
     if game or run:
         return game or move.folder_of(config, None, run).sections().run.game
