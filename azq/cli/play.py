@@ -161,7 +161,7 @@ def replay(
     """Search a recorded game again with the run's weights, seed and settings: what is the same, and why something is not."""
     from azq.console.replay import replay_game, replay_text
 
-    told = replay_game(settings, run, game, ply)
+    told = replay_game(settings, run, game, ply, lambda line: typer.echo(line, err=True))
     return Answer(told, replay_text(told))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,6 +21,7 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.console.move import folder_of
 from azq.console.play import Seating, seated
+from azq.console.progress import Progress
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError, NotFound, StateConflict
 from azq.games import Game
@@ -37,7 +37,6 @@ from azq.wire.messages import SampleEvent
 
 AT_ONCE = 64  # games checked and stored together
 SOURCE = "import"  # who made them, where the log names a worker
-TELL_EVERY_S = 5.0
 UNFINISHED = "end before the game does (`--finish PLAYER` plays them on)"
 BROKEN = "break the rules"
 OTHERWISE = "were played on to another result than the file's"
@@ -115,12 +114,10 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
             seating = Seating(sections.run.game, None, "latest", source.num_simulations, slots=AT_ONCE)
             players = stack.enter_context(seated(start.config, seating, [source.finish]))[1] if source.finish else [None]
             store = Storing(game, log, players[0], done)
-            told_s = time.monotonic()
+            progress = Progress(tell, lambda: f"{done.games:,} games, {done.positions:,} positions")
             while several := list(islice(found, AT_ONCE)):
                 store.take(several)
-                if time.monotonic() - told_s > TELL_EVERY_S:
-                    told_s = time.monotonic()
-                    tell(f"{done.games:,} games, {done.positions:,} positions")
+                progress()
         if not done.games:
             named = ", ".join(map(str, source.files))
             raise ConfigError(f"no game of {named} can be learnt from; the first: {done.first_left_out or 'there is none'}")

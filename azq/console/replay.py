@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict
 from functools import cache
@@ -15,6 +15,7 @@ from azq import games
 from azq.arena.searcher import evaluate
 from azq.config import Config
 from azq.console.move import folder_of, weights_file
+from azq.console.progress import Progress
 from azq.errors import ConfigError, NotFound
 from azq.host import rundir
 from azq.inference.ask.local import LocalEvaluator
@@ -28,8 +29,11 @@ from azq.wire.messages import BROWSER_PREFIX
 SHOWN = 8  # actions of a ply
 
 
-def replay_game(config: Config, run: str, uid: int, ply: int | None) -> dict[str, Any]:
-    """Everything `azq replay` tells. Raises `ConfigError` for a ply that was not searched, `NotFound` for what is not there any more."""
+def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Callable[[str], None] = lambda _line: None) -> dict[str, Any]:
+    """Everything `azq replay` tells; `tell` is given a line now and then while it searches.
+
+    Raises `ConfigError` for a ply that was not searched, `NotFound` for what is not there any more.
+    """
     folder = folder_of(config, None, run)
     recorded, worker = read_game(folder, uid)
     searched, versions = recorded.searched, recorded.arrays["weight_versions"]
@@ -43,13 +47,21 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None) -> dict[str
         def network(version: int) -> Evaluator:
             return stack.enter_context(closing(_opened(config, folder, recorded, version)))
 
+        plies: list[ReplayedPly] = []
+        end, asked = searched[-1] if ply is None else ply, 0
+        progress = Progress(tell, lambda: f"ply {plies[-1].found.ply if plies else 0} of {end} told, {asked:,} positions evaluated")
+
         def outputs(version: int, packed: NDArray[np.uint8]) -> Outputs:
+            nonlocal asked
+            asked += len(packed)
+            progress()
             found = evaluate(network(version), packed)
             return found.logits, found.values
 
         for version in sorted({int(versions[each]) for each in searched if ply is None or each <= ply}):
             network(version)  # what is missing is told before anything was searched
-        plies = list(replay(recorded, outputs, ply))
+        for each in replay(recorded, outputs, ply):
+            plies.append(each)  # one by one, for `progress` to see
     shown = [_told(recorded, each, text) for each, text in zip(plies, _texts(recorded, plies), strict=True)]
     return {
         "run": run,

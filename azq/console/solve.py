@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 from azq import games
 from azq.arena.positions import solved_file
 from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
+from azq.console.progress import Progress
 from azq.errors import ConfigError
 from azq.files import make_folders, publish_file
 
-TELL_EVERY_S = 2.0
 TRIES = 50  # random games for each position that is asked for
 PHASES = ("early", "middle", "late")
 
@@ -51,7 +50,7 @@ def solve(asked: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
 
 def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     drawn = Drawn(asked.positions, asked.seed)
-    progress = SolveProgress(tell, lambda: f"{len(table.values):,} positions")
+    progress = Progress(tell, lambda: f"{len(table.values):,} positions")
     table = Table(by_looks if asked.by_looks else by_notation, asked.max_states, progress, drawn)
     root = table.solve(game.new_initial_state())
     value = root.value()
@@ -62,7 +61,7 @@ def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object])
 
 def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     found: list[Solved] = []
-    progress = SolveProgress(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
+    progress = Progress(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
     key = by_looks if asked.by_looks else by_notation
     rng = random.Random(asked.seed)
     for tries, one in enumerate(endgames(game, asked.endgames, key, asked.max_states, rng, progress), 1):
@@ -70,19 +69,6 @@ def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) 
         if len(found) == asked.positions or tries == TRIES * asked.positions:
             break
     return {"endgames": asked.endgames, "random_games": tries}, found
-
-
-class SolveProgress:
-    """A tick that now and then tells how far it is."""
-
-    def __init__(self, tell: Callable[[str], object], text: Callable[[], str]) -> None:
-        self._tell, self._text = tell, text
-        self._next = time.monotonic() + TELL_EVERY_S
-
-    def __call__(self) -> None:
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + TELL_EVERY_S
-            self._tell(self._text())
 
 
 def as_lines(found: Sequence[Solved]) -> str:

@@ -56,6 +56,15 @@ def test_one_ply_shows_all_its_actions(tmp_path: Path) -> None:
     assert len(replay_text(told)) == 1 + 7 + 1
 
 
+def test_long_work_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_with_a_game(tmp_path, "uniform")
+    monkeypatch.setattr("azq.console.progress.TELL_EVERY_S", 0.0)
+    lines: list[str] = []
+    told = replay_game(load(None, [f'home="{tmp_path}"']), "first", UID, None, lines.append)
+    last = told["plies"][-1]["ply"]
+    assert lines[:2] == [f"ply 0 of {last} told, {asked} positions evaluated" for asked in (1, 2)]
+
+
 @pytest.mark.parametrize(
     ("run", "uid", "ply", "error", "said"),
     [
