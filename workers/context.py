@@ -21,7 +21,6 @@ from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import Lease, RunView
 from azq.phases import Phases
-from azq.replay.window import ahead
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
 from azq.status.observe import LOOK_BACK, read_weights
@@ -41,20 +40,15 @@ log = logs.get(__name__)
 
 
 def sections_now(ledger: Ledger, bus: Bus, view: RunView) -> RunSections:
-    """The run's settings with the search of this moment: by its share of the horizon, by samples, by how far self-play is ahead.
-
-    Raises `ConfigError`.
-    """
+    """The run's settings with the search as it is at this share of its horizon, after so many samples; raises `ConfigError`."""
     sections, until = sections_of(view.record), view.record.until
-    schedule, learner = sections.search.schedule, sections.learner
-    if not schedule:
+    if not sections.search.schedule:
         return sections
     games = ledger.counts(view.record.run).finished
-    reads = "steps" in until or any(stage.at is None for stage in schedule)
-    newest = read_weights(bus, view.record.run, LOOK_BACK) if reads else []
+    by_samples = any(stage.samples is not None for stage in sections.search.schedule)
+    newest = read_weights(bus, view.record.run, LOOK_BACK) if "steps" in until or by_samples else []
     steps, samples = (newest[0].step, newest[0].samples) if newest else (0, 0)
-    progress = Goals(until).progress(Done.of(view.active_ms, games, steps))
-    now = search_at(sections.search, progress, samples, ahead(samples, steps * learner.batch_size, learner))
+    now = search_at(sections.search, Goals(until).progress(Done.of(view.active_ms, games, steps)), samples)
     return sections.model_copy(update={"search": now})
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
@@ -43,33 +42,31 @@ class Section(BaseModel):
 class Stage(Section):
     """What changes from a share of the run's horizon on, or once so many samples were made, whatever the horizon."""
 
-    BEGINS: ClassVar[Mapping[str, str]] = {"at": "`at` a share of the horizon", "samples": "after so many `samples`"}
-
     at: Fraction | None = None
     samples: Many | None = None
 
     @model_validator(mode="after")
     def _begins(self) -> Self:
-        if sum(getattr(self, name) is not None for name in self.BEGINS) != 1:
-            raise ValueError(f"a stage begins {' or '.join(self.BEGINS.values())}; give one of them")
+        if (self.at is None) == (self.samples is None):
+            raise ValueError("a stage begins `at` a share of the horizon or after so many `samples`; give one of the two")
         return self
 
     @model_serializer(mode="wrap")
     def _plain(self, whole: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Without those that are not given, as older azqs read and TOML can write it."""
+        """Without the one that is not given, as older azqs read and TOML can write it."""
         return {name: value for name, value in whole(self).items() if value is not None}
 
     def begun(self, progress: float, samples: int) -> bool:
         """Whether it has begun in a run with this share of its horizon and so many samples behind it."""
-        return progress >= self.at if self.at is not None else self.samples is not None and samples >= self.samples
+        return progress >= self.at if self.at is not None else samples >= (self.samples or 0)
 
 
 def ascending(stages: tuple[StageT, ...]) -> tuple[StageT, ...]:
     """The stages, in the order of the run; ValueError where they are not."""
-    for name in stages[0].BEGINS if stages else ():
+    for name in ("at", "samples"):
         begins = [getattr(stage, name) for stage in stages]
         if None in begins and any(begin is not None for begin in begins):
-            raise ValueError(f"its stages begin some {stages[0].BEGINS[name]}, some otherwise; take one for all")
+            raise ValueError("its stages begin some `at` a share of the horizon, some after so many `samples`; take one for all")
         if None not in begins and any(later <= sooner for sooner, later in itertools.pairwise(begins)):
             raise ValueError(f"its stages are not in the order of the run; let `{name}` grow from one to the next")
     return stages

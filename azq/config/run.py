@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -45,15 +45,9 @@ class RunConfig(Section):
 
 
 class SearchStage(Stage):
-    """A budget of simulations; with `ahead`, for as long as self-play is so far ahead of the learner, who gains more by depth then."""
+    """A budget of simulations."""
 
-    BEGINS: ClassVar[Mapping[str, str]] = {**Stage.BEGINS, "ahead": "`ahead` by a share of `learner.limiter_slack`"}
-
-    ahead: Fraction | None = None
     num_simulations: Simulations
-
-    def begun(self, progress: float, samples: int, ahead: float = 0.0) -> bool:
-        return ahead >= self.ahead if self.ahead is not None else super().begun(progress, samples)
 
 
 class SearchConfig(Section):

@@ -31,14 +31,10 @@ def steps_allowed(inserted: int, consumed: int, config: LearnerConfig) -> int:
     return max(0, int((config.samples_per_insert * inserted - consumed) // config.batch_size))
 
 
-def ahead(inserted: int, consumed: int, config: LearnerConfig) -> float:
-    """How far self-play is ahead of the learner, in shares of `limiter_slack`."""
-    return max(0.0, inserted - consumed / config.samples_per_insert) / config.limiter_slack
-
-
 def stall_selfplay(inserted: int, consumed: int, config: LearnerConfig) -> bool:
     """True when self-play is more than `limiter_slack` samples ahead of a learner that could train."""
-    return steps_allowed(inserted, consumed, config) > 0 and ahead(inserted, consumed, config) > 1.0
+    ahead = inserted - consumed / config.samples_per_insert
+    return steps_allowed(inserted, consumed, config) > 0 and ahead > config.limiter_slack
 
 
 def window_size(total: int, config: LearnerConfig) -> int:

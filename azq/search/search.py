@@ -84,13 +84,10 @@ def strongest(search: SearchConfig, num_simulations: int) -> _core.SearchConfig:
     return exploring(greedy(search, num_simulations))
 
 
-def search_at(search: SearchConfig, progress: float, samples: int = 0, ahead: float = 0.0) -> SearchConfig:
-    """The settings at this share of the run's horizon, after so many samples, with self-play ahead of the learner by a share of the slack.
-
-    The budget is that of the last stage that has begun (Wu et al., 2023: MiniZero).
-    """
-    begun = (stage.num_simulations for stage in search.schedule if stage.begun(progress, samples, ahead))
-    budgets = [search.num_simulations, *begun]
+def search_at(search: SearchConfig, progress: float, samples: int = 0) -> SearchConfig:
+    """The settings at this share of the run's horizon, after so many samples: the budget of the last stage that has begun (Wu et al., 2023:
+    MiniZero)."""
+    budgets = [search.num_simulations, *(stage.num_simulations for stage in search.schedule if stage.begun(progress, samples))]
     return search.model_copy(update={"num_simulations": budgets[-1], "schedule": ()})
 
 

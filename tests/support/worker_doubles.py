@@ -14,7 +14,7 @@ from celery import Celery
 from waiting import until
 
 from azq.bus.redis import RedisBus
-from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig, VolunteersConfig, dump_run
+from azq.config import NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig, VolunteersConfig, dump_run
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
 from azq.queue import make_app, publish
@@ -57,7 +57,6 @@ class Fleet:
         search: SearchConfig | None = None,
         until: dict[str, float] | None = None,
         volunteers: VolunteersConfig | None = None,
-        learner: LearnerConfig | None = None,
         **selfplay: Any,
     ) -> None:
         settings = {"evaluator": "uniform", "games_in_flight": 16, "journal_s": 0.1, **selfplay}
@@ -67,7 +66,6 @@ class Fleet:
             selfplay=SelfPlayConfig(**settings),
             network=NETWORK,
             volunteers=volunteers or VolunteersConfig(),
-            learner=learner or LearnerConfig(),
         )
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), until or {}, str(self._tmp_path), 0))
 

@@ -11,7 +11,7 @@ import pytest
 from waiting import until
 from worker_doubles import RUN, Fleet
 
-from azq.config import BrokerConfig, Config, LearnerConfig, SearchConfig, SearchStage
+from azq.config import BrokerConfig, Config, SearchConfig, SearchStage
 from azq.ledger.types import JobState
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -59,15 +59,3 @@ def test_stages_by_samples_follow_what_the_newest_weights_were_made_of(fleet: Fl
         fleet.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, "0" * 64, "", 80, 0, samples=samples)))
         budgets.append(context.sections_now(fleet.ledger.run(RUN)).search.num_simulations)
     assert budgets == [4, 4, 24]
-
-
-def test_stages_of_a_lead_follow_how_far_self_play_is_ahead_of_the_newest_weights(fleet: Fleet, broker: Any) -> None:
-    schedule = (SearchStage(ahead=0.25, num_simulations=8), SearchStage(ahead=0.5, num_simulations=24))
-    learner = LearnerConfig(batch_size=100, samples_per_insert=4.0, limiter_slack=10_000)
-    fleet.create_run(SearchConfig(num_simulations=4, schedule=schedule), learner=learner)
-    context = Context(Config(broker=BrokerConfig(control_url=broker.control_url, data_url=broker.data_url)), Signs(Board(1), 0))
-    budgets = []
-    for samples, steps in ((0, 0), (6_000, 140), (6_000, 160), (6_000, 40), (6_000, 240)):  # ahead by 0, 2,500, 2,000, 5,000, 0
-        fleet.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 1, "0" * 64, "", steps, 0, samples=samples)))
-        budgets.append(context.sections_now(fleet.ledger.run(RUN)).search.num_simulations)
-    assert budgets == [4, 8, 4, 24, 4]

@@ -46,10 +46,8 @@ def test_devices_that_no_ranks_can_have_are_refused_with_the_remedy(settings: di
 @pytest.mark.parametrize(
     ("stages", "complaint"),
     [
-        ([{"num_simulations": 8}], "a stage begins `at` a share of the horizon or after so many `samples` or `ahead` by a share of"),
-        ([{"at": 0.1, "samples": 5, "num_simulations": 8}], "give one of them"),
-        ([{"ahead": 0.1, "num_simulations": 8}, {"samples": 5, "num_simulations": 9}], "take one for all"),
-        ([{"ahead": 0.5, "num_simulations": 8}, {"ahead": 0.1, "num_simulations": 9}], "let `ahead` grow"),
+        ([{"num_simulations": 8}], "a stage begins `at` a share of the horizon or after so many `samples`; give one of the two"),
+        ([{"at": 0.1, "samples": 5, "num_simulations": 8}], "give one of the two"),
         ([{"at": 0.1, "num_simulations": 8}, {"samples": 5, "num_simulations": 9}], "take one for all"),
         ([{"samples": 5, "num_simulations": 8}, {"samples": 5, "num_simulations": 9}], "let `samples` grow"),
         ([{"at": 0.5, "num_simulations": 8}, {"at": 0.1, "num_simulations": 9}], "let `at` grow"),
@@ -58,13 +56,6 @@ def test_devices_that_no_ranks_can_have_are_refused_with_the_remedy(settings: di
 def test_stages_that_never_begin_in_order_are_refused(stages: list[dict[str, Any]], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         SearchConfig.model_validate({"schedule": stages})
-
-
-def test_only_a_search_has_stages_of_a_lead() -> None:
-    stage = SearchConfig.model_validate({"schedule": [{"ahead": 0.5, "num_simulations": 8}]}).schedule[0]
-    assert [stage.begun(1.0, 10**9, lead) for lead in (0.49, 0.5)] == [False, True]
-    with pytest.raises(ValueError, match="Extra inputs"):
-        LearnerConfig.model_validate({"growth": [{"ahead": 0.5, "blocks": 5, "channels": 64}]})
 
 
 def test_stages_of_older_runs_are_read_as_they_were_written() -> None:
