@@ -157,7 +157,7 @@ def _gtp(name: str, ground: Ground) -> Player:
 PLAYERS = (
     PlayerKind("weights:<version>[,<version> ...]", "weights:[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,7}", _network, network=True),
     PlayerKind("latest", "latest", _network, network=True),
-    PlayerKind("azq:<game>", "azq:[a-z][a-z0-9_]{0,39}", _pretrained, network=True),
+    PlayerKind("azq:<game>", "azq:[a-z0-9][a-z0-9_]{0,39}", _pretrained, network=True),
     PlayerKind("random", "random", lambda name, ground: RandomPlayer(ground)),
     PlayerKind("uct:<simulations>", "uct:[1-9][0-9]{0,6}", _uct),
     PlayerKind("pimc:<determinizations>", "pimc:[1-9][0-9]{0,6}", _pimc),

@@ -90,9 +90,9 @@ def names() -> tuple[str, ...]:
 
 
 def named(text: str) -> str | None:
-    """The game of `azq:<game>`; None for everything else, version 40 of a run that is called azq (`azq:40`) among it."""
+    """The game of `azq:<game>`; None for everything else, version 40 of a run that is called azq (`azq:40`) among it: no game is 40."""
     name = text.removeprefix(PREFIX)
-    return None if name == text or name.isdecimal() else name
+    return None if name == text or (name.isdecimal() and name not in names()) else name
 
 
 def card(name: str) -> Card:

@@ -84,7 +84,9 @@ def test_a_name_without_weights_is_answered_with_those_there_are(copied: Path) -
         pretrained.card("chess")
 
 
-@pytest.mark.parametrize(("text", "name"), [("azq:hex", "hex"), ("azq:40", None), ("hex", None), ("weights:3", None), ("azq:", "")])
+@pytest.mark.parametrize(
+    ("text", "name"), [("azq:hex", "hex"), ("azq:40", None), ("azq:2048", "2048"), ("hex", None), ("weights:3", None), ("azq:", "")]
+)
 def test_names_are_told_from_versions_of_a_run_that_is_called_azq(text: str, name: str | None) -> None:
     assert pretrained.named(text) == name
 
