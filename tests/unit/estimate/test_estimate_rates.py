@@ -64,8 +64,8 @@ def test_a_stage_of_more_simulations_takes_self_play_longer_and_the_learner_not(
 def test_hours_grow_with_samples_and_lie_between_those_of_the_fastest_and_the_slowest_stage(
     begins: list[int], one: float, other: float
 ) -> None:
-    later = [(begin, 16 * (index + 2)) for index, begin in enumerate(begins)]
-    stages = by_stages(sides(), REUSE, [(0, 16), *later])
+    budgets = [(begin, 16 * (index + 2)) for index, begin in enumerate(begins)]
+    stages = by_stages(sides(), REUSE, [(0, 16), *budgets])
     sooner, later = sorted((one, other))
     assert hours_until(sooner, stages) <= hours_until(later, stages)
     assert later / stages[0].rates.samples * (1 - 1e-9) <= hours_until(later, stages) <= later / stages[-1].rates.samples * (1 + 1e-9)
