@@ -42,7 +42,7 @@ def test_the_text_holds_what_matters() -> None:
         "90.0 MB of games an hour; 9.00 GB are free, for 100 h",
         "0.100 kWh an hour at 100 W",
         "c7i.metal-48xl 8.16 USD an hour (2026-01-13)",
-        "0.46 h, 0.046 kWh: 3.8 % errors",
+        "0.18 h, 0.018 kWh: 4.2 % errors",
     ):
         assert part in text
     assert "WARNING" not in text
