@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class MailHost(socketserver.StreamRequestHandler):
         for line in self.rfile:
             if line.upper().startswith(b"DATA"):
                 self.wfile.write(b"354 go on\r\n")
-                mails.append(b"".join(iter(self.rfile.readline, b".\r\n")).decode())
+                mails.append(b"".join(takewhile(b".\r\n".__ne__, self.rfile)).decode())  # or until whoever sends is killed
             self.wfile.write(b"221 bye\r\n" if line.upper().startswith(b"QUIT") else b"250 ok\r\n")
 
 
