@@ -8,7 +8,7 @@ from collections.abc import Callable
 TELL_EVERY_S = 2.0
 
 
-class Progress:
+class ProgressLine:
     """A tick that now and then tells how far it is."""
 
     def __init__(self, tell: Callable[[str], object], text: Callable[[], str]) -> None:

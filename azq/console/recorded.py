@@ -21,7 +21,7 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.console.move import folder_of
 from azq.console.play import Seating, seated
-from azq.console.progress import Progress
+from azq.console.progress import ProgressLine
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError, NotFound, StateConflict
 from azq.games import Game
@@ -114,7 +114,7 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
             seating = Seating(sections.run.game, None, "latest", source.num_simulations, slots=AT_ONCE)
             players = stack.enter_context(seated(start.config, seating, [source.finish]))[1] if source.finish else [None]
             store = Storing(game, log, players[0], done)
-            progress = Progress(tell, lambda: f"{done.games:,} games, {done.positions:,} positions")
+            progress = ProgressLine(tell, lambda: f"{done.games:,} games, {done.positions:,} positions")
             while several := list(islice(found, AT_ONCE)):
                 store.take(several)
                 progress()

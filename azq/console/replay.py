@@ -15,7 +15,7 @@ from azq import games
 from azq.arena.searcher import evaluate
 from azq.config import Config
 from azq.console.move import folder_of, weights_file
-from azq.console.progress import Progress
+from azq.console.progress import ProgressLine
 from azq.errors import ConfigError, NotFound
 from azq.host import rundir
 from azq.inference.ask.local import LocalEvaluator
@@ -49,7 +49,7 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Calla
 
         plies: list[ReplayedPly] = []
         end, asked = searched[-1] if ply is None else ply, 0
-        progress = Progress(tell, lambda: f"ply {plies[-1].found.ply if plies else 0} of {end} told, {asked:,} positions evaluated")
+        progress = ProgressLine(tell, lambda: f"ply {plies[-1].found.ply if plies else 0} of {end} told, {asked:,} positions evaluated")
 
         def outputs(version: int, packed: NDArray[np.uint8]) -> Outputs:
             nonlocal asked

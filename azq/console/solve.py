@@ -12,7 +12,7 @@ from typing import Any
 from azq import games
 from azq.arena.positions import solved_file
 from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
-from azq.console.progress import Progress
+from azq.console.progress import ProgressLine
 from azq.errors import ConfigError
 from azq.files import make_folders, publish_file
 
@@ -50,7 +50,7 @@ def solve(asked: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
 
 def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     drawn = Drawn(asked.positions, asked.seed)
-    progress = Progress(tell, lambda: f"{len(table.values):,} positions")
+    progress = ProgressLine(tell, lambda: f"{len(table.values):,} positions")
     table = Table(by_looks if asked.by_looks else by_notation, asked.max_states, progress, drawn)
     root = table.solve(game.new_initial_state())
     value = root.value()
@@ -61,7 +61,7 @@ def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object])
 
 def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     found: list[Solved] = []
-    progress = Progress(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
+    progress = ProgressLine(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
     key = by_looks if asked.by_looks else by_notation
     rng = random.Random(asked.seed)
     for tries, one in enumerate(endgames(game, asked.endgames, key, asked.max_states, rng, progress), 1):
