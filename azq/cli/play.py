@@ -100,13 +100,8 @@ def gtp(
     from azq.console.gtp import serve
     from azq.console.play import Seating, game_named
 
-    serve(
-        settings,
-        Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed),
-        player,
-        sys.stdin,
-        sys.stdout,
-    )
+    seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed)
+    serve(settings, seating, player, sys.stdin, sys.stdout)
 
 
 @with_settings

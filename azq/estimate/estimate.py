@@ -57,7 +57,6 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
         setting=setting_of(sections, asked.preset),
         reuse=reuse,
         sides=found.measured,
-        rates=stages[0].rates,
         stages=stages,
         needs=[*needs, Need("programs", found.resident_bytes)],
         usable_bytes=usable,

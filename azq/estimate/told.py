@@ -44,8 +44,7 @@ class Estimate:
     setting: str
     reuse: SampleReuse
     sides: TwoSides
-    rates: Rates  # of the first stage
-    stages: Sequence[StageRates]
+    stages: Sequence[StageRates]  # the first one is what was measured
     needs: Sequence[Need]
     usable_bytes: int
     free_disk_bytes: int
@@ -55,10 +54,16 @@ class Estimate:
     unpublished: str  # why no level is named; empty where one is
     others_cores: float | None
 
+    @property
+    def rates(self) -> Rates:
+        """Those that a run begins with."""
+        return self.stages[0].rates
+
     def values(self) -> dict[str, Any]:
         """For JSON."""
         return {
             **asdict(self),
+            "rates": asdict(self.rates),
             "memory_bytes": total(self.needs),
             "memory_advice": advice(self.needs, self.usable_bytes),
             "kwh_per_hour": self.watts / 1000,

@@ -23,7 +23,7 @@ def told(*later: tuple[int, int], **changes: object) -> Estimate:
     stages = by_stages(sides(), REUSE, [(0, 16), *later])
     points = points_of("connect_four")
     values: dict[str, object] = {
-        "game": "connect_four", "setting": "preset", "reuse": REUSE, "sides": sides(), "rates": stages[0].rates, "stages": stages,
+        "game": "connect_four", "setting": "preset", "reuse": REUSE, "sides": sides(), "stages": stages,
         "needs": [Need("the window", 10**9, "learner.max_window", 1000)], "usable_bytes": 10**10,
         "free_disk_bytes": 9 * 10**9, "watts": 100.0, "prices": prices_of(catalogue(), sides(), REUSE),
         "reached": reaches(points, stages, 64), "unpublished": "", "others_cores": 0.0,
