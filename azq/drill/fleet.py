@@ -89,6 +89,8 @@ class HostFleet:
         env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
         self.spawn("daemon", first, [*AZQ, "daemon"], env)
         self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
+        logs = [self.folder / f"front-{role}.log" for role in PLANES]  # whoever joins earlier is refused at once
+        self.until(lambda: all("listening" in log.read_text("utf-8") for log in logs), "fronts that listen")
 
     def start_front(self, role: str) -> None:
         """What the others reach a broker through; once more where it was killed."""
