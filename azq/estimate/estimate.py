@@ -49,7 +49,8 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
         say(line)
     _check_room([need for need in needs if need.setting != "learner.max_window"], usable)
     found = measure(config, devices, size, asked.seconds, say)
-    reuse = SampleReuse(sections.learner.samples_per_insert, sections.learner.batch_size)
+    learner = sections.learner
+    reuse = SampleReuse(learner.samples_per_insert, learner.batch_size, learner.limiter_slack)
     stages = by_stages(found.measured, reuse, _budgets(sections))
     points, missing = _published(sections)
     return Estimate(
@@ -63,7 +64,7 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
         free_disk_bytes=_free_disk(config),
         watts=asked.watts,
         prices=prices_of(catalogue(), found.measured, reuse),
-        reached=reaches(points, stages, found.measured.cores),
+        reached=reaches(points, stages, found.measured.cores, reuse),
         unpublished=missing,
         others_cores=found.others_cores,
     )

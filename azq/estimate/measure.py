@@ -1,20 +1,20 @@
-"""Plays and trains for some seconds on this machine, each side alone: what `rates.py` makes a run's rates of."""
+"""Plays and trains for some seconds on this machine, each side alone and both at once: what `rates.py` makes a run's rates of."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from azq.bench.rig import in_turns, rig, rules
+from azq.bench.rig import rig, rules
 from azq.bench.selfplay import played
 from azq.config import Config, RunSections
 from azq.errors import EvaluationTimeout
 from azq.estimate.lengths import GameSize
 from azq.estimate.memory import PARAMETER_BYTES, Need, tree_bytes
-from azq.estimate.rates import Side, TwoSides
+from azq.estimate.rates import AtOnce, Side, TwoSides
+from azq.estimate.training import learner
 from azq.metrics import RESIDENT_BYTES
 from azq.process.proc import machine_busy_s, usable_cores, usage
 from azq.replay.samples import Columns
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from azq.games import Game
     from azq.host.devices import DevicePlan
 
-SELFPLAY_SHARE, LEARNER_SHARE = 0.55, 0.2  # of the time; the rest starts processes and warms them up
-WINDOW_SAMPLES = 20_000  # that the learner draws from while it is measured
-EVENTS_READ = 200
-ROUNDS = 2
+SELFPLAY_SHARE, LEARNER_SHARE, BOTH_SHARE = 0.35, 0.15, 0.25  # of the time; the rest starts processes and warms them up
+WARM_UP = 0.25  # of what is measured: as long as training warms up, so that both sides begin to count together
 
 
 class Measurement(NamedTuple):
@@ -76,44 +74,36 @@ def _size(stage: object) -> dict[str, int]:
 
 
 def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: float, say: Callable[[str], None]) -> Measurement:
-    """Self-play with the run's network and search, then training steps; raises `EvaluationTimeout` where nothing came of it."""
+    """Self-play with the run's network and search, training, and both at once; raises `EvaluationTimeout` where nothing came of it."""
     sections, began = config.run_sections(), WorkMoment.now()
-    say(f"plays {sections.run.game} for {seconds * SELFPLAY_SHARE:.0f} s")
-    evaluator = sections.selfplay.evaluator
-    with rig(config, sections, inference=evaluator == "stream") as machine:
-        done, spent_s, _ = played(machine, evaluator, seconds * SELFPLAY_SHARE, plan.processes)
-        resident = sum(int(usage(pid).get(RESIDENT_BYTES, 0)) for pid in (os.getpid(), *machine.pids))
-    if not done["plies"]:
-        raise EvaluationTimeout(f"no ply of {sections.run.game} was searched to its end in the time; give --seconds {8 * seconds:.0f}")
-    say(f"trains for {seconds * LEARNER_SHARE:.0f} s")
-    learner = train_alone(sections, seconds * LEARNER_SHARE)
-    samples = done["plies"] * (size.samples / size.plies if size else 1.0)
+    evaluator, alone_s, both_s = sections.selfplay.evaluator, seconds * SELFPLAY_SHARE, seconds * BOTH_SHARE
+    with rig(config, sections, inference=evaluator == "stream") as machine, learner(sections) as training:
+        say(f"plays {sections.run.game} for {alone_s:.0f} s")
+        done, spent_s, _ = played(machine, evaluator, alone_s, plan.processes)
+        if not done["plies"]:
+            raise EvaluationTimeout(f"no ply of {sections.run.game} was searched to its end in the time; give --seconds {8 * seconds:.0f}")
+        say(f"trains for {seconds * LEARNER_SHARE:.0f} s")
+        training.begin(seconds * LEARNER_SHARE)
+        trained = training.measured()
+        say(f"does both for {both_s:.0f} s")
+        training.begin(both_s)
+        beside, _, _ = played(machine, evaluator, both_s, plan.processes, both_s * WARM_UP)
+        steps_per_s = training.measured().per_s
+        resident = sum(int(usage(pid).get(RESIDENT_BYTES, 0)) for pid in (os.getpid(), *machine.pids, training.pid))
+    of_ply = size.samples / size.plies if size else 1.0
+    samples = done["plies"] * of_ply
     found = TwoSides(
         cores=usable_cores(),
         selfplay=Side(samples / done["wall_s"], spent_s / samples),
-        learner=learner,
+        learner=trained,
         evaluations=done["evaluations"] / samples,
         simulations=done["simulations"] / samples,
         game_samples=size.samples if size else None,
         game_bytes=size.record_bytes if size else None,
         one_device=bool(set(plan.inference) & set(plan.training) - {"cpu"}),
+        at_once=AtOnce(beside["plies"] * of_ply / beside["wall_s"], steps_per_s) if beside["plies"] else None,
     )
     return Measurement(found, resident, began.others(WorkMoment.now()))
-
-
-def train_alone(sections: RunSections, seconds: float) -> Side:
-    """Whole training steps, drawing and decoding included."""
-    from azq.bench.learner import steps_for, whole_step, workplace
-    from azq.learner.opening import prepare_training
-
-    device, batch = prepare_training(sections.learner), sections.learner.batch_size
-    trainer, _, feed = workplace(sections, device, WINDOW_SAMPLES)
-    try:
-        step = whole_step(trainer, feed, feed.order(0, batch, WINDOW_SAMPLES))
-        spent = in_turns({"steps": (partial(steps_for, step, device), (os.getpid(),))}, seconds, ROUNDS)["steps"]
-    finally:
-        feed.close()
-    return Side(spent.done / spent.wall_s, spent.cpu_s / spent.done)
 
 
 class WorkMoment(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from azq.estimate.rates import StageRates, hours_until
+from azq.estimate.rates import SampleReuse, StageRates, hours_until
 
 
 class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,10 +36,10 @@ def same_rules(game: str, params: Mapping[str, Any], usual: Mapping[str, Any]) -
     return "" if dict(params) == dict(usual) else f"{game} was published with {dict(usual) or 'no parameters'}, these are {dict(params)}"
 
 
-def hours_to(point: Point, stages: Sequence[StageRates], cores: int) -> float | None:
+def hours_to(point: Point, stages: Sequence[StageRates], cores: int, reuse: SampleReuse) -> float | None:
     """Hours from nothing to the point: by its samples, else by the cores of its machine, as if a core were a core."""
     if point.samples:
-        return hours_until(point.samples, stages)
+        return hours_until(point.samples, stages, reuse)
     if point.minutes and point.cores:
         return point.minutes * point.cores / cores / 60
     return None

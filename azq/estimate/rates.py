@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 CORES = "the cores, which both sides share"
 DEVICE = "the device, which evaluates and trains in turn"
+SELFPLAY, LEARNER = "self-play", "the learner"
 HOUR_S = 3600.0
 LEAST_CORES = 0.5  # for both sides, however few there are
+SHARED = 0.8  # of its speed alone: a side that is slower than that beside the other is bound by what they share
 OVERHEAD_CORES = 0.2  # of daemon, table, evaluations, checkpoints and weights of a run; docs/benchmarks.md has where it is from
 
 
@@ -22,8 +24,16 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class AtOnce:
+    """What both sides do at the same time, neither waiting for the other."""
+
+    samples_per_s: float
+    steps_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class TwoSides:
-    """A game on a machine, each side alone."""
+    """A game on a machine, each side alone, and both at once."""
 
     cores: int
     selfplay: Side  # by samples
@@ -33,14 +43,16 @@ class TwoSides:
     game_samples: float | None  # of a game; None: too few ended in the time
     game_bytes: float | None  # of a game's record
     one_device: bool = False  # one accelerator evaluates and trains
+    at_once: AtOnce | None = None  # None: not measured, and judged by the CPU that each takes alone
 
 
 @dataclass(frozen=True, slots=True)
 class SampleReuse:
-    """What ties the two sides: each sample is drawn `samples_per_insert` times, in batches."""
+    """What ties the two sides: each sample is drawn `samples_per_insert` times, in batches, once self-play is `slack` samples ahead."""
 
     samples_per_insert: float
     batch_size: int
+    slack: int = 0
 
     @property
     def steps(self) -> float:
@@ -50,7 +62,7 @@ class SampleReuse:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What a run comes to once both sides are at work; an hour each, None where no game ended."""
+    """What a run comes to with both sides at work; an hour each, None where no game ended."""
 
     samples: float
     steps: float
@@ -69,73 +81,123 @@ class StageRates:
 
     samples: int
     num_simulations: int
-    rates: Rates
+    rates: Rates  # once the limiter ties the sides
+    ahead: Rates | None = None  # as long as self-play may run ahead; None: it is the slower side, or nobody measured both at once
 
 
-def limits(measured: TwoSides, limiter: SampleReuse) -> Mapping[str, float]:
+def limits(measured: TwoSides, reuse: SampleReuse) -> Mapping[str, float]:
     """Samples per second that each thing allows, whatever else does."""
     selfplay, learner = measured.selfplay, measured.learner
-    found = {
-        "self-play": selfplay.per_s,
-        "the learner": learner.per_s / limiter.steps,
-        CORES: max(measured.cores - OVERHEAD_CORES, LEAST_CORES) / _cpu_s(measured, limiter),
-    }
-    if measured.one_device:
-        found[DEVICE] = 1 / (1 / selfplay.per_s + limiter.steps / learner.per_s)
+    found = _tied(measured, reuse) or {SELFPLAY: selfplay.per_s, LEARNER: learner.per_s / reuse.steps}
+    found[CORES] = min(found.get(CORES, math.inf), _room(measured) / _cpu_s(measured, reuse))
+    if measured.one_device and not measured.at_once:
+        found[DEVICE] = 1 / (1 / selfplay.per_s + reuse.steps / learner.per_s)
     return found
 
 
-def rates(measured: TwoSides, limiter: SampleReuse) -> Rates:
-    """The run's rates: the least of its limits binds."""
-    allowed = limits(measured, limiter)
+def rates(measured: TwoSides, reuse: SampleReuse) -> Rates:
+    """The run's rates once the limiter ties the sides: the least of its limits binds."""
+    allowed = limits(measured, reuse)
     binds = min(allowed, key=lambda name: allowed[name])
-    samples, each = HOUR_S * allowed[binds], measured.game_samples
+    return _rates(measured, allowed[binds], allowed[binds] * reuse.steps, binds)
+
+
+def rates_ahead(measured: TwoSides, reuse: SampleReuse) -> Rates | None:
+    """Those of a run whose self-play is still allowed to run ahead; None where it does not, or where nobody measured both at once."""
+    both = measured.at_once
+    if not both or not reuse.slack or both.samples_per_s * reuse.steps <= both.steps_per_s:
+        return None
+    busy = both.samples_per_s * measured.selfplay.cpu_s + both.steps_per_s * measured.learner.cpu_s
+    share = min(1.0, _room(measured) / busy)
+    return _rates(measured, share * both.samples_per_s, share * both.steps_per_s, DEVICE if measured.one_device else CORES)
+
+
+def _tied(measured: TwoSides, reuse: SampleReuse) -> dict[str, float] | None:
+    """Samples per second of both sides when the faster one waits for the other, from what they do at once and alone.
+
+    The slower side goes the faster the less of the time the other one is at work: in a straight line from its rate beside it to that alone.
+    """
+    both = measured.at_once
+    if not both:
+        return None
+    play, train = (measured.selfplay.per_s, both.samples_per_s), (measured.learner.per_s / reuse.steps, both.steps_per_s / reuse.steps)
+    (alone, beside), fast, slower = (train, play[1], LEARNER) if train[1] < play[1] else (play, train[1], SELFPLAY)
+    found = fast * alone / (fast + max(0.0, alone - beside))
+    shared = DEVICE if measured.one_device else CORES
+    return {slower if found >= SHARED * alone else shared: found}
+
+
+def _rates(measured: TwoSides, samples_per_s: float, steps_per_s: float, binds: str) -> Rates:
+    samples, each = HOUR_S * samples_per_s, measured.game_samples
     games = samples / each if each else None
+    busy = samples_per_s * measured.selfplay.cpu_s + steps_per_s * measured.learner.cpu_s
     return Rates(
         samples=samples,
-        steps=samples * limiter.steps,
+        steps=HOUR_S * steps_per_s,
         evaluations=samples * measured.evaluations,
         simulations=samples * measured.simulations,
         games=games,
         disk_bytes=games * measured.game_bytes if games and measured.game_bytes else None,
         binds=binds,
-        cores=OVERHEAD_CORES + allowed[binds] * _cpu_s(measured, limiter),
-        samples_per_cpu_s=1 / _cpu_s(measured, limiter),
+        cores=OVERHEAD_CORES + busy,
+        samples_per_cpu_s=samples_per_s / busy,
     )
 
 
 def on_cores(measured: TwoSides, cores: int) -> TwoSides:
     """The same on so many cores of this kind: self-play spreads over them, one learner does not."""
     wider = replace(measured.selfplay, per_s=measured.selfplay.per_s * cores / measured.cores)
-    return replace(measured, cores=cores, selfplay=wider)
+    return replace(measured, cores=cores, selfplay=wider, at_once=None)
 
 
-def by_stages(measured: TwoSides, limiter: SampleReuse, budgets: Sequence[tuple[int, int]]) -> list[StageRates]:
+def by_stages(measured: TwoSides, reuse: SampleReuse, budgets: Sequence[tuple[int, int]]) -> list[StageRates]:
     """A run's rates from the samples on at which each budget of simulations begins; the first budget, from nothing on, is the one measured.
 
     A sample takes self-play as much longer as its search has more simulations; the cache and the length of games stay as they were.
     """
-    first = budgets[0][1]
-    return [StageRates(begin, each, rates(_searched(measured, each / first), limiter)) for begin, each in budgets]
+    found = []
+    for begin, simulations in budgets:
+        there = _searched(measured, simulations / budgets[0][1])
+        found.append(StageRates(begin, simulations, rates(there, reuse), rates_ahead(there, reuse)))
+    return found
 
 
-def hours_until(samples: float, stages: Sequence[StageRates]) -> float:
-    """Hours until so many samples are there, stage by stage."""
+def hours_until(samples: float, stages: Sequence[StageRates], reuse: SampleReuse) -> float:
+    """Hours until so many samples are there, stage by stage, the first of them while self-play runs ahead of the learner.
+
+    What it is ahead by is kept from then on: that a learner makes up for it where self-play got slower is left out.
+    """
+    hours, lead = 0.0, 0.0
     ends = [*(stage.samples for stage in stages[1:]), math.inf]
-    return sum(max(0.0, min(samples, end) - stage.samples) / stage.rates.samples for stage, end in zip(stages, ends, strict=True))
+    for stage, end in zip(stages, ends, strict=True):
+        left = max(0.0, min(samples, end) - stage.samples)
+        if stage.ahead and lead < reuse.slack:
+            gained = 1.0 - stage.ahead.steps / reuse.steps / stage.ahead.samples  # by each sample
+            free = min(left, (reuse.slack - lead) / gained)
+            hours += free / stage.ahead.samples
+            lead += free * gained
+            left -= free
+        hours += left / stage.rates.samples
+    return hours
 
 
 def _searched(measured: TwoSides, factor: float) -> TwoSides:
     """The same with so many times the simulations a move."""
-    side = measured.selfplay
+    side, both = measured.selfplay, measured.at_once
     return replace(
         measured,
         selfplay=Side(side.per_s / factor, side.cpu_s * factor),
+        at_once=replace(both, samples_per_s=both.samples_per_s / factor) if both else None,
         evaluations=measured.evaluations * factor,
         simulations=measured.simulations * factor,
     )
 
 
-def _cpu_s(measured: TwoSides, limiter: SampleReuse) -> float:
+def _room(measured: TwoSides) -> float:
+    """Cores for both sides."""
+    return max(measured.cores - OVERHEAD_CORES, LEAST_CORES)
+
+
+def _cpu_s(measured: TwoSides, reuse: SampleReuse) -> float:
     """Of a sample and all the training that it allows."""
-    return measured.selfplay.cpu_s + limiter.steps * measured.learner.cpu_s
+    return measured.selfplay.cpu_s + reuse.steps * measured.learner.cpu_s

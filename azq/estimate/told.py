@@ -56,7 +56,7 @@ class Estimate:
 
     @property
     def rates(self) -> Rates:
-        """Those that a run begins with."""
+        """Those that a run begins with, once the limiter ties its sides."""
         return self.stages[0].rates
 
     def values(self) -> dict[str, Any]:
@@ -73,6 +73,7 @@ class Estimate:
         return [
             f"{self.game}: {self.setting}, {self.sides.cores} cores",
             *self._speed(),
+            *self._ahead(),
             *self._later(),
             *memory_lines(self.needs, self.usable_bytes),
             *self._disk(),
@@ -98,9 +99,18 @@ class Estimate:
             f"             evaluations {found.evaluations:,.0f}; simulations {found.simulations:,.0f}",
         ]
 
+    def _ahead(self) -> list[str]:
+        """The time before the limiter ties the sides."""
+        ahead, slack = self.stages[0].ahead, self.reuse.slack
+        if ahead is None:
+            return []
+        gained = ahead.samples - ahead.steps / self.reuse.steps  # an hour
+        until = f"until it is {slack:,} samples ahead (learner.limiter_slack), after {slack / gained:.2f} h"
+        return [f"at first     self-play does not wait, {until}: samples {ahead.samples:,.0f} an hour, training steps {ahead.steps:,.0f}"]
+
     def _later(self) -> list[str]:
         """Stages after the first, whose simulations are more."""
-        return [_stage(stage, hours_until(stage.samples, self.stages)) for stage in self.stages[1:]]
+        return [_stage(stage, hours_until(stage.samples, self.stages, self.reuse)) for stage in self.stages[1:]]
 
     def _disk(self) -> list[str]:
         grows, free = self.rates.disk_bytes, self.free_disk_bytes
@@ -138,10 +148,10 @@ def prices_of(catalogue: Mapping[str, Any], sides: TwoSides, reuse: SampleReuse)
     return found
 
 
-def reaches(points: Sequence[Point], stages: Sequence[StageRates], cores: int) -> list[ReachedLevel]:
+def reaches(points: Sequence[Point], stages: Sequence[StageRates], cores: int, reuse: SampleReuse) -> list[ReachedLevel]:
     """Hours to each published level."""
     by = {True: "samples", False: "cores"}
-    return [ReachedLevel(point.level, point.place, hours_to(point, stages, cores), by[bool(point.samples)]) for point in points]
+    return [ReachedLevel(point.level, point.place, hours_to(point, stages, cores, reuse), by[bool(point.samples)]) for point in points]
 
 
 def _priced(price: KindPrice) -> str:

@@ -10,8 +10,8 @@ from azq.bench.rig import Rig, answer_of, changed, child
 from azq.bench.selfplay import played
 from azq.config import RunSections, dump_run, parse_run
 from azq.errors import EvaluationTimeout
-from azq.estimate.measure import train_alone
 from azq.estimate.rates import Side
+from azq.estimate.training import train_alone
 from azq.tune.arrangement import Arrangement
 from azq.tune.course import Performed
 

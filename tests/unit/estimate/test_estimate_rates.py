@@ -9,7 +9,21 @@ from estimated_sides import REUSE, sides
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.estimate.rates import CORES, DEVICE, OVERHEAD_CORES, SampleReuse, by_stages, hours_until, limits, on_cores, rates
+from azq.estimate.rates import (
+    CORES,
+    DEVICE,
+    LEARNER,
+    OVERHEAD_CORES,
+    AtOnce,
+    SampleReuse,
+    TwoSides,
+    by_stages,
+    hours_until,
+    limits,
+    on_cores,
+    rates,
+    rates_ahead,
+)
 
 
 def test_the_slower_side_binds() -> None:
@@ -67,5 +81,48 @@ def test_hours_grow_with_samples_and_lie_between_those_of_the_fastest_and_the_sl
     budgets = [(begin, 16 * (index + 2)) for index, begin in enumerate(begins)]
     stages = by_stages(sides(), REUSE, [(0, 16), *budgets])
     sooner, later = sorted((one, other))
-    assert hours_until(sooner, stages) <= hours_until(later, stages)
-    assert later / stages[0].rates.samples * (1 - 1e-9) <= hours_until(later, stages) <= later / stages[-1].rates.samples * (1 + 1e-9)
+    assert hours_until(sooner, stages, REUSE) <= hours_until(later, stages, REUSE)
+    fastest, slowest = stages[0].rates.samples, stages[-1].rates.samples
+    assert later / fastest * (1 - 1e-9) <= hours_until(later, stages, REUSE) <= later / slowest * (1 + 1e-9)
+
+
+def at_once(played: float, trained: float, **changes: object) -> TwoSides:
+    return dataclasses.replace(sides(**changes), at_once=AtOnce(played, trained))  # type: ignore[arg-type]
+
+
+def test_who_waits_frees_the_other_of_part_of_what_slows_it() -> None:
+    found = rates(at_once(900.0, 4.0, steps_per_s=5.0), REUSE)  # beside self-play 512 samples a second, alone 640
+    waits = 1 - found.samples / 3600 / 900.0
+    assert found.binds == LEARNER
+    assert found.samples / 3600 == pytest.approx(640 - (640 - 512) * (1 - waits))
+    found = rates(at_once(250.0, 4.0, steps_per_s=5.0), REUSE)  # self-play is the slower one, and half as fast beside a learner
+    assert (found.binds, found.samples < 500 * 3600) == (CORES, True)
+
+
+@given(st.floats(1, 1e6), st.floats(0.01, 1e4), st.floats(0.05, 1.0), st.floats(0.05, 1.0), st.floats(0.1, 64), st.integers(1, 4096))
+def test_tied_sides_lie_between_the_slower_one_beside_the_other_and_alone(
+    play: float, steps: float, play_kept: float, steps_kept: float, reused: float, batch: int
+) -> None:
+    reuse = SampleReuse(reused, batch)
+    both = at_once(play * play_kept, steps * steps_kept, selfplay_per_s=play, steps_per_s=steps, cores=10**12)
+    found = rates(both, reuse).samples / 3600
+    assert min(play * play_kept, steps * steps_kept / reuse.steps) * (1 - 1e-9) <= found <= min(play, steps / reuse.steps) * (1 + 1e-9)
+
+
+def test_self_play_runs_ahead_by_its_slack_first() -> None:
+    reuse = dataclasses.replace(REUSE, slack=100_000)
+    (stage,) = by_stages(at_once(900.0, 4.0, steps_per_s=5.0), reuse, [(0, 16)])
+    assert stage.ahead is not None
+    assert (stage.ahead.samples, stage.ahead.steps, stage.ahead.binds) == (pytest.approx(900 * 3600), pytest.approx(4 * 3600), CORES)
+    tied_s = 100_000 / (900 - 512)
+    samples = 900 * tied_s
+    assert hours_until(samples / 2, [stage], reuse) == pytest.approx(tied_s / 2 / 3600)
+    assert hours_until(samples + stage.rates.samples, [stage], reuse) == pytest.approx(tied_s / 3600 + 1)
+    later = by_stages(at_once(900.0, 4.0, steps_per_s=5.0), reuse, [(0, 16), (int(samples / 2), 17)])
+    assert hours_until(2 * samples, later, reuse) > hours_until(2 * samples, [stage], reuse)  # nothing is gained twice
+
+
+def test_a_learner_that_keeps_up_lets_nobody_run_ahead() -> None:
+    assert rates_ahead(at_once(250.0, 4.0, steps_per_s=5.0), dataclasses.replace(REUSE, slack=100_000)) is None
+    assert rates_ahead(at_once(900.0, 4.0, steps_per_s=5.0), REUSE) is None  # it may not
+    assert rates_ahead(sides(steps_per_s=5.0), dataclasses.replace(REUSE, slack=100_000)) is None  # nobody measured

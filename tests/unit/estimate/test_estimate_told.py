@@ -26,7 +26,7 @@ def told(*later: tuple[int, int], **changes: object) -> Estimate:
         "game": "connect_four", "setting": "preset", "reuse": REUSE, "sides": sides(), "stages": stages,
         "needs": [Need("the window", 10**9, "learner.max_window", 1000)], "usable_bytes": 10**10,
         "free_disk_bytes": 9 * 10**9, "watts": 100.0, "prices": prices_of(catalogue(), sides(), REUSE),
-        "reached": reaches(points, stages, 64), "unpublished": "", "others_cores": 0.0,
+        "reached": reaches(points, stages, 64, REUSE), "unpublished": "", "others_cores": 0.0,
     }  # fmt: skip
     return Estimate(**values | changes)  # type: ignore[arg-type]
 
@@ -71,9 +71,9 @@ def test_values_are_json() -> None:
 
 def test_a_level_is_reached_by_samples_or_by_cores() -> None:
     stages = by_stages(sides(), REUSE, [(0, 64)])
-    assert hours_to(Point("l", "p", samples=7_200_000), stages, 2) == 2.0
-    assert hours_to(Point("l", "p", minutes=30, cores=2), stages, 4) == 0.25
-    assert hours_to(Point("l", "p"), stages, 4) is None
+    assert hours_to(Point("l", "p", samples=7_200_000), stages, 2, REUSE) == 2.0
+    assert hours_to(Point("l", "p", minutes=30, cores=2), stages, 4, REUSE) == 0.25
+    assert hours_to(Point("l", "p"), stages, 4, REUSE) is None
 
 
 def test_later_stages_with_more_simulations_are_told_and_counted() -> None:
