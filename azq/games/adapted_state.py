@@ -10,6 +10,7 @@ import math
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from operator import index
 from typing import Any, TypeVar
 
@@ -24,7 +25,7 @@ MAX_OUTCOME = 65_535  # what fits a record
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GameForm:
     """What a game in Python declares of itself, and what its first position showed."""
 
@@ -47,6 +48,11 @@ class GameForm:
         if not self.binary:
             return 0, 1, 1
         return (self.shape[0], self.shape[1], self.shape[2]) if len(self.shape) == 3 else (1, 1, self.shape[0])
+
+    @cached_property
+    def plane_bytes(self) -> int:
+        """Of a packed observation, without its scalars."""
+        return (math.prod(self.shape) + 7) // 8
 
     @property
     def scalars(self) -> int:
@@ -101,11 +107,21 @@ class AdaptedState:
         return self._player
 
     def _whose_turn(self) -> int:
-        if self._read("is_terminal", bool, "true or false"):
+        # What a search asks of each position is written out, here and below: by way of `_read` it takes twice as long.
+        try:
+            over = self._inner.is_terminal()
+        except Exception as error:
+            raise self._raised("is_terminal", error) from error
+        if over if type(over) is bool else self._converted(over, "is_terminal", bool, "true or false"):
             return TERMINAL_PLAYER
         if self._form.chance and self._read("is_chance_node", bool, "true or false"):
             return CHANCE_PLAYER
-        player = self._read("current_player", index, "a player's number")
+        try:
+            player = self._inner.current_player()
+        except Exception as error:
+            raise self._raised("current_player", error) from error
+        if type(player) is not int:
+            player = self._converted(player, "current_player", index, "a player's number")
         if not 0 <= player < self._form.players:
             raise self._broken(f"current_player is {player}; players are 0..{self._form.players - 1},")
         return player
@@ -140,7 +156,10 @@ class AdaptedState:
             return []
         if player == CHANCE_PLAYER:
             return sorted(outcome for outcome, _ in self.chance_outcomes())
-        found = self._ask("legal_actions")
+        try:
+            found = self._inner.legal_actions()
+        except Exception as error:
+            raise self._raised("legal_actions", error) from error
         if type(found) is list and found and ascending_below(found, self._form.actions):
             return found.copy()
         actions = self._converted(found, "legal_actions", lambda given: sorted(map(index, given)), "a list of action numbers")
@@ -158,15 +177,15 @@ class AdaptedState:
 
     def apply_action(self, action: int) -> None:
         """Plays a legal action; raises `IllegalActionError` naming the legal ones."""
-        legal = self._find_legal() if self._legal is None else self._legal
+        action, legal = int(action), self._find_legal() if self._legal is None else self._legal
         if action not in legal:
             rest = f"legal actions: {', '.join(map(str, legal))}" if legal else "the game is over"
             raise IllegalActionError(f"action {action} is illegal after {len(self._history)} plies; {rest}")
         try:
-            self._inner.apply_action(int(action))
+            self._inner.apply_action(action)
         except Exception as error:
             raise self._raised("apply_action", error) from error
-        self._history.append(int(action))
+        self._history.append(action)
         self._player = self._legal = None
 
     def returns(self) -> list[float]:
@@ -238,9 +257,13 @@ class AdaptedState:
 
     def _packed_bits(self, player: int, room: int) -> NDArray[np.uint8]:
         """The planes' bits, and room for so many bytes after them."""
-        found = self._ask("observation_tensor", player)
-        row: NDArray[np.uint8] = np.empty((math.prod(self._form.shape) + 7) // 8 + room, np.uint8)
-        if type(found) is list and self._form.shape == (len(found),) and pack_list(found, row):
+        form = self._form
+        try:
+            found = self._inner.observation_tensor(player)
+        except Exception as error:
+            raise self._raised("observation_tensor", error) from error
+        row: NDArray[np.uint8] = np.empty(form.plane_bytes + room, np.uint8)
+        if type(found) is list and form.shape == (len(found),) and pack_list(found, row):
             return row
         raw = self._numbers(found).ravel()
         odd = pack_bits(raw, row)

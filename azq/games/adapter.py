@@ -29,7 +29,8 @@ class AdaptedGame:
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
     state_from_notation(text) to the position's notation(), where actions lie on the board: `action_layout`, "cells" or "columns", and
     token_groups(), which bits of the observation belong together.
-    `binary`, `scale`, `utility` and `scores`: see `GameForm`. Its own methods are those of `azq._core.Game`.
+    `binary`, `scale`, `utility` and `scores`: see `GameForm`; `lacks`: methods that the object has and the game has not.
+    Its own methods are those of `azq._core.Game`.
     Raises `GameContractError` naming what is wrong.
     """
 
@@ -47,8 +48,9 @@ class AdaptedGame:
         utility: float = 1.0,
         max_length: int = 10_000,
         scores: ScoreScale | None = None,
+        lacks: frozenset[str] = frozenset(),
     ) -> None:
-        self.name, self.params = name, dict(params)
+        self.name, self.params, self._lacks = name, dict(params), lacks
         self._make, self._rules, self._max_length = make, rules, max_length
         if not 1 <= players <= 16 or not 1 <= actions <= 65_535:
             raise GameContractError(f"game {name} has {players} players and {actions} actions; azq plays 1..16 with at most 65535")
@@ -69,7 +71,9 @@ class AdaptedGame:
             raise GameContractError(f"game {self.name}: a new position raised {type(error).__name__}: {error}") from error
 
     def _both(self, one: Any, method: str, other: Any, partner: str) -> bool:
-        has, has_partner = callable(getattr(one, method, None)), callable(getattr(other, partner, None))
+        has, has_partner = (
+            name not in self._lacks and callable(getattr(whose, name, None)) for whose, name in ((one, method), (other, partner))
+        )
         if has != has_partner:
             there, missing = (method, partner) if has else (partner, method)
             raise GameContractError(f"game {self.name} has {there}() without {missing}(); write both or none")

@@ -59,13 +59,14 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
     hidden = kind.information == pyspiel.GameType.Information.IMPERFECT_INFORMATION
     utility = max(abs(game.min_utility()), abs(game.max_utility()), 1e-9)
     rolls = kind.chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC
-    absent = frozenset((*(() if hidden else SECRETS), *(() if rolls else CHANCE)))
+    lacks = frozenset((*(() if hidden else SECRETS), *(() if rolls else CHANCE)))  # though its states have such methods
 
-    def make() -> _OpenSpielState:
-        return _OpenSpielState(game.new_initial_state(), absent, kind.provides_observation_tensor)
+    def make() -> Any:
+        state = game.new_initial_state()
+        return state if kind.provides_observation_tensor else _Informed(state)
 
     sizes = {"players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
-    adapted = partial(AdaptedGame, name, params, make, utility=utility, **sizes)
+    adapted = partial(AdaptedGame, name, params, make, utility=utility, lacks=lacks, **sizes)
     binary, largest = _look(adapted(binary=False), name, hidden)
     return adapted(binary=binary, scale=min(SCALE, 127.0 / largest) if largest else SCALE)
 
@@ -100,44 +101,25 @@ def _look(game: AdaptedGame, name: str, hidden: bool) -> tuple[bool, float]:
     return bits, largest
 
 
-class _OpenSpielState:
-    """OpenSpiel's state; only what its game has, and its tensors flat."""
+class _Informed:
+    """A state of a game that has no observation tensor: its player sees what he knows, all that he has seen so far."""
 
-    __slots__ = ("_absent", "_observes", "_state", "resample_from_infostate")
+    __slots__ = ("_state",)
 
-    def __init__(self, state: Any, absent: frozenset[str], observes: bool) -> None:
-        self._state, self._absent, self._observes = state, absent, observes
-        if "resample_from_infostate" not in absent:
-            self.resample_from_infostate = self._resample
+    def __init__(self, state: Any) -> None:
+        self._state = state
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._absent:
-            raise AttributeError(name)
         return getattr(self._state, name)
 
-    def is_terminal(self) -> Any:
-        return self._state.is_terminal()
-
-    def current_player(self) -> Any:
-        return self._state.current_player()
-
-    def legal_actions(self) -> Any:
-        return self._state.legal_actions()
-
-    def apply_action(self, action: int) -> None:
-        self._state.apply_action(action)
-
     def observation_tensor(self, player: int) -> Any:
-        return self._state.observation_tensor(player) if self._observes else self._state.information_state_tensor(player)
+        return self._state.information_state_tensor(player)
 
-    def action_to_string(self, action: int) -> str:
-        return str(self._state.action_to_string(self._state.current_player(), action))
+    def clone(self) -> _Informed:
+        return _Informed(self._state.clone())
 
-    def clone(self) -> _OpenSpielState:
-        return _OpenSpielState(self._state.clone(), self._absent, self._observes)
-
-    def _resample(self, player: int, rng: Any) -> _OpenSpielState:
-        return _OpenSpielState(self._state.resample_from_infostate(player, rng), self._absent, self._observes)
+    def resample_from_infostate(self, player: int, rng: Any) -> _Informed:
+        return _Informed(self._state.resample_from_infostate(player, rng))
 
     def __str__(self) -> str:
         return str(self._state)

@@ -184,11 +184,8 @@ class PortableGame:
             while self.status is SlotStatus.BUSY:
                 search = self._search
                 if not search.spent:
-                    if early := search.ask_early():
-                        return early
-                    row = search.simulate()
-                    if row is not None:
-                        return [row]
+                    if leaves := search.leaves():
+                        return leaves
                 elif self._autoplay:
                     self._play_with_targets(None)
                 else:

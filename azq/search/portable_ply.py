@@ -62,15 +62,11 @@ class PortablePly:
         """Whether the budget is spent, or there is nothing to search for."""
         return self._algorithm is not None and (self.simulations >= self._budget or len(self.root.actions) == 1)
 
-    def ask_early(self) -> list[NDArray[np.uint8]]:
-        """Packed observations of children of the root to be evaluated together before the first simulation; none most of the time."""
-        return []
-
-    def simulate(self) -> NDArray[np.uint8] | None:
-        """Walks to a leaf and gives its packed observation; None where the simulation ended with the game."""
+    def leaves(self) -> list[NDArray[np.uint8]]:
+        """Walks to the next leaf and gives its packed observation, or those of several; none where the simulation ended with the game."""
         if self._root is None:
             self._root = self._leaf = _node_of(self._state)
-            return self._state.packed_observation(self._root.actor)
+            return [self._state.packed_observation(self._root.actor)]
         if self._simulation is None:
             self._simulation = Simulation(self._root)
         simulation = self._simulation
@@ -81,12 +77,11 @@ class PortablePly:
             simulation.path.append((node, edge))
             if not self._follow(simulation, node.actions[edge]):
                 self._back_up(simulation.path, simulation.state.returns())
-                return None
+                return []
             found = self._arrive(simulation)
             if found is not None:
                 self._leaf = found
-                row: NDArray[np.uint8] = simulation.state.packed_observation(found.actor)
-                return row
+                return [simulation.state.packed_observation(found.actor)]
         raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies of a simulation")
 
     def apply(self, logits: NDArray[np.float16], values: list[float]) -> None:

@@ -78,12 +78,10 @@ class PortableTree(PortablePly):
         self._early: list[TreeNode] = []  # children of the root whose evaluations are out
         self._known: dict[TreeNode, list[float]] = {}  # the values of those that no simulation came to yet
 
-    def ask_early(self) -> list[NDArray[np.uint8]]:
-        """Those that the ply will visit, once, as the core does (tree_search.hpp)."""
-        if self._asked or self._algorithm is None:
-            return []
-        self._asked, root = True, self._root
-        assert isinstance(root, TreeNode)
+    def _ask_early(self, root: TreeNode) -> list[NDArray[np.uint8]]:
+        """Children of the root that the ply will visit, together and once, as the core does (tree_search.hpp)."""
+        self._asked = True
+        assert self._algorithm is not None
         wanted = [edge for edge in range(len(root.actions)) if self._algorithm.will_visit(edge)]
         if len(wanted) <= self._budget:
             self._early = [child for edge in wanted if isinstance(child := root.grow(edge), TreeNode)]
@@ -97,15 +95,18 @@ class PortableTree(PortablePly):
         of_player = self._known[child] = self._by_player(values, child.actor)
         child.statistics.expand(logits, of_player[child.actor])
 
-    def simulate(self) -> NDArray[np.uint8] | None:
-        if self._root is None:
+    def leaves(self) -> list[NDArray[np.uint8]]:
+        found: Node | list[float] | None = self._root
+        if found is None:
             position = self._kept or KnownPosition(self._state, self._state.legal_actions())
             self._root = self._leaf = TreeNode(position)
-            return position.observation()
+            return [position.observation()]
         assert self._algorithm is not None
+        assert isinstance(found, TreeNode)
+        if not self._asked and (early := self._ask_early(found)):
+            return early
         select = self._algorithm.select
         path: list[tuple[Node, int]] = []
-        found: Node | list[float] | None = self._root
         while isinstance(found, TreeNode):
             node, edge = found, select(found, self.simulations)
             path.append((node, edge))
@@ -114,12 +115,12 @@ class PortableTree(PortablePly):
                 found = node.grow(edge)
                 if isinstance(found, TreeNode):
                     self._leaf, self._path = found, path
-                    return found.position.observation()
+                    return [found.position.observation()]
             elif self._known and isinstance(found, TreeNode) and found in self._known:
                 found = self._known.pop(found)
         assert isinstance(found, list)
         self._back_up(path, found)
-        return None
+        return []
 
     def position_after(self, action: int) -> KnownPosition | None:
         """The position that an action leads to, where the search has been there."""
