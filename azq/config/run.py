@@ -105,7 +105,7 @@ class NetworkConfig(Section):
     channels: Channels = 48
     heads: Few = 8  # of attention, in a transformer and a structured network; they divide the channels
     encoders: dict[str, Blocks] = Field(default_factory=dict)  # structured: layers by token group of the game, before the fusion's `blocks`
-    auxiliary: tuple[Literal["reply", "advantage", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
+    auxiliary: tuple[Literal["soft", "reply", "advantage", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
     global_heads: bool = False  # of a resnet: a logit from each cell, all else pooled over the board, whose size they do not depend on
 
     @model_validator(mode="after")
@@ -174,7 +174,8 @@ class LearnerConfig(RankSettings):
     value_weight: Factor = 1.0
     value_scaling: Literal["none", "spread"] = "none"  # spread: the value's error counts in the spread of its targets; for scores
     outcome_weight: Weight = 0.5  # loss of the outcome head, where the game has one
-    reply_weight: Weight = 0.15  # losses of the auxiliary heads in network.auxiliary
+    soft_weight: Weight = 8.0  # losses of the auxiliary heads in network.auxiliary
+    reply_weight: Weight = 0.15
     advantage_weight: Weight = 0.25
     margin_weight: Weight = 0.25
     hidden_weight: Weight = 0.5

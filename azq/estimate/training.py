@@ -48,7 +48,7 @@ def train_alone(sections: RunSections, seconds: float) -> Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Learner:
+class TrainingProcess:
     """A process that trains when it is told to."""
 
     _process: Popen[str]
@@ -78,11 +78,11 @@ class Learner:
 
 
 @contextlib.contextmanager
-def learner(sections: RunSections) -> Iterator[Learner]:
+def learner(sections: RunSections) -> Iterator[TrainingProcess]:
     """One that is ready to train; it ends with the block."""
     process = child(train_as_told, sections=dump_run(sections))
     try:
-        found = Learner(process)
+        found = TrainingProcess(process)
         found._said()
         yield found
     finally:

@@ -23,6 +23,7 @@ class Outputs(NamedTuple):
     logits: Tensor  # (B, A), unmasked
     values: Tensor  # (B, V) in [-1, 1]
     outcomes: Tensor | None = None  # (B, K) logits of each outcome
+    soft: Tensor | None = None  # (B, A) logits of the policy drawn towards even shares
     reply: Tensor | None = None  # (B, A) logits of what the next other player does
     advantage: Tensor | None = None  # (B, A) of each action over the others, but for a constant
     margin: Tensor | None = None  # (B,) in [-1, 1]
@@ -113,6 +114,7 @@ class Network(nn.Module, ABC):
             self.value = nn.Linear(narrow, spec.value_size)
         self.register_buffer("_outcome_weights", torch.tensor(spec.outcome_weights), persistent=False)
         made: dict[str, Callable[[], nn.Module]] = {
+            "soft": lambda: self._action_head(wide),
             "reply": lambda: self._action_head(wide),
             "advantage": lambda: self._action_head(wide),
             "margin": lambda: nn.Linear(narrow, 1),

@@ -17,6 +17,7 @@ from azq.games import Game
 from azq.nets import Outputs
 from azq.replay.samples import NO_REPLY
 
+SOFT_TEMPERATURE = 4.0  # of the targets that the soft policy head learns
 LEAST_SPREAD = 0.01  # of value targets: where all scores are alike there is nothing to tell apart
 
 
@@ -39,9 +40,13 @@ def losses(logits: Tensor, values: Tensor, policy_targets: Tensor, value_targets
 
     Logits, policy_targets and legal (bool) are (B, A); values and value_targets (B, V).
     """
+    return _policy_loss(logits, policy_targets, legal), (values.float() - value_targets).square().mean()
+
+
+def _policy_loss(logits: Tensor, targets: Tensor, legal: Tensor) -> Tensor:
     # The lowest finite number and not -inf: 0 * -inf would be NaN where an illegal action has target 0.
     log_policy = log_softmax(logits.float().masked_fill(~legal, torch.finfo(torch.float32).min), dim=1)
-    return -(policy_targets * log_policy).sum(dim=1).mean(), (values.float() - value_targets).square().mean()
+    return -(targets * log_policy).sum(dim=1).mean()
 
 
 def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict[str, Tensor]:
@@ -50,6 +55,7 @@ def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict
     `advantage` is the squared error of what a dueling network says of the action that was played (`_action_values`).
     With `spread` the value's is over the variance of the batch's targets: the part of it that is not explained, however
     near each other scores lie, whose spread moves as a network learns (as the scale of PopArt: van Hasselt et al., NeurIPS 2016).
+    `soft` is the policy's with targets drawn towards even shares, so that the order of all actions counts and not the best one alone.
     `outcome` is a cross-entropy summed over the outcomes, `reply` one over all actions where there is a reply, `margin` a squared error,
     `hidden` a cross-entropy per fact, so that games with many cards do not drown the rest.
     """
@@ -60,6 +66,9 @@ def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict
     if outputs.outcomes is not None and targets.outcomes is not None:
         per_outcome = binary_cross_entropy_with_logits(outputs.outcomes.float(), targets.outcomes, reduction="none")
         found["outcome"] = per_outcome.sum(dim=1).mean()
+    if outputs.soft is not None:
+        softened = targets.policies ** (1.0 / SOFT_TEMPERATURE)
+        found["soft"] = _policy_loss(outputs.soft, softened / softened.sum(dim=1, keepdim=True), targets.legal)
     if outputs.reply is not None and targets.reply is not None:
         found["reply"] = _reply_loss(outputs.reply, targets.reply)
     if outputs.advantage is not None and targets.played is not None:

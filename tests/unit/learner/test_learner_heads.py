@@ -23,7 +23,7 @@ from azq.replay.samples import NO_REPLY, Columns
 from azq.replay.window import Window
 
 CPU = torch.device("cpu")
-ALL = ("reply", "advantage", "margin", "hidden")
+ALL = ("soft", "reply", "advantage", "margin", "hidden")
 
 
 def trainer_for(game, auxiliary, *, kind="mlp", symmetries=None, **options):
@@ -54,9 +54,9 @@ def test_every_loss_falls(kind, players):
     for _ in range(10):
         train(trainer, drawn_from(window, rng, 64, 5000), rng)
     last = trainer.mean_losses()
-    assert set(first.others) == {"reply", "advantage", "margin", "hidden"} | ({"outcome"} if players == 2 else set())
+    assert set(first.others) == set(ALL) | ({"outcome"} if players == 2 else set())
     assert last.value < 0.8 * first.value
-    assert all(last.others[head] < first.others[head] for head in first.others if head != "reply")  # replies are random here
+    assert all(last.others[head] < first.others[head] for head in first.others if head not in ("soft", "reply"))  # these are random here
     assert last.others["margin"] < 0.5 * first.others["margin"]
 
 
@@ -157,6 +157,19 @@ def test_the_error_of_a_value_may_count_in_the_spread_of_its_targets():
     assert float(all_losses(*scaled, True)["value"]) == pytest.approx(spread, rel=1e-3)
     alike = outputs._replace(values=torch.full((4, 1), 0.5)), dataclasses.replace(targets, values=torch.full((4, 1), 0.5))
     assert float(all_losses(*alike, True)["value"]) == 0
+
+
+def test_a_soft_policy_learns_the_fourth_root_of_what_the_policy_learns():
+    """16 : 1 becomes 2 : 1; an illegal action has no share, whatever its logit."""
+    outputs, targets = outputs_and_targets()
+    policies, legal = torch.tensor([[16 / 17, 1 / 17, 0.0]] * 4), torch.tensor([[True, True, False]] * 4)
+    soft = torch.tensor([[float(np.log(2.0)), 0.0, 9.0]] * 4, requires_grad=True)
+    targets = dataclasses.replace(targets, policies=policies, legal=legal)
+    loss = all_losses(outputs._replace(soft=soft), targets)["soft"]
+    assert float(loss.detach()) == pytest.approx(-(2 / 3) * np.log(2 / 3) - (1 / 3) * np.log(1 / 3))
+    loss.backward()
+    assert torch.allclose(soft.grad, torch.zeros(4, 3), atol=1e-6)  # nothing is left to learn
+    assert "soft" not in all_losses(outputs, targets)
 
 
 def test_a_batch_without_replies_teaches_no_reply():
