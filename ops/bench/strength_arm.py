@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from azq.arena.grade import judge
+from azq.arena.player import Ground
+from azq.arena.players import NetworkPlayer
 from azq.arena.positions import Position
+from azq.arena.regret import judged
 from azq.config import load as load_config
 from azq.console.move import open_player, weight_version
 from azq.process.interrupts import Interrupts
@@ -22,6 +24,7 @@ from azq.process.proc import children, command, cpu_s, stat_of
 from azq.status.curves import wilson
 
 RUN = "strength"
+REGRETS = ("search", "policy", "value_error")  # of `azq.arena.regret.Regret`
 LOOK_S = 0.5
 DRAIN_S = 120.0  # games go back, the learner drains and checkpoints; after so long everything is killed
 ROLES = {"daemon": "daemon", "inference": "inference", "learner": "learner", "worker": "worker"}
@@ -107,13 +110,14 @@ def grade_weights(folder: Path, weights: Path, arm: Arm, exam: Exam, begun: floa
     """One row of the curve: when these weights were published, seconds after the start, and which positions they get wrong."""
     config = load_config(overrides=[f'home="{folder.parent}"', "inference.threads=1", f'inference.device="{exam.device}"'])
     player = open_player(config, game=arm.game, run=folder.name, weights=str(weights), num_simulations=exam.num_simulations)
+    ground = Ground(player.game, player.evaluator, player.search, exam.num_simulations, latest=player.weight_version)
     try:
-        answers = player.moves([list(position.actions) for position in exam.positions])
+        marks, regret = judged(player.game, NetworkPlayer((player.weight_version,), ground), exam.positions)
     finally:
         player.evaluator.close()
-    pairs = zip(exam.positions, answers, strict=True)
-    wrong = [index for index, (position, answer) in enumerate(pairs) if judge(position, position.value(answer["action"])).loses_class]
+    wrong = [index for index, mark in enumerate(marks) if mark.loses_class]
     low, high = wilson(len(wrong), len(exam.positions))
+    means = {name: round(float(getattr(regret, name).mean()), 4) for name in REGRETS} if regret else {}
     return {
         "seconds": round(weights.stat().st_mtime - begun, 1),
         "version": player.weight_version,
@@ -122,6 +126,7 @@ def grade_weights(folder: Path, weights: Path, arm: Arm, exam: Exam, begun: floa
         "error_share": round(len(wrong) / len(exam.positions), 4),
         "low": round(low, 4),
         "high": round(high, 4),
+        "regret": means,  # which moves on with every weight, where errors jump from move to move
         "wrong": wrong,
     }
 
@@ -238,8 +243,13 @@ def _watch(
 
 
 def _told(row: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
-    say(f"{row['seconds']:7.1f} s  version {row['version']:4d}  {row['error_share']:6.1%} ({row['low']:.1%} to {row['high']:.1%})")
+    share = f"{row['error_share']:6.1%} ({row['low']:.1%} to {row['high']:.1%})"
+    say(f"{row['seconds']:7.1f} s  version {row['version']:4d}  {share}  {_regret(row)}".rstrip())
     return row
+
+
+def _regret(row: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {row['regret'][name]:.3f}" for name in row.get("regret", ()))
 
 
 def _lines(path: Path) -> list[str]:

@@ -74,7 +74,7 @@ def paired(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], coun
 def table(results: Sequence[dict[str, Any]], target: float) -> str:
     """The arms side by side, in Markdown; errors against the first arm are paired position by position."""
     head = ["arm", f"s to {target:.1%}", "errors at the end (95 %)", f"mean of the last {LAST}", "against the first"]
-    head += ["games", "samples", "evaluations", "CPU-s"]
+    head += ["regret of search, policy; value's squared error", "games", "samples", "evaluations", "CPU-s"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for result in results:
         rows, base = result["rows"][-LAST:], results[0]["rows"][-LAST:]
@@ -84,6 +84,7 @@ def table(results: Sequence[dict[str, Any]], target: float) -> str:
             f"{rows[-1]['error_share']:.1%} ({rows[-1]['low']:.1%} to {rows[-1]['high']:.1%})" if rows else "-",
             f"{sum(row['error_share'] for row in rows) / len(rows):.1%}" if rows else "-",
             _against(base, rows) if rows and base and result is not results[0] else "",
+            ", ".join(f"{value:.3f}" for value in rows[-1].get("regret", {}).values()) if rows else "-",
             f"{result['games']:,}",
             f"{result['samples']:,}",
             f"{result['evaluations']:,}",
@@ -105,16 +106,23 @@ def draw(results: Sequence[dict[str, Any]], out: Path, target: float, title: str
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(figsize=(8, 4.2), dpi=120)
+    figure, (axes, below) = pyplot.subplots(2, figsize=(8, 6.2), dpi=120, sharex=True, height_ratios=(3, 2))
     for number, result in enumerate(results):
         minutes = [row["seconds"] / 60 for row in result["rows"]]
         colour = COLOURS[number % len(COLOURS)]
+        for name, style in (("policy", "--"), ("search", "-")):
+            known = [(row["seconds"] / 60, row["regret"][name]) for row in result["rows"] if row.get("regret")]
+            whose = f"of the {name}" if number == 0 else None
+            below.plot([at for at, _ in known], [value for _, value in known], marker=".", color=colour, linestyle=style, label=whose)
         axes.plot(minutes, [100 * row["error_share"] for row in result["rows"]], marker=".", color=colour, label=result["arm"])
         low, high = ([100 * row[key] for row in result["rows"]] for key in ("low", "high"))
         axes.fill_between(minutes, low, high, color=colour, alpha=0.1, linewidth=0)
     axes.axhline(100 * target, color="#888888", linestyle=":", linewidth=1.2, label=f"target {target:.1%}")
-    axes.set(xlabel="minutes since the start of azq up", ylabel="moves that lose a result class, %", title=title, ylim=(0, None))
+    axes.set(ylabel="moves that lose a result class, %", title=title, ylim=(0, None))
+    below.set(xlabel="minutes since the start of azq up", ylabel="expected loss of a move", ylim=(0, None))
+    below.legend(loc="upper right")
     axes.grid(alpha=0.25)
+    below.grid(alpha=0.25)
     axes.legend(loc="upper right")
     figure.tight_layout()
     figure.savefig(out)

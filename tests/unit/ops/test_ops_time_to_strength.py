@@ -198,7 +198,7 @@ def test_an_arm_that_is_not_there_is_named(scripts, tmp_path):
 
 
 def test_figures_are_written_and_drawn(scripts, tmp_path):
-    row = {"positions": 10, "low": 0.0, "high": 1.0}
+    row = {"positions": 10, "low": 0.0, "high": 1.0, "regret": {"search": 0.1, "policy": 0.5, "value_error": 0.3}}
     rows = [{**row, "seconds": 60.0 * i, "version": i, "errors": 9 - i, "error_share": (9 - i) / 10} for i in (1, 2)]
     counts = {"reached_s": None, "games": 1, "samples": 2, "evaluations": 3, "cpu_s": {"all": 4.0}}
     results = [{"arm": name, **counts, "rows": [{**one, "wrong": [0, n]} for one in rows]} for n, name in enumerate(("off", "on"), 1)]
@@ -206,7 +206,7 @@ def test_figures_are_written_and_drawn(scripts, tmp_path):
     assert [arm["arm"] for arm in json.loads((tmp_path / "out.json").read_text())["arms"]] == ["off", "on"]
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     last = scripts.top.table(results, 0.04).splitlines()[-1]
-    assert last.startswith("| on | - | 70.0% (0.0% to 100.0%) | 75.0% | +0.0 +-27.7 points |")
+    assert last.startswith("| on | - | 70.0% (0.0% to 100.0%) | 75.0% | +0.0 +-27.7 points | 0.100, 0.500, 0.300 |")
 
 
 def test_time_is_counted_from_the_start_of_azq_up(arm_run):
