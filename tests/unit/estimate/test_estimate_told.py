@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -11,7 +12,7 @@ from estimated_sides import REUSE, sides
 
 from azq.estimate.memory import Need
 from azq.estimate.published import Point, hours_to, points_of, same_rules
-from azq.estimate.rates import by_stages
+from azq.estimate.rates import AtOnce, by_stages
 from azq.estimate.told import Estimate, prices_of, reaches
 from azq.games import names
 from azq.prices import catalogue
@@ -82,6 +83,15 @@ def test_later_stages_with_more_simulations_are_told_and_counted() -> None:
     assert "32 simulations from 1,800,000 samples on, after 0.50 h: samples 1,800,000 an hour; self-play would bind" in lines[0]
     assert "64 simulations from 3,600,000 samples on, after 1.50 h: samples 900,000 an hour" in lines[1]
     assert [stage["num_simulations"] for stage in json.loads(json.dumps(estimate.values()))["stages"]] == [16, 32, 64]
+
+
+def test_the_time_in_which_self_play_runs_ahead_is_told() -> None:
+    reuse = dataclasses.replace(REUSE, slack=100_000)
+    both = dataclasses.replace(sides(steps_per_s=5.0), at_once=AtOnce(900.0, 4.0))  # 388 samples a second more than are learned from
+    text = "\n".join(told(stages=by_stages(both, reuse, [(0, 16)]), reuse=reuse).as_text())
+    until = "until it is 100,000 samples ahead (learner.limiter_slack), after 0.07 h"
+    assert f"{until}: samples 3,240,000 an hour, training steps 14,400" in text
+    assert "at first" not in "\n".join(told().as_text())
 
 
 def test_other_rules_have_no_published_curve() -> None:
