@@ -10,7 +10,6 @@ CORES = "the cores, which both sides share"
 DEVICE = "the device, which evaluates and trains in turn"
 SELFPLAY, LEARNER = "self-play", "the learner"
 HOUR_S = 3600.0
-LEAST_CORES = 0.5  # for both sides, however few there are
 SHARED = 0.8  # of its speed alone: a side that is slower than that beside the other is bound by what they share
 OVERHEAD_CORES = 0.2  # of daemon, table, evaluations, checkpoints and weights of a run; docs/benchmarks.md has where it is from
 
@@ -195,7 +194,7 @@ def _searched(measured: TwoSides, factor: float) -> TwoSides:
 
 def _room(measured: TwoSides) -> float:
     """Cores for both sides."""
-    return max(measured.cores - OVERHEAD_CORES, LEAST_CORES)
+    return measured.cores - OVERHEAD_CORES
 
 
 def _cpu_s(measured: TwoSides, reuse: SampleReuse) -> float:
