@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.arena import positions
+from azq.arena.player import MAX_SLOTS
 from azq.arena.regret import judged
 from azq.bus.redis import RedisBus
 from azq.config import Config
@@ -26,7 +27,6 @@ from azq.samples.played import OPENING_PLIES
 from azq.status.compare import GradedPair, RunComparison, checked, compare, paired_interval
 from azq.status.curves import AXES, FIGURES, read_course
 
-SLOTS = 256
 NAMES = {"errors": "graded errors", "elo": "Elo", "score": "score", "loss_policy": "policy loss", "loss_value": "value loss"}
 PAIRED = ("errors", "loss", "policy_regret", "search_regret", "value_error")  # of networks, position by position
 
@@ -58,7 +58,7 @@ Marked = tuple[str, dict[str, NDArray[np.float64]]]  # the player, and what `PAI
 
 
 def _marked(config: Config, run: str, weights: str, num_simulations: int, game: str, chosen: Sequence[positions.Position]) -> Marked:
-    seating = Seating(game, run, weights, num_simulations, slots=SLOTS)
+    seating = Seating(game, run, weights, num_simulations, slots=MAX_SLOTS)
     with seated(config, seating, ["latest"]) as (rules, (player,)):
         marks, regret = judged(rules, player, chosen)
         scale = unit(rules).loss_scale

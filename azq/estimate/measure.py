@@ -14,7 +14,7 @@ from azq.errors import EvaluationTimeout
 from azq.estimate.lengths import GameSize
 from azq.estimate.memory import PARAMETER_BYTES, Need, tree_bytes
 from azq.estimate.rates import AtOnce, Side, TwoSides
-from azq.estimate.training import learner
+from azq.estimate.training import WARM_UP, learner
 from azq.metrics import RESIDENT_BYTES
 from azq.process.proc import machine_busy_s, usable_cores, usage
 from azq.replay.samples import Columns
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from azq.host.devices import DevicePlan
 
 SELFPLAY_SHARE, LEARNER_SHARE, BOTH_SHARE = 0.35, 0.15, 0.25  # of the time; the rest starts processes and warms them up
-WARM_UP = 0.25  # of what is measured: as long as training warms up, so that both sides begin to count together
 
 
 class Measurement(NamedTuple):
@@ -83,12 +82,13 @@ def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: fl
         if not done["plies"]:
             raise EvaluationTimeout(f"no ply of {sections.run.game} was searched to its end in the time; give --seconds {8 * seconds:.0f}")
         say(f"trains for {seconds * LEARNER_SHARE:.0f} s")
-        training.begin(seconds * LEARNER_SHARE)
-        trained = training.measured()
+        trained = training.begin(seconds * LEARNER_SHARE)()
         say(f"does both for {both_s:.0f} s")
-        training.begin(both_s)
-        beside, _, _ = played(machine, evaluator, both_s, plan.processes, both_s * WARM_UP)
-        steps_per_s = training.measured().per_s
+        meanwhile = training.begin(both_s)
+        beside, _, _ = played(
+            machine, evaluator, both_s, plan.processes, both_s * WARM_UP
+        )  # as long as training, so that both sides begin to count together
+        steps_per_s = meanwhile().per_s
         resident = sum(int(usage(pid).get(RESIDENT_BYTES, 0)) for pid in (os.getpid(), *machine.pids, training.pid))
     of_ply = size.samples / size.plies if size else 1.0
     samples = done["plies"] * of_ply

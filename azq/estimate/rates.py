@@ -88,7 +88,7 @@ def limits(measured: TwoSides, reuse: SampleReuse) -> Mapping[str, float]:
     """Samples per second that each thing allows, whatever else does."""
     selfplay, learner = measured.selfplay, measured.learner
     found = _tied(measured, reuse) or {SELFPLAY: selfplay.per_s, LEARNER: learner.per_s / reuse.steps}
-    found[CORES] = min(found.get(CORES, math.inf), _room(measured) / _cpu_s(measured, reuse))
+    found[CORES] = min(found.get(CORES, math.inf), _room(measured) / _cpu_s(measured, 1.0, reuse.steps))
     if measured.one_device and not measured.at_once:
         found[DEVICE] = 1 / (1 / selfplay.per_s + reuse.steps / learner.per_s)
     return found
@@ -106,8 +106,7 @@ def rates_ahead(measured: TwoSides, reuse: SampleReuse) -> Rates | None:
     both = measured.at_once
     if not both or not reuse.slack or both.samples_per_s * reuse.steps <= both.steps_per_s:
         return None
-    busy = both.samples_per_s * measured.selfplay.cpu_s + both.steps_per_s * measured.learner.cpu_s
-    share = min(1.0, _room(measured) / busy)
+    share = min(1.0, _room(measured) / _cpu_s(measured, both.samples_per_s, both.steps_per_s))
     return _rates(measured, share * both.samples_per_s, share * both.steps_per_s, DEVICE if measured.one_device else CORES)
 
 
@@ -129,7 +128,7 @@ def _tied(measured: TwoSides, reuse: SampleReuse) -> dict[str, float] | None:
 def _rates(measured: TwoSides, samples_per_s: float, steps_per_s: float, binds: str) -> Rates:
     samples, each = HOUR_S * samples_per_s, measured.game_samples
     games = samples / each if each else None
-    busy = samples_per_s * measured.selfplay.cpu_s + steps_per_s * measured.learner.cpu_s
+    busy = _cpu_s(measured, samples_per_s, steps_per_s)
     return Rates(
         samples=samples,
         steps=HOUR_S * steps_per_s,
@@ -171,13 +170,18 @@ def hours_until(samples: float, stages: Sequence[StageRates], reuse: SampleReuse
     for stage, end in zip(stages, ends, strict=True):
         left = max(0.0, min(samples, end) - stage.samples)
         if stage.ahead and lead < reuse.slack:
-            gained = 1.0 - stage.ahead.steps / reuse.steps / stage.ahead.samples  # by each sample
+            gained = gained_by(stage.ahead, reuse)
             free = min(left, (reuse.slack - lead) / gained)
             hours += free / stage.ahead.samples
             lead += free * gained
             left -= free
         hours += left / stage.rates.samples
     return hours
+
+
+def gained_by(ahead: Rates, reuse: SampleReuse) -> float:
+    """How far self-play gets ahead of the learner by each sample, at such rates."""
+    return 1.0 - ahead.steps / reuse.steps / ahead.samples
 
 
 def _searched(measured: TwoSides, factor: float) -> TwoSides:
@@ -197,6 +201,6 @@ def _room(measured: TwoSides) -> float:
     return measured.cores - OVERHEAD_CORES
 
 
-def _cpu_s(measured: TwoSides, reuse: SampleReuse) -> float:
-    """Of a sample and all the training that it allows."""
-    return measured.selfplay.cpu_s + reuse.steps * measured.learner.cpu_s
+def _cpu_s(measured: TwoSides, samples: float, steps: float) -> float:
+    """Of so many samples and training steps; of those of a second, the cores that are busy."""
+    return samples * measured.selfplay.cpu_s + steps * measured.learner.cpu_s

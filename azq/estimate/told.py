@@ -8,7 +8,7 @@ from typing import Any
 
 from azq.estimate.memory import Need, advice, gigabytes, total
 from azq.estimate.published import Point, hours_to
-from azq.estimate.rates import CORES, Rates, SampleReuse, StageRates, TwoSides, hours_until, on_cores, rates
+from azq.estimate.rates import CORES, Rates, SampleReuse, StageRates, TwoSides, gained_by, hours_until, on_cores, rates
 
 NOTED_CORES = 0.1  # that others took
 WATTS = 60.0  # of a small desktop at work, where nobody says
@@ -104,8 +104,8 @@ class Estimate:
         ahead, slack = self.stages[0].ahead, self.reuse.slack
         if ahead is None:
             return []
-        gained = ahead.samples - ahead.steps / self.reuse.steps  # an hour
-        until = f"until it is {slack:,} samples ahead (learner.limiter_slack), after {slack / gained:.2f} h"
+        hours = slack / gained_by(ahead, self.reuse) / ahead.samples
+        until = f"until it is {slack:,} samples ahead (learner.limiter_slack), after {hours:.2f} h"
         return [f"at first     self-play does not wait, {until}: samples {ahead.samples:,.0f} an hour, training steps {ahead.steps:,.0f}"]
 
     def _later(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Training that is measured: in this process, or in one of its own that trains when told to, as a run's learner stands beside self-play."""
+"""Training that is measured, in a process of its own that trains when told to, as a run's learner stands beside self-play."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,6 +20,8 @@ from azq.estimate.rates import Side
 
 WINDOW_SAMPLES = 20_000  # that the learner draws from while it is measured
 ROUNDS = 2
+WARM_UP = 0.5 / ROUNDS  # of what is measured, before it: what `in_turns` takes for it
+ALLOWANCE_S = 120.0  # beyond the time itself: torch is loaded and the window filled
 
 
 @contextlib.contextmanager
@@ -43,8 +46,8 @@ def workbench(sections: RunSections) -> Iterator[Callable[[float], Side]]:
 
 def train_alone(sections: RunSections, seconds: float) -> Side:
     """What a learner does with the machine to itself."""
-    with workbench(sections) as train:
-        return train(seconds)
+    with learner(sections) as training:
+        return training.begin(seconds)()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +60,34 @@ class TrainingProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def begin(self, seconds: float) -> None:
-        """Training starts now; the first quarter as long goes before what counts."""
+    def begin(self, seconds: float) -> Callable[[], Side]:
+        """Training starts now, with its warm-up; what comes back waits for what was done, or raises `EvaluationTimeout`."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # of one that died, which `measured` tells
+        with contextlib.suppress(BrokenPipeError):  # of one that died, which whoever waits is told
             self._process.stdin.write(f"{seconds}\n")
             self._process.stdin.flush()
+        return lambda: Side(**json.loads(self.said((1.0 + WARM_UP) * seconds)))
 
-    def measured(self) -> Side:
-        """What it did; raises `EvaluationTimeout` where it died."""
-        return Side(**json.loads(self._said()))
-
-    def _said(self) -> str:
+    def said(self, seconds: float = 0.0) -> str:
+        """Its next line, of something that takes so long; raises `EvaluationTimeout` where it died, or is ended because it hangs."""
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        with ended_after(self._process, seconds + ALLOWANCE_S):
+            line = self._process.stdout.readline()
         if not line:
             _, complaint = self._process.communicate()
             raise EvaluationTimeout(f"the learner's process ended with exit code {self._process.returncode}: {last_words(complaint)[:300]}")
         return line
+
+
+@contextlib.contextmanager
+def ended_after(process: Popen[str], seconds: float) -> Iterator[None]:
+    """Within it, the process is killed once it took longer."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextlib.contextmanager
@@ -83,7 +96,7 @@ def learner(sections: RunSections) -> Iterator[TrainingProcess]:
     process = child(train_as_told, sections=dump_run(sections))
     try:
         found = TrainingProcess(process)
-        found._said()
+        found.said()
         yield found
     finally:
         process.kill()

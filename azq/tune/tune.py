@@ -17,12 +17,13 @@ from azq.estimate.lengths import GameSize, game_size
 from azq.estimate.measure import WorkMoment, needs_of
 from azq.estimate.memory import fits
 from azq.estimate.rates import SampleReuse
+from azq.estimate.training import train_alone
 from azq.host.devices import DevicePlan, Wishes, plan
 from azq.host.hardware import detect
 from azq.process.proc import usable_cores, usable_memory_bytes
 from azq.tune.arrangement import Arrangement, axes_of, leaves_axis
 from azq.tune.course import CoursePlan, Performed, TrialJudge, TunedChoice, course
-from azq.tune.measure import arranged, learner_side, perform
+from azq.tune.measure import arranged, perform
 from azq.tune.told import TuneReport, progress
 from azq.tune.written import check_writable, update, write_new
 
@@ -147,7 +148,7 @@ def _judge(asked: TuneRequest, sections: RunSections, devices: DevicePlan, size:
     say(f"trains for {LEARNER_SHARE * asked.seconds:.0f} s, for what learning takes of this machine")
     return TrialJudge(
         cores=usable_cores(),
-        learner=learner_side(sections, LEARNER_SHARE * asked.seconds),
+        learner=train_alone(sections, LEARNER_SHARE * asked.seconds),
         reuse=SampleReuse(sections.learner.samples_per_insert, sections.learner.batch_size),
         simulations=size.simulations / size.samples if size else float(sections.search.num_simulations),
         game_simulations=size.simulations if size else None,

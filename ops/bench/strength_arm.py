@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from azq.arena.player import Ground
-from azq.arena.players import NetworkPlayer
+from azq.arena.player import MAX_SLOTS
 from azq.arena.positions import Position
 from azq.arena.regret import judged
 from azq.config import load as load_config
-from azq.console.move import open_player, weight_version
+from azq.console.move import weight_version
+from azq.console.play import Seating, seated
 from azq.process.interrupts import Interrupts
 from azq.process.proc import children, command, cpu_s, stat_of
 from azq.status.curves import wilson
@@ -109,18 +109,15 @@ def spread(count: int, points: int) -> list[int]:
 def grade_weights(folder: Path, weights: Path, arm: Arm, exam: Exam, begun: float) -> dict[str, Any]:
     """One row of the curve: when these weights were published, seconds after the start, and which positions they get wrong."""
     config = load_config(overrides=[f'home="{folder.parent}"', "inference.threads=1", f'inference.device="{exam.device}"'])
-    player = open_player(config, game=arm.game, run=folder.name, weights=str(weights), num_simulations=exam.num_simulations)
-    ground = Ground(player.game, player.evaluator, player.search, exam.num_simulations, latest=player.weight_version)
-    try:
-        marks, regret = judged(player.game, NetworkPlayer((player.weight_version,), ground), exam.positions)
-    finally:
-        player.evaluator.close()
+    seating = Seating(arm.game, folder.name, str(weights), exam.num_simulations, slots=MAX_SLOTS)
+    with seated(config, seating, ["latest"]) as (game, (player,)):
+        marks, regret = judged(game, player, exam.positions)
     wrong = [index for index, mark in enumerate(marks) if mark.loses_class]
     low, high = wilson(len(wrong), len(exam.positions))
     means = {name: round(float(getattr(regret, name).mean()), 4) for name in REGRETS} if regret else {}
     return {
         "seconds": round(weights.stat().st_mtime - begun, 1),
-        "version": player.weight_version,
+        "version": weight_version(weights),
         "errors": len(wrong),
         "positions": len(exam.positions),
         "error_share": round(len(wrong) / len(exam.positions), 4),
