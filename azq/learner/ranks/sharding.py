@@ -15,8 +15,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 
 from azq.learner.ranks.reducing import RankSync, Stopwatch
 from azq.learner.step.stepper import Stepper, passed
@@ -32,6 +30,8 @@ class Sharded(RankSync):
     may_retry = False  # the others wait within the same pass
 
     def __init__(self, trainer: Stepper, watch: Stopwatch) -> None:
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # a fifth of a learner's start, which few need
+
         plain = trainer.module
         super().__init__(twin(plain, lambda one: one.detach().to("meta")), watch)
         self._trainer, self._factor = trainer, 1.0
@@ -56,6 +56,8 @@ class Sharded(RankSync):
 
     def _time_calls(self, units: list[Any]) -> None:
         """Counts what this rank does for the others' sake; on GPUs that goes on beside its own work."""
+        from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
+
         watch = self._watch
 
         class Gathering(DefaultAllGather):

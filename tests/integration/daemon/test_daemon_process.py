@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -24,32 +23,39 @@ from azq.wire.connect import connect
 
 
 class Notifications:
-    """The service manager's end of the notify socket."""
+    """The service manager's end of the notify socket, read at once, as a manager does: the kernel keeps only ten unread messages."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
-        self._socket.setblocking(False)
-        self.lines: list[str] = []
+        self._came = threading.Condition()
+        self._lines: list[str] = []
+        threading.Thread(target=self._hear, daemon=True).start()
 
-    def read(self) -> list[str]:
+    def _hear(self) -> None:
+        with self._socket:
+            while message := self._socket.recv(4096):
+                with self._came:
+                    self._lines += message.decode().splitlines()
+                    self._came.notify_all()
+
+    @property
+    def lines(self) -> list[str]:
         """All lines so far."""
-        try:
-            while True:
-                self.lines += self._socket.recv(4096).decode().splitlines()
-        except BlockingIOError:
-            return self.lines
+        with self._came:
+            return list(self._lines)
 
-    def wait_for(self, line: str, *, count: int = 1, within_s: float = 20.0) -> None:
-        """Returns once the line came `count` times."""
-        deadline = time.monotonic() + within_s
-        while self.read().count(line) < count:
-            assert time.monotonic() < deadline, f"no {line} x{count} in {self.lines}"
-            select.select([self._socket], [], [], 0.2)
+    def wait_for(self, start: str, *, count: int = 1, within_s: float = 20.0) -> None:
+        """Returns once `count` lines came that start so."""
+        with self._came:
+            came = self._came.wait_for(lambda: sum(line.startswith(start) for line in self._lines) >= count, within_s)
+            assert came, f"no {start} x{count} in {self._lines}"
 
     def close(self) -> None:
-        self._socket.close()
+        """Ends the reading: an empty message says so."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
+            last.sendto(b"", str(self.path))
 
 
 @pytest.fixture
@@ -118,7 +124,7 @@ def test_ready_watchdog_stopping_and_a_clean_end(broker: Any, start: Callable[..
     process.send_signal(signal.SIGTERM)
     assert process.wait(15) == ExitCode.OK
     notifications.wait_for("STOPPING=1")
-    lines = notifications.read()
+    lines = notifications.lines
     assert lines.index("READY=1") < lines.index("STOPPING=1")
     assert "WATCHDOG=1" not in lines[lines.index("STOPPING=1") :]
     assert client.get(keys.DAEMON) is None
@@ -137,10 +143,10 @@ def test_a_frozen_broker_stops_the_watchdog_and_degrades_readiness_until_it_thaw
         deadline = time.monotonic() + 15
         while get(address, "/readyz")[0] != 503:
             assert time.monotonic() < deadline
-        seen = notifications.read().count("WATCHDOG=1")
-        assert any(line.startswith("STATUS=degraded") for line in notifications.lines)
+        notifications.wait_for("STATUS=degraded")
+        seen = notifications.lines.count("WATCHDOG=1")
         threading.Event().wait(0.5)
-        assert notifications.read().count("WATCHDOG=1") == seen
+        assert notifications.lines.count("WATCHDOG=1") == seen
     finally:
         os.kill(broker.control.pid, signal.SIGCONT)
     notifications.wait_for("WATCHDOG=1", count=seen + 2)
