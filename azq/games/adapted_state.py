@@ -38,6 +38,7 @@ class GameForm:
     hidden: bool
     has_notation: bool
     chance: bool
+    observe: Callable[[Any, int], Any]  # what the object shows a player, as a list or an array; read at once, so that it may be used again
     scores: ScoreScale | None = None  # on which returns are a score; none: they are values
     shape: tuple[int, ...] = ()  # of an observation, (C, H, W) or flat; () until it is known
     user_scalars: int = -1  # that the object itself counts; -1 until it is known
@@ -211,7 +212,13 @@ class AdaptedState:
 
     def raw_observation(self, player: int) -> NDArray[np.float32]:
         """What the object shows a player, unpacked; raises `GameContractError` where the shape is not that of the start."""
-        return self._numbers(self._ask("observation_tensor", player))
+        return self._numbers(self._observed(player)).copy()
+
+    def _observed(self, player: int) -> Any:
+        try:
+            return self._form.observe(self._inner, player)
+        except Exception as error:
+            raise self._raised("observation_tensor", error) from error
 
     def _numbers(self, found: Any) -> NDArray[np.float32]:
         raw = self._converted(found, "observation_tensor", lambda given: np.asarray(given, np.float32), "an array of numbers")
@@ -257,15 +264,12 @@ class AdaptedState:
 
     def _packed_bits(self, player: int, room: int) -> NDArray[np.uint8]:
         """The planes' bits, and room for so many bytes after them."""
-        form = self._form
-        try:
-            found = self._inner.observation_tensor(player)
-        except Exception as error:
-            raise self._raised("observation_tensor", error) from error
+        form, found = self._form, self._observed(player)
         row: NDArray[np.uint8] = np.empty(form.plane_bytes + room, np.uint8)
         if type(found) is list and form.shape == (len(found),) and pack_list(found, row):
             return row
-        raw = self._numbers(found).ravel()
+        fits = type(found) is np.ndarray and found.dtype == np.float32 and found.shape == form.shape
+        raw = (found if fits else self._numbers(found)).ravel()
         odd = pack_bits(raw, row)
         if odd >= 0:
             raise self._broken(f"observation_tensor holds {raw[odd]}; write planes of 0 and 1, and counts into scalars(player);")

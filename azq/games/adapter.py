@@ -29,7 +29,7 @@ class AdaptedGame:
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
     state_from_notation(text) to the position's notation(), where actions lie on the board: `action_layout`, "cells" or "columns", and
     token_groups(), which bits of the observation belong together.
-    `binary`, `scale`, `utility` and `scores`: see `GameForm`; `lacks`: methods that the object has and the game has not.
+    `binary`, `scale`, `utility`, `scores` and `observe`: see `GameForm`; `lacks`: methods that the object has and the game has not.
     Its own methods are those of `azq._core.Game`.
     Raises `GameContractError` naming what is wrong.
     """
@@ -49,6 +49,7 @@ class AdaptedGame:
         max_length: int = 10_000,
         scores: ScoreScale | None = None,
         lacks: frozenset[str] = frozenset(),
+        observe: Callable[[Any, int], Any] = lambda position, player: position.observation_tensor(player),
     ) -> None:
         self.name, self.params, self._lacks = name, dict(params), lacks
         self._make, self._rules, self._max_length = make, rules, max_length
@@ -58,7 +59,7 @@ class AdaptedGame:
         hidden = self._both(first, "information_state_string", first, "resample_from_infostate")
         self._chance = self._both(first, "is_chance_node", first, "chance_outcomes")
         has_notation = self._both(first, "notation", rules, "state_from_notation")
-        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation, self._chance, scores)
+        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation, self._chance, observe, scores)
         self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()
         self._action_layout = self._read_layout()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -61,12 +62,12 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
     rolls = kind.chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC
     lacks = frozenset((*(() if hidden else SECRETS), *(() if rolls else CHANCE)))  # though its states have such methods
 
-    def make() -> Any:
-        state = game.new_initial_state()
-        return state if kind.provides_observation_tensor else _Informed(state)
-
     sizes = {"players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
-    adapted = partial(AdaptedGame, name, params, make, utility=utility, lacks=lacks, **sizes)
+    try:
+        view = _View(game)
+    except Exception as error:
+        raise ConfigError(f"game {name} shows a network nothing: {str(error).splitlines()[0]}") from None
+    adapted = partial(AdaptedGame, name, params, game.new_initial_state, utility=utility, lacks=lacks, observe=view, **sizes)
     binary, largest = _look(adapted(binary=False), name, hidden)
     return adapted(binary=binary, scale=min(SCALE, 127.0 / largest) if largest else SCALE)
 
@@ -101,25 +102,20 @@ def _look(game: AdaptedGame, name: str, hidden: bool) -> tuple[bool, float]:
     return bits, largest
 
 
-class _Informed:
-    """A state of a game that has no observation tensor: its player sees what he knows, all that he has seen so far."""
+class _View(threading.local):
+    """What a player of a state sees, or all that he knows in a game without observations; a board keeps its planes.
 
-    __slots__ = ("_state",)
+    OpenSpiel writes it into an array, one a thread, which the next look overwrites: a list of so many numbers takes several times as long.
+    """
 
-    def __init__(self, state: Any) -> None:
-        self._state = state
+    def __init__(self, game: Any) -> None:
+        from open_spiel.python.observation import INFO_STATE_OBS_TYPE, make_observation
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._state, name)
+        sees = game.get_type().provides_observation_tensor
+        shape = game.observation_tensor_shape() if sees else game.information_state_tensor_shape()
+        self._observation = make_observation(game, None if sees else INFO_STATE_OBS_TYPE)
+        self._tensor = self._observation.tensor.reshape(shape if len(shape) == 3 else -1)
 
-    def observation_tensor(self, player: int) -> Any:
-        return self._state.information_state_tensor(player)
-
-    def clone(self) -> _Informed:
-        return _Informed(self._state.clone())
-
-    def resample_from_infostate(self, player: int, rng: Any) -> _Informed:
-        return _Informed(self._state.resample_from_infostate(player, rng))
-
-    def __str__(self) -> str:
-        return str(self._state)
+    def __call__(self, state: Any, player: int) -> Any:
+        self._observation.set_from(state, player)
+        return self._tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -36,6 +37,9 @@ def test_every_step_is_open_spiels(name: str, params: dict[str, int]) -> None:
             if other.is_chance_node():
                 assert state.chance_outcomes() == other.chance_outcomes()
             else:
+                for player in range(theirs.num_players()):
+                    seen = np.ravel(state.raw_observation(player))  # type: ignore[attr-defined]
+                    np.testing.assert_array_equal(seen, other.observation_tensor(player))
                 assert state.action_to_string(other.legal_actions()[0]) == other.action_to_string(other.legal_actions()[0])
             action = rng.choice(other.legal_actions())
             state.apply_action(action)
@@ -80,11 +84,48 @@ def test_bits_stay_bits() -> None:
     assert games.load("openspiel:leduc_poker").observation_planes()[0] == 0
 
 
+def test_a_board_keeps_its_planes() -> None:
+    shapes = {name: games.load(f"openspiel:{name}").observation_planes() for name in ("breakthrough", "tic_tac_toe", "y")}
+    assert shapes == {name: tuple(pyspiel.load_game(name).observation_tensor_shape()) for name in shapes}
+
+
+def test_what_was_seen_stays_as_it_was() -> None:
+    """OpenSpiel writes each observation over the one before."""
+    state = games.load("openspiel:tic_tac_toe").new_initial_state()
+    before = state.raw_observation(0)  # type: ignore[attr-defined]
+    kept = before.copy()
+    state.apply_action(4)
+    state.raw_observation(0)  # type: ignore[attr-defined]
+    np.testing.assert_array_equal(before, kept)
+
+
+def test_two_threads_see_each_its_own_position() -> None:
+    game = games.load("openspiel:tic_tac_toe")
+    states = [game.new_initial_state() for _ in range(2)]
+    states[1].apply_action(4)
+    rows = [state.packed_observation(0) for state in states]
+
+    def look(number: int) -> bool:
+        return all((states[number % 2].packed_observation(0) == rows[number % 2]).all() for _ in range(2000))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(look, range(4)))
+
+
+def test_a_game_without_observations_shows_what_its_player_knows() -> None:
+    state, other = games.load("openspiel:hearts").new_initial_state(), pyspiel.load_game("hearts").new_initial_state()
+    while other.is_chance_node():
+        state.apply_action(action := other.legal_actions()[0])
+        other.apply_action(action)
+    np.testing.assert_array_equal(state.raw_observation(0), other.information_state_tensor(0))  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
         ("goofspiel", "simultaneous moves"),
         ("bargaining", "two players and is not zero-sum"),
+        ("crossword", "shows a network nothing"),
         ("phantom_ttt", "hides information and open_spiel cannot draw it anew"),
     ],
 )
