@@ -49,7 +49,7 @@ OPPONENTS = {
     "tic_tac_toe": ("uct:1000",),
     "connect_four": ("uct:1000",),
     "othello": ("uct:200", "uct:1000"),
-    "gomoku": ("uct:1000",),
+    "gomoku": ("uct:1000", "uct:10000"),
     "hex": ("uct:1000",),
     "backgammon": ("random", "pimc:20"),
     "beasty_bar": ("rule", "pimc:20"),
