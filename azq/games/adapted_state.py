@@ -268,8 +268,7 @@ class AdaptedState:
         row: NDArray[np.uint8] = np.empty(form.plane_bytes + room, np.uint8)
         if type(found) is list and form.shape == (len(found),) and pack_list(found, row):
             return row
-        fits = type(found) is np.ndarray and found.dtype == np.float32 and found.shape == form.shape
-        raw = (found if fits else self._numbers(found)).ravel()
+        raw = self._numbers(found).ravel()
         odd = pack_bits(raw, row)
         if odd >= 0:
             raise self._broken(f"observation_tensor holds {raw[odd]}; write planes of 0 and 1, and counts into scalars(player);")

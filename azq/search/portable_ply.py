@@ -48,7 +48,7 @@ class PortablePly:
         self._simulation: Simulation | None = None
         self._leaf: Node | None = None
         self._nodes: dict[Hashable, Node] = {}
-        self._players, self._budget = game.num_players(), 0
+        self._players, self._budget = game.num_players(), config.num_simulations
         self._means: list[float] = []  # of each player's value
         self.simulations = 0
 
@@ -60,7 +60,7 @@ class PortablePly:
     @property
     def spent(self) -> bool:
         """Whether the budget is spent, or there is nothing to search for."""
-        return self._algorithm is not None and self.simulations >= self._budget
+        return self._algorithm is not None and (self.simulations >= self._budget or len(self.root.actions) == 1)
 
     def leaves(self) -> list[NDArray[np.uint8]]:
         """Walks to the next leaf and gives its packed observation, or those of several; none where the simulation ended with the game."""
@@ -94,7 +94,6 @@ class PortablePly:
         self._leaf = None
         if leaf is self._root:
             self._means = of_player
-            self._budget = self._config.num_simulations if len(leaf.actions) > 1 else 0
             self._algorithm = ALGORITHMS[self._config.algorithm](leaf, self._config, self._rngs)
         else:
             self._end_or_go_on(leaf, of_player)

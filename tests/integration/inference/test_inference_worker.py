@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 
 import pytest
 from inference_doubles import NETWORK, RUN, SPEC, WAIT_S, ask, observations, weights
+from notifications import Notifications
 from waiting import until
 
 from azq.bus.redis import RedisBus
@@ -54,17 +54,9 @@ def start(broker, tmp_path):
 @pytest.fixture
 def notices(tmp_path):
     """A service manager's ear."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear:
-        ear.bind(str(tmp_path / "notify"))
-        ear.settimeout(30.0)
-        yield ear
-
-
-def said(ear: socket.socket, line: str) -> bool:
-    """Listens until a line is heard; a timeout fails the test."""
-    while line not in ear.recv(4096).decode().splitlines():
-        pass
-    return True
+    ear = Notifications(tmp_path / "notify")
+    yield ear
+    ear.close()
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def run(broker, tmp_path):
 
 def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp_path):
     process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
-    assert said(notices, "READY=1")
+    notices.wait_for("READY=1", within_s=30.0)
     client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions)
     assert ask(client, observations(8)).weight_version == 1
     control = RedisBus(broker.control_url)
@@ -95,7 +87,7 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
     (beat,) = beats()
     assert (beat.role, beat.pid) == ("inference", process.pid)
     process.send_signal(signal.SIGTERM)
-    assert said(notices, "STOPPING=1")
+    notices.wait_for("STOPPING=1", within_s=30.0)
     _, log = process.communicate(timeout=WAIT_S)
     assert process.returncode == ExitCode.OK, log
     assert beats() == []
@@ -106,7 +98,7 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
 
 def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tmp_path):
     process = start("worker.heartbeat_s=5.0", NOTIFY_SOCKET=str(tmp_path / "notify"))
-    assert said(notices, "READY=1")
+    notices.wait_for("READY=1", within_s=30.0)
     client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions, resend_after_s=0.5)
     ask(client, observations(8))
     broker.data.stop()
