@@ -37,18 +37,21 @@ class Branch:
             self.children[action] = Branch(state, rng)
         return self.children[action]
 
-    def choice(self) -> int:
-        """UCB1: the action of the largest mean plus C_UCT * sqrt(ln N / n)."""
+    def choice(self, c_uct: float) -> int:
+        """UCB1: the action of the largest mean plus c_uct * sqrt(ln N / n)."""
         log_visits = math.log(self.visits)
-        return max(self.children, key=lambda action: self.children[action].score(log_visits))
+        return max(self.children, key=lambda action: self.children[action].score(c_uct, log_visits))
 
-    def score(self, log_visits: float) -> float:
+    def score(self, c_uct: float, log_visits: float) -> float:
         """What UCB1 compares."""
-        return self.total / self.visits + C_UCT * math.sqrt(log_visits / self.visits)
+        return self.total / self.visits + c_uct * math.sqrt(log_visits / self.visits)
 
 
 class PythonUct:
-    """UCT (Kocsis and Szepesvari, ECML 2006): UCB1 over random playouts, each seat for itself; not for games with secrets."""
+    """UCT (Kocsis and Szepesvari, ECML 2006): UCB1 over random playouts, each seat for itself; not for games with secrets.
+
+    UCB1 expects results from -1 to 1; the scores of a game for one may lie anywhere, so there it is the range seen in a search that counts.
+    """
 
     def __init__(self, num_simulations: int, seed: int, tick: Tick = no_tick) -> None:
         self._num_simulations, self._rng, self._tick = num_simulations, random.Random(seed), tick
@@ -56,6 +59,7 @@ class PythonUct:
     def best_action(self, state: _core.State) -> int:
         """The most visited action; ties go to the lowest."""
         root = Branch(state, self._rng)
+        self._c_uct, self._low, self._high = C_UCT, math.inf, -math.inf
         for _ in range(self._num_simulations):
             self._tick()
             self._simulate(root)
@@ -64,6 +68,9 @@ class PythonUct:
     def _simulate(self, root: Branch) -> None:
         path = [root]
         returns = play_out(self._descend(path).state.clone(), self._rng)
+        if len(returns) == 1:
+            self._low, self._high = min(self._low, returns[0]), max(self._high, returns[0])
+            self._c_uct = C_UCT * (self._high - self._low) / 2
         for parent, child in pairwise(path):
             child.total += returns[parent.player] if parent.player >= 0 else 0.0
         for branch in path:
@@ -77,7 +84,7 @@ class PythonUct:
                 action = draw_outcome(branch.state, self._rng)
             else:
                 fresh = bool(branch.untried)
-                action = branch.untried.pop() if fresh else branch.choice()
+                action = branch.untried.pop() if fresh else branch.choice(self._c_uct)
             branch = branch.after(action, self._rng)
             path.append(branch)
         return branch

@@ -111,10 +111,10 @@ def _uct(name: str, ground: Ground) -> Player:
     from azq.arena.classical import PythonUct
 
     count = int(_detail(name))
-    if isinstance(ground.game, _core.Game):
-        return StatePlayer(name, lambda seed: _core.Uct(ground.game, num_simulations=count, seed=seed), ground)
     if ground.game.is_hidden():
         raise ConfigError(f"player {name} would see what {ground.game.name} hides; take pimc:<determinizations>")
+    if isinstance(ground.game, _core.Game):
+        return StatePlayer(name, lambda seed: _core.Uct(ground.game, num_simulations=count, seed=seed), ground)
     return StatePlayer(name, lambda seed: PythonUct(count, seed, ground.tick), ground)
 
 

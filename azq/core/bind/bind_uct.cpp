@@ -38,7 +38,7 @@ void bind_uct(nb::module_& module) {
         .def("__init__", [](PyUct* self, const PyGame& game, int num_simulations, std::uint64_t seed, float c_uct) {
             if (num_simulations < 1) raise_azq("ConfigError", "num_simulations must be at least 1");
             std::unique_ptr<AnyUct> uct = game.rules->make_uct(num_simulations, seed, c_uct);
-            if (uct == nullptr) raise_azq("ConfigError", "uct knows no chance and no hidden hands; for " + game.rules->name() + " use pimc");
+            if (uct == nullptr) raise_azq("ConfigError", "uct would see hidden hands; for " + game.rules->name() + " use pimc");
             new (self) PyUct{game, std::move(uct)};
         }, nb::arg("game"), nb::kw_only(), nb::arg("num_simulations"), nb::arg("seed"), nb::arg("c_uct") = 1.414f)
         .def("best_action", &best_action<AnyUct>, nb::arg("state"))

@@ -158,7 +158,7 @@ class AnyGame {
                                                    const Sharing& sharing) const = 0;
     virtual double search_bytes(const SearchConfig& config, int num_slots) const = 0;  ///< At most; what is never touched included.
     virtual std::unique_ptr<AnyCache> make_cache(std::size_t entries) const = 0;  ///< A power of two.
-    virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;  ///< Null: it has chance.
+    virtual std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const = 0;  ///< Null: it has secrets.
     virtual std::unique_ptr<AnyPimc> make_pimc(int num_determinizations, std::uint64_t seed) const = 0;
     virtual std::pair<std::int64_t, std::int64_t> random_playouts(std::int64_t count, std::uint64_t seed) const = 0;
     virtual std::int64_t random_redraws(std::int64_t count, std::uint64_t seed) const = 0;  ///< 0: nothing is hidden.

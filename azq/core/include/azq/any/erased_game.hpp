@@ -73,7 +73,7 @@ class ErasedGame final : public AnyGame {
     std::unique_ptr<AnyCache> make_cache(std::size_t entries) const override { return std::make_unique<ErasedCache<G>>(entries); }
 
     std::unique_ptr<AnyUct> make_uct(int num_simulations, std::uint64_t seed, float c_uct) const override {
-        if constexpr (kSampled<G>) return nullptr;
+        if constexpr (HasHidden<G>) return nullptr;
         else return std::make_unique<ErasedClassical<G, Uct<G>, std::int32_t>>(rules_, num_simulations, seed, c_uct);
     }
 
