@@ -176,8 +176,11 @@ def write(card: pretrained.Card) -> None:
     publish_file(pretrained.FOLDER / f"{card.game}.toml", "\n".join(parts).encode())
 
 
-def make(config: Config, run: str, made: str, opponents: Sequence[str], count: int) -> None:
-    """Both files of the run's game: first the weights with what is known of them, then again with what was measured."""
+def make(config: Config, run: str, made: str, opponents: Sequence[str], count: int, *, decisive: bool) -> None:
+    """Both files of the run's game: first the weights with what is known of them, then again with what was measured.
+
+    `decisive`: they play with `search.decisive_moves`, whatever their run did.
+    """
     folder = RunDir(config.home, run)
     sections = folder.sections()
     with reading_control(config) as client:
@@ -193,7 +196,8 @@ def make(config: Config, run: str, made: str, opponents: Sequence[str], count: i
         version=meta.version,
         network=" ".join(f"{key}={meta.network[key]}" for key in ("kind", "blocks", "channels")),
         params=dict(meta.params),
-        search=sections.search.model_dump(mode="json", exclude_defaults=True, exclude={"num_simulations", "schedule"}),
+        search=sections.search.model_dump(mode="json", exclude_defaults=True, exclude={"num_simulations", "schedule"})
+        | ({"decisive_moves": True} if decisive else {}),
         training=training(course, sections, made),
         ledger=asdict(course.counts) | {"balanced": course.counts.balanced},
         rounding=float(f"{rounding(meta, exact, half):.2g}"),
@@ -215,10 +219,12 @@ def main() -> None:
     options.add_argument("--commit", default="", help="of the azq that trained them; this one's by default")
     options.add_argument("--opponents", default="", help="comma-separated, in place of the game's usual ones")
     options.add_argument("--games", type=int, default=100, help="of each match")
+    options.add_argument("--decisive-moves", action="store_true", help="they play with search.decisive_moves, whatever their run did")
     given = options.parse_args()
     config = load(None, [f'home="{given.home.absolute()}"'])
     for run in given.runs:
-        make(config, run, given.commit or commit(), [name for name in given.opponents.split(",") if name], given.games)
+        opponents = [name for name in given.opponents.split(",") if name]
+        make(config, run, given.commit or commit(), opponents, given.games, decisive=given.decisive_moves)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class SearchConfig(Section):
     num_simulations: Simulations = 64
     leaves_per_step: Positive = 1
     batch_root: bool = False  # ask for the root's children in one step, ahead of their first visits; games without chance and secrets
+    decisive_moves: bool = False  # look at each new position for an action that wins at once; games without chance and secrets
     reuse_subtree: bool = True
     max_considered_actions: Positive = 16
     gumbel_scale: Weight = 1.0

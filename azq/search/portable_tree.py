@@ -39,6 +39,14 @@ class KnownPosition:
             found = self._after[action] = self._play(action)
         return found
 
+    def decided(self) -> list[float] | None:
+        """The returns where an action of the player to move wins at once."""
+        for action in self.actions:
+            found = self.after(action)
+            if isinstance(found, list) and found[self.actor] >= 1.0:
+                return found
+        return None
+
     def _play(self, action: int) -> KnownPosition | list[float]:
         state, legal = self.state.clone(), [action]
         for ply in range(LIMIT_PLIES):
@@ -61,8 +69,11 @@ class TreeNode(Node):
         self.position = position
         self.children: list[TreeNode | list[float] | None] = [None] * len(position.actions)
 
-    def grow(self, edge: int) -> TreeNode | list[float]:
+    def grow(self, edge: int, decisive: bool) -> TreeNode | list[float]:
+        """What an edge leads to; `decisive`: as good as ended where the next action wins."""
         found = self.position.after(self.actions[edge])
+        if decisive and isinstance(found, KnownPosition):
+            found = found.decided() or found
         child = self.children[edge] = TreeNode(found) if isinstance(found, KnownPosition) else found
         return child
 
@@ -84,7 +95,7 @@ class PortableTree(PortablePly):
         assert self._algorithm is not None
         wanted = [edge for edge in range(len(root.actions)) if self._algorithm.will_visit(edge)]
         if len(wanted) <= self._budget:
-            self._early = [child for edge in wanted if isinstance(child := root.grow(edge), TreeNode)]
+            self._early = [child for edge in wanted if isinstance(child := root.grow(edge, self._config.decisive_moves), TreeNode)]
         return [child.position.observation() for child in self._early]
 
     def apply(self, logits: NDArray[np.float16], values: list[float]) -> None:
@@ -112,7 +123,7 @@ class PortableTree(PortablePly):
             path.append((node, edge))
             found = node.children[edge]
             if found is None:
-                found = node.grow(edge)
+                found = node.grow(edge, self._config.decisive_moves)
                 if isinstance(found, TreeNode):
                     self._leaf, self._path = found, path
                     return [found.position.observation()]

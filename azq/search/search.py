@@ -26,9 +26,10 @@ def leaves_at_once(search: SearchConfig | _core.SearchConfig, game: _core.Game) 
 
 def check_search(search: SearchConfig | _core.SearchConfig, game: _core.Game) -> None:
     """Raises `ConfigError` for what a game's search does not have."""
-    if search.batch_root and (game.is_chance() or game.is_hidden()):
-        reason = "is of games in which nothing is hidden or left to chance"
-        raise ConfigError(f"search.batch_root {reason}, and {game.name} is none; set it to false")
+    for setting in ("batch_root", "decisive_moves"):
+        if getattr(search, setting) and (game.is_chance() or game.is_hidden()):
+            reason = "is of games in which nothing is hidden or left to chance"
+            raise ConfigError(f"search.{setting} {reason}, and {game.name} is none; set it to false")
 
 
 def make_cache(game: _core.Game, entries: int) -> _core.EvaluationCache | None:

@@ -170,6 +170,7 @@ def of_game(game: str, count: int) -> list[Parity]:
 
 OTHERS = [
     Parity("several leaves", "othello", "records", 20, Settings("gumbel", 40, leaves_per_step=4), params={"size": 6}),
+    Parity("decisive moves", "othello", "records", 20, Settings("gumbel", 24, decisive_moves=True), params={"size": 6}),
     Parity("openings", "hex", "records", 20, Settings("puct", 24, random_opening_plies=6), params={"size": 5, "swap": True}),
     Parity("swap2", "gomoku", "records", 4, Settings("gumbel", 24), params={"size": 9, "swap2": True}),
     Parity("worlds", "beasty_bar", "records", 20, Settings("gumbel", 24, determinizations=3), params={"players": 4}),

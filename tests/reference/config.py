@@ -19,6 +19,7 @@ class Settings:
     num_simulations: int
     leaves_per_step: int = 1
     batch_root: bool = False
+    decisive_moves: bool = False
     reuse_subtree: bool = True
     max_considered_actions: int = 16
     gumbel_scale: F | float = 1.0

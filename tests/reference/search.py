@@ -53,6 +53,7 @@ class ReferenceGame:
         if not self.root.expanded:
             self._apply([self.root])
         self._prepare_root()
+        self._win_at_root()
         self._ask_early()
         while True:
             leaves = self._collect()
@@ -65,7 +66,7 @@ class ReferenceGame:
         child = next(edge.child for edge in self.root.edges if edge.action == action)
         self.state = self.state.clone()
         self.state.apply_action(action)
-        if child is not None and child.visits > 0 and self.settings.reuse_subtree:
+        if child is not None and child.visits > 0 and child.expanded and self.settings.reuse_subtree:
             keep(child, self.settings.num_simulations)
             self.root = child
         else:
@@ -110,13 +111,34 @@ class ReferenceGame:
         for edge in wanted:
             state = self.root.state.clone()
             state.apply_action(edge.action)
-            if not state.is_terminal():
+            if not state.is_terminal() and self._decisive(state) is None:
                 edge.child = self._create(state, self.root, edge)
                 leaves.append(edge.child)
         if leaves:
             logits, values = self._evaluate(np.stack([leaf.state.packed_observation() for leaf in leaves]))
             for leaf, row, value in zip(leaves, logits, values, strict=True):
                 self._expand(leaf, row, clamp(F(value[0]), F(-1.0), F(1.0)))
+
+    def _decisive(self, state: State) -> int | None:
+        """With `decisive_moves` the first action that wins at once."""
+        if not self.settings.decisive_moves:
+            return None
+        for action in state.legal_actions():
+            after = state.clone()
+            after.apply_action(action)
+            if after.is_terminal() and after.returns()[state.current_player()] >= 1.0:
+                return action
+        return None
+
+    def _win_at_root(self) -> None:
+        if self._spent() or (action := self._decisive(self.root.state)) is None:
+            return
+        edge = next(edge for edge in self.root.edges if edge.action == action)
+        state = self.root.state.clone()
+        state.apply_action(action)
+        edge.child = self._create(state, self.root, edge)
+        self._back_up(edge.child, edge.child.lower, proven=True)
+        self._simulations += 1
 
     def _will_visit(self, number: int) -> bool:
         return self._plan is None or self._plan.candidates[number]
@@ -152,6 +174,8 @@ class ReferenceGame:
                 state.apply_action(edge.action)
                 child, created = self._create(state, node, edge), True
                 edge.child = child
+                if not child.solved() and self._decisive(state) is not None:
+                    child.lower = child.upper = child.sign
             if child.solved():
                 self._back_up(child, child.lower, proven=True)
                 self._simulations += 1

@@ -30,8 +30,8 @@ PySearch::PySearch(const PyGame& game, const SearchConfig& config, int num_slots
     if (game.dimensions.has_hidden && config.leaves_per_step > 1) {
         raise_azq("ConfigError", "search: leaves_per_step must be 1 in " + game.rules->name() + ", whose hands are hidden");
     }
-    if (config.batch_root && (game.dimensions.sampled)) {
-        raise_azq("ConfigError", "search: batch_root must be false in " + game.rules->name() + ", which has chance or hidden hands");
+    if (game.dimensions.sampled && (config.batch_root || config.decisive_moves)) {
+        raise_azq("ConfigError", "search: batch_root and decisive_moves must be false in " + game.rules->name() + ", which has chance or hidden hands");
     }
     search_ = game.rules->make_search(config, num_slots, seed, autoplay, {cache == nullptr ? nullptr : cache->cache, merge_symmetries});
 }

@@ -97,8 +97,8 @@ AZQ_EXPORT(azq_search) Leaves* make(const AnyGame& game, int slots, std::uint64_
         all.refuse("search: leaves_per_step must be 1 in " + game.name() + ", whose hands are hidden");
         return nullptr;
     }
-    if (config.batch_root && size.sampled) {
-        all.refuse("search: batch_root must be false in " + game.name() + ", which has chance or hidden hands");
+    if (size.sampled && (config.batch_root || config.decisive_moves)) {
+        all.refuse("search: batch_root and decisive_moves must be false in " + game.name() + ", which has chance or hidden hands");
         return nullptr;
     }
     const double row = 6.0 * (size.actions + size.value_size) + size.packed_size + 4.0 * (size.planes * size.rows * size.columns + size.scalars);

@@ -41,6 +41,9 @@ CASES = {
     "gumbel, children at once": dataclasses.replace(GUMBEL, batch_root=True),
     "gumbel, 3 candidates at once, 2 leaves": dataclasses.replace(GUMBEL, batch_root=True, leaves_per_step=2, max_considered_actions=3),
     "puct, children at once": dataclasses.replace(PUCT, batch_root=True),
+    "gumbel, decisive moves": dataclasses.replace(GUMBEL, decisive_moves=True),
+    "gumbel, decisive moves, children at once": dataclasses.replace(GUMBEL, decisive_moves=True, batch_root=True),
+    "puct, decisive moves, 4 leaves": dataclasses.replace(PUCT, decisive_moves=True, leaves_per_step=4, num_simulations=40),
     "puct, children at once, 4 leaves": dataclasses.replace(PUCT, batch_root=True, leaves_per_step=4, num_simulations=40),
 }
 
@@ -98,6 +101,7 @@ def test_any_settings_equal_the_reference(number: int) -> None:
         temperature=rng.choice([0.0, 0.5, 1.0, 3.0]),
         temperature_plies=rng.choice([0, 3, 50]),
         batch_root=rng.random() < 0.3,
+        decisive_moves=rng.random() < 0.4,
     )
     name = rng.choice(["connect_four", "tic_tac_toe", "tic_tac_toe"])
     spread = rng.choice([0.0, 1.0, 5.0, 50.0])

@@ -124,7 +124,7 @@ def test_games_of_chance_and_secrets_refuse_it(name: str) -> None:
     search = RunSections().search.model_copy(update={"batch_root": True})
     with pytest.raises(ConfigError, match=rf"search\.batch_root is of games in which nothing is hidden.* {name} is none; set it to false"):
         check_search(search, games.load(name))
-    with pytest.raises(ConfigError, match="batch_root must be false"):
+    with pytest.raises(ConfigError, match="batch_root and decisive_moves must be false"):
         Search(games.load(name), dataclasses.replace(GUMBEL, batch_root=True).core(), num_slots=1, seed=1)
 
 

@@ -15,6 +15,7 @@ struct SearchConfig {
     std::int32_t num_simulations;         ///< PUCT: simulations through the root, kept ones included. Gumbel: new ones in a ply.
     std::int32_t leaves_per_step;         ///< Unevaluated leaves a tree may have at once.
     bool batch_root;                      ///< Ask for the root's children in one step, ahead of their first visits; changes no result.
+    bool decisive_moves;                  ///< Look at each new position for an action that wins at once, which proves it.
     bool reuse_subtree;                   ///< Keep the played action's subtree for the next ply.
     std::int32_t max_considered_actions;  ///< Gumbel: actions sampled without replacement at the root.
     float gumbel_scale;                   ///< 0: no noise.
@@ -50,6 +51,7 @@ inline constexpr std::tuple kSettings{
     Setting<std::int32_t>{"num_simulations", &SearchConfig::num_simulations, 1, 1 << 20, "must be in 1..1048576"},
     Setting<std::int32_t>{"leaves_per_step", &SearchConfig::leaves_per_step, 1, 4096, "must be in 1..4096"},
     Setting<bool>{"batch_root", &SearchConfig::batch_root},
+    Setting<bool>{"decisive_moves", &SearchConfig::decisive_moves},
     Setting<bool>{"reuse_subtree", &SearchConfig::reuse_subtree},
     Setting<std::int32_t>{"max_considered_actions", &SearchConfig::max_considered_actions, 1, kAnyMany, "must be at least 1"},
     Setting<float>{"gumbel_scale", &SearchConfig::gumbel_scale, 0.0f, kAnyMore, "must not be negative"},

@@ -1,8 +1,8 @@
-"""What `search.batch_root` costs and changes: round trips and evaluations of a move, and errors on connect four's graded positions.
+"""What a switch of the search costs and changes: round trips and evaluations of a move, and errors on connect four's graded positions.
 
-    python ops/bench/batch_root.py WEIGHTS [--simulations 64] [--positions 600]
+    python ops/bench/search_setting.py batch_root|decisive_moves WEIGHTS [--simulations 64] [--positions 600]
 
-Each algorithm plainly, with the root's children in one step, and, where that asks for more evaluations, plainly with as many.
+Each algorithm without it, with it, and, where that asks for more or fewer evaluations, without it with as many.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def told(name: str, found: Moves, positions: Sequence[Position], plain: Moves) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("setting", choices=("batch_root", "decisive_moves"))
     parser.add_argument("weights", type=Path)
     parser.add_argument("--simulations", type=int, default=64)
     parser.add_argument("--positions", type=int, default=600)
@@ -76,11 +77,11 @@ def main() -> None:
     for algorithm in ("gumbel", "puct"):
         search = SearchConfig(algorithm=algorithm, num_simulations=asked.simulations, gumbel_scale=0.0, dirichlet_fraction=0.0)
         plain = moved(evaluator, search, positions)
-        early = moved(evaluator, search.model_copy(update={"batch_root": True}), positions)
-        rows = {f"{algorithm}, {asked.simulations} simulations": plain, f"{algorithm}, children in one step": early}
-        more = round(asked.simulations * early.evaluations / plain.evaluations)
-        if more > asked.simulations:
-            rows[f"{algorithm}, {more} simulations"] = moved(evaluator, search.model_copy(update={"num_simulations": more}), positions)
+        switched = moved(evaluator, search.model_copy(update={asked.setting: True}), positions)
+        rows = {f"{algorithm}, {asked.simulations} simulations": plain, f"{algorithm}, {asked.setting}": switched}
+        alike = round(asked.simulations * switched.evaluations / plain.evaluations)
+        if alike != asked.simulations:
+            rows[f"{algorithm}, {alike} simulations"] = moved(evaluator, search.model_copy(update={"num_simulations": alike}), positions)
         for name, found in rows.items():
             print(told(name, found, positions, plain), flush=True)
 
