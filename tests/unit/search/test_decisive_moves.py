@@ -98,7 +98,8 @@ def wiped_out(game: games.Game) -> tuple[games.State, list[int]]:
     """A position of a random game within its first 14 plies with a move after which the opponent may take all discs."""
     for seed in range(10_000):
         rng = np.random.default_rng(seed)
-        state, line = game.new_initial_state(), []
+        state = game.new_initial_state()
+        line: list[int] = []
         while not state.is_terminal() and len(line) < 14:
             losing = [loses_at_once(state, action) for action in state.legal_actions()]
             if any(losing) and not all(losing):
