@@ -9,7 +9,7 @@ namespace azq::test {
 namespace {
 
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, int worlds = 0) {
-    return SearchConfig{algorithm, simulations, leaves, false, true, 16, 0.0f, 50.0f, 1.0f, 2.0f, 1.5f, 0.25f, 0.5f, 0.0f, 0.0f, 0, worlds, 0};
+    return SearchConfig{algorithm, simulations, leaves, false, false, true, 16, 0.0f, 50.0f, 1.0f, 2.0f, 1.5f, 0.25f, 0.5f, 0.0f, 0.0f, 0, worlds, 0};
 }
 
 /// Uniform priors and value 0 until no slot asks any more.

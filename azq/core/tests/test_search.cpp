@@ -10,7 +10,7 @@ namespace azq::test {
 namespace {
 
 SearchConfig make_config(Algorithm algorithm, int simulations, int leaves, bool reuse) {
-    return SearchConfig{algorithm, simulations, leaves, false, reuse, 16, 1.0f, 50.0f, 1.0f, 2.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
+    return SearchConfig{algorithm, simulations, leaves, false, false, reuse, 16, 1.0f, 50.0f, 1.0f, 2.0f, 1.5f, 0.25f, 0.5f, 0.25f, 1.0f, 6, 0, 1};
 }
 
 /// Any deterministic evaluation: a hash of the observation.
@@ -105,6 +105,11 @@ void test_all_settings() {
                 test_self_play<G>(early, {nullptr, leaves > 1});
                 test_self_play<G>(early, {std::make_shared<ErasedCache<G>>(512), leaves == 1});
                 test_played_from_outside<G>(early);
+                SearchConfig decisive = make_config(algorithm, 30, leaves, reuse);
+                decisive.decisive_moves = true;
+                decisive.batch_root = reuse;
+                test_self_play<G>(decisive, {std::make_shared<ErasedCache<G>>(512), leaves == 1});
+                test_played_from_outside<G>(decisive);
             }
         }
     }
