@@ -114,19 +114,11 @@ def test_games_of_openspiel_have_both() -> None:
 def test_uct_finds_the_best_way_of_a_game_for_one_whatever_its_scores() -> None:
     walk = games.load(f"{FOLDER / 'coins.py'}:Coins", size=4)
 
-    def best(state: games.State) -> float:
-        return state.returns()[0] if state.is_terminal() else max(best(child) for child in children(state))
+    def best(*way: int) -> float:
+        state = after(walk, *way)
+        return state.returns()[0] if state.is_terminal() else max(best(*way, action) for action in state.legal_actions())
 
-    def children(state: games.State) -> list[games.State]:
-        return [after_one(state, action) for action in state.legal_actions()]
-
-    def after_one(state: games.State, action: int) -> games.State:
-        then = state.clone()
-        then.apply_action(action)
-        return then
-
-    state = walk.new_initial_state()
-    most, uct = best(state), PythonUct(200, 1)
+    state, uct = walk.new_initial_state(), PythonUct(200, 1)
     while not state.is_terminal():
         state.apply_action(uct.best_action(state))
-    assert state.returns()[0] == most
+    assert state.returns()[0] == best()

@@ -10,6 +10,7 @@ import pytest
 from azq import _core, games
 from azq._core import Game, State, Uct
 from azq.arena.engines.gnubg import write_position_id
+from azq.arena.match import draw_outcome
 from azq.errors import ConfigError
 
 
@@ -77,11 +78,7 @@ def test_it_plays_games_for_one_and_scores_more_than_random_players() -> None:
     for simulations, seed in ((1, 1), (20, 1), (20, 2)):
         uct, rng, state = Uct(game, num_simulations=simulations, seed=seed), random.Random(seed), game.new_initial_state()
         while not state.is_terminal():
-            if state.is_chance_node():
-                outcomes, shares = zip(*state.chance_outcomes(), strict=True)
-                state.apply_action(rng.choices(outcomes, shares)[0])
-            else:
-                state.apply_action(uct.best_action(state))
+            state.apply_action(draw_outcome(state, rng) if state.is_chance_node() else uct.best_action(state))
         scores.append(state.returns()[0])
     assert min(scores[1:]) > scores[0]
 

@@ -11,14 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from reference.config import Settings
 from reference.driver import Driver
-from reference.evaluator import HashEvaluator
 
 from azq import games
 from azq._core import Game, Search
 from azq.config import RunSections
 from azq.errors import ConfigError
-from azq.search.portable import PortableSearch
-from azq.search.search import Result, check_search
+from azq.search.search import Result, check_search, make_search
 
 GUMBEL = Settings("gumbel", 24, gumbel_scale=0.0, max_considered_actions=2, decisive_moves=True)
 PUCT = Settings("puct", 24, dirichlet_fraction=0.0, temperature_plies=0, decisive_moves=True)
@@ -38,10 +36,8 @@ class Favourite:
         return np.repeat(self._row[None], len(packed), 0), np.zeros((len(packed), 1), np.float16)
 
 
-def searched(name: str, actions: Sequence[int], settings: Settings, evaluate: Favourite | HashEvaluator) -> Result:
-    game = games.load(name)
-    make = Search if isinstance(game, Game) else PortableSearch
-    search = make(game, settings.core(), num_slots=1, seed=1, autoplay=False)
+def searched(game: Game, actions: Sequence[int], settings: Settings, evaluate: Favourite) -> Result:
+    search = make_search(game, settings.core(), num_slots=1, seed=1, autoplay=False)
     search.start(0, 1, np.array(actions, np.uint16))
     Driver(search, packed_size=game.packed_size(), leaves_per_step=settings.leaves_per_step, evaluate=evaluate).run()
     return search.result(0)
@@ -50,22 +46,22 @@ def searched(name: str, actions: Sequence[int], settings: Settings, evaluate: Fa
 @pytest.mark.parametrize("settings", [GUMBEL, PUCT, dataclasses.replace(PUCT, leaves_per_step=4)], ids=["gumbel", "puct", "4 leaves"])
 def test_a_win_at_hand_is_taken_whatever_the_network_thinks_of_it(settings: Settings) -> None:
     line = [3, 0, 3, 0, 3, 6]  # three in the middle column: 3 wins
-    evaluate = Favourite(7, 1)
-    found = searched("connect_four", line, settings, evaluate)
+    game, evaluate = games.load("connect_four"), Favourite(7, 1)
+    found = searched(game, line, settings, evaluate)
     assert (found.proven, found.root_value, found.action, found.best_action) == (True, 1.0, 3, 3)
     assert evaluate.asked == 1  # the root
-    blind = searched("connect_four", line, dataclasses.replace(settings, decisive_moves=False), Favourite(7, 1))
+    blind = searched(game, line, dataclasses.replace(settings, decisive_moves=False), Favourite(7, 1))
     assert blind.best_action != 3
 
 
 @pytest.mark.parametrize("name", ["tic_tac_toe", COPY])
 def test_what_loses_to_the_next_move_is_known_without_asking(name: str) -> None:
-    line = [0, 4, 1]  # 2 would win: only 2 is no loss
-    found = searched(name, line, dataclasses.replace(GUMBEL, max_considered_actions=9), evaluate := Favourite(9, 8))
+    game, line = games.load(name), [0, 4, 1]  # 2 would win: only 2 is no loss
+    found = searched(game, line, dataclasses.replace(GUMBEL, max_considered_actions=9), evaluate := Favourite(9, 8))
     assert found.best_action == 2
     np.testing.assert_array_equal(found.q_values[[3, 5, 6, 7, 8]], -1.0)
     blind = Favourite(9, 8)
-    searched(name, line, dataclasses.replace(GUMBEL, max_considered_actions=9, decisive_moves=False), blind)
+    searched(game, line, dataclasses.replace(GUMBEL, max_considered_actions=9, decisive_moves=False), blind)
     assert evaluate.asked < blind.asked
 
 
@@ -75,12 +71,10 @@ def test_othello_sees_that_the_next_move_takes_its_last_disc() -> None:
     safe = [action for action in state.legal_actions() if not loses_at_once(state, action)]
     assert 0 < len(safe) < len(state.legal_actions())
     doomed = next(action for action in state.legal_actions() if action not in safe)
-    search = Search(game, dataclasses.replace(GUMBEL, max_considered_actions=16).core(), num_slots=1, seed=1, autoplay=False)
-    search.start(0, 1, np.array(line, np.uint16))
-    evaluate = Favourite(game.num_distinct_actions(), doomed)
-    Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate).run()
-    assert search.result(0).q_values[doomed] == -1.0
-    assert search.result(0).best_action in safe
+    settings = dataclasses.replace(GUMBEL, max_considered_actions=16)
+    found = searched(game, line, settings, Favourite(game.num_distinct_actions(), doomed))
+    assert found.q_values[doomed] == -1.0
+    assert found.best_action in safe
 
 
 def loses_at_once(state: games.State, action: int) -> bool:
