@@ -61,10 +61,10 @@ def bench_selfplay(
 def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str, processes: int = 1) -> dict[str, Any]:
     """The same for any run's settings, with so many processes that play, of which this one is one."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
-        bare_s = _network_s_per_leaf(machine)
+        before_s = _network_s_per_leaf(machine)
         done, spent_s, phases = played(machine, evaluator, seconds, processes)
-        network_s = (bare_s + _network_s_per_leaf(machine)) / 2  # before and after: a shared machine's speed drifts
         served = next((beat.rates for beat in machine.beats()), {})  # what the worker said last: it served until now
+        network_s = min(before_s, _network_s_per_leaf(machine))  # what else runs only ever slows it down
     wall_s, evaluations, simulations = done["wall_s"], done["evaluations"], done["simulations"]
     lookups = max(1, done["cache_lookups"])
     return {
