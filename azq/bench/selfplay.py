@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from azq import metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
 from azq.bench.plan import PEERS
-from azq.bench.rig import RUN, Rig, answer_of, changed, child, last_words, observations, published, rig, rules, start_together, told
+from azq.bench.rig import RUN, Rig, answer_of, changed, child, last_words, published, rig, rules, start_together, told
 from azq.config import Config, NetworkConfig, RunSections, dump_run, load, parse_run
 from azq.errors import EvaluationTimeout, MissingExtra, NotFound
 from azq.host.users import in_roles
 from azq.ledger import Ledger
-from azq.phases import DEVICE, Phases, of_heartbeat
+from azq.phases import CPU, DEVICE, Phases, of_heartbeat, part
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
 from azq.process.start import child_environment
@@ -61,10 +61,10 @@ def bench_selfplay(
 def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str, processes: int = 1) -> dict[str, Any]:
     """The same for any run's settings, with so many processes that play, of which this one is one."""
     with rig(config, sections, inference=evaluator == "stream") as machine:
-        before_s = _network_s_per_leaf(machine)
         done, spent_s, phases = played(machine, evaluator, seconds, processes)
         served = next((beat.rates for beat in machine.beats()), {})  # what the worker said last: it served until now
-        network_s = min(before_s, _network_s_per_leaf(machine))  # what else runs only ever slows it down
+    cores = part(served, CPU)
+    network_s = done["network_s"] + done["workers_s"] * cores.get("forward", 0.0) / max(1e-9, sum(cores.values()))
     wall_s, evaluations, simulations = done["wall_s"], done["evaluations"], done["simulations"]
     lookups = max(1, done["cache_lookups"])
     return {
@@ -79,7 +79,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "simulations_per_cpu_s": round(simulations / spent_s, 1),
         "evaluations_per_cpu_s": round(evaluations / spent_s, 1),
         "games_per_cpu_min": round(60 * done["games"] / spent_s, 2),
-        "network_cpu_share": round(evaluations * network_s / spent_s, 3),
+        "network_cpu_share": round(network_s / spent_s, 3),
         "search_cpu_share": round(done["search_s"] / spent_s, 3),
         "mean_batch": round(evaluations / max(1, done["requests"]), 1),
         "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
@@ -107,23 +107,24 @@ def played(
     with beside(machine, evaluator, seconds, processes - 1, warm_up_s) as others:
         before, after, phases = readings_of(machine, evaluator, seconds, warm_up_s)
         done = together([done_between(before, after), *(answer_of(other, LEASE_S) for other in others)])
-    return done, done["own_s"] + after.workers_s - before.workers_s + after.brokers_s - before.brokers_s, phases
+    workers_s = after.workers_s - before.workers_s
+    return done | {"workers_s": workers_s}, done["own_s"] + workers_s + after.brokers_s - before.brokers_s, phases
 
 
 def done_between(before: Reading, after: Reading) -> dict[str, float]:
     """What one process did between two readings: counts, and seconds; and its games at the later one."""
     start, progress = before.progress, after.progress
     counts = {name: float(count - start.counts.get(name, 0)) for name, count in progress.counts.items()}
-    seconds = {"wall_s": after.wall_s - before.wall_s, "own_s": after.own_s - before.own_s}
+    seconds = {name: getattr(after, name) - getattr(before, name) for name in ("wall_s", "own_s", "network_s")}
     return counts | seconds | {"search_s": progress.search_s - start.search_s, "open_games": float(progress.open_games)}
 
 
-def together(parts: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+def together(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """What processes did side by side, in the time that the first one was measured for; what none of them counted is 0."""
     done, wall_s = defaultdict[str, float](float), parts[0]["wall_s"]
-    for part in parts:
-        for name, value in part.items():
-            done[name] += value * wall_s / part["wall_s"]
+    for each in parts:
+        for name, value in each.items():
+            done[name] += value * wall_s / each["wall_s"]
     done["wall_s"] = wall_s
     return done
 
@@ -167,6 +168,7 @@ class Reading(NamedTuple):
     own_s: float  # of all threads of this process
     workers_s: float
     brokers_s: float
+    network_s: float = 0.0  # of forward passes in this process
 
     @property
     def cpu_s(self) -> float:
@@ -188,7 +190,9 @@ def readings_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM
     def report(progress: Progress) -> None:
         phases.shares()  # its window moves on as in a worker, past the start
         own_s, workers_s, brokers_s = (cpu_s(pids) for pids in ((os.getpid(),), machine.workers, machine.brokers))
-        readings.append(Reading(dataclasses.replace(progress), time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s))
+        network_s = getattr(evaluator, "network_cpu_s", 0.0)
+        taken = time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s, network_s
+        readings.append(Reading(dataclasses.replace(progress), *taken))
 
     asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
     with asked as evaluator:
@@ -204,20 +208,6 @@ def _local(machine: Rig) -> contextlib.closing[LocalEvaluator]:
     from azq.inference.ask.local import LocalEvaluator
 
     return contextlib.closing(LocalEvaluator.from_bytes(rules(machine.sections), machine.weights, machine.config.inference))
-
-
-def _network_s_per_leaf(machine: Rig) -> float:
-    """CPU-seconds of the bare forward pass per leaf at the batch size of a group, on one thread: the median of some."""
-    selfplay = machine.sections.selfplay
-    batch = max(1, selfplay.games_in_flight // selfplay.groups)
-    packed, _ = observations(machine.sections, batch)
-    spent: list[float] = []
-    with _local(machine) as evaluator:
-        for _ in range(40):
-            begun = time.process_time()
-            evaluator.result(evaluator.submit(packed), timeout_s=60.0)
-            spent.append((time.process_time() - begun) / batch)
-    return statistics.median(spent[10:])
 
 
 def bench_peers(config: Config, *, seconds: float) -> dict[str, Any]:

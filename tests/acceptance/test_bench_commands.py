@@ -64,7 +64,7 @@ def test_selfplay(tmp_path: Path, evaluator: str) -> None:
     for name in ("simulations_per_cpu_s", "evaluations_per_cpu_s", "network_cpu_share", "search_cpu_share", "mean_batch"):
         assert figures[name] > 0, name
     assert figures["games_per_cpu_min"] >= 0
-    assert figures["network_cpu_share"] < 1.2
+    assert figures["network_cpu_share"] <= 1
 
 
 @pytest.mark.slow

@@ -87,10 +87,12 @@ class LocalEvaluator:
     def __init__(self, source: Source, *, threads: int = 1) -> None:
         self._source = source
         self._threads = threads
+        self._cpu_clock = time.thread_time if threads == 1 else time.process_time
         self._worker = ThreadPoolExecutor(1, "evaluator", initializer=torch.set_num_threads, initargs=(threads,))
         self._futures: dict[int, Future[Evaluation]] = {}
         self._next = 0
         self.evaluations = 0
+        self.network_cpu_s = 0.0  # in forward passes; on several threads with what else this process does meanwhile
 
     @classmethod
     def from_bytes(cls, game: GameShape | NetSpec, data: bytes, config: InferenceConfig) -> LocalEvaluator:
@@ -153,6 +155,8 @@ class LocalEvaluator:
 
     def _evaluate(self, packed: NDArray[np.uint8], weight_version: int) -> Evaluation:
         model = self._source(weight_version)
+        begun_s = self._cpu_clock()
         logits, values = model.evaluate(packed)
+        self.network_cpu_s += self._cpu_clock() - begun_s
         self.evaluations += len(packed)
         return Evaluation(logits, values, model.version)

@@ -37,6 +37,8 @@ from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.engine import SMALLEST_EXACT, Mode, fastest_layout
 from azq.inference.device.forward import bucket_of, buckets, gather
 from azq.inference.device.model import Model
+from azq.inference.device.native import kernel_for
+from azq.inference.device.placement import place
 from azq.inference.serve import served
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import ResidentModels
@@ -254,11 +256,12 @@ def test_a_borrowed_version_is_not_overwritten():
 BUCKETS = buckets(CONFIG.max_batch, per_octave=8)
 EDGES = sorted({size + step for size in BUCKETS for step in (-1, 0, 1) if 1 <= size + step <= CONFIG.max_batch})
 DATA = {1: weights(1), 2: weights(2, version=2)}
+ROUNDING = 2**-8  # of bfloat16, whose kernels in torch may differ in a last bit by a batch's size: below 16 rows on CPUs with AMX
 
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16", "auto"])
 def system(request):
-    """A server of two versions, a local evaluator of each, and the plain networks."""
+    """A server of two versions, a local evaluator of each, the plain networks, and whether the native pass runs them."""
     torch.set_num_threads(1)
     bus, config = MemoryBus(), CONFIG.model_copy(update={"precision": request.param})
     shelf = Shelf(bus)
@@ -270,7 +273,7 @@ def system(request):
         plain[version] = fastest_layout(build(NETWORK, SPEC))
         plain[version].load_state_dict(from_bytes(data)[0])
     with serving(make_server(bus, bus, shelf, config=config)):
-        yield request.param, client_of(bus, max_in_flight=16), evaluators, plain
+        yield request.param, client_of(bus, max_in_flight=16), evaluators, plain, kernel_for(plain[1], place(config)) is not None
     for evaluator in evaluators.values():
         evaluator.close()
 
@@ -287,17 +290,20 @@ def reference(module, packed):
 @settings(max_examples=25, deadline=None)
 @given(requests=st.lists(st.tuples(st.sampled_from(EDGES), st.sampled_from([1, 2]), st.integers(0, 99)), min_size=1, max_size=8))
 def test_stream_local_and_reference_agree_over_edges_and_mixed_versions(system, requests):
-    precision, client, evaluators, plain = system
+    precision, client, evaluators, plain, native = system
     packed = [observations(count, seed=seed) for count, _, seed in requests]
     handles = [client.submit(rows, weight_version=version) for rows, (_, version, _) in zip(packed, requests, strict=True)]
     for rows, handle, (_, version, _) in zip(packed, handles, requests, strict=True):
         got = client.result(handle, timeout_s=WAIT_S)
         assert got.weight_version == version
-        local = evaluators[version]
-        assert same_bits(got, local.result(local.submit(rows), timeout_s=WAIT_S))
+        local = evaluators[version].result(evaluators[version].submit(rows), timeout_s=WAIT_S)
         expected = reference(plain[version], rows)
-        if precision == "float32":
+        if precision == "float32":  # whatever is evaluated together; the native pass promises it too, others do not
+            assert same_bits(got, local)
             assert same_bits(got, expected)
         else:
+            assert same_bits(got, local) or not native
+            assert np.abs(got.logits.astype(np.float32) - local.logits).max() <= ROUNDING
+            assert np.abs(got.values.astype(np.float32) - local.values).max() <= ROUNDING
             assert np.abs(got.logits.astype(np.float32) - expected.logits).max() <= 0.15
             assert np.abs(got.values.astype(np.float32) - expected.values).max() <= 0.03
