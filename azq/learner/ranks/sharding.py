@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -21,6 +22,11 @@ from azq.learner.step.stepper import Stepper, passed
 from azq.nets import Network
 
 
+def prepare() -> None:
+    """Loads what a `Sharded` needs; before there is a group, which defaults of torch's functions loaded later would hold for ever."""
+    import_module("torch.distributed.fsdp")  # a fifth of a learner's start, which few need
+
+
 class Sharded(RankSync):
     """A trainer whose state is dealt out among the members of the group that this process is in; every member is to make one.
 
@@ -30,7 +36,7 @@ class Sharded(RankSync):
     may_retry = False  # the others wait within the same pass
 
     def __init__(self, trainer: Stepper, watch: Stopwatch) -> None:
-        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # a fifth of a learner's start, which few need
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 
         plain = trainer.module
         super().__init__(twin(plain, lambda one: one.detach().to("meta")), watch)
@@ -112,6 +118,10 @@ class Sharded(RankSync):
 
     def end(self) -> None:
         """The trainer trains a whole module again, whose weights are anything: load them."""
+        from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+
+        # It holds the group, whose connections would outlive it, so that others wait for this rank in vain.
+        _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]
         device = self._trainer.device
         self._trainer.exchange(twin(self._module, lambda one: torch.empty_like(one, device=device)))
 

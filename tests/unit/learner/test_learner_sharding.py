@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
 from azq.learner.ranks.group import RankGroup
 from azq.learner.ranks.reducing import Stopwatch
-from azq.learner.ranks.sharding import Sharded, bytes_of
+from azq.learner.ranks.sharding import Sharded, bytes_of, prepare
 from azq.learner.ranks.spare import SpareCopy
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec
@@ -98,6 +99,40 @@ def test_ranks_with_a_part_each_equal_one_rank_with_all(network: NetworkConfig, 
     for _, held, waited_s in results:
         assert held < 1.1 * bytes_of(one) / len(rows) + 4096
         assert waited_s > 0
+
+
+def test_who_leaves_breaks_the_connections() -> None:
+    """Others notice by that; where something still held the group they waited for their timeout, a minute."""
+    config, network = config_of(ranks=2, shard="full"), NetworkConfig(blocks=1, channels=8)
+
+    def body(group: RankGroup) -> tuple[int, int]:
+        trainer = trainer_of(config, network)
+        sync = sharded(group, trainer)
+        sync.share(group.place, (48, 48))
+        train(trainer, (48, 48), group.place, range(2))
+        together = sockets()
+        group.meet()  # nobody leaves before both have counted
+        sync.end()
+        trainer.leave()
+        del sync
+        group.close()
+        return together, sockets()
+
+    prepare()
+    for together, alone in in_ranks(2, body, seconds=120.0):
+        assert alone < together
+
+
+def sockets() -> int:
+    """Those that this process has."""
+    return sum(is_socket(Path("/proc/self/fd") / name) for name in os.listdir("/proc/self/fd"))
+
+
+def is_socket(path: Path) -> bool:
+    try:
+        return os.readlink(path).startswith("socket:")
+    except OSError:  # the listing's own
+        return False
 
 
 def test_a_copy_takes_the_place_of_the_one_before_once_it_is_whole(tmp_path: Path) -> None:
