@@ -191,8 +191,8 @@ def readings_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM
         phases.shares()  # its window moves on as in a worker, past the start
         own_s, workers_s, brokers_s = (cpu_s(pids) for pids in ((os.getpid(),), machine.workers, machine.brokers))
         network_s = getattr(evaluator, "network_cpu_s", 0.0)
-        taken = time.monotonic(), time.thread_time(), own_s, workers_s, brokers_s, network_s
-        readings.append(Reading(dataclasses.replace(progress), *taken))
+        at_s, thread_s = time.monotonic(), time.thread_time()
+        readings.append(Reading(dataclasses.replace(progress), at_s, thread_s, own_s, workers_s, brokers_s, network_s))
 
     asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
     with asked as evaluator:

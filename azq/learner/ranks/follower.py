@@ -22,7 +22,7 @@ from azq.learner.ranks.leader import JOIN_S, said_of
 from azq.learner.ranks.meeting import NAME, meet_over
 from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited
-from azq.learner.ranks.sharding import Sharded, prepare
+from azq.learner.ranks.sharding import Sharded
 from azq.learner.rounds import Batches, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
 from azq.process.breaker import CircuitBreaker
@@ -120,8 +120,6 @@ class Follower:
         names = [name for _, name in table.members]
         place, size = 1 + names.index(self._name), 1 + len(names)
         group: RankGroup | None = None
-        if self.config.shard == "full":
-            prepare()
         try:
             if self.meetings is None or NAME.fullmatch(table.meeting):
                 store, _ = meet_over(self.bus, self.run_name, table.meeting, table.host, timeout_s=JOIN_S)

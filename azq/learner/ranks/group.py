@@ -21,6 +21,7 @@ import msgspec
 import safetensors.torch
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # its functions' defaults hold for ever the group, if any, in which it is first loaded: by fsdp
 from torch import Tensor
 from torch._C._distributed_c10d import FileStore
 from torch.distributed.distributed_c10d import PrefixStore, Store

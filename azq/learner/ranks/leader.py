@@ -24,7 +24,7 @@ from azq.learner.ranks.group import START_S, RankGroup, Word, open_store, timeou
 from azq.learner.ranks.meeting import meet_over, new_name
 from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
-from azq.learner.ranks.sharding import Sharded, bytes_of, prepare
+from azq.learner.ranks.sharding import Sharded, bytes_of
 from azq.learner.ranks.spare import SpareCopy
 from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
@@ -231,8 +231,6 @@ class Leader(Ranks[AnyStepper]):
 
     def _meet(self, table: RankTable) -> None:
         size = 1 + len(table.members)
-        if self.config.shard == "full":
-            prepare()
         if self.meetings is None:
             store, name = meet_over(self.bus, self.run, new_name(), self.place.host, timeout_s=JOIN_S)
         else:

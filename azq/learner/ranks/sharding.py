@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
-from importlib import import_module
 from typing import Any
 
 import torch
@@ -22,11 +21,6 @@ from azq.learner.step.stepper import Stepper, passed
 from azq.nets import Network
 
 
-def prepare() -> None:
-    """Loads what a `Sharded` needs; before there is a group, which defaults of torch's functions loaded later would hold for ever."""
-    import_module("torch.distributed.fsdp")  # a fifth of a learner's start, which few need
-
-
 class Sharded(RankSync):
     """A trainer whose state is dealt out among the members of the group that this process is in; every member is to make one.
 
@@ -36,7 +30,7 @@ class Sharded(RankSync):
     may_retry = False  # the others wait within the same pass
 
     def __init__(self, trainer: Stepper, watch: Stopwatch) -> None:
-        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+        from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # a fifth of a learner's start, which few need
 
         plain = trainer.module
         super().__init__(twin(plain, lambda one: one.detach().to("meta")), watch)

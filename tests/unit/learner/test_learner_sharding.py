@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
 from azq.learner.ranks.group import RankGroup
 from azq.learner.ranks.reducing import Stopwatch
-from azq.learner.ranks.sharding import Sharded, bytes_of, prepare
+from azq.learner.ranks.sharding import Sharded, bytes_of
 from azq.learner.ranks.spare import SpareCopy
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec
@@ -118,21 +117,13 @@ def test_who_leaves_breaks_the_connections() -> None:
         group.close()
         return together, sockets()
 
-    prepare()
     for together, alone in in_ranks(2, body, seconds=120.0):
         assert alone < together
 
 
 def sockets() -> int:
     """Those that this process has."""
-    return sum(is_socket(Path("/proc/self/fd") / name) for name in os.listdir("/proc/self/fd"))
-
-
-def is_socket(path: Path) -> bool:
-    try:
-        return os.readlink(path).startswith("socket:")
-    except OSError:  # the listing's own
-        return False
+    return sum(file.is_socket() for file in Path("/proc/self/fd").iterdir())
 
 
 def test_a_copy_takes_the_place_of_the_one_before_once_it_is_whole(tmp_path: Path) -> None:
