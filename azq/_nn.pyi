@@ -36,6 +36,7 @@ class ResNet:
         quantised: bool = False,
         action_planes: int = 0,  # of global heads; 0: flat ones
         by_column: bool = False,
+        parity: bool = False,
     ) -> None: ...
     def load(self, tensors: Sequence[NDArray[np.float32]]) -> None:
         """Weight and bias of stem, blocks' a and b, squeeze, policy, what is beyond its board, value_hidden, value.

@@ -108,11 +108,13 @@ class NetworkConfig(Section):
     encoders: dict[str, Blocks] = Field(default_factory=dict)  # structured: layers by token group of the game, before the fusion's `blocks`
     auxiliary: tuple[Literal["soft", "reply", "advantage", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
     global_heads: bool = False  # of a resnet: a logit from each cell, all else pooled over the board, whose size they do not depend on
+    parity: bool = False  # of a resnet: it reads whether the bits set are odd in number, too; on a board that fills, whose turn it is
 
     @model_validator(mode="after")
     def _sound(self) -> NetworkConfig:
-        if self.global_heads and self.kind != "resnet":
-            raise ValueError(f"global_heads are those of kind = 'resnet'; a network of kind {self.kind!r} has none: leave it out")
+        for name in ("global_heads", "parity"):
+            if getattr(self, name) and self.kind != "resnet":
+                raise ValueError(f"{name}: only kind = 'resnet' has it, and this network is of kind {self.kind!r}; leave it out")
         if self.encoders and self.kind != "structured":
             raise ValueError(f"encoders are those of kind = 'structured'; a network of kind {self.kind!r} has none: leave them out")
         return self
@@ -122,7 +124,7 @@ class NetworkConfig(Section):
 
     def description(self) -> dict[str, Any]:
         """What weights say of their network; without what is new and not in use, so that equal weights are equal bytes as before."""
-        return self.model_dump(mode="json", exclude={name for name in ("global_heads", "encoders") if not getattr(self, name)})
+        return self.model_dump(mode="json", exclude={name for name in ("global_heads", "parity", "encoders") if not getattr(self, name)})
 
 
 class NetworkStage(Stage):

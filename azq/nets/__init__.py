@@ -41,8 +41,9 @@ def build(network: NetworkConfig, game: GameShape | NetSpec, *, seed: int | None
             return Transformer(*size, network.heads, network.auxiliary)
         if network.kind == "structured":
             return Structured(*size, network.heads, network.encoders, network.auxiliary)
-        residual = GlobalResNet if network.global_heads else ResNet
-        return (residual if network.kind == "resnet" else Mlp)(*size, network.auxiliary)
+        if network.kind == "mlp":
+            return Mlp(*size, network.auxiliary)
+        return (GlobalResNet if network.global_heads else ResNet)(*size, network.auxiliary, network.parity)
 
 
 def restore(data: bytes, game: GameShape | NetSpec) -> Network:

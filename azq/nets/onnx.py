@@ -25,7 +25,7 @@ _LANES = 4  # channels that WebGPU reads at once
 def to_onnx(network: Network) -> bytes:
     """A network with its weights, without its auxiliary heads."""
     spec = network.spec
-    if isinstance(network, ResNet) and spec.planes > _LANES and spec.planes % _LANES:
+    if isinstance(network, ResNet) and (read := network.stem.in_channels) > _LANES and read % _LANES:
         network = copy.deepcopy(network)
         network.stem = _WholeLanes(network.stem)  # type: ignore[assignment]
     inputs = {"planes": torch.zeros(_TRACED_BATCH, spec.planes, spec.rows, spec.cols)}

@@ -72,16 +72,28 @@ class Mlp(Network):
         return x, x
 
 
+def with_parity(planes: Tensor) -> Tensor:
+    """Planes of bits (B, C, H, W) and one more, all ones where the bits set are odd in number: (B, C + 1, H, W).
+
+    Convolutions cannot count, and where stones are never taken this is who made the first move (AlphaZero's plane of the colour), which
+    decides who runs out of harmless moves.
+    """
+    count = planes.sum((1, 2, 3), dtype=torch.float32)  # bfloat16 counts to 256
+    odd = (count - 2.0 * torch.floor(count / 2.0)).to(planes.dtype)
+    return torch.cat((planes, odd[:, None, None, None].expand(-1, 1, *planes.shape[2:])), 1)
+
+
 class ResNet(Network):
     """`blocks` residual blocks of K = `channels`, of 3x3 convolutions. Raises ConfigError for a game without planes."""
 
     value_channels = VALUE_CHANNELS
 
-    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
+    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = (), parity: bool = False) -> None:
         super().__init__(spec, auxiliary)
+        self.parity = parity
         if spec.planes == 0 or spec.cells < 2:
             raise ConfigError("network.kind = 'resnet' needs a game with planes of at least two cells; set network.kind = 'mlp'")
-        self.stem = nn.Conv2d(spec.planes, channels, 3, padding=1)
+        self.stem = nn.Conv2d(spec.planes + parity, channels, 3, padding=1)
         self.scalars = nn.Linear(spec.scalars, channels, bias=False) if spec.scalars else None
         self.blocks = nn.ModuleList(Block(lambda: nn.Conv2d(channels, channels, 3, padding=1), blocks) for _ in range(blocks))
         self.squeeze = nn.Conv2d(channels, POLICY_CHANNELS + self.value_channels, 1)
@@ -105,6 +117,8 @@ class ResNet(Network):
     def trunk(self, planes: Tensor, scalars: Tensor, kernels: Kernels = TORCH) -> Tensor:
         """Channels of both heads (B, POLICY_CHANNELS + value_channels, H, W)."""
         planes = planes.to(self.stem.weight.dtype)
+        if self.parity:
+            planes = with_parity(planes)
         if self.scalars is None:
             x = kernels.relu(self.stem, planes)
         else:
@@ -122,10 +136,10 @@ class GlobalResNet(ResNet):
 
     value_channels = POOLED_CHANNELS
 
-    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = ()) -> None:
+    def __init__(self, spec: NetSpec, blocks: int, channels: int, auxiliary: Sequence[str] = (), parity: bool = False) -> None:
         if not spec.action_layout:
             raise ConfigError("network.global_heads needs a game that says where its actions lie on the board; leave it out for this one")
-        super().__init__(spec, blocks, channels, auxiliary)
+        super().__init__(spec, blocks, channels, auxiliary, parity)
 
     def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
         """The policy's map (B, POLICY_CHANNELS, H, W) and the value's hidden layer (B, VALUE_HIDDEN)."""

@@ -72,6 +72,7 @@ class NativeForward:
             quantised=quantised,
             action_planes=spec.action_planes if isinstance(module, GlobalResNet) else 0,
             by_column=spec.action_layout == "columns",
+            parity=module.parity,
         )
         self.refresh()
 

@@ -47,7 +47,7 @@ public:
             return azq::nn::pack(weight.data(), bias.data(), outputs, inputs, taps, number);
         };
         const Number number = s.quantised ? Number::fixed : Number::full;
-        fresh.stem = take(s.channels, s.planes, 9);
+        fresh.stem = take(s.channels, s.inputs(), 9);
         for (int i = 0; i < 2 * s.blocks; ++i) fresh.convolutions.push_back(take(s.channels, s.channels, 9, number));
         fresh.squeeze = take(s.policy_channels + s.value_channels, s.channels, 1);
         fresh.policy = s.action_planes ? take(s.action_planes, s.policy_channels, 1) : take(s.actions, s.policy_channels, s.cells());
@@ -99,9 +99,9 @@ NB_MODULE(AZQ_NN_MODULE, m) {
         .def(
             "__init__",
             [](ResNet* self, int planes, int rows, int cols, int actions, int values, int blocks, int channels, int policy_channels,
-               int value_channels, int value_hidden, bool quantised, int action_planes, bool by_column) {
+               int value_channels, int value_hidden, bool quantised, int action_planes, bool by_column, bool parity) {
                 const azq::nn::Shape shape{planes,          rows,           cols,         actions, values,        blocks,   channels,
-                                           policy_channels, value_channels, value_hidden, quantised, action_planes, by_column};
+                                           policy_channels, value_channels, value_hidden, quantised, action_planes, by_column, parity};
                 if (planes < 1 || rows < 1 || cols < 1 || rows * cols > 256 || actions < 1 || values < 1 || channels < 1)
                     throw std::invalid_argument("a network of this shape is not supported");
                 if (action_planes < 0 || action_planes > 256 || shape.beyond() < 0) throw std::invalid_argument("fewer actions than the board names");
@@ -110,7 +110,7 @@ NB_MODULE(AZQ_NN_MODULE, m) {
             },
             nb::kw_only(), nb::arg("planes"), nb::arg("rows"), nb::arg("cols"), nb::arg("actions"), nb::arg("values"), nb::arg("blocks"),
             nb::arg("channels"), nb::arg("policy_channels"), nb::arg("value_channels"), nb::arg("value_hidden"), nb::arg("quantised") = false,
-            nb::arg("action_planes") = 0, nb::arg("by_column") = false)
+            nb::arg("action_planes") = 0, nb::arg("by_column") = false, nb::arg("parity") = false)
         .def("load", &ResNet::load)
         .def("forward", &ResNet::forward, nb::arg("packed"), nb::arg("logits"), nb::arg("values"), nb::arg("threads"));
 #else

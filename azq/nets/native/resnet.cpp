@@ -13,7 +13,7 @@ namespace {
 /// Buffers of one group, zeroed once: whatever lies in positions beyond the count stays finite or is never read.
 struct Workspace {
     explicit Workspace(const Network& n)
-        : input_stride((n.shape.planes + kFullAWord - 1) / kFullAWord * kFullAWord),
+        : input_stride((n.shape.inputs() + kFullAWord - 1) / kFullAWord * kFullAWord),
           stride(n.squeeze.inputs ? (n.shape.channels + kLanes - 1) / kLanes * kLanes : 0),
           squeezed_stride(n.squeeze.vectors() * kLanes),
           hidden_stride(n.value_hidden.vectors() * kLanes),
@@ -46,16 +46,22 @@ struct Workspace {
     float scales[kGroup] = {};  // a position's whole 1 is worth this much
 };
 
-/// Writes a one for every bit that is set, plane after plane as it is packed.
+/// Writes a one for every bit that is set, plane after plane as it is packed, and with `parity` one everywhere in the last plane.
 void unpack(const Shape& shape, const std::uint8_t* packed, int count, Workspace& space) {
     std::fill(space.input.begin(), space.input.end(), Activation{0});
     for (int p = 0; p < count; ++p, packed += shape.packed_size()) {
         Activation* input = space.input.data() + static_cast<std::ptrdiff_t>(p) * space.input_stride;
+        bool odd = false;
         for (int byte = 0; byte < shape.packed_size(); ++byte)
             for (unsigned bits = packed[byte]; bits; bits &= bits - 1) {
                 const auto bit = static_cast<std::size_t>(byte * 8 + std::countr_zero(bits));
-                if (bit < space.at_bit.size()) input[space.at_bit[bit]] = kOne;
+                if (bit >= space.at_bit.size()) continue;
+                input[space.at_bit[bit]] = kOne;
+                odd = !odd;
             }
+        if (!shape.parity || !odd) continue;
+        for (int cell = 0; cell < shape.cells(); ++cell)
+            input[static_cast<std::ptrdiff_t>(cell) * kGroup * space.input_stride + shape.planes] = kOne;
     }
 }
 

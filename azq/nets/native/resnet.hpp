@@ -35,7 +35,9 @@ struct Shape {
     bool quantised = false;  // the blocks' convolutions multiply whole numbers
     int action_planes = 0;   // of global heads, boards of actions that each cell or column names one of; 0: flat heads
     bool by_column = false;  // actions name columns, of whose cells the mean is taken
+    bool parity = false;     // the stem reads one more plane, of ones where an observation's bits are odd in number
 
+    int inputs() const { return planes + parity; }
     int cells() const { return rows * cols; }
     int places() const { return by_column ? cols : cells(); }
     int beyond() const { return action_planes ? actions - action_planes * places() : 0; }  // actions that lie nowhere
