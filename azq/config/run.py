@@ -114,7 +114,7 @@ class NetworkConfig(Section):
     def _sound(self) -> NetworkConfig:
         for name in ("global_heads", "parity"):
             if getattr(self, name) and self.kind != "resnet":
-                raise ValueError(f"{name}: only kind = 'resnet' has it, and this network is of kind {self.kind!r}; leave it out")
+                raise ValueError(f"{name} is of kind = 'resnet'; a network of kind {self.kind!r} has none: leave it out")
         if self.encoders and self.kind != "structured":
             raise ValueError(f"encoders are those of kind = 'structured'; a network of kind {self.kind!r} has none: leave them out")
         return self

@@ -60,13 +60,13 @@ def first_weights(origin: Origin, sections: RunSections) -> bytes:
     Raises `ConfigError` where the game is another, or most does not fit.
     """
     from azq.nets import build, load_into, to_bytes
-    from azq.nets.weights import fitting
+    from azq.nets.weights import fitting, reading_more
 
     if origin.meta.game != sections.run.game:
         raise ConfigError(f"{origin.path} has weights of {origin.meta.game}, the run is to learn {sections.run.game}")
     network = build(sections.network, games.load(sections.run.game, **sections.run.params), seed=sections.run.seed)
     own = network.state_dict()
-    taken = fitting(origin.state, own)
+    taken = fitting(origin.state, own) | reading_more(origin.state, own)
     if 2 * _numbers(taken) < _numbers(origin.state):
         raise ConfigError(f"most of {origin.path} does not fit the run's network; take its own: leave [network] and run.params out")
     load_into(network, own | taken)

@@ -38,7 +38,7 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
     "arena": {"every_s": 0},
 }
 #: a game's own, which its baselines and bands were made with
-PINNED: dict[str, dict[str, Any]] = {"connect_four": {"learner": {"learning_rate": 2e-3}}}
+PINNED: dict[str, dict[str, Any]] = {"connect_four": {"learner": {"learning_rate": 2e-3}, "network": {"parity": False}}}
 NOTHING: Mapping[str, Mapping[str, Any]] = {}
 HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 

@@ -14,6 +14,7 @@ from azq.nets import Network, WeightsMeta, build, to_bytes, unpack
 
 KINDS = {
     "resnet": ("connect_four", NetworkConfig(kind="resnet", blocks=2, channels=16)),
+    "parity": ("connect_four", NetworkConfig(kind="resnet", blocks=1, channels=16, parity=True)),
     "outcomes": ("backgammon", NetworkConfig(kind="mlp", blocks=2, channels=64)),
     "scalars": ("beasty_bar", NetworkConfig(kind="resnet", blocks=1, channels=16, auxiliary=("reply",))),
     "transformer": ("blob", NetworkConfig(kind="transformer", blocks=2, channels=32, heads=4)),

@@ -89,6 +89,17 @@ def test_with_global_heads_all_of_it_fits_another_board(tmp_path: Path) -> None:
     assert found.logits.std() > 0
 
 
+def test_a_network_that_reads_the_parity_too_says_what_the_one_before_said(tmp_path: Path) -> None:
+    source = written(tmp_path / "w.safetensors", "gomoku", RESNET, size=9)
+    start = read(origin="w.safetensors", run="wider", overrides=["network.parity=true"])
+    state = from_bytes(start.weights)[0]
+    planes = source["stem.weight"].shape[1]
+    assert torch.equal(state["stem.weight"][:, :planes], source["stem.weight"])
+    assert state["stem.weight"].shape[1] == planes + 1
+    assert not state["stem.weight"][:, planes:].any()
+    assert all(torch.equal(state[name], tensor) for name, tensor in source.items() if name != "stem.weight")
+
+
 def test_a_run_is_named_by_itself_and_by_version(tmp_path: Path) -> None:
     start = read(game="tic_tac_toe")
     start.run.create(start.config.run_sections())

@@ -18,7 +18,7 @@ from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, build, unpack
 from azq.nets.device import cpu_flags, whole_numbers
 from azq.nets.network import pooled
-from azq.nets.residual import POLICY_CHANNELS, GlobalResNet
+from azq.nets.residual import POLICY_CHANNELS, GlobalResNet, with_parity
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,9 @@ SHAPES = [
 ]
 
 
-def network(spec, blocks, channels):
-    module = build(NetworkConfig(blocks=blocks, channels=channels, global_heads=bool(spec.action_layout)), spec, seed=1).eval()
+def network(spec, blocks, channels, *, parity=False):
+    config = NetworkConfig(blocks=blocks, channels=channels, global_heads=bool(spec.action_layout), parity=parity)
+    module = build(config, spec, seed=1).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for tensor in module.parameters():
@@ -86,10 +87,11 @@ def network(spec, blocks, channels):
 
 
 @of_each_kind
+@pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
 @pytest.mark.parametrize(("spec", "blocks", "channels"), SHAPES)
-def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(kind, spec, blocks, channels):
+def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(kind, spec, blocks, channels, parity):
     torch.set_num_threads(1)
-    module, packed = network(spec, blocks, channels), observations(53, spec=spec)
+    module, packed = network(spec, blocks, channels, parity=parity), observations(53, spec=spec)
     logits, values = kind.forward(module).launch(packed).wait()
     with torch.inference_mode():
         inputs = unpack(torch.from_numpy(packed), spec)
@@ -119,6 +121,7 @@ def oracle(kind, module, packed):
 
     with torch.inference_mode():
         x = unpack(torch.from_numpy(packed), module.spec)[0].float()
+        x = with_parity(x) if module.parity else x
         x = relu(F.conv2d(x, rounded(module.stem), module.stem.bias, padding=1))
         for block in module.blocks:
             x = relu(x + in_whole_numbers(kind, relu(in_whole_numbers(kind, x, block.a)), block.b))
@@ -136,8 +139,9 @@ def oracle(kind, module, packed):
 
 
 @of_each_kind
+@pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
 @pytest.mark.parametrize(("spec", "blocks", "channels"), SHAPES)
-def test_quantised_it_computes_what_dynamic_quantisation_says(kind, spec, blocks, channels):
+def test_quantised_it_computes_what_dynamic_quantisation_says(kind, spec, blocks, channels, parity):
     module, packed = network(spec, blocks, channels), observations(53, spec=spec)
     packed[5] = 0  # a stem of its bias alone
     got = kind.forward(module, quantised=True).launch(packed).wait()

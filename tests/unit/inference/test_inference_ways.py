@@ -49,8 +49,9 @@ def model_of(network=NETWORK, config=BRIEF, engine=None):
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 @pytest.mark.parametrize("kernels", [CUDNN, TORCH], ids=["cudnn", "torch"])
-def test_packed_heads_and_fused_kernels_compute_the_network(fake_cuda, spec, kernels):
-    module = ResNet(spec, blocks=2, channels=24).eval().requires_grad_(False)
+@pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
+def test_packed_heads_and_fused_kernels_compute_the_network(fake_cuda, spec, kernels, parity):
+    module = ResNet(spec, blocks=2, channels=24, parity=parity).eval().requires_grad_(False)
     for tensor in module.parameters():
         tensor.add_(0.05 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1)))
     packed = torch.from_numpy(observations(33, spec=spec))
