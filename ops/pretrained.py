@@ -194,7 +194,7 @@ def make(config: Config, run: str, made: str, opponents: Sequence[str], count: i
         sha256=hashlib.sha256(half).hexdigest(),
         size=len(half),
         version=meta.version,
-        network=" ".join(f"{key}={meta.network[key]}" for key in ("kind", "blocks", "channels")),
+        network=" ".join(f"{key}={meta.network[key]}" for key in ("kind", "blocks", "channels", "parity") if key in meta.network),
         params=dict(meta.params),
         search=sections.search.model_dump(mode="json", exclude_defaults=True, exclude={"num_simulations", "schedule"})
         | ({"decisive_moves": True} if decisive else {}),
