@@ -2,10 +2,10 @@
 
     python ops/bench/own_games.py RUN_FOLDER [--games 1500] [--count 1500] [--out POSITIONS.jsonl]
 
-Graded positions stand on random lines; those that two good players come to are harder, and are what a network learns from. Of plies drawn from
-the newest games it tells, by the number of stones: how often the played move lost a result class, where some move does; and the mean squared
-distance from the exact result of the game's result (the noise of the target) and of the search's value. `--out` keeps those positions in
-which a choice matters, for `azq grade --positions`.
+Graded positions stand on random lines; those that two good players come to are harder, and are what a network learns from. Of plies
+drawn from the newest games it tells, by the number of stones: how often the played move lost a result class, where some move does; and the
+mean squared distance from the exact result of the game's result (the noise of the target) and of the search's value. `--out` keeps those
+positions in which a choice matters, for `azq grade --positions`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def test_a_card_is_told_with_what_was_measured_and_nothing_else() -> None:
     grades = [MeasuredGrade(400, 600, 0.0667, "value", 30, 0.05), MeasuredGrade(1, 500, 14.4, "millipoints")]
     card = replace(pretrained.card("connect_four"), matches=[match, rated, alone], grades=grades)
     head, *rest = pretrained_text([card])
-    assert head.split(";")[0].split() == ["azq:connect_four", "392", "kB", "kind=resnet", "blocks=4", "channels=48"]
+    assert head.split(";")[0].split() == ["azq:connect_four", "393", "kB", "kind=resnet", "blocks=4", "channels=48", "parity=True"]
     assert [line.strip() for line in rest] == [
         "mean loss 0.0667 value on 600 positions at 400 simulations, a result class lost in 5.0%",
         "mean loss 14.4 millipoints on 500 positions at 1 simulations",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from azq import games
 from azq.config import NetworkConfig
-from azq.nets import Network, NetSpec, WeightsMeta, build, restore, to_bytes, unpack
+from azq.nets import NetSpec, Network, WeightsMeta, build, restore, to_bytes, unpack
 from azq.nets.residual import with_parity
 
 SPEC = NetSpec(2, 5, 6, 0, 3, 1)
@@ -43,7 +43,7 @@ def error_after_training(module: Network) -> float:
 
     for _ in range(60):
         optimiser.zero_grad()
-        error(*drawn()).backward()  # type: ignore[no-untyped-call]
+        error(*drawn()).backward()
         optimiser.step()
     with torch.inference_mode():
         return float(error(*drawn()))
