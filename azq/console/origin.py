@@ -60,19 +60,29 @@ def first_weights(origin: Origin, sections: RunSections) -> bytes:
     Raises `ConfigError` where the game is another, or most does not fit.
     """
     from azq.nets import build, load_into, to_bytes
-    from azq.nets.weights import fitting, reading_more
+    from azq.nets.weights import fitting
 
     if origin.meta.game != sections.run.game:
         raise ConfigError(f"{origin.path} has weights of {origin.meta.game}, the run is to learn {sections.run.game}")
     network = build(sections.network, games.load(sections.run.game, **sections.run.params), seed=sections.run.seed)
     own = network.state_dict()
-    taken = fitting(origin.state, own) | reading_more(origin.state, own)
+    taken = fitting(origin.state, own) | _reading_more(origin.state, own)
     if 2 * _numbers(taken) < _numbers(origin.state):
         raise ConfigError(f"most of {origin.path} does not fit the run's network; take its own: leave [network] and run.params out")
     load_into(network, own | taken)
     log.info("begins_with", weights=str(origin.path), tensors=len(taken), fresh=",".join(sorted(own.keys() - taken.keys())) or "none")
     meta = replace(origin.meta, version=1, step=0, params=dict(sections.run.params), network=sections.network.description())
     return to_bytes(network, meta)
+
+
+def _reading_more(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Kernels (K, C, h, w) of convolutions that read more planes in `own`, which they weigh with zero, so that they say what they said."""
+    from azq.learner.step.growth import widen
+
+    def more(old: Tensor, new: Tensor) -> bool:
+        return old.ndim == new.ndim == 4 and new.shape[1] > old.shape[1] and new[:, : old.shape[1]].shape == old.shape
+
+    return {name: widen(value, own[name]) for name, value in state.items() if name in own and more(value, own[name])}
 
 
 def _numbers(state: Mapping[str, Tensor]) -> int:

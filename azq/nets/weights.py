@@ -109,16 +109,6 @@ def fitting(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str,
     return {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
 
 
-def reading_more(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Kernels (K, C, h, w) of convolutions that read more planes in `own`, with zeros for those: so they say what they said. Pure."""
-    found = {}
-    for name, value in state.items():
-        more = own[name].shape[1] - value.shape[1] if name in own and own[name].ndim == value.ndim == 4 else 0
-        if more > 0 and own[name][:, : value.shape[1]].shape == value.shape:
-            found[name] = torch.cat((value, torch.zeros_like(own[name][:, :more])), 1)
-    return found
-
-
 def averaged(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of states of one network (Izmailov et al., UAI 2018), in float32. Raises `WeightsError` where their tensors differ."""
     first = states[0]
