@@ -82,7 +82,11 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=1500, help="plies to judge")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found = list(drawn(list(SegmentReader(options.run / "segments").last(options.games)), options.count))
+    newest = SegmentReader(options.run / "segments").last(options.games)
+    events = [event for event in newest if np.frombuffer(event.record.simulations, "<u2")[FIRST : LAST + 1].any()]
+    if not events:
+        parser.error(f"no game of {options.run} was searched between {FIRST} and {LAST} stones; name a run of connect four that has played")
+    found = list(drawn(events, options.count))
     bands = defaultdict[int, list[Judged]](list)
     for one in found:
         bands[len(one.actions) // BAND * BAND].append(one)

@@ -31,15 +31,14 @@ def own_games() -> Iterator[ModuleType]:
     sys.path.remove(str(SCRIPTS))
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Of a run with that one game, whose search was sure of half a win."""
+def run_of(folder: Path, searched: int) -> Path:
+    """Of a run with that one game, of which one ply was searched and taken for half a win."""
     state, plies = games.load("connect_four").new_initial_state(), len(BLUNDER)
     for action in BLUNDER:
         state.apply_action(action)
     assert state.returns() == [-1.0, 1.0]
     simulations = np.zeros(plies, "<u2")
-    simulations[SEARCHED] = 32
+    simulations[searched] = 32
     record = GameRecord(
         uid=1,
         actions=np.array(BLUNDER, "<u2").tobytes(),
@@ -48,18 +47,27 @@ def folder(tmp_path: Path) -> Path:
         simulations=simulations.tobytes(),
         weight_versions=np.ones(plies, "<u4").tobytes(),
     )
-    log = SegmentLog(tmp_path / "run" / "segments", "connect_four")
+    log = SegmentLog(folder / "segments", "connect_four")
     log.append([LogEntry(1, 1, encode(SampleEvent(record, tuple(state.returns()), "test", 0)))])
     log.close()
-    return tmp_path / "run"
+    return folder
 
 
 def test_a_win_thrown_away_is_counted_and_what_was_searched_alone_is_judged(
-    own_games: ModuleType, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own_games: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "own.jsonl"
-    monkeypatch.setattr(sys, "argv", ["own_games.py", str(folder), "--count", "8", "--out", str(out)])
+    monkeypatch.setattr(sys, "argv", ["own_games.py", str(run_of(tmp_path / "run", SEARCHED)), "--count", "8", "--out", str(out)])
     assert own_games.main() == 0
     _, _, *rows = (line.strip("| ").split(" | ") for line in capsys.readouterr().out.splitlines())
     assert rows == [[name, "8", "8 of 8, 100 %", "4.00", "0.25"] for name in ("4 to 7", "all")]
     assert [(position.actions, position.moves[3,], position.moves[6,]) for position in read(out)] == [(BLUNDER[:SEARCHED], 1.0, -1.0)] * 8
+
+
+def test_a_run_without_such_a_ply_is_named(
+    own_games: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["own_games.py", str(run_of(tmp_path / "run", 2))])
+    with pytest.raises(SystemExit):
+        own_games.main()
+    assert f"no game of {tmp_path / 'run'} was searched between 5 and 36 stones" in capsys.readouterr().err
