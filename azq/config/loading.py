@@ -14,7 +14,7 @@ from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSo
 
 from azq.config.base import explain
 from azq.config.host import HostSections
-from azq.config.run import RunSections
+from azq.config.run import OF_ONE_KIND, RunSections
 from azq.errors import ConfigError
 
 
@@ -40,7 +40,8 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
         values = merge(values, read_toml(file))
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
-    below = values
+    chosen = parse_overrides(overrides)
+    below = merge(values, chosen)
 
     class Layered(Config):
         """Overrides over the environment over the file over the base; later sources are deeply merged."""
@@ -60,7 +61,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
     if strays := [name for name in os.environ if names_no_section(name)]:
         raise ConfigError(f"environment variable {min(strays)} names no section; there are: {', '.join(Config.model_fields)}")
     try:
-        return Layered(**parse_overrides(overrides))
+        return Layered(**chosen)
     except ValidationError as error:
         raise ConfigError(explain(error, file)) from None
 
@@ -133,8 +134,9 @@ def _parse_value(text: str) -> Any:
 
 
 def merge(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested values, those of `high` over those of `low`."""
-    merged = dict(low)
+    """Nested values, those of `high` over those of `low`, of which a network of another kind takes over only what any kind has."""
+    other = "kind" in high and "kind" in low and high["kind"] != low["kind"]
+    merged = {key: value for key, value in low.items() if not (other and key in OF_ONE_KIND)}
     for key, value in high.items():
         below = merged.get(key)
         merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value

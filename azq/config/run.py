@@ -98,6 +98,9 @@ class SelfPlayConfig(Section):
     merge_symmetries: bool = False  # ask for one of a position's images and turn its evaluation back
 
 
+OF_ONE_KIND = {"global_heads": "resnet", "parity": "resnet", "encoders": "structured"}  # settings of a network, and the kind that has them
+
+
 class NetworkConfig(Section):
     """The evaluator's network, free of batch norm."""
 
@@ -112,11 +115,9 @@ class NetworkConfig(Section):
 
     @model_validator(mode="after")
     def _sound(self) -> NetworkConfig:
-        for name in ("global_heads", "parity"):
-            if getattr(self, name) and self.kind != "resnet":
-                raise ValueError(f"{name} is of kind = 'resnet'; a network of kind {self.kind!r} has none: leave it out")
-        if self.encoders and self.kind != "structured":
-            raise ValueError(f"encoders are those of kind = 'structured'; a network of kind {self.kind!r} has none: leave them out")
+        for name, kind in OF_ONE_KIND.items():
+            if getattr(self, name) and self.kind != kind:
+                raise ValueError(f"{name}: of kind = {kind!r} alone; a network of kind {self.kind!r} has none: leave it out")
         return self
 
     def __hash__(self) -> int:
@@ -124,7 +125,7 @@ class NetworkConfig(Section):
 
     def description(self) -> dict[str, Any]:
         """What weights say of their network; without what is new and not in use, so that equal weights are equal bytes as before."""
-        return self.model_dump(mode="json", exclude={name for name in ("global_heads", "parity", "encoders") if not getattr(self, name)})
+        return self.model_dump(mode="json", exclude={name for name in OF_ONE_KIND if not getattr(self, name)})
 
 
 class NetworkStage(Stage):
