@@ -6,6 +6,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,9 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
         values = merge(values, read_toml(file))
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
-    chosen = parse_overrides(overrides)
-    below = merge(values, chosen)
 
     class Layered(Config):
-        """Overrides over the environment over the file over the base; later sources are deeply merged."""
+        """Overrides over the environment over credentials over the file over the base, merged as all settings are."""
 
         @classmethod
         def settings_customise_sources(
@@ -56,12 +55,13 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
             credentials = DotEnvSettingsSource(settings_cls, env_file=_credentials())
-            return (init_settings, env_settings, credentials, InitSettingsSource(settings_cls, init_kwargs=below))
+            layers = (values, credentials(), env_settings(), parse_overrides(overrides))
+            return (InitSettingsSource(settings_cls, init_kwargs=reduce(merge, layers)),)
 
     if strays := [name for name in os.environ if names_no_section(name)]:
         raise ConfigError(f"environment variable {min(strays)} names no section; there are: {', '.join(Config.model_fields)}")
     try:
-        return Layered(**chosen)
+        return Layered()
     except ValidationError as error:
         raise ConfigError(explain(error, file)) from None
 

@@ -117,7 +117,7 @@ class NetworkConfig(Section):
     def _sound(self) -> NetworkConfig:
         for name, kind in OF_ONE_KIND.items():
             if getattr(self, name) and self.kind != kind:
-                raise ValueError(f"{name}: of kind = {kind!r} alone; a network of kind {self.kind!r} has none: leave it out")
+                raise ValueError(f"{name} is of kind = {kind!r}; a network of kind {self.kind!r} has none: leave it out")
         return self
 
     def __hash__(self) -> int:

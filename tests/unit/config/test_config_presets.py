@@ -74,14 +74,16 @@ def test_the_hosts_part_lies_below_its_own_settings(
 
 
 @pytest.mark.parametrize(("name", "kind"), [("connect_four", "mlp"), ("beasty_bar", "resnet")])
-def test_a_preset_gives_way_to_another_kind_of_network(name: str, kind: str) -> None:
+def test_a_preset_gives_way_to_another_kind_of_network(name: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     base = preset(name, "structured-small" if name == "beasty_bar" else "")
     network = load(overrides=[f"network.kind={kind}"], base=base).network
     assert (network.kind, network.parity, network.encoders) == (kind, False, {})
     assert (network.blocks, network.channels) == (base["network"]["blocks"], base["network"]["channels"])  # what any kind has stays
     assert parse_run(merge(base, {"network": {"kind": kind}}), "a request").network == network
+    monkeypatch.setenv("AZQ_NETWORK__KIND", kind)
+    assert load(base=base).network == network
 
 
 def test_what_another_kind_has_is_still_refused_where_it_is_asked_for() -> None:
-    with pytest.raises(ConfigError, match="parity: of kind = 'resnet' alone"):
+    with pytest.raises(ConfigError, match="parity is of kind = 'resnet'"):
         load(overrides=["network.kind=mlp", "network.parity=true"], base=preset("connect_four"))

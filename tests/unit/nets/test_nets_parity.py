@@ -74,5 +74,5 @@ def test_weights_without_it_say_what_they_always_said() -> None:
 
 @pytest.mark.parametrize("kind", ["mlp", "transformer"])
 def test_other_kinds_have_none(kind: str) -> None:
-    with pytest.raises(ValidationError, match=f"parity: of kind = 'resnet' alone; a network of kind '{kind}' has none: leave it out"):
+    with pytest.raises(ValidationError, match=f"parity is of kind = 'resnet'; a network of kind '{kind}' has none: leave it out"):
         NetworkConfig.model_validate({"kind": kind, "parity": True})

@@ -174,7 +174,7 @@ def test_groups_that_the_game_does_not_declare_are_refused_by_name() -> None:
         build(network(encoders={}), games.load("othello"))
     with pytest.raises(ConfigError, match=r"network\.channels = 18 is no multiple of network\.heads = 4"):
         build(network(channels=18), SPEC)
-    with pytest.raises(ValidationError, match="encoders: of kind = 'structured' alone"):
+    with pytest.raises(ValidationError, match="encoders is of kind = 'structured'; a network of kind 'mlp' has none"):
         NetworkConfig(kind="mlp", encoders={"left": 1})
 
 
