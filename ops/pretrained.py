@@ -54,7 +54,7 @@ OPPONENTS = {
     "backgammon": ("random", "pimc:20"),
     "beasty_bar": ("rule", "pimc:20"),
     "blob": ("rule", "pimc:20"),
-    "2048": ("random", "rule"),
+    "2048": ("rule", "uct:20", "uct:100"),
 }
 SOLVED = ("tic_tac_toe",)
 MATCH_SIMULATIONS = 64

@@ -48,7 +48,7 @@ class Board:
     """A stop flag and, per pool child, a slot with its figures and the job it holds."""
 
     def __init__(self, slots: int) -> None:
-        self._slots = slots
+        self.slots = slots
         self._memory = mmap.mmap(-1, _STRIDE * (slots + 1))
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ class Board:
         """Figures of the children that wrote lately."""
         now = time.monotonic()
         found = []
-        for slot in range(self._slots):
+        for slot in range(self.slots):
             written_s, busy, version, run, *values = _SLOT.unpack_from(self._memory, self._place(slot))
             if written_s and now - written_s < FRESH_S:
                 rates = {name: value for name, value in zip(_RATES, values, strict=True) if value}
@@ -92,18 +92,18 @@ class Board:
 
     def claims(self) -> dict[int, tuple[Claim, float]]:
         """What each child does, and when it last said so (monotonic clock), by slot."""
-        return {slot: found for slot in range(self._slots) if (found := self._claim_at(slot, _CLAIM_AT))[0].pid}
+        return {slot: found for slot in range(self.slots) if (found := self._claim_at(slot, _CLAIM_AT))[0].pid}
 
     def left(self) -> set[Claim]:
         """The job, by slot, that its last child held when another one took its place."""
-        return {claim for slot in range(self._slots) if (claim := self._claim_at(slot, _LEFT_AT)[0]).pid}
+        return {claim for slot in range(self.slots) if (claim := self._claim_at(slot, _LEFT_AT)[0]).pid}
 
     def _claim_at(self, slot: int, offset: int) -> tuple[Claim, float]:
         said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + offset)
         return Claim(pid, _text(job_id), attempt), said_s
 
     def _place(self, slot: int) -> int:
-        return _STRIDE * (1 + min(slot, self._slots - 1))
+        return _STRIDE * (1 + min(slot, self.slots - 1))
 
 
 def _text(padded: bytes) -> str:

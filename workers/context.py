@@ -21,6 +21,7 @@ from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import Lease, RunView
 from azq.phases import Phases
+from azq.process.proc import usable_cores
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
 from azq.status.observe import LOOK_BACK, read_weights
@@ -110,10 +111,10 @@ class Context:
         return games.GameFiles(self.config.worker.game_files).load(sections.run.game, sections.run.params)
 
     def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
-        """The evaluator the run asks for; the caller closes it."""
+        """The evaluator that the run asks for, or this host where that is the stream; the caller closes it."""
         if sections.selfplay.evaluator == "uniform":
             return UniformEvaluator(game.num_distinct_actions(), game.value_size())
-        if sections.selfplay.evaluator == "local":
+        if "local" in (sections.selfplay.evaluator, self.config.worker.evaluator):
             return self._local(record, sections, game)
         from azq.inference.ask.stream import open_stream
 
@@ -147,4 +148,6 @@ class Context:
 
         store = open_run_store(self.config.store, record, self.config.home, self.control)
         catalog = WeightCatalog(RedisBus(self.control), record.run, gated=sections.arena.promotes)
-        return LocalEvaluator.from_catalog(game, catalog, fetch_from(store), self.config.inference)
+        config = self.config.inference
+        threads = config.threads or max(1, usable_cores() // self.board.slots)  # the other children evaluate as well
+        return LocalEvaluator.from_catalog(game, catalog, fetch_from(store), config.model_copy(update={"threads": threads}))

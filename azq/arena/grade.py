@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from azq import _core
 from azq.arena.player import RESIGN, Line, Player, position
-from azq.arena.positions import Position, sign
+from azq.arena.positions import Position
 from azq.errors import AzqError, ConfigError, IllegalActionError
 
 
@@ -44,7 +44,7 @@ class Grade:
 def judge(graded: Position, value: float | None) -> Mark:
     """The mark for a move of this value; None: a move that is not listed. Pure."""
     worth = min(graded.moves.values()) if value is None else value
-    return Mark(graded.group, graded.best - worth, value is None or sign(value) < sign(graded.best), value is not None)
+    return Mark(graded.group, graded.best - worth, value is None or graded.loses_class(value), value is not None)
 
 
 def summarise(marks: Sequence[Mark]) -> Grade:

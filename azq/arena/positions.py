@@ -3,7 +3,8 @@ for others, or an operator's file of JSON lines.
 
 A line is {"actions": [3, 2]} (from the initial state, outcomes of chance included) or {"position": "<notation>"}, with
 "moves": {"<action>": value, "<actions of a whole turn joined by spaces>": value} or "values": [a value or null per action],
-and optionally "class" or "phase": the group it is reported under. Values are those for the player to move.
+and optionally "class" or "phase": the group it is reported under. Values are those for the player to move; with "score": true they are
+of a score, not of a win, a draw or a loss.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from azq.errors import ConfigError, NotFound
 from azq.games.files import absolute
 
 MAX_LINE_CHARACTERS = 1 << 20
+MARGIN = 1e-9  # moves whose values differ by less are worth the same
 FORM = '{"actions": [3, 2], "moves": {"4": 0.5}, "class": "opening"}'
 
 
@@ -41,10 +43,15 @@ class Position:
     group: str  # class name, such as BE: beginning, easy
     notation: str = ""  # where given, there are no actions
     source: str = ""  # where it was read, for errors
+    score: bool = False  # whether each value is a result class of its own
 
     @property
     def best(self) -> float:
         return max(self.moves.values())
+
+    def loses_class(self, value: float) -> bool:
+        """Whether a move of this value leads to a worse result than the best one."""
+        return value < self.best - MARGIN if self.score else sign(value) < sign(self.best)
 
     def value(self, action: int) -> float | None:
         """What a move of one action is worth; None where it is not listed."""
@@ -67,7 +74,7 @@ def load(game: str, params: Mapping[str, Any] | None = None, home: Path | None =
         return parse(_file(game).read_text("utf-8"), f"{game}.jsonl")
     if home is not None and available(game, params, home):
         return read(solved_file(home, game, params or {}))
-    raise NotFound(f"no graded positions for {game}; `azq solve {game}` writes some where the game has two players and no secrets")
+    raise NotFound(f"no graded positions for {game}; `azq solve {game}` writes some where the game has one player or two and no secrets")
 
 
 def solved_file(home: Path, game: str, params: Mapping[str, Any]) -> Path:
@@ -119,7 +126,10 @@ def _position(line: str, source: str) -> Position:
         group = str(row.get("class", row.get("phase", "")))
         if (actions is None) == (not notation) or not isinstance(notation, str):
             raise ValueError('it has either "actions" or "position"')
-        return Position(tuple(_action(one) for one in actions or ()), moves, group, notation, source)
+        score = row.get("score", False)
+        if type(score) is not bool:
+            raise ValueError('"score" is true or false')
+        return Position(tuple(_action(one) for one in actions or ()), moves, group, notation, source, score)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = f": {error}" if type(error) is ValueError else ""
         raise ConfigError(f"{source} is no graded position{reason}; write it as {FORM}") from None

@@ -1,6 +1,6 @@
 """Games solved exactly: what every position is worth to its player, by backward induction over all that may follow.
 
-Two players, nothing hidden; where chance acts, the mean over its outcomes. Values are player 0's until they are told.
+One player or two, nothing hidden; where chance acts, the mean over its outcomes. Values are player 0's until they are told.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from azq import _core
 from azq.arena.classical import play_out
 from azq.arena.player import Tick, no_tick
+from azq.arena.positions import MARGIN
 from azq.errors import ConfigError
 
-MARGIN = 1e-9  # moves whose values differ by less are worth the same
 SPARED = 20  # endgames that may be too large for each that is solved, and before the first
 
 
@@ -67,16 +67,16 @@ def by_notation(state: _core.State) -> Hashable:
 
 
 def by_looks(state: _core.State) -> Hashable:
-    """What both players see, who is to move and what is legal: right where a position is all that its observations show."""
-    seen = tuple(state.packed_observation(player).tobytes() for player in (0, 1))
+    """What all players see, who is to move and what is legal: right where a position is all that its observations show."""
+    seen = tuple(state.packed_observation(player).tobytes() for player in range(len(state.returns())))
     ends = tuple(state.returns()) if state.is_terminal() else tuple(state.legal_actions())
     return (*seen, state.current_player(), ends)
 
 
 def check_solvable(game: _core.Game) -> None:
     """Raises `ConfigError` for a game whose positions have no value that backward induction finds."""
-    if game.num_players() != 2:
-        raise ConfigError(f"{game.name} has {game.num_players()} players; azq solve solves games of two")
+    if game.num_players() > 2:
+        raise ConfigError(f"{game.name} has {game.num_players()} players; azq solve solves games of one or two")
     if game.is_hidden():
         raise ConfigError(f"{game.name} hides information, so a position has no value of its own; measure by `azq match` against pimc:100")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @with_settings
 def solve(
     settings: Config,
-    game: Annotated[str, typer.Argument(help="A game of two players without secrets: its name, path/to/file.py:Class, or openspiel:NAME.")],
+    game: Annotated[str, typer.Argument(help="A game for one or two without secrets: its name, path/to/file.py:Class, openspiel:NAME.")],
     params: Annotated[list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="A parameter; may be repeated.")] = None,
     endgames: Annotated[int, typer.Option("--endgames", metavar="PLIES", min=0, help="Only so many plies before random games end.")] = 0,
     out: Annotated[Path | None, typer.Option("--out", help="Where graded positions go; the home folder by default.")] = None,

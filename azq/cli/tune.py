@@ -17,7 +17,7 @@ def tune(
     game: Annotated[str, typer.Argument(help="Game to play, as `azq up --game` takes it: a name, FILE.py:CLASS, openspiel:NAME.")],
     preset: Preset = "",
     seconds: Annotated[float, typer.Option("--seconds", min=30.0, help="For all trials; more finds smaller differences.")] = 360.0,
-    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local; as it is set by default.")] = "",
+    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local; as `azq up` takes it by default.")] = "",
     leaves: Annotated[bool, typer.Option("--leaves", help="Take other search.leaves_per_step too, which change what is searched.")] = False,
     longer: Annotated[float, typer.Option("--longer", min=1.0, help="Take nothing under which a game lasts so many times as long.")] = 2.0,
     shared: Annotated[bool, typer.Option("--shared", help="Others work on this machine: judge by CPU-seconds alone.")] = False,

@@ -184,6 +184,7 @@ class LearnerConfig(RankSettings):
     margin_weight: Weight = 0.25
     hidden_weight: Weight = 0.5
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
+    td_lambda: Fraction = 1.0  # below 1, TD(lambda): the search's values at later plies take the place of so much of that result
     discount: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the result in the value target, for each ply from there to the game's end
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.995
     samples_per_insert: Factor = 2.0

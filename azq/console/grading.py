@@ -38,9 +38,9 @@ def regret_figures(game: Game, found: Regret) -> dict[str, Any]:
 
 
 def grade_figures(game: Game, player: str, num_simulations: int, found: Grade) -> dict[str, Any]:
-    """Plain values, losses in the game's unit; lost result classes only where results are certain: two players, no chance. Pure."""
+    """Plain values, losses in the game's unit; lost result classes only where results are certain: one player or two, no chance. Pure."""
     told = unit(game)
-    certain = game.num_players() == 2 and not game.is_chance() and not game.is_hidden()
+    certain = game.num_players() <= 2 and not game.is_chance() and not game.is_hidden()
     rows = {name: _row(told, found.loss_by_class[name], errors, count, certain) for name, (errors, count) in sorted(found.by_class.items())}
     return {
         "game": game.name,

@@ -12,7 +12,7 @@ from typing import Any, Literal, TextIO
 from azq import games, logs, pretrained
 from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.player import asked, position
-from azq.config import Config, RunSections, SearchConfig
+from azq.config import Config, RunSections, SearchConfig, merge, parse_run
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
@@ -102,13 +102,24 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
 
 
 def _settings(config: Config, folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections:
-    """Game and search: as the first of the weights that come with azq was trained, else as the run, else as the settings say."""
+    """Game and search: as the first of the weights that come with azq was trained, else as the run, else as the settings say.
+
+    What file, environment or `--set` say of the search themselves goes before either, as it does in `azq up`.
+    """
+    stored = _stored(folder, game, chosen)
+    if stored is None:
+        return config.run_sections()
+    asked = config.search.model_dump(exclude_unset=True)
+    return parse_run({"run": stored.run.model_dump(), "search": merge(stored.search.model_dump(), asked)}, "the search asked for")
+
+
+def _stored(folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections | None:
     for name in filter(None, map(pretrained.named, chosen)):
         card = pretrained.card(name)
         if game not in (None, card.game):
             raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
-    return folder.sections() if folder.exists() else config.run_sections()
+    return folder.sections() if folder.exists() else None
 
 
 def weights_file(folder: rundir.RunDir, weights: str) -> Path:

@@ -30,8 +30,8 @@ EVERY_S = 1.0
 RUN = "profile"
 READY_S = 240.0  # on a GPU workers have graphs to record first
 STOP_S = 60.0
-#: what lets a run train within seconds, and nothing but self-play and training work
-SOON = ("learner.min_window=4096", "learner.publish_every_s=5.0", "arena.every_s=86400.0")
+#: what lets a run train within seconds, nothing but self-play and training work, and neither wait for the other
+SOON = ("learner.min_window=4096", "learner.limiter_slack=100000000", "learner.publish_every_s=5.0", "arena.every_s=86400.0")
 
 
 def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:

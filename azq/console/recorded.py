@@ -159,7 +159,7 @@ class Storing:
                 self.done.leave_out(OTHERWISE, name)
             else:
                 events.append(event)
-        counts = judge(self.game, events, 0.0).counts
+        counts = judge(self.game, events).counts
         self.log.append([LogEntry(event.record.uid, counts[event.record.uid], encode(event)) for event in events])
         self.done.games += len(events)
         self.done.positions += sum(counts.values())

@@ -112,6 +112,8 @@ class Session:
         tags = [] if tag in KNOWN_TAGS else ["--tags", tag]
         searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
         searches[Kind.SELFPLAY] += ["--concurrency", str(self.devices.processes)]
+        if self.devices.evaluator == "local":
+            searches[Kind.SELFPLAY] += ["--set", "worker.evaluator=local"]
         if of_tabs:
             del searches[Kind.SELFPLAY]
         inference = self.devices.inference_children(named=bool(self.config.inference.devices))

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from azq import games
-from azq.arena.positions import solved_file
+from azq.arena.positions import MARGIN, solved_file
 from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
 from azq.console.progress import ProgressLine
 from azq.errors import ConfigError
 from azq.files import make_folders, publish_file
+from azq.notation.units import unit
 
 TRIES = 50  # random games for each position that is asked for
 PHASES = ("early", "middle", "late")
@@ -44,7 +45,7 @@ def solve(asked: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
         raise ConfigError(f"{asked.game}: no position in which one move is better than another was found, so there is nothing to grade")
     path = asked.out or solved_file(asked.home, asked.game, asked.params)
     make_folders(path.absolute().parent)
-    publish_file(path, as_lines(found).encode())
+    publish_file(path, as_lines(found, score=game.num_players() == 1).encode())
     return {"game": asked.game, "params": dict(asked.params), **figures, "graded": len(found), "file": str(path)}
 
 
@@ -54,9 +55,10 @@ def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object])
     table = Table(by_looks if asked.by_looks else by_notation, asked.max_states, progress, drawn)
     root = table.solve(game.new_initial_state())
     value = root.value()
-    best = [action for value_, (action, _) in zip(root.values, root.edges, strict=True) if abs(value_ - value) < 1e-9]
+    best = [action for value_, (action, _) in zip(root.values, root.edges, strict=True) if abs(value_ - value) < MARGIN]
     best = best if root.state.current_player() >= 0 else []
-    return {"positions": len(table.values), "value": round(value, 9), "best": best, "decisive": drawn.matter}, drawn.kept
+    score = {"score": round(unit(game).told(value), 6)} if game.num_players() == 1 else {}
+    return {"positions": len(table.values), "value": round(value, 9), **score, "best": best, "decisive": drawn.matter}, drawn.kept
 
 
 def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
@@ -71,12 +73,12 @@ def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) 
     return {"endgames": asked.endgames, "random_games": tries}, found
 
 
-def as_lines(found: Sequence[Solved]) -> str:
+def as_lines(found: Sequence[Solved], *, score: bool) -> str:
     """Graded positions as `azq.arena.positions` reads them, in thirds by their plies. Pure."""
     longest = 1 + max(len(one.actions) for one in found)
     rows = [
         {"actions": one.actions, "moves": {str(action): round(value, 9) for action, value in one.moves.items()},
-         "class": PHASES[3 * len(one.actions) // longest]}
+         "class": PHASES[3 * len(one.actions) // longest]} | ({"score": True} if score else {})
         for one in sorted(found, key=lambda one: (len(one.actions), one.actions))
     ]  # fmt: skip
     return "".join(json.dumps(row) + "\n" for row in rows)
@@ -86,9 +88,9 @@ def solve_text(told: Mapping[str, Any]) -> str:
     """Two lines."""
     if "value" in told:
         result = {1.0: "player 0 wins", 0.0: "a draw", -1.0: "player 1 wins"}.get(told["value"], "by perfect play")
-        best = f", best {' '.join(map(str, told['best']))}" if told["best"] else ""
-        counted = f"{told['positions']:,} positions, a choice matters in {told['decisive']:,}"
-        first = f"{told['game']}: {result} (value {told['value']:g}{best}); {counted}"
+        what = f"at best {told['score']:,g} (" if "score" in told else f"{result} (value {told['value']:g}, "
+        best = f"best {' '.join(map(str, told['best']))}" if told["best"] else "chance begins"
+        first = f"{told['game']}: {what}{best}); {told['positions']:,} positions, a choice matters in {told['decisive']:,}"
     else:
         first = f"{told['game']}: endgames of at most {told['endgames']} plies, from {told['random_games']:,} random games"
     return f"{first}\n{told['graded']} graded positions in {told['file']}"

@@ -25,11 +25,12 @@ FULL = 0.85  # of the cores: then what takes most of them holds up all else
 BUSY = 0.85  # of its time: a learner that hardly ever waits
 HELD = 0.3  # of the looks: a side that the limiter holds back as often
 WORKS = 0.5  # of their time: inference workers that are not idle
+OWN = 0.5  # of the CPU that a wait could have had: then it is none
 
 Part = Literal["search", "network", "queue", "learner", "limiter"]
 #: whose work a phase is, by role; what is not named here waits for others, or is too little to matter
 OF_PART: Mapping[str, Mapping[str, Part]] = {
-    "selfplay": {"search": "search", "encode": "search", "transport": "queue", "ledger": "queue"},
+    "selfplay": {"search": "search", "encode": "search", "wait": "network", "transport": "queue", "ledger": "queue"},  # see `asks`
     "inference": {"forward": "network", "copy": "network", "weights": "network", "collect": "queue", "reply": "queue"},
     "learner": dict.fromkeys(
         ("load", "forward", "loss", "backward", "update", "sync", "intake", "publish", "checkpoint", "other"), "learner"
@@ -63,6 +64,13 @@ class SpeedFacts:
                 if part := OF_PART[each.role].get(row.phase):
                     found[part] += row.cpu_cores
         return found
+
+    @property
+    def asks(self) -> bool:
+        """Whether self-play asks inference workers: to wait for them costs it nothing, while whoever evaluates for himself pays for it."""
+        waits = [(each, row) for each in self.profiles if each.role == "selfplay" for row in each.rows if row.phase == "wait"]
+        served = any(each.role == "inference" for each in self.profiles)
+        return served and all(row.cpu_cores < OWN * row.wall_share * each.processes for each, row in waits)
 
     @property
     def spare(self) -> bool:
@@ -142,7 +150,7 @@ def _selfplay(facts: SpeedFacts) -> Bottleneck:
         more = Change("worker.concurrency", processes, processes + 1) if facts.spare else _cheaper("search", facts)
         return Bottleneck("search", evidence, more)
     works = facts.share("inference", "forward", "copy", "weights")
-    if any(each.role == "inference" for each in facts.profiles) and works < WORKS:
+    if facts.asks and works < WORKS:
         evidence += f", while inference workers evaluate {works:.0%} of theirs, {facts.status.mean_batch:.0f} leaves at once"
         return Bottleneck("queue", evidence, _more_at_once(facts))
     return Bottleneck("network", evidence, _cheaper("network", facts))

@@ -95,7 +95,8 @@ class System:
             "arena.every_s=0",
             f"selfplay.journal_s={JOURNAL_S}",
             "learner.checkpoint_every_s=2.0",
-            "selfplay.cache_entries=0",  # every leaf crosses the streams, and a disturbed learner can follow
+            "worker.evaluator=stream",  # every leaf crosses the streams, and a disturbed learner can follow
+            "selfplay.cache_entries=0",
             f"daemon.lease_s={LEASE_S}",
             *(override.replace(FOLDER, str(folder)) for override in overrides),
         ]

@@ -75,7 +75,7 @@ def _size(stage: object) -> dict[str, int]:
 def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: float, say: Callable[[str], None]) -> Measurement:
     """Self-play with the run's network and search, training, and both at once; raises `EvaluationTimeout` where nothing came of it."""
     sections, began = config.run_sections(), WorkMoment.now()
-    evaluator, alone_s, both_s = sections.selfplay.evaluator, seconds * SELFPLAY_SHARE, seconds * BOTH_SHARE
+    evaluator, alone_s, both_s = plan.evaluator, seconds * SELFPLAY_SHARE, seconds * BOTH_SHARE
     with rig(config, sections, inference=evaluator == "stream") as machine, learner(sections) as training:
         say(f"plays {sections.run.game} for {alone_s:.0f} s")
         done, spent_s, _ = played(machine, evaluator, alone_s, plan.processes)

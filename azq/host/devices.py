@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from azq.config import Config
 from azq.host.hardware import Machine
@@ -27,15 +27,19 @@ class Wishes:
     ranks: int = 1
     threads: int = 1
     concurrency: int = 0
+    evaluator: str = "stream"  # whom self-play asks; auto: itself where no GPU infers
     learner_devices: tuple[str, ...] = ()  # rank 0's first; none: as `learner` says
 
     @staticmethod
     def of(config: Config) -> Wishes:
         """Those of an `azq up`."""
-        serves = config.selfplay.evaluator == "stream" or config.arena.evaluates
-        infers = (config.inference.device, config.inference.devices) if serves else ("", ())
+        evaluator: str = config.selfplay.evaluator
+        infers = (config.inference.device, config.inference.devices) if evaluator == "stream" or config.arena.evaluates else ("", ())
+        if evaluator == "stream":  # by its run, which leaves it to each host
+            own = config.worker.evaluator
+            evaluator = "stream" if own == "auto" and config.network.kind != "mlp" else own
         learner, threads = config.learner, config.selfplay.threads
-        return Wishes(*infers, learner.device, learner.ranks, threads, config.worker.concurrency, learner.rank_devices)
+        return Wishes(*infers, learner.device, learner.ranks, threads, config.worker.concurrency, evaluator, learner.rank_devices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,11 @@ class DevicePlan:
     threads: int
     why: str  # so many processes
     left_out: dict[str, str]  # device, or `GPU` for all of them -> why, and the remedy
+    evaluator: str = "stream"  # whom self-play asks: the workers of the stream, itself (local), or nobody (uniform)
 
     def __str__(self) -> str:
-        play = f"self-play in {self.processes} x {self.threads} threads ({self.why})"
+        itself = ", which evaluate for themselves" * (self.evaluator == "local")
+        play = f"self-play in {self.processes} x {self.threads} threads{itself} ({self.why})"
         return f"inference on {', '.join(self.inference) or 'none'}, training on {', '.join(self.training) or 'none'}, {play}"
 
     def inference_children(self, *, named: bool = False) -> dict[str, list[str]]:
@@ -71,8 +77,10 @@ def plan(machine: Machine, wishes: Wishes) -> DevicePlan:
     other = "mps" if "mps" in machine.tags else "cpu"
     training = wishes.learner_devices or _allowed(wishes.learner, gpus, other)[: wishes.ranks]
     inference = there or wishes.inference_devices or _beside(training, _allowed(wishes.inference, gpus, other))
+    if wishes.evaluator == "auto":
+        wishes = replace(wishes, evaluator="local" if set(inference) <= {"cpu"} else "stream")
     processes, why = _processes(machine, wishes, inference, training)
-    return DevicePlan(tuple(inference), training, processes, wishes.threads, why, left_out)
+    return DevicePlan(tuple(inference), training, processes, wishes.threads, why, left_out, wishes.evaluator)
 
 
 def described(machine: Machine, found: DevicePlan) -> list[str]:
@@ -111,7 +119,8 @@ def _processes(machine: Machine, wishes: Wishes, inference: Sequence[str], train
         return wishes.concurrency, "worker.concurrency asks for them"
     gpus = sum(device != "cpu" for device in inference)
     trains = bool(gpus and training)
-    taken = gpus + 2 * trains if gpus else machine.cores // 2 * bool(inference or training)  # the learner's, and one of brokers and daemon
+    alone = 4 if wishes.evaluator == "local" else 2  # of so many cores one is the learner's, and the inference worker's that is asked
+    taken = gpus + 2 * trains if gpus else machine.cores // alone * bool(inference or training)  # of GPUs' cores one for brokers and daemon
     bounds = {
         f"other work takes {taken} cores": (machine.cores - taken) // wishes.threads,
         f"memory is {machine.memory_bytes / (1 << 30):.0f} GiB": (machine.memory_bytes - KEPT_BYTES) // SLOT_BYTES,

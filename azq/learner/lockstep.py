@@ -61,7 +61,7 @@ class Lockstep:
         if any(uid not in self._waiting for uid in uids):
             return False
         before, events = self._window.total, [self._waiting.pop(uid) for uid in uids]
-        self._window.add(samples_of(self._game, events, self._config.root_value_fraction, self._window.columns)[0])
+        self._window.add(samples_of(self._game, events, self._window.columns)[0])
         added = self._window.newest(np.arange(self._window.total - before))
         self._samples, self._order = hashlib.sha256(b"".join(sorted(self._rows(added)))).hexdigest(), hashlib.sha256()
         self._versions = version

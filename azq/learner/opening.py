@@ -173,7 +173,7 @@ class LearnerSetup:
         if lockstep is not None:
             lockstep.bring(decode(frame, SampleEvent) for frame in segments.tail(segments.samples + 1))
         else:
-            rebuild(window, segments, self.game, config.root_value_fraction, purges=purges, progress=self.progress)
+            rebuild(window, segments, self.game, purges=purges, progress=self.progress)
         return Intake(
             self.run,
             self.game,
@@ -182,7 +182,6 @@ class LearnerSetup:
             segments=segments,
             window=window,
             consumer=self.consumer,
-            root_value_fraction=config.root_value_fraction,
             lease=self.lease,
             purges=purges,
             lockstep=lockstep,
@@ -264,7 +263,7 @@ def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNe
     device, networks = training_device(sections.learner, place.local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
     trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
-    return networks, trainer, Columns.of(game, sections.network.auxiliary, sections.learner.discount)
+    return networks, trainer, Columns.of(game, sections.network.auxiliary, sections.learner)
 
 
 def _restore(found: Checkpoint, key: str, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:

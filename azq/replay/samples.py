@@ -14,8 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
 from azq.replay.purges import mark_of
+from azq.replay.values import SearchedPlies, lambda_returns, seat_values
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import SampleEvent
 
@@ -33,22 +35,27 @@ class Declared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What samples have beside the plain ones: optional columns, where a size of 0 and False mean none, and the discount of their value."""
+    """What samples hold: how their value is made, and optional columns, where a size of 0 and False mean none."""
 
     reply: bool = False
     played: bool = False
     margin: bool = False
     outcomes: int = 0  # K
     hidden: int = 0  # F facts, packed in ceil(F / 8) bytes
-    discount: float = 1.0  # of the result in every sample's value, for each ply to the game's end
+    root_value_fraction: float = 0.0  # these three as in `LearnerConfig`
+    td_lambda: float = 1.0
+    discount: float = 1.0
 
     @classmethod
-    def of(cls, game: Declared, auxiliary: Sequence[str], discount: float = 1.0) -> Columns:
-        """Those of a network's auxiliary heads, and the outcomes wherever the game has them."""
+    def of(cls, game: Declared, auxiliary: Sequence[str], learner: LearnerConfig | None = None) -> Columns:
+        """Those of a network's auxiliary heads, the outcomes wherever the game has them, and a learner's value, else the plain result."""
         combination = game.outcome_combination()
         outcomes = len(combination[0]) if combination else 0
         hidden = game.num_hidden() if "hidden" in auxiliary else 0
-        return cls("reply" in auxiliary, "advantage" in auxiliary, "margin" in auxiliary, outcomes, hidden, discount)
+        optional = ("reply" in auxiliary, "advantage" in auxiliary, "margin" in auxiliary, outcomes, hidden)
+        if learner is None:
+            return cls(*optional)
+        return cls(*optional, learner.root_value_fraction, learner.td_lambda, learner.discount)
 
     def shapes(self) -> dict[str, tuple[type[np.generic], tuple[int, ...]]]:
         """Element type and shape of one sample's entry, by the name of each column that is there."""
@@ -139,25 +146,11 @@ class _Played:
     targets: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The searched plies of several games, one behind the other."""
-
-    of: NDArray[np.intp]  # (N,) number of the game among them
-    ply: NDArray[np.intp]  # (N,) counted through all of them
-    mover: NDArray[np.intp]  # (N,)
-
-    def where(self, kept: NDArray[np.bool_]) -> _Rows:
-        return _Rows(self.of[kept], self.ply[kept], self.mover[kept])
-
-
-def samples_of(
-    game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns = NO_COLUMNS
-) -> tuple[Samples, list[int]]:
+def samples_of(game: Rules, events: Sequence[SampleEvent], columns: Columns = NO_COLUMNS) -> tuple[Samples, list[int]]:
     """The samples of at least one finished game, in their order, and how many each game gave; checked and put together in one go.
 
-    Value target = (1 - fraction) * discount^plies * result + fraction * the search's root value, where `plies` are those that were played
-    from there on. A game that a safety cap ended gives none: it has no result. `columns` are the optional targets to add, and the discount.
+    Value target = (1 - root_value_fraction) * what came after + root_value_fraction * the search's root value, where what came after is the
+    game's result, or `lambda_returns` on the way there. A game that a safety cap ended gives none: it has no result.
     Raises `WireError` where the first game found to be wrong contradicts itself or the rules, `IllegalActionError` for an action the rules
     forbid.
     """
@@ -170,11 +163,7 @@ def samples_of(
     if any(each.targets["truncated"] for each in games):
         kept = ~np.array([each.targets["truncated"] for each in games])[rows.of]
         rows, policies, legal, root_values = rows.where(kept), policies[kept], legal[kept], root_values[kept]
-    results = seat_values(np.stack([each.returns for each in games]), rows.mover, game.value_size(), rows.of)
-    if columns.discount != 1.0:
-        ends = np.cumsum([len(each.actions) for each in games])[rows.of]
-        results = results * (columns.discount ** (ends - rows.ply))[:, None]
-    values = (1.0 - root_value_fraction) * results + root_value_fraction * root_values
+    values = (1.0 - columns.root_value_fraction) * _outcome(games, rows, root_values, columns) + columns.root_value_fraction * root_values
     samples = Samples(
         packed=np.concatenate([each.packed for each in games])[rows.ply],
         policies=policies,
@@ -184,6 +173,15 @@ def samples_of(
         **_optional(games, rows, columns),
     )
     return samples, np.bincount(rows.of, minlength=len(games)).tolist()
+
+
+def _outcome(games: Sequence[_Played], rows: SearchedPlies, root_values: NDArray[np.float32], columns: Columns) -> NDArray[np.floating]:
+    """What came after each row (N, V), as its mover sees it."""
+    returns = np.stack([each.returns for each in games])
+    if columns.td_lambda == columns.discount == 1.0:
+        return seat_values(returns, rows.mover, root_values.shape[1], rows.of)
+    ends = np.cumsum([len(each.actions) for each in games])[rows.of]
+    return lambda_returns(returns, root_values, rows, ends, columns.td_lambda, columns.discount)
 
 
 def _marks(events: Sequence[SampleEvent], of: NDArray[np.intp]) -> NDArray[np.uint32]:
@@ -214,17 +212,17 @@ def _play(game: Rules, event: SampleEvent) -> _Played:
     )
 
 
-def _searched(games: Sequence[_Played]) -> _Rows:
+def _searched(games: Sequence[_Played]) -> SearchedPlies:
     plies = np.flatnonzero(np.concatenate([each.simulations for each in games]))
     of = np.repeat(np.arange(len(games)), [len(each.actions) for each in games])[plies]
     movers = np.concatenate([each.players for each in games])[plies].astype(np.intp)
     for row in np.flatnonzero(movers < 0)[:1]:
         first = sum(len(each.actions) for each in games[: of[row]])
         raise WireError(f"{games[of[row]].name} has a target at ply {plies[row] - first}, where chance acts")
-    return _Rows(of, plies, movers)
+    return SearchedPlies(of, plies, movers)
 
 
-def _optional(games: Sequence[_Played], rows: _Rows, columns: Columns) -> dict[str, NDArray[Any]]:
+def _optional(games: Sequence[_Played], rows: SearchedPlies, columns: Columns) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     if columns.reply:
         found["reply"] = np.concatenate([_replies(each) for each in games])[rows.ply]
@@ -250,7 +248,7 @@ def _check_returns(name: str, claimed: tuple[float, ...], returns: NDArray[np.fl
 
 
 def _check_targets(
-    games: Sequence[_Played], rows: _Rows, policies: NDArray[np.float16], legal: NDArray[np.uint8], root_values: NDArray[np.float32]
+    games: Sequence[_Played], rows: SearchedPlies, policies: NDArray[np.float16], legal: NDArray[np.uint8], root_values: NDArray[np.float32]
 ) -> None:
     # Few actions of many have a probability, and float16 is slow to compute with: only what is not zero is looked at.
     entries = np.flatnonzero(policies.view(np.uint16) != 0)
@@ -267,23 +265,11 @@ def _check_targets(
     _name_first(games, rows, ~within, "a root value outside [-1, 1]")
 
 
-def _name_first(games: Sequence[_Played], rows: _Rows, bad: NDArray[Any], what: str) -> None:
+def _name_first(games: Sequence[_Played], rows: SearchedPlies, bad: NDArray[Any], what: str) -> None:
     """Raises `WireError` for the game of the first row that a mask (N,) or a list of rows names, if any."""
     named = rows.of[bad]
     if len(named):
         raise WireError(f"{games[named[0]].name} has {what}")
-
-
-def seat_values(
-    returns: NDArray[np.float32], movers: NDArray[np.intp], value_size: int, of: NDArray[np.intp] | None = None
-) -> NDArray[np.float32]:
-    """Results (N, V) of games as their movers (N,) see them: their own alone (V = 1), or each seat's in turn, their own first.
-
-    `returns` are those of one game, (seats,), or of several, (G, seats), with the game `of` (N,) each row.
-    """
-    seats = (movers[:, None] + np.arange(value_size)) % returns.shape[-1]
-    values: NDArray[np.float32] = returns[seats] if of is None else returns[of[:, None], seats]
-    return values
 
 
 def _replies(played: _Played) -> NDArray[np.uint16]:
@@ -314,24 +300,24 @@ class Judged:
     refused: dict[int, str] = field(default_factory=dict)  # uid -> why
 
 
-def judge(game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Judged:
+def judge(game: Rules, events: Sequence[SampleEvent], columns: Columns = NO_COLUMNS) -> Judged:
     """Samples of all games that `samples_of` accepts, many at a time; no game occurs twice among the events."""
     judged = Judged()
     for start in range(0, len(events), JOINT_GAMES):
-        _judge(judged, game, events[start : start + JOINT_GAMES], root_value_fraction, columns)
+        _judge(judged, game, events[start : start + JOINT_GAMES], columns)
     return judged
 
 
-def _judge(judged: Judged, game: Rules, events: Sequence[SampleEvent], root_value_fraction: float, columns: Columns) -> None:
+def _judge(judged: Judged, game: Rules, events: Sequence[SampleEvent], columns: Columns) -> None:
     try:
-        samples, counts = samples_of(game, events, root_value_fraction, columns)
+        samples, counts = samples_of(game, events, columns)
     except (WireError, IllegalActionError) as error:
         if len(events) == 1:
             (event,) = events
             judged.refused[event.record.uid] = str(error)
             return
         for half in (events[: len(events) // 2], events[len(events) // 2 :]):  # the others are none the worse for it
-            _judge(judged, game, half, root_value_fraction, columns)
+            _judge(judged, game, half, columns)
         return
     judged.samples.append(samples)
     judged.counts.update(zip((event.record.uid for event in events), counts, strict=True))

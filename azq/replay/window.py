@@ -120,7 +120,6 @@ def rebuild(
     window: Window,
     segments: SegmentLog,
     game: Rules,
-    root_value_fraction: float,
     *,
     purges: Purges | None = None,
     progress: Callable[[str], None] = lambda what: None,
@@ -134,4 +133,4 @@ def rebuild(
         progress("the window's games")
         events = [decode(frame, SampleEvent) for frame in some]
         if events := [event for event in events if not (purges and purges.drops(event))]:
-            window.add(samples_of(game, events, root_value_fraction, window.columns)[0])
+            window.add(samples_of(game, events, window.columns)[0])

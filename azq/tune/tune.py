@@ -57,7 +57,8 @@ def tune(asked: TuneRequest, say: Callable[[str], None]) -> TuneReport:
     check_writable(asked.out, asked.update)
     run = f"tune-{os.getpid()}"  # that no folder has
     config = read_start(UpRequest(asked.game, run, asked.overrides, None, asked.config_file, asked.preset)).config
-    config = changed(config, selfplay={"evaluator": _evaluator(asked, config)})
+    evaluator = _evaluator(asked, config)
+    config = changed(config, selfplay={"evaluator": evaluator}, worker={"evaluator": evaluator})
     report = _measured(asked, config, say)
     if report.changes and (asked.out or asked.update):
         if asked.update:
@@ -69,7 +70,7 @@ def tune(asked: TuneRequest, say: Callable[[str], None]) -> TuneReport:
 
 
 def _evaluator(asked: TuneRequest, config: Config) -> str:
-    chosen = asked.evaluator or config.selfplay.evaluator
+    chosen = asked.evaluator or plan(detect(), Wishes.of(config)).evaluator
     if chosen not in ("stream", "local"):
         raise ConfigError(f"--evaluator {chosen!r} is neither stream nor local; name one of the two")
     return chosen

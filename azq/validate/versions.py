@@ -38,7 +38,13 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
     "arena": {"every_s": 0},
 }
 #: a game's own, which its baselines and bands were made with
-PINNED: dict[str, dict[str, Any]] = {"connect_four": {"learner": {"learning_rate": 2e-3}, "network": {"parity": False}}}
+PINNED: dict[str, dict[str, Any]] = {
+    "connect_four": {"learner": {"learning_rate": 2e-3}, "network": {"parity": False}},
+    "backgammon": {
+        "search": {"c_scale": 1.0},
+        "learner": {"samples_per_insert": 2.0, "root_value_fraction": 0.5, "value_scaling": "none"},
+    },
+}
 NOTHING: Mapping[str, Mapping[str, Any]] = {}
 HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 

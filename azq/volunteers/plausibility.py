@@ -105,7 +105,7 @@ def check(order: SearchOrder, returned: Returned) -> Replayed:
         returns = _returns(order, record.uid, arrays)
         if order.players:
             arrays["weight_versions"] = _versions_by_mover(game, order.players, record.uid, arrays["actions"])
-        samples_of(game, [SampleEvent(record, returns, "", 0)], 0.0)  # which checks actions, policies and root values
+        samples_of(game, [SampleEvent(record, returns, "", 0)])  # which checks actions, policies and root values
     except (WireError, IllegalActionError) as error:
         raise Implausible(str(error)) from None
     searched = _searched(game, arrays)

@@ -61,7 +61,7 @@ def taken_in(records: list[SampleEvent], url: str) -> tuple[float, int, float]:
         shelf = open_shelf(StoreConfig(url=url), f"runs/r.{time.time_ns()}") if url else None
         keeper = Keeper(shelf, folder, log, 1, StoreConfig().chunk_bytes) if shelf else None
         intake = Intake(
-            "r", GAME, bus=bus, ledger=ledger, segments=log, window=Window(GAME, 100_000), consumer="l", root_value_fraction=0.0,
+            "r", GAME, bus=bus, ledger=ledger, segments=log, window=Window(GAME, 100_000), consumer="l",
             keeper=keeper, most_held=10_000,
         )  # fmt: skip
         cpu_s = 0.0

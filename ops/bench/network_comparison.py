@@ -37,8 +37,8 @@ def recorded(folder: Path, sections: RunSections, most: int) -> tuple[Samples, S
     game = games.load(sections.run.game, **sections.run.params)
     events = [event for _, event in SegmentReader(folder / "segments").newest(most)][::-1]
     heads = [name for name in ALL_HEADS if name in NetSpec.of(game).auxiliary]
-    columns, cut = Columns.of(game, heads, sections.learner.discount), len(events) * 4 // 5
-    old, new = (samples_of(game, part, sections.learner.root_value_fraction, columns)[0] for part in (events[:cut], events[cut:]))
+    columns, cut = Columns.of(game, heads, sections.learner), len(events) * 4 // 5
+    old, new = (samples_of(game, part, columns)[0] for part in (events[:cut], events[cut:]))
     return old, new if len(new) <= MOST_JUDGED else rows(new, np.linspace(0, len(new) - 1, MOST_JUDGED).astype(np.int64))
 
 

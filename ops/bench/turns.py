@@ -7,7 +7,8 @@ played, searched, sampled and trained by is the system's own code; what is left 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from azq import games
 from azq.actor.groups import GameGroup
 from azq.arena.grade import Mark
-from azq.arena.player import Ground
+from azq.arena.player import MAX_SLOTS, Ground
 from azq.arena.players import NetworkPlayer
 from azq.arena.positions import Position
 from azq.arena.regret import Regret, judged
@@ -63,7 +64,7 @@ class TurnsRun:
         networks = RunNetworks(sections, NetSpec.of(self.game))
         symmetries = Symmetries(self.game, CPU) if sections.learner.symmetries else None
         self.trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, CPU, symmetries)
-        columns = Columns.of(self.game, sections.network.auxiliary, sections.learner.discount)
+        columns = Columns.of(self.game, sections.network.auxiliary, sections.learner)
         self._window = Window(self.game, sections.learner.max_window, columns)
         self._feed = Feed(self._window, Draws(sections.run.seed, self.trainer.num_symmetries))
         self._cache = make_cache(self.game, sections.selfplay.cache_entries)
@@ -101,16 +102,21 @@ class TurnsRun:
 
     def judged(self, positions: Sequence[Position], num_simulations: int) -> tuple[list[Mark], Regret]:
         """Moves and regret of the averaged weights, at no cost to the run."""
+        with self.player(num_simulations) as player:
+            marks, regret = judged(self.game, player, positions)
+        assert regret is not None, "every graded move is one action"
+        return marks, regret
+
+    @contextmanager
+    def player(self, num_simulations: int, *, seed: int = 0, slots: int = MAX_SLOTS) -> Iterator[NetworkPlayer]:
+        """The averaged weights of now."""
         model = Model(self._model.spec, self.sections.network, HOST, place(HOST))
         model.take(self.trainer.averaged.state_dict(), WeightsMeta(self.game.name, version=1))
         evaluator = LocalEvaluator(fixed_source(model))
         try:
-            ground = Ground(self.game, evaluator, self.sections.search, num_simulations, latest=1)
-            marks, regret = judged(self.game, NetworkPlayer((1,), ground), positions)
+            yield NetworkPlayer((1,), Ground(self.game, evaluator, self.sections.search, num_simulations, latest=1, seed=seed, slots=slots))
         finally:
             evaluator.close()
-        assert regret is not None, "every graded move is one action"
-        return marks, regret
 
     def _play(self) -> None:
         """One evaluation of every game in flight; games that ended go into the window."""
@@ -163,7 +169,7 @@ class TurnsRun:
         self._into_window(events)
 
     def _into_window(self, events: Sequence[SampleEvent]) -> None:
-        for samples in judge(self.game, events, self.sections.learner.root_value_fraction, self._window.columns).samples:
+        for samples in judge(self.game, events, self._window.columns).samples:
             self._window.add(samples)
         self._games += sum(count_samples(event) > 0 for event in events)
 

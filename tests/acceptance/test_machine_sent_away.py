@@ -27,7 +27,7 @@ from azq.wire.connect import connect
 AZQ = [sys.executable, "-m", "azq"]
 RUN = "ttt"
 QUICK = ["--set", "daemon.port=0", "--set", "selfplay.journal_s=1.0", "--set", "daemon.lease_s=4.0", "--set", "arena.every_s=4"]
-QUICK += ["--set", "arena.games=4", "--set", "arena.grade_positions=10", "--set", "daemon.jobs_ahead=2"]
+QUICK += ["--set", "arena.games=4", "--set", "arena.grade_positions=10", "--set", "daemon.jobs_ahead=2", "--set", "worker.concurrency=1"]
 REFUSALS = ("noperm", "no permissions", "acl failure", "permission")
 
 

@@ -10,14 +10,17 @@ from acceptance.test_whole_loop import QUICK, azq
 
 NIM = (Path(__file__).parents[1] / "games" / "nim.py").read_text("utf-8")
 QUIRK = '''
-import random
+import sys
+from itertools import count
+
+MOVES = count(1)
 
 class Fragile(Nim):
-    """Nim whose rules fail once in many moves, in play or in the middle of a search."""
+    """Nim whose rules fail at every 500th move of a self-play process, in play or in the middle of a search; 40 games search 8,000."""
 
     def apply_action(self, action):
         super().apply_action(action)
-        if random.random() < 0.0003:
+        if next(MOVES) % 500 == 0 and "worker" in sys.argv:
             raise ValueError("the heap fell over")
 '''
 

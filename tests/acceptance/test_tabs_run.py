@@ -29,6 +29,8 @@ SETTINGS = (
 )
 BESIDE_A_SERVER = (
     "search.reuse_subtree=false",  # tabs keep no subtree from ply to ply, so servers keep none here
+    "worker.concurrency=1",  # one process that asks the stream: a server about as quick as two tabs
+    'worker.evaluator="stream"',
     "selfplay.games_in_flight=8",  # who has many unfinished ones at the end lacks long ones
     "learner.min_window=1024",
     "learner.samples_per_insert=32",  # holds a server, which is quicker than tabs, to the learner's pace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,4 +53,4 @@ def drawn_from(window: Window, rng: np.random.Generator, batch: int, size: int) 
 
 def samples_of_one(game: Any, event: SampleEvent, root_value_fraction: float, columns: Columns = NO_COLUMNS) -> Samples:
     """The samples of one game."""
-    return samples_of(game, [event], root_value_fraction, columns)[0]
+    return samples_of(game, [event], replace(columns, root_value_fraction=root_value_fraction))[0]

@@ -99,7 +99,6 @@ class Intake:
     segments: SegmentLog
     window: Window
     consumer: str
-    root_value_fraction: float
     duplicates: int = 0
     lease: LearnerLease | None = None  # its place in the control plane, where others may want it
     purges: Purges | None = None  # whose games stay out of the window
@@ -262,7 +261,7 @@ class Intake:
         self._judge_alike({uid: each for uid, each in once.items() if uid in purged}, found, into_window=False)
 
     def _judge_alike(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted, *, into_window: bool) -> None:
-        judged = judge(self.game, [event for _, event in once.values()], self.root_value_fraction, self.window.columns)
+        judged = judge(self.game, [event for _, event in once.values()], self.window.columns)
         found.samples += judged.samples if into_window else []
         for uid, count in judged.counts.items():
             found.fresh[uid] = LogEntry(uid, count, once[uid][0].frame)

@@ -75,7 +75,7 @@ class GameWork:
                     mine.append(event)
             except WireError as error:
                 log.warning("sample_refused", reason=str(error))
-        judged = judge(self.game, mine, self.config.root_value_fraction, self.window.columns)
+        judged = judge(self.game, mine, self.window.columns)
         for samples in judged.samples:
             self.window.add(samples)
         for reason in judged.refused.values():

@@ -74,6 +74,7 @@ class PlayedFacts:
     sharpness: Measured | None  # entropy of policy targets, as a share of what is possible; None where nothing was to be chosen
     entropy: float  # of policy targets, nats
     slope: Measured | None  # of results over root values; None where values hardly differ
+    spread: float  # standard deviation of results, which lie in [-1, 1]
     versions: tuple[int, int]  # of the weights
     mistakable: Counted  # looked-at positions whose observation also stands for one with other legal actions
     observations: Counted  # different ones, of different positions
@@ -155,6 +156,7 @@ def played_facts(game: Game, played: PlayedGames, events: Sequence[SampleEvent],
         sharpness=_ratio(entropy, uniform) if uniform.sum() > 0 else None,
         entropy=float(entropy.sum() / max(1, sum(look.plies for look in looks))),
         slope=_slope(rows["bins"][len(rows) // 2 :].astype(np.float64)),
+        spread=float(np.std([event.returns for event in events])),
         versions=(int(rows["version"].min()), int(rows["version"].max())),
         mistakable=mistakable,
         observations=observations,

@@ -20,6 +20,7 @@ FEWEST_STEPS = 500  # a learner of any preset has moved by then
 LONGEST_WAIT_S = 1800.0  # for the first step
 PATIENCE_S = 300.0  # with a self-play that stands still
 SIGMAS = 3.0
+NARROW = 0.2  # results that differ by less leave q as good as equal where it counts by all of [-1, 1]
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -100,7 +101,7 @@ def targets(facts: Facts) -> LearningFault | None:
         return None
     evidence = f"targets lie {max(0.0, learned):.4f} nats from the network's priors, at an entropy of {played.entropy:.2f}"
     evidence += f" and {played.simulations:.0f} simulations a ply"
-    return LearningFault("targets", evidence, _sharper(search), _sure(played))
+    return LearningFault("targets", evidence, _sharper(search, played.spread), _sure(played))
 
 
 def openings(facts: Facts) -> LearningFault | None:
@@ -181,7 +182,9 @@ def entropy(facts: Facts) -> LearningFault | None:
         return LearningFault("entropy", f"{told}: collapsed", change, _sure(played))
     # Healthy runs of all presets lay at 0.28 to 0.68 after some hundred steps, targets that follow noise and priors at 0.84.
     if curves is not None and curves.step >= 2 * FEWEST_STEPS and sharp.mean - SIGMAS * sharp.error > 0.8:
-        return LearningFault("entropy", f"{told} after {curves.step:,} steps: it never fell", _sharper(search), _sure(played))
+        narrow = f"; results differ by {played.spread:.2f} of -1 to 1" if played.spread < NARROW else ""
+        told += f" after {curves.step:,} steps: it never fell{narrow}"
+        return LearningFault("entropy", told, _sharper(search, played.spread), _sure(played))
     return None
 
 
@@ -195,7 +198,9 @@ def calibration(facts: Facts) -> LearningFault | None:
         return None
     evidence = f"where root values rise by 1, results rise by {slope.mean:.2f} (95 %: {slope.mean - 2 * slope.error:.2f} to "
     evidence += f"{slope.mean + 2 * slope.error:.2f}; calibrated: 1)"
-    if learner.root_value_fraction > 0:
+    if learner.td_lambda < 1:
+        change = Change("learner.td_lambda", learner.td_lambda, 1.0)
+    elif learner.root_value_fraction > 0:
         change = Change("learner.root_value_fraction", learner.root_value_fraction, 0.0)
     else:
         change = Change("learner.value_weight", learner.value_weight, 2 * learner.value_weight)
@@ -289,12 +294,14 @@ def _mute(search: SearchConfig, legal: float) -> bool:
     return search.num_simulations < legal
 
 
-def _sharper(search: SearchConfig) -> Change:
-    """Has targets say more of what the search found."""
+def _sharper(search: SearchConfig, spread: float) -> Change:
+    """Has targets say more of what the search found, where results differ by `spread`."""
     if search.algorithm == "gumbel" and search.c_scale < 0.3 and search.q_range >= 2:
         return Change("search.c_scale", search.c_scale, 1.0)
     if search.algorithm == "puct" and search.c_puct > 4:
         return Change("search.c_puct", search.c_puct, 1.5)
+    if spread < NARROW and search.q_range >= 2:
+        return Change("search.q_range", search.q_range, max(0.02, round(2 * spread, 2)))
     return Change("search.num_simulations", search.num_simulations, 4 * search.num_simulations)
 
 

@@ -44,7 +44,7 @@ def test_a_waste_of_games_is_found_and_written(tmp_path: Path, evaluator: str) -
 
 
 def test_ctrl_c_writes_nothing_and_ends_all_that_it_started(tmp_path: Path) -> None:
-    process = started(tmp_path, "--seconds", "300")
+    process = started(tmp_path, "--seconds", "300", "--evaluator", "stream")
     assert process.stderr is not None
     while (line := process.stderr.readline()) and not line.startswith("1 of about"):
         pass

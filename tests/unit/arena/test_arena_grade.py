@@ -86,6 +86,7 @@ def test_actions_and_notation_mean_the_same() -> None:
         ('{"actions": [1.5], "moves": {"1": 1}}', "whole numbers"),
         ('{"actions": [true], "moves": {"1": 1}}', "whole numbers"),
         ('{"actions": [-1], "moves": {"1": 1}}', "whole numbers"),
+        ('{"actions": [1], "moves": {"1": 1}, "score": 1}', "true or false"),
     ],
 )
 def test_a_wrong_line_is_named_with_its_remedy(line: str, named: str) -> None:
@@ -110,6 +111,13 @@ def test_a_line_that_is_not_of_this_game_is_named(line: str, named: str) -> None
     with pytest.raises(ConfigError, match=named) as caught:
         grade(WALK, play(), positions.parse(line, "file.jsonl"))
     assert "file.jsonl line 1" in str(caught.value)
+
+
+def test_each_point_of_a_score_is_a_class_of_its_own() -> None:
+    line = '{"actions": [1], "moves": {"0": 0.5, "1": 0.25, "2": 0.5}%s}'
+    (result,), (score,) = (positions.parse(line % more, "file.jsonl") for more in ("", ', "score": true'))
+    assert [one.loses_class(0.25) for one in (result, score)] == [False, True]
+    assert not score.loses_class(0.5)
 
 
 def test_files_that_cannot_be_read_or_hold_nothing_are_named(tmp_path: Path) -> None:

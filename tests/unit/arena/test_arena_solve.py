@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ from azq.arena.engines.solver import SolverPlayer
 from azq.arena.positions import sign
 from azq.arena.solve import Drawn, Table, by_looks, by_notation, check_solvable, endgames
 from azq.errors import ConfigError
+from azq.notation.units import unit
 
 FOLDER = Path(__file__).parents[2] / "games"
 NIM = games.load(f"{FOLDER / 'nim.py'}:Nim", heap=9)
@@ -38,6 +40,19 @@ def test_nim_is_lost_on_multiples_of_four(key: object) -> None:
     for one in drawn.kept:
         left = 9 - sum(action + 1 for action in one.actions)
         assert {action for action, value in one.moves.items() if value == 1.0} == {left % 4 - 1}
+
+
+@pytest.mark.parametrize("key", [by_notation, by_looks])
+def test_one_player_alone_reaches_the_best_score(key: object) -> None:
+    coins = games.load(f"{FOLDER / 'coins.py'}:Coins")
+    most: dict[tuple[int, int], int] = {}  # from each cell on, what lies on the best way
+    for row, column in itertools.product(reversed(range(6)), repeat=2):
+        lies = (7 * row * row + 3 * row * column + 5 * column) % 10
+        most[row, column] = lies + max(most.get((row + 1, column), 0), most.get((row, column + 1), 0))
+    root = Table(key, 5000).solve(coins.new_initial_state())  # type: ignore[arg-type]
+    assert unit(coins).told(root.value()) == pytest.approx(most[0, 0])
+    right, down = (unit(coins).told(root.solved().moves[action]) for action in (0, 1))
+    assert (right, down) == pytest.approx((most[0, 1], most[1, 0]))  # nothing lies where it begins
 
 
 def test_luck_counts_by_its_probabilities() -> None:

@@ -92,6 +92,18 @@ def test_weights_that_are_not_there_are_named(tmp_path: Path) -> None:
         move.open_player(config, game="hex", run="absent", weights="latest", num_simulations=1)
 
 
+def test_a_search_that_is_asked_for_goes_before_that_of_the_weights() -> None:
+    def searching(*asked: str) -> SearchConfig:
+        agent = move.open_player(load(overrides=asked), game=None, run=None, weights="azq:tic_tac_toe", num_simulations=1)
+        agent.evaluator.close()
+        return agent.search
+
+    own = searching()
+    assert searching("search.c_scale=4.0") == own.model_copy(update={"c_scale": 4.0}) != own
+    with pytest.raises(ConfigError, match="schedule"):
+        searching("search.schedule=[{at = 0.5, num_simulations = 4}, {at = 0.1, num_simulations = 8}]")
+
+
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
     said: list[str] = []
     replies = iter(["x", "9", "0", "u", "h", "(0,0)", "q"])

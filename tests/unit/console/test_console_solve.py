@@ -45,6 +45,16 @@ def test_the_command_line_solves_and_grades(tmp_path: Path, monkeypatch: pytest.
     assert json.loads(graded.stdout)["error_share"] <= 0.1
 
 
+def test_one_player_loses_by_each_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZQ_HOME", str(tmp_path))
+    coins = str(Path(NIM).parent / "coins.py:Coins")
+    solved = CliRunner().invoke(app, ["solve", coins])
+    assert solved.exit_code == 0, solved.output
+    assert "at best 66 (best 1); 923 positions, a choice matters in 245" in solved.stdout
+    graded = json.loads(CliRunner().invoke(app, ["grade", "--game", coins, "--player", "random", "--json"]).stdout)
+    assert 0.3 < graded["error_share"] < 0.7, "either of two moves is wrong"
+
+
 def test_endgames_alone(tmp_path: Path) -> None:
     told = solve(asked(tmp_path, endgames=4, positions=3, out=tmp_path / "deep" / "ends.jsonl"), print)
     assert told["graded"] == 3

@@ -57,6 +57,8 @@ def watched(
         (watched(ASKS, EVALUATES, WAITS, precision="float32"), "network", "inference.precision"),
         (watched(ASKS, EVALUATES, WAITS, selfplay={"cache_entries": 0}), "network", "selfplay.cache_entries"),
         (watched(ASKS, {}, WAITS), "network", "network.channels"),  # each self-play process evaluates for itself
+        (watched(ASKS | {"phase_cpu_wait": 0.8}, RESTS, WAITS), "network", "network.channels"),  # though workers wait for others' requests
+        (watched(ASKS | {"phase_cpu_wait": 0.8}, RESTS, WAITS, cores=1), "network", "network.channels"),
         (watched(ASKS, RESTS, WAITS), "queue", "selfplay.games_in_flight"),
         (watched(ASKS, RESTS, WAITS, selfplay={"answer_within_ms": 25.0}), "queue", "selfplay.answer_within_ms"),
         (watched(MOVES, RESTS, WAITS), "queue", "selfplay.journal_s"),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.bus.memory import MemoryBus
-from azq.config import Config, RunConfig
+from azq.config import Config, RunConfig, load
 from azq.console import session as sessions
 from azq.host.devices import DevicePlan, Wishes, described, plan
 from azq.host.hardware import Machine
@@ -56,6 +56,9 @@ def cuda(*numbers: int) -> tuple[str, ...]:
         (0, 2, Wishes("", (), "auto"), ("cpu",), (), 1),
         (0, 2, Wishes(), (), (), 2),
         (0, 16, Wishes("cuda", (), "cuda:1", threads=3), ("cuda:1",), ("cuda",), 4),
+        (0, 2, Wishes("auto", (), "auto", evaluator="auto"), ("cpu",), ("cpu",), 2),
+        (0, 16, Wishes("auto", (), "auto", evaluator="local"), ("cpu",), ("cpu",), 12),
+        (1, 16, replace(UP, evaluator="auto"), cuda(0), cuda(0), 4),
     ],
 )
 def test_the_plan_of_a_machine(gpus: int, cores: int, wishes: Wishes, training: Any, inference: Any, processes: int) -> None:
@@ -121,6 +124,17 @@ def test_one_worker_chooses_by_itself_and_several_are_told() -> None:
     assert plan(machine(2), Wishes("", (), "auto")).inference_children() == {}
 
 
+def test_who_evaluates_is_the_runs_word_then_the_hosts_and_else_that_of_network_and_device() -> None:
+    def evaluator(gpus: int = 0, *asked: str) -> str:
+        return plan(machine(gpus), Wishes.of(load(overrides=asked))).evaluator
+
+    mlp = "network.kind=mlp"
+    assert [evaluator(), evaluator(0, mlp), evaluator(1, mlp)] == ["stream", "local", "stream"]
+    assert [evaluator(0, mlp, "worker.evaluator=stream"), evaluator(1, "worker.evaluator=local")] == ["stream", "local"]
+    assert evaluator(0, mlp, "worker.evaluator=local", "selfplay.evaluator=uniform") == "uniform"
+    assert "which evaluate for themselves" in str(plan(machine(), Wishes.of(load(overrides=[mlp]))))
+
+
 def session_of(devices: DevicePlan, tmp_path: Path, bus: MemoryBus) -> Any:
     start: Any = SimpleNamespace(run=RunDir(tmp_path, "mine"), volunteers=True)
     supervisor: Any = SimpleNamespace(children={}, stopped=[], stop=lambda names, _wait: supervisor.stopped.append(names))
@@ -136,6 +150,10 @@ def test_azq_up_starts_and_stops_them_all(tmp_path: Path) -> None:
     assert list(supervisor.children) == ["daemon", "inference", "inference.1", "selfplay", "eval", "gateway", "learner"]
     assert supervisor.children["inference.1"].command[-3:] == ["inference", "--device", "cuda:1"]
     assert supervisor.children["selfplay"].command[-2:] == ["--concurrency", "4"]
+    session.devices = plan(machine(2), replace(UP, evaluator="local"))
+    commands = {spec.name: spec.command for spec in session.specs()}
+    assert commands["selfplay"][-2:] == ["--set", "worker.evaluator=local"]
+    assert "--set" not in commands["eval"]
     session.ledger = SimpleNamespace(run=lambda _name: SimpleNamespace(state=None), set_run_state=lambda *_: None)
     screen: Any = SimpleNamespace(note=lambda _text: None)
     session.drain(screen)

@@ -49,7 +49,6 @@ class Desk:
             segments=self.log,
             window=Window(GAME, 1000),
             consumer="l",
-            root_value_fraction=0.0,
         )
 
     def finish(self, count: int, leave: int = 0) -> None:

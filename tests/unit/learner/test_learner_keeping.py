@@ -293,7 +293,7 @@ class Hosts:
         self.keeper = keeper_of(self.shelf, self.here, log, self.token)
         self.intake = Intake(
             "r", GAME, bus=self.bus, ledger=self.ledger, segments=log, window=Window(GAME, 1000), consumer="l",
-            root_value_fraction=0.0, keeper=self.keeper, most_held=10_000,
+            keeper=self.keeper, most_held=10_000,
         )  # fmt: skip
         self.intake.agree_with_ledger()
         self.intake.claim_leftovers()

@@ -1,4 +1,4 @@
-"""`ops/bench/cheap_arms.py` and `turns.py`: short runs in turns, their table, and what is named while the table goes on."""
+"""`ops/bench/cheap_arms.py`, `score_arms.py`, `turns.py`: short runs in turns, their table, and what is named while the table goes on."""
 
 from __future__ import annotations
 
@@ -52,6 +52,23 @@ def plan_file(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path / "arms.toml"
 
     return write
+
+
+def test_a_game_for_one_is_told_by_its_scores(arms, tmp_path, monkeypatch):
+    small = (
+        "run.params.max_moves=30",
+        "selfplay.games_in_flight=8",
+        "network.channels=16",
+        "learner.batch_size=32",
+        "learner.min_window=64",
+    )
+    words = ["score_arms.py", str(tmp_path / "out.jsonl"), "--game", "2048", "--at", "0.3", "--games", "4", "--num-simulations", "4"]
+    monkeypatch.setattr(sys, "argv", [*words, *(word for one in (*small, "learner.td_lambda=0.9") for word in ("--set", one))])
+    importlib.import_module("score_arms").main()
+    first, last = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert (first["steps"], last["scored"]["games"]) == (0, 4)
+    assert last["steps"] > 0
+    assert last["scored"]["score"] > 0
 
 
 def run(arms: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: object) -> int:

@@ -36,24 +36,24 @@ def test_a_window_drops_one_workers_samples_and_keeps_the_order_of_the_others() 
         window, control = Window(GAME, capacity), Window(GAME, capacity)
         events = [played(uid, BAD if uid % 3 == 0 else GOOD) for uid in range(1, 10)]
         for event in events:
-            window.add(samples_of(GAME, [event], 0.0)[0])
+            window.add(samples_of(GAME, [event])[0])
         before = len(window)
         kept = before - window.drop(BAD)[1]
         for event in events:
             if event.worker == GOOD:
-                control.add(samples_of(GAME, [event], 0.0)[0])
+                control.add(samples_of(GAME, [event])[0])
         assert kept == len(window) <= len(control)
         ages = np.arange(kept)
         assert np.array_equal(window.newest(ages).packed, control.newest(ages).packed)
         assert np.array_equal(window.newest(ages).policies, control.newest(ages).policies)
-        window.add(samples_of(GAME, [played(99, GOOD)], 0.0)[0])
+        window.add(samples_of(GAME, [played(99, GOOD)])[0])
         assert window.drop(BAD) == (0, 0)
         assert window.drop("browser:unknown") == (0, 0)
 
 
 def test_a_drop_counts_games_and_samples() -> None:
     window, events = Window(GAME, 1000), [played(uid, BAD if uid < 4 else GOOD) for uid in range(1, 8)]
-    samples, counts = samples_of(GAME, events, 0.0)
+    samples, counts = samples_of(GAME, events)
     window.add(samples)
     assert window.drop(BAD) == (3, sum(counts[:3]))
 
@@ -84,7 +84,7 @@ class Run:
 
     def intake(self) -> Intake:
         segments, purges, window = SegmentLog(self.folder, "connect_four"), Purges(self.folder), Window(GAME, 1000)
-        rebuild(window, segments, GAME, 0.0, purges=purges)
+        rebuild(window, segments, GAME, purges=purges)
         return Intake(
             "r",
             GAME,
@@ -93,7 +93,6 @@ class Run:
             segments=segments,
             window=window,
             consumer="l",
-            root_value_fraction=0.0,
             purges=purges,
         )
 

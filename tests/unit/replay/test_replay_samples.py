@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from learner_doubles import SecretSum
 from replay_games import play_game, samples_of_one
 
@@ -22,7 +22,6 @@ from azq.replay.samples import (
     judge,
     mean_weight_version,
     samples_of,
-    seat_values,
 )
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild
@@ -56,26 +55,20 @@ def test_values_of_three_seats_start_with_the_mover():
             assert samples.values[row, seat] == pytest.approx(wanted, abs=1e-6)
 
 
-@given(st.integers(3, 8), st.integers(0, 7), st.data())
-def test_seat_values_are_a_rotation_that_no_sign_touches(players, mover, data):
-    returns = np.array(data.draw(st.lists(st.floats(-1, 1, width=32), min_size=players, max_size=players)), np.float32)
-    mover %= players
-    (values,) = seat_values(returns, np.array([mover]), players)
-    assert values.tolist() == returns.tolist()[mover:] + returns.tolist()[:mover]
-
-
 @pytest.mark.parametrize("name", ["connect_four", "blob"])
 def test_a_discount_takes_its_share_for_each_ply_that_was_played_from_there_on(name):
     game = games.load(name)
     events = [play_game(game, uid, searched_from=2) for uid in (3, 4)]
-    plain, _ = samples_of(game, events, 0.0)
-    found, _ = samples_of(game, events, 0.0, Columns(discount=0.5))
+    plain, _ = samples_of(game, events)
+    found, _ = samples_of(game, events, Columns(discount=0.5))
     plies = [len(event.record.actions) // 2 for event in events]
     left = [count - ply for event, count in zip(events, plies, strict=True) for ply in searched_plies(event)]
     assert left[-1] == plies[1] - max(searched_plies(events[1]))
     assert found.values == pytest.approx(plain.values * np.array([0.5**each for each in left])[:, None])
-    searched, _ = samples_of(game, events, 1.0)
-    assert np.array_equal(samples_of(game, events, 1.0, Columns(discount=0.5))[0].values, searched.values), "a root's value is what it is"
+    searched, _ = samples_of(game, events, Columns(root_value_fraction=1.0))
+    assert np.array_equal(samples_of(game, events, Columns(root_value_fraction=1.0, discount=0.5))[0].values, searched.values), (
+        "a root's value is what it is"
+    )
 
 
 def searched_plies(event):
@@ -210,7 +203,7 @@ def test_hidden_facts_never_leak_into_the_inputs():
 
 def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
     game = SecretSum(3)
-    columns = Columns.of(game, ALL)
+    columns = replace(Columns.of(game, ALL), root_value_fraction=0.25)
     events = [play_game(game, uid) for uid in range(1, 31)]
     grown, log = Window(game, 1000, columns), SegmentLog(tmp_path, game.name)
     for event in events:
@@ -221,7 +214,7 @@ def test_a_log_with_capped_games_counts_the_same_after_a_restart(tmp_path):
     again = SegmentLog(tmp_path, game.name, count=lambda event: count_trained(game, event))
     assert 0 < again.samples == log.samples == len(grown) < sum(map(count_samples, events))
     rebuilt = Window(game, 1000, columns)
-    rebuild(rebuilt, again, game, 0.25)
+    rebuild(rebuilt, again, game)
     ages = np.arange(len(grown))
     one, two = grown.newest(ages), rebuilt.newest(ages)
     for name in ("packed", "policies", "values", "masks", *columns.shapes()):
@@ -265,10 +258,10 @@ def with_policy(uid: int, *targets: tuple[int, float]) -> SampleEvent:
 def test_a_policy_target_is_a_distribution_but_for_rounding(targets, is_one):
     events = [play_game(TIC_TAC_TOE, 1), with_policy(2, *targets)]
     if is_one:
-        assert samples_of(TIC_TAC_TOE, events, 0.0)[1] == [count_samples(event) for event in events]
+        assert samples_of(TIC_TAC_TOE, events)[1] == [count_samples(event) for event in events]
     else:
         with pytest.raises(WireError, match=r"game 2 of .* has a policy target that is no distribution"):
-            samples_of(TIC_TAC_TOE, events, 0.0)
+            samples_of(TIC_TAC_TOE, events)
 
 
 def test_a_signalling_nan_is_refused_without_a_warning():
@@ -296,7 +289,7 @@ def test_no_share_of_a_target_is_too_small_to_be_illegal():
 
 def test_the_first_of_several_wrong_games_is_named():
     with pytest.raises(WireError, match="game 2 of"):
-        samples_of(TIC_TAC_TOE, [play_game(TIC_TAC_TOE, 1), with_policy(2), with_policy(4)], 0.0)
+        samples_of(TIC_TAC_TOE, [play_game(TIC_TAC_TOE, 1), with_policy(2), with_policy(4)])
 
 
 @pytest.mark.parametrize(("value", "is_one"), [(1.001, True), (-1.001, True), (1.0011, False), (-1.0011, False), (np.nan, False)])
@@ -328,13 +321,13 @@ def test_the_ply_of_a_wrong_target_is_counted_in_its_own_game():
     simulations = np.array([0, 8, 8, 8, 8, 8], "<u2").tobytes()
     bad = msgspec.structs.replace(good, record=msgspec.structs.replace(good.record, uid=77, simulations=simulations))
     with pytest.raises(WireError, match=r"game 77 of .* has a target at ply 3, where chance acts"):
-        samples_of(game, [good, good, bad], 0.0)
+        samples_of(game, [good, good, bad])
 
 
 def test_capped_games_are_left_out_among_others():
     game = SecretSum(2)
     plain, capped = event_where(game, capped=False), event_where(game, capped=True)
-    samples, counts = samples_of(game, [capped, plain, capped], 0.25, Columns.of(game, ALL))
+    samples, counts = samples_of(game, [capped, plain, capped], replace(Columns.of(game, ALL), root_value_fraction=0.25))
     assert counts == [0, 4, 0]
     alone = samples_of_one(game, plain, 0.25, Columns.of(game, ALL))
     for name in ("packed", "policies", "values", "masks", "reply", "margin", "outcomes", "hidden"):
@@ -343,7 +336,7 @@ def test_capped_games_are_left_out_among_others():
 
 def test_marks_name_whose_a_game_is_and_where_it_begins():
     both = [play_game(TIC_TAC_TOE, 1), msgspec.structs.replace(play_game(TIC_TAC_TOE, 2), worker="selfplay@other:2")]
-    samples, counts = samples_of(TIC_TAC_TOE, both, 0.0)
+    samples, counts = samples_of(TIC_TAC_TOE, both)
     begins = np.zeros(sum(counts), bool)
     begins[[0, counts[0]]] = True
     assert min(counts) > 1
@@ -376,7 +369,7 @@ def lying(uid: int) -> SampleEvent:
 )
 def test_each_game_is_judged_as_if_alone(count, bad):
     events = [lying(uid) if uid in bad else play_game(GAME, uid) for uid in range(1, count + 1)]
-    judged = judge(GAME, events, 0.25)
+    judged = judge(GAME, events, Columns(root_value_fraction=0.25))
     alone = {uid: samples_of_one(GAME, events[uid - 1], 0.25) for uid in range(1, count + 1) if uid not in bad}
     assert judged.counts == {uid: len(samples) for uid, samples in alone.items()}
     assert list(judged.counts) == list(alone)
@@ -389,6 +382,6 @@ def test_each_game_is_judged_as_if_alone(count, bad):
 
 def test_games_without_fault_are_put_together_as_many_as_are_checked_at_once():
     events = [play_game(GAME, uid) for uid in range(1, 71)]
-    judged = judge(GAME, events, 0.25)
+    judged = judge(GAME, events, Columns(root_value_fraction=0.25))
     lengths = [sum(list(judged.counts.values())[start : start + 32]) for start in (0, 32, 64)]
     assert [len(samples) for samples in judged.samples] == lengths

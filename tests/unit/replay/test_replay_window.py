@@ -15,7 +15,7 @@ from replay_games import drawn_from, play_game, samples_of_one
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
-from azq.replay.samples import Rules, Samples, count_samples, mean_weight_version
+from azq.replay.samples import Columns, Rules, Samples, count_samples, mean_weight_version
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild, stall_selfplay, steps_allowed, window_size
 from azq.wire.codec import encode
@@ -109,8 +109,8 @@ def test_rebuilt_window_equals_the_one_that_grew(tmp_path, capacity):
     grown = Window(game, capacity)
     for event in events:
         grown.add(samples_of_one(game, event, 0.25))
-    rebuilt = Window(game, capacity)
-    rebuild(rebuilt, SegmentLog(tmp_path, game.name), game, 0.25)
+    rebuilt = Window(game, capacity, Columns(root_value_fraction=0.25))
+    rebuild(rebuilt, SegmentLog(tmp_path, game.name), game)
     assert len(rebuilt) == len(grown)
     drawn = [drawn_from(window, np.random.default_rng(5), 64, 90) for window in (grown, rebuilt)]
     for one, other in zip(arrays(drawn[0]), arrays(drawn[1]), strict=True):
@@ -241,7 +241,7 @@ def test_rebuilding_tells_what_it_does_every_few_games(tmp_path):
     game = games.load("tic_tac_toe")
     stored_games(tmp_path, game, 33)
     told: list[str] = []
-    rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, 0.25, progress=told.append)
+    rebuild(Window(game, 9999), SegmentLog(tmp_path, game.name), game, progress=told.append)
     assert told == ["the window's games"] * 2
 
 

@@ -68,7 +68,12 @@ PLANTED: dict[str, tuple[str, str, Callable[[], RunSections], int]] = {
     ),
     "learner waits": ("limiter", "learner.samples_per_insert", lambda: known(TTT, learner={"samples_per_insert": 0.1}), 8),
     "learner never begins": ("limiter", "learner.min_window", lambda: known(TTT, learner={"min_window": 10**8}), 8),
-    "rate of nothing": ("loss", "learner.learning_rate", lambda: known("connect_four", search=QUICK, learner={"learning_rate": 1e-9}), 8),
+    "rate of nothing": (
+        "loss",
+        "learner.learning_rate",
+        lambda: known("connect_four", search=QUICK, learner={"learning_rate": 1e-9, "muon_rate": 0.0}),
+        8,
+    ),
 }
 
 
