@@ -5,7 +5,7 @@ Usage: mutants.py [MODULE ...] [--sample N --seed S] [--jobs J] [--json]
 The changes are Cosmic Ray's: comparisons, constants, signs, branches. None is written to disk: each runs in a process of its own, forked
 with the libraries loaded, in which one module is compiled from its changed text. `mutants.toml` beside this file names the modules,
 their tests, and every change that goes unnoticed, with the reason. Ends with 1 where a change went unnoticed that is not named there,
-where one is named that is noticed by now, or where a module's score falls below 90 %.
+where one is named that is noticed by now or is none any more, or where a module's score falls below 90 %.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
 import os
-import random
 import signal
 import sys
 import tempfile
@@ -128,6 +128,11 @@ def _difference(source: str, text: str) -> tuple[int, str, str]:
     return first, said[0], said[1]
 
 
+def drawn(seed: int, mutant: Mutant) -> bytes:
+    """Its place in a sample: by what it is, so that a module which changes leaves those of the others where they were."""
+    return hashlib.blake2b(f"{seed} {mutant.module.path} {mutant.before} {mutant.after}".encode()).digest()
+
+
 class ChangedModule(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):  # type: ignore[misc]
     """Imports one module from a text; before all other finders."""
 
@@ -217,14 +222,12 @@ def report(done: Sequence[Mutant], unnoticed: Sequence[Mutant], known: Sequence[
         missed = [mutant for mutant in unnoticed if mutant.module.path == path and id(mutant) not in equal]
         scores[path] = {"mutants": len(of), "noticed": len(of) - len(missed), "score": round(1 - len(missed) / max(1, len(of)), 3)}
     fresh = [str(mutant) for mutant, survivor in named if survivor is None]
-    ended = [f"{survivor.module}: {survivor.before}  ->  {survivor.after}" for survivor in known if _noticed(survivor, done, unnoticed)]
+    judged = [survivor for survivor in known if (survivor.module in scores if whole else any(map(survivor.names, done)))]
+    idle = [survivor for survivor in judged if not any(map(survivor.names, unnoticed))]
+    ended = [f"{survivor.module}: {survivor.before}  ->  {survivor.after}" for survivor in idle]
     low = [path for path, score in scores.items() if score["score"] < SCORE] if whole else []
     passed = not fresh and not ended and not low
     return {"modules": scores, "unnamed": fresh, "noticed_by_now": ended, "below": low, "passed": passed}
-
-
-def _noticed(survivor: Survivor, done: Sequence[Mutant], unnoticed: Sequence[Mutant]) -> bool:
-    return any(map(survivor.names, done)) and not any(map(survivor.names, unnoticed))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -244,7 +247,7 @@ def main(arguments: Sequence[str]) -> int:
         importlib.import_module(library)
     todo = [mutant for decider in chosen for mutant in mutants(decider, (ROOT / decider.path).read_text("utf-8"))]
     if wish.sample:
-        todo = random.Random(wish.seed).sample(todo, min(wish.sample, len(todo)))
+        todo = sorted(todo, key=lambda mutant: drawn(wish.seed, mutant))[: wish.sample]
     touched = dict.fromkeys(mutant.module for mutant in todo)
     with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):  # what a wrong program writes is nobody's
         limits_s = {decider.path: 10 + 10 * baseline_s(decider) for decider in touched}
@@ -262,7 +265,7 @@ def say(found: dict[str, Any]) -> None:
         print(f"{score['score']:6.1%}  {score['noticed']:4} of {score['mutants']:4}  {path}")
     for what, word in (
         ("unnamed", "unnoticed and not named"),
-        ("noticed_by_now", "named in mutants.toml, but noticed"),
+        ("noticed_by_now", "named in mutants.toml, but noticed, or no such change"),
         ("below", f"below {SCORE:.0%}"),
     ):
         for line in found[what]:

@@ -149,7 +149,7 @@ class RankRow:
     errors: int
     reason: str
     seen_ms: int
-    state_bytes: int = 0  # of weights, gradients, optimiser and average, as far as it holds them
+    state_bytes: int  # of weights, gradients, optimiser and average, as far as it holds them
 
 
 @dataclass(frozen=True, slots=True)

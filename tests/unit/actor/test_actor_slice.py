@@ -8,9 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.actor.slice import Moment, SliceLimits, Stop, group_sizes, groups_that_fit, journal_interval_s, next_group, why_stop
+from azq import games
+from azq.actor.slice import (
+    PATIENCE_S,
+    Moment,
+    Slice,
+    SliceLimits,
+    Stop,
+    group_sizes,
+    groups_that_fit,
+    journal_interval_s,
+    next_group,
+    why_stop,
+)
+from azq.config import LearnerConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.errors import ConfigError
-from azq.ledger.types import Directive
+from azq.ledger.types import Directive, Lease
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
 
 LIMITS = SliceLimits(slice_s=60.0, patience_s=30.0, journal_s=5.0)
 CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, asked=False, directive=Directive.GO_ON, open_games=8)
@@ -39,6 +54,22 @@ def test_why_a_slice_stops(change: dict[str, object], expected: Stop | None) -> 
 
 def test_in_lockstep_a_slice_waits_for_games() -> None:
     assert why_stop(replace(CALM, open_games=0), replace(LIMITS, waits=True)) is None
+
+
+def slice_of(job: Job, lease_s: float, lockstep_games: int = 0) -> Slice:
+    sections = RunSections(
+        selfplay=SelfPlayConfig(games_in_flight=32, slice_s=60.0, journal_s=20.0),
+        learner=LearnerConfig(lockstep_games=lockstep_games, lr_drops=()),
+        search=SearchConfig(reuse_subtree=False),
+    )
+    return Slice(Lease(job, 1, "w", lease_s), sections, games.load("tic_tac_toe"))
+
+
+def test_a_job_says_how_much_is_played_and_how_long_and_else_the_run_does() -> None:
+    plain = slice_of(Job("r:1", "r", Kind.SELFPLAY, "cpu"), 30.0)
+    assert (plain.games, plain.limits) == (32, SliceLimits(60.0, PATIENCE_S, 10.0))
+    told = slice_of(Job("r:1", "r", Kind.SELFPLAY, "cpu", games=5, slice_s=7.0), 90.0, lockstep_games=8)
+    assert (told.games, told.limits) == (5, SliceLimits(7.0, PATIENCE_S, 20.0, waits=True))
 
 
 @given(st.integers(1, 5000), st.integers(1, 16))

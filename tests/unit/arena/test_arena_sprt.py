@@ -75,3 +75,9 @@ def test_nothing_played_is_open_between_walds_bounds() -> None:
 def test_what_can_decide_nothing_is_refused(elo0: float, elo1: float, alpha: float) -> None:
     with pytest.raises(ConfigError, match="sequential test"):
         sequential_test(1, 1, 1, elo0, elo1, alpha)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.05, 0.0), (0.05, 0.5), (-0.1, 0.05), (0.05, 0.9)])
+def test_rates_of_error_that_are_none_are_refused(alpha: float, beta: float) -> None:
+    with pytest.raises(ConfigError, match=f"not alpha {alpha:g} and beta {beta:g}"):
+        sequential_test(1, 1, 1, 0.0, 10.0, alpha, beta)

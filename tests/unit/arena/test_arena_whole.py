@@ -16,11 +16,12 @@ from azq.arena.match import MatchGame, deal, failed, play_match, result_of, whol
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.arena.sprt import sequential_test
-from azq.arena.whole import job_of, put_together, split
+from azq.arena.whole import job_of, part_of, put_together, spec_of, split
 from azq.config import SearchConfig
 from azq.search.evaluator import UniformEvaluator
-from azq.wire.messages import GradeSpec, MatchResult, MatchSpec
-from azq.wire.parts import whole_of
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec
+from azq.wire.parts import opponents, whole_of
 
 CARDS: Any = CardGame()
 FIGURES = ("wins", "draws", "losses", "games", "seats", "share", "points", "points_se", "score")
@@ -112,6 +113,22 @@ def test_a_job_has_the_games_of_its_match_and_grading_has_none() -> None:
     match = MatchSpec("a", "b", 40, 1, 0, 5)
     assert job_of("r", "cpu", match).games == 40
     assert job_of("r", "cpu", GradeSpec(1, 600, 64, 0)).games == 0
+    assert job_of("r", "cpu", match).priority < Job("", "r", Kind.SELFPLAY, "cpu").priority, "before self-play"
+
+
+def test_only_an_evaluation_job_says_what_it_evaluates() -> None:
+    match, grade = MatchSpec("a", "b", 40, 1, 0, 5), GradeSpec(1, 600, 64, 0)
+    assert [spec_of(job_of("r", "cpu", spec)) for spec in (match, grade)] == [match, grade]
+    job = job_of("r", "cpu", match)
+    assert spec_of(replace(job, kind=Kind.SELFPLAY)) is None
+    assert spec_of(replace(job, payload=b"what a newer azq asks for")) is None
+    assert part_of(job) is None, "a whole match"
+    assert [part_of(job_of("r", "cpu", part)) for part in split(match, 25)] == split(match, 25)
+
+
+def test_in_a_game_for_one_the_two_play_side_by_side() -> None:
+    spec = MatchSpec("a", "b", 40, 1, 0, 5)
+    assert [opponents(MatchResult(spec, "a", "b", 20, 0, 20, 1, seats=seats)) for seats in (1, 2, 3)] == [1, 1, 2]
 
 
 def part(first: int, wins: int, losses: int, *, draws: int = 0, sprt: tuple[float, ...] = SPRT) -> MatchResult:
@@ -126,6 +143,21 @@ def test_what_is_done_of_a_match_is_told_with_the_bounds_of_its_test() -> None:
     assert match.progress == f"200 of 1000, LLR {test.llr:.2f} in [-2.94, 2.94]"
     [match] = put_together([part(200, 55, 45, sprt=()), part(0, 50, 50, sprt=())])
     assert (match.progress, match.test) == ("200 of 1000", None)
+
+
+def test_a_draw_counts_in_the_test_of_all_parts() -> None:
+    [whole] = put_together([part(0, 5, 3, draws=2), part(10, 4, 2, draws=4)])
+    assert whole.test is not None
+    assert whole.test.llr == pytest.approx(sequential_test(9, 6, 5, *SPRT).llr)
+
+
+def test_one_part_stays_whose_it_was_and_one_group_of_games_has_no_error() -> None:
+    [alone] = put_together([part(0, 5, 3)])
+    assert alone.worker == "h:1"
+    spec = MatchSpec("a", "b", 2, 1, 0, 5, 0, 4)
+    halves = [MatchResult(replace(spec, first_game=first), "a", "b", 1, 0, 1, 1, points=3.0, points_se=9.0) for first in (0, 2)]
+    [both] = put_together([halves[0], replace(halves[1], wins=0, losses=0)])
+    assert (both.points, both.points_se) == (3.0, 0.0)
 
 
 def test_what_comes_after_the_decision_does_not_undo_it() -> None:

@@ -60,6 +60,13 @@ def test_what_does_not_fit_is_said(changed, said):
     assert bool(findings({**FITS, **changed})) == (said is not None)
 
 
+def test_who_is_there_twice_is_told_what_the_others_may_be():
+    [learners] = findings({**FITS, "train": {"kind": "box", "count": 2, "roles": ["learner", "inference"]}})
+    assert learners.endswith("make it one machine, and give the others 'rank'")
+    [daemons] = findings({**FITS, "more": {"kind": "tiny", "roles": ["daemon"]}})
+    assert daemons.endswith("make it one machine, a group of its own")
+
+
 def test_a_budget_that_ends_it_early_is_said():
     assert findings(FITS, budget={"money": 4.2}) == ["note: budget: is spent after 2.00 h of the 10 h asked for; the cluster ends then"]
 

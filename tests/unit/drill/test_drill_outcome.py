@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from azq.drill.outcome import Outcome, as_table
+from azq.drill.outcome import Outcome, Work, as_table
 from azq.drill.proof import Discrepancy
 from azq.drill.scenarios import Scenario
 
@@ -58,6 +58,11 @@ def test_nothing_measured_is_no_time_lost() -> None:
     assert Outcome(LEARNER, compared=1, recovery_s=[0.5]).problem() == ""
     assert Outcome(LEARNER, compared=1, recovery_s=[0.5], search_lost_s=[0.25]).problem() == ""
     assert "0.26 s of search lost" in Outcome(LEARNER, compared=1, recovery_s=[0.5], search_lost_s=[0.26]).problem()
+
+
+def test_rates_are_of_what_was_done_meanwhile() -> None:
+    assert Work(30, 900, 14.0).rates_since(Work(10, 100, 10.0)) == {"games": 5.0, "simulations": 200.0}
+    assert Work(10, 100, 10.0).rates_since(Work(10, 100, 10.0)) == {"games": 0.0, "simulations": 0.0}
 
 
 def test_what_comparisons_show_adds_up() -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from azq.bus.base import Entry
 from azq.inference.device.forward import bucket_of, buckets, gpu_buckets
 from azq.inference.device.tuning import BatchLimits
-from azq.inference.serve.requests import BadRequest, BatchPlan, Group, Pending, name_of, plan, read_request, replies
+from azq.inference.serve.requests import BadRequest, BatchPlan, Group, Pending, name_of, plan, read_request, refusal, replies
 from azq.nets import NetSpec
-from azq.wire import codec
+from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest
 
 MAX_BATCH = 100
@@ -153,6 +153,20 @@ def test_each_request_gets_the_logits_that_it_asks_for():
     told = [codec.decode(frame, EvalReply) for _, frame in replies([read(b""), read(bytes([0b110, 0b001]))], 1, (logits, values))]
     assert [np.frombuffer(reply.logits, np.float16).tolist() for reply in told] == [[0, 1, 2, 3, 4, 5], [7, 8, 9]]
     assert [np.frombuffer(reply.values, np.float16).tolist() for reply in told] == [[0, 1], [2, 3]]
+
+
+def test_a_refusal_leaves_the_client_to_ask_again_unless_it_is_final():
+    request = EvalRequest(7, "client", 3, 1, b"x", 0)
+    name, frame = refusal(request, "not loaded yet")
+    assert (name, codec.decode(frame, EvalReply)) == (keys.reply("client"), EvalReply(7, 3, 0, b"", b"", "not loaded yet", False))
+    assert codec.decode(refusal(request, "too large", final=True)[1], EvalReply).final
+
+
+def test_a_request_may_fill_a_batch_and_be_no_larger():
+    assert read(b"", MAX_BATCH, bytes(MAX_BATCH)).count == MAX_BATCH
+    with pytest.raises(BadRequest, match=f"of {MAX_BATCH + 1} leaves exceeds inference.max_batch = {MAX_BATCH}") as refused:
+        read(b"", MAX_BATCH + 1, bytes(MAX_BATCH + 1))
+    assert not refused.value.final, "a worker with larger batches may answer"
 
 
 def test_a_request_that_was_claimed_or_sent_before_is_suspect():

@@ -126,6 +126,17 @@ def test_a_control_plane_that_failed_is_left_alone_for_ten_seconds(bus: MemoryBu
     assert bus.get(KEY) is None
 
 
+def test_a_control_plane_that_fails_again_is_left_alone_no_longer(bus: MemoryBus, clock: Clock) -> None:
+    trials = worker(bus, clock)
+    bus.down = True
+    for _ in range(4):
+        trials.begin(KEY)
+        clock.now_s += 10.0
+    bus.down = False
+    bus.put(KEY, b"9 other")
+    assert trials.begin(KEY) is Verdict.WAIT
+
+
 def test_what_is_survived_leaves_nothing(bus: MemoryBus, clock: Clock) -> None:
     trials = worker(bus, clock)
     for _ in range(5):

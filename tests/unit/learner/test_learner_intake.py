@@ -16,12 +16,13 @@ from azq.errors import BrokerUnavailable, StateConflict
 from azq.learner.data.intake import Intake
 from azq.ledger import MemoryLedger
 from azq.ledger.rules.learner import WRITTEN_OFF
+from azq.replay.purges import Purges
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import DeadLetter, Job, RunEvent, RunRecord, SampleEvent
+from azq.wire.messages import DeadLetter, Job, PurgedGames, PurgeOrders, RunEvent, RunRecord, SampleEvent
 
 GAME = games.load("tic_tac_toe")
 
@@ -286,6 +287,23 @@ def test_the_mean_version_of_weights_is_that_of_the_last_games_taken_in(desk):
     desk.publish(numbered(1))
     intake.read()
     assert intake.mean_weight_version == 6.0
+
+
+def test_whose_games_the_owner_orders_out_leaves_the_window_once_and_it_is_said(desk):
+    intake = desk.intake()
+    intake.purges = Purges(desk.folder)
+    desk.finish(4)
+    intake.read()
+    before = len(intake.window)
+    worker = play_game(GAME, 1).worker
+    desk.bus.put(keys.purges("r"), encode(PurgeOrders({worker: 2**40, "nobody": 5})))
+    intake.agree_with_ledger()
+    told = [decode(desk.bus.get(keys.purged("r", name)), PurgedGames) for name in (worker, "nobody")]
+    assert (before > 0, len(intake.window)) == (True, 0)
+    assert told == [PurgedGames(2**40, 4, before, before), PurgedGames(5, 0, 0, 0)]
+    desk.bus.delete(keys.purged("r", worker))
+    intake.agree_with_ledger()
+    assert desk.bus.get(keys.purged("r", worker)) is None, "an order that was followed"
 
 
 def test_samples_reach_the_window(desk):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RateStage, RunSections
 from azq.learner.step.growth import RunNetworks
+from azq.learner.step.muon import MATRICES, Muon
 from azq.learner.step.optimizer import learning_rate, make_optimizer
 from azq.nets import NetSpec
 
@@ -33,6 +35,20 @@ def test_weight_decay_is_of_matrices_alone():
     module = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
     groups = make_optimizer(module, LearnerConfig(weight_decay=0.25)).param_groups
     assert [(group["weight_decay"], [one.ndim for one in group["params"]]) for group in groups] == [(0.25, [2]), (0.0, [1, 1, 1])]
+
+
+def test_muon_has_the_matrices_of_blocks_at_a_rate_of_their_own():
+    module = nn.ModuleDict({"stem": nn.Linear(3, 2), "blocks": nn.Linear(2, 2)})
+    optimizer = make_optimizer(module, LearnerConfig(learning_rate=0.001, muon_rate=0.02))
+    assert isinstance(optimizer, Muon)
+    shares = [(group.get(MATRICES), [tuple(one.shape) for one in group["params"]]) for group in optimizer.param_groups]
+    assert shares == [(pytest.approx(20.0), [(2, 2)]), (None, [(2, 3)]), (None, [(2,), (2,)])]
+
+
+def test_without_a_rate_for_muon_it_is_adamw_also_of_one_matrix():
+    optimizer = make_optimizer(nn.Linear(2, 1, bias=False), LearnerConfig(muon_rate=0.0))
+    assert type(optimizer) is torch.optim.AdamW
+    assert [MATRICES in group for group in optimizer.param_groups] == [False]
 
 
 def test_stages_begin_at_their_share_and_nothing_shrinks():

@@ -11,7 +11,7 @@ from azq.errors import LeaseLost, StateConflict
 from azq.ledger import rules
 from azq.ledger.types import RunState
 from azq.wire.kinds import Kind
-from azq.wire.messages import GameRecord, SampleEvent
+from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,12 @@ def test_adopted_games_come_with_their_moves():
 def test_a_run_that_rests_gives_no_games_and_opens_none():
     state = run(job(1, LEASED), pool=(5,), open=games((5,)), opened=5, state=RunState.PAUSED)
     assert rules.games.adopt(state, lease(), 3) == (state, [])
+
+
+def test_in_lockstep_games_are_opened_for_versions_that_are_there():
+    state = replace(run(job(1, LEASED)), record=RunRecord("r", b'{"learner": {"lockstep_games": 2}}', {}, "", 1))
+    assert rules.games.adopt(state, lease(), 9)[1] == []
+    assert [len(rules.games.adopt(state, lease(), 9, versions)[1]) for versions in (0, 1, 3)] == [0, 2, 6]
 
 
 def test_games_are_adopted_by_name_where_they_lie_in_the_pool():

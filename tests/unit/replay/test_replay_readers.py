@@ -43,6 +43,22 @@ def test_the_newest_come_first_and_pages_follow_without_gap_or_overlap(tmp_path:
     assert seen == list(range(40, 0, -1))
 
 
+@pytest.mark.parametrize("count", [1, 5, 7, 40, 99])
+def test_no_more_games_come_than_were_asked_for_and_the_last_ones_come_in_order(tmp_path: Path, count: int) -> None:
+    written(tmp_path, range(1, 41)).close()
+    reader = SegmentReader(tmp_path)
+    assert uids(reader, count) == list(range(40, 0, -1))[:count]
+    assert [event.record.uid for event in reader.last(count)] == list(range(1, 41))[-count:]
+
+
+def test_indexes_that_were_read_last_are_kept(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 41), roll_bytes=600).close()
+    reader = SegmentReader(tmp_path)
+    reader.newest(40)
+    last = list(reader._indexes)
+    assert last == list(range(KEPT_INDEXES, 0, -1))
+
+
 def test_every_game_is_found_by_number_and_is_the_one_that_was_written(tmp_path: Path) -> None:
     written(tmp_path, range(1, 41)).close()
     reader = SegmentReader(tmp_path)
@@ -61,6 +77,18 @@ def test_a_search_for_a_game_looks_into_few_files_and_keeps_few_indexes(tmp_path
         reader.find(99)
     assert len(looked) <= FILES_SEARCHED
     assert len(reader._indexes) <= KEPT_INDEXES
+
+
+def test_a_search_without_written_indexes_begins_where_the_number_suggests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, range(1, 41), roll_bytes=600).close()
+    for path in tmp_path.glob("*.idx"):
+        path.unlink()
+    for uid in (1, 12, 25, 40):
+        reader, looked = SegmentReader(tmp_path), list[int]()
+        index = reader._index
+        monkeypatch.setattr(reader, "_index", lambda segment, looked=looked, index=index: looked.append(segment) or index(segment))
+        assert reader.find(uid).record.uid == uid
+        assert len(set(looked)) == 1
 
 
 def test_what_is_appended_later_is_seen_and_a_half_written_tail_is_not(tmp_path: Path) -> None:
@@ -250,3 +278,12 @@ def test_files_that_were_moved_away_are_not_missed(tmp_path):
     newest = read(SegmentFollower(tmp_path, 10_000, count))
     assert newest == list(range(newest[0], 41))
     assert newest[0] > 1
+
+
+def test_a_file_that_cannot_be_read_is_not_called_moved_away(tmp_path: Path) -> None:
+    written(tmp_path, range(1, 4)).close()
+    path = next(tmp_path.glob("*.seg"))
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match="cannot be read: Is a directory; let the daemon's user read"):
+        SegmentReader(tmp_path).newest(9)

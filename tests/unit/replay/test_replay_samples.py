@@ -385,3 +385,13 @@ def test_games_without_fault_are_put_together_as_many_as_are_checked_at_once():
     judged = judge(GAME, events, Columns(root_value_fraction=0.25))
     lengths = [sum(list(judged.counts.values())[start : start + 32]) for start in (0, 32, 64)]
     assert [len(samples) for samples in judged.samples] == lengths
+
+
+def test_a_part_has_its_rows_of_each_column_that_is_there():
+    game = games.load("blob")
+    whole = samples_of_one(game, play_game(game, 1), 0.0, Columns(reply=True))
+    part = whole.part(2, 5)
+    assert len(part) == 3
+    for name in whole.__dataclass_fields__:
+        column = getattr(whole, name)
+        assert getattr(part, name) is None if column is None else (getattr(part, name) == column[2:5]).all()

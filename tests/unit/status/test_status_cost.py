@@ -48,6 +48,12 @@ def test_the_end_is_that_of_the_goal_that_comes_first_at_this_pace(until: dict[s
     assert cost.ends_money == pytest.approx(3.0 + 3.0 * in_s / 3600, abs=1e-4)
 
 
+def test_money_is_told_to_a_hundredth_of_a_cent() -> None:
+    odd = Spending(per_hour=1 / 3, currency="EUR", machines={"h": MachineTime("tower", 1 / 3, ("inference",), HOUR_MS, 0.0, 2 / 3)})
+    cost = cost_of(odd, {"minutes": 20.0}, Done(0, 0, 0), {}, running=True)
+    assert (cost.money, cost.per_hour, cost.ends_money) == (0.6667, 0.3333, 0.7778)
+
+
 def test_no_end_is_in_sight_without_a_pace_or_while_it_does_not_run() -> None:
     assert cost_of(SPENT, {"games": 10.0}, Done(0, 0, 0), {"games": 0.0}, running=True).ends_in_s is None
     paused = cost_of(SPENT, {"minutes": 10.0}, Done(0, 0, 0), {}, running=False)

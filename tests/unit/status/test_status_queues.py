@@ -116,6 +116,11 @@ def test_live_queues_and_queues_with_jobs_stand_by_name() -> None:
     assert queue_table((), (), 0) == []
 
 
+def test_a_job_of_a_host_whose_clock_is_ahead_has_waited_for_no_time() -> None:
+    [ahead] = queue_table((), (job(Kind.SELFPLAY, "cpu", JobState.QUEUED, 10_400),), 10_000)
+    assert ahead.oldest_queued_s == 0.0
+
+
 def test_queues_over_rest(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.plant_workers()

@@ -13,6 +13,7 @@ from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
 from azq.status.stages import RunFirsts
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
 from azq.wire.kinds import Kind
+from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
@@ -40,6 +41,21 @@ def test_the_end_of_a_run_is_told_by_its_pace_and_not_while_it_rests() -> None:
     assert (slow.eta_by, slow.eta_s) == ("minutes=5", 210.0)
     rests = summarise(RunFacts(replace(running, state=RunState.PAUSED), COUNTS, workers=(fast,)), 5_000)
     assert (rests.eta_by, rests.eta_s) == ("", None)
+
+
+def test_steps_and_money_have_a_pace_too() -> None:
+    record = msgspec.structs.replace(VIEW.record, sections=b'{"learner": {"batch_size": 32}}', until={"steps": 60.0, "money": 4.0})
+    facts = RunFacts(replace(VIEW, record=record), COUNTS, learner=LEARNER)
+    by_steps = summarise(facts, 5_000)
+    assert (by_steps.eta_by, by_steps.eta_s) == ("steps=60", 10.0)  # 20 of them, two a second
+    dear = Spending(per_hour=3_600.0, currency="EUR", machines={"gpu": MachineTime("tower", 3_600.0, ("inference",), 3_000, 0.0, 3.0)})
+    by_money = summarise(replace(facts, spent=dear), 5_000)
+    assert (by_money.eta_by, by_money.eta_s) == ("money=4", 1.0)
+    assert by_money.cost is not None
+    assert (by_money.cost.money, by_money.cost.per_hour, by_money.cost.ends_by) == (3.0, 3_600.0, "money=4")
+    rests = summarise(replace(facts, view=replace(facts.view, state=RunState.PAUSED), spent=dear), 5_000)
+    assert rests.cost is not None
+    assert (rests.cost.per_hour, rests.cost.ends_by, rests.cost.ends_in_s) == (0.0, "", None)
 
 
 LEARNER = LearnerStatus(

@@ -18,7 +18,7 @@ from azq.errors import WireError
 from azq.wire import machines, messages
 from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves, uid_of
 from azq.wire.kinds import Kind
-from azq.wire.messages import SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
+from azq.wire.messages import DENSE, SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
 MODULES = (messages, machines)
 KINDS = [
@@ -193,6 +193,12 @@ def test_a_frame_looks_as_other_versions_expect_it():
     assert encode(GameRecord(7)) == msgspec.msgpack.encode((SCHEMA, zlib.crc32(body, SCHEMA).to_bytes(4, "little"), msgspec.Raw(body)))
     assert bytes(body_of(encode(GameRecord(7)))) == body
     assert bytes(body_of(msgspec.msgpack.encode((UNCHECKED, GameRecord(7))))) == body
+
+
+def test_frames_of_the_second_schema_have_a_plain_checksum():
+    body = msgspec.msgpack.encode(GameRecord(7))
+    frame = msgspec.msgpack.encode((DENSE, zlib.crc32(body).to_bytes(4, "little"), msgspec.Raw(body)))
+    assert decode(frame, GameRecord) == GameRecord(7)
 
 
 def test_the_number_of_a_game_is_read_from_frames_of_each_schema_and_from_damaged_ones():
