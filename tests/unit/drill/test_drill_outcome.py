@@ -62,6 +62,7 @@ def test_nothing_measured_is_no_time_lost() -> None:
 
 def test_rates_are_of_what_was_done_meanwhile() -> None:
     assert Work(30, 900, 14.0).rates_since(Work(10, 100, 10.0)) == {"games": 5.0, "simulations": 200.0}
+    assert Work(11, 110, 10.5).rates_since(Work(10, 100, 10.0)) == {"games": 2.0, "simulations": 20.0}
     assert Work(10, 100, 10.0).rates_since(Work(10, 100, 10.0)) == {"games": 0.0, "simulations": 0.0}
 
 

@@ -93,6 +93,15 @@ def test_segments_roll_and_the_log_goes_on_in_the_last(tmp_path):
     assert all_frames(tmp_path) == [*(one.frame for one in entries), entry(7).frame]
 
 
+def test_the_end_is_behind_the_last_game_and_at_first_before_a_file_that_is_to_come(tmp_path):
+    log = SegmentLog(tmp_path, GAME, roll_bytes=1)
+    assert log.end == (1, 0)
+    for uid in (1, 2, 3):
+        log.append([entry(uid)])
+        assert log.end == (uid, (tmp_path / f"{uid:06}.seg").stat().st_size)
+    log.close()
+
+
 def test_tail_yields_the_newest_games_that_hold_so_many_samples(tmp_path):
     entries = filled(tmp_path, 6, roll_bytes=1)
     log = SegmentLog(tmp_path, GAME)
