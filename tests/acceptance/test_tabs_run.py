@@ -71,16 +71,15 @@ def learned_with_two_tabs(home: Path, until_goal: str, *settings: str) -> dict[s
     port = free_port()
     sets = [word for text in settings for word in ("--set", text)]
     command = [*AZQ, "up", "--game", "tic_tac_toe", "--run", RUN, "--volunteers", "--port", str(port), "--until", until_goal, "--json"]
-    up = subprocess.Popen(
-        [*command, *QUICK, *sets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(home), cwd=home
-    )
-    try:
-        with launched() as browser:
+    command += [*QUICK, *sets]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with launched() as browser, subprocess.Popen(command, env=environment(home), cwd=home, **pipes) as up:
+        try:
             pages = [open_tab(browser, port) for _ in range(2)]
             output, _ = up.communicate(timeout=450)
             assert all(page.evaluate("document.querySelector('[data-tile=\"refused\"] b').textContent") == "0" for page in pages)
-    finally:
-        up.kill()
+        finally:
+            up.kill()
     assert up.returncode == 0, output
     last: dict[str, Any] = json.loads(output.splitlines()[-1])
     return last
