@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from azq.arena.rating import Rating, choose_anchor, rate
 from azq.wire.messages import MatchResult, MatchSpec
@@ -207,3 +208,8 @@ def test_zero_is_the_wanted_player_or_the_first_that_stays_as_it_is_or_the_first
     assert choose_anchor(["weights:1", "solver", "uct:100"], "uct:100") == "uct:100"
     assert choose_anchor(["weights:1", "solver", "random"], "uct:100") == "solver"
     assert choose_anchor(["weights:3", "weights:1", "weights:2"], "uct:100") == "weights:3"
+
+
+def test_a_game_for_one_and_a_player_against_itself_rate_nobody() -> None:
+    alone = replace(match("weights:1", "uct:100", 9, 0, 1), seats=1)
+    assert rate([alone, match("weights:1", "weights:1", 5, 0, 5)]) == []

@@ -52,6 +52,17 @@ def test_without_draws_it_is_walds_test_of_a_share() -> None:
     assert sequential_test(120, 0, 80, 0, 50).llr == pytest.approx(exact, rel=1e-3)
 
 
+def test_with_draws_it_is_the_ratio_of_the_greatest_likelihoods() -> None:
+    """Of each score, over all shares of draws that go with it."""
+
+    def likelihood(score: float) -> float:
+        draws = np.linspace(1e-4, 2 * min(score, 1 - score) - 1e-4, 100_001)
+        return float(np.max(30 * np.log(score - draws / 2) + 40 * np.log(draws) + 20 * np.log(1 - score - draws / 2)))
+
+    exact = likelihood(expected_score(30)) - likelihood(expected_score(0))
+    assert sequential_test(30, 40, 20, 0, 30).llr == pytest.approx(exact, abs=1e-5)
+
+
 @given(COUNTS, COUNTS, COUNTS)
 def test_seen_from_the_other_side_it_tells_the_opposite(wins: int, draws: int, losses: int) -> None:
     one, other = sequential_test(wins, draws, losses, -10, 30, 0.05, 0.1), sequential_test(losses, draws, wins, -30, 10, 0.1, 0.05)
@@ -81,3 +92,8 @@ def test_what_can_decide_nothing_is_refused(elo0: float, elo1: float, alpha: flo
 def test_rates_of_error_that_are_none_are_refused(alpha: float, beta: float) -> None:
     with pytest.raises(ConfigError, match=f"not alpha {alpha:g} and beta {beta:g}"):
         sequential_test(1, 1, 1, 0.0, 10.0, alpha, beta)
+
+
+def test_four_hundred_elo_are_ten_to_one() -> None:
+    assert [expected_score(elo) for elo in (-400, 0, 400)] == pytest.approx([1 / 11, 0.5, 10 / 11])
+    assert expected_score(400, seats=3) == pytest.approx(1 / 1.2)

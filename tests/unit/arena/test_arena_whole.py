@@ -151,6 +151,17 @@ def test_a_draw_counts_in_the_test_of_all_parts() -> None:
     assert whole.test.llr == pytest.approx(sequential_test(9, 6, 5, *SPRT).llr)
 
 
+def test_the_error_of_a_gap_is_that_of_both_scores_in_the_same_games() -> None:
+    spec = MatchSpec("a", "b", 1, 1, 0, 5, 0, 2)
+    scores = [(5.0, 3.0), (9.0, 7.0)]  # the same gap in either part
+    parts = [
+        MatchResult(replace(spec, first_game=at), "a", "b", 1, 0, 0, 1, seats=1, points=mine, second_points=other)
+        for at, (mine, other) in enumerate(scores)
+    ]
+    [whole] = put_together(parts)
+    assert (whole.gap_se, whole.points_se) == (0.0, pytest.approx(2.0))
+
+
 def test_one_part_stays_whose_it_was_and_one_group_of_games_has_no_error() -> None:
     [alone] = put_together([part(0, 5, 3)])
     assert alone.worker == "h:1"

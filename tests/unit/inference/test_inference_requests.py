@@ -175,6 +175,7 @@ def test_a_request_that_was_claimed_or_sent_before_is_suspect():
         return read_request("r1", Entry("stream", "1-1", codec.encode(request)), SPEC, MAX_BATCH, 0.0, claimed=claimed).suspect
 
     assert [suspect(1, False), suspect(2, False), suspect(1, True)] == [False, True, True]
+    assert not read(b"").suspect
 
 
 @pytest.mark.parametrize(("count", "packed"), [(0, b""), (2, b"x"), (2, b"xyz"), (0, b"x")])

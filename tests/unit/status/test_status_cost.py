@@ -48,6 +48,11 @@ def test_the_end_is_that_of_the_goal_that_comes_first_at_this_pace(until: dict[s
     assert cost.ends_money == pytest.approx(3.0 + 3.0 * in_s / 3600, abs=1e-4)
 
 
+def test_a_machine_without_a_price_and_hours_from_before_its_price_are_both_told() -> None:
+    machines = {"new": MachineTime("", None, ("selfplay",), 0, 0.0, 0.0), "late": MachineTime("", 1.0, ("selfplay",), 9, 5.0, 0.0)}
+    assert cost_of(Spending(machines=machines), {}, Done(0, 0, 0), {}, running=True).unpriced == ("late", "new")
+
+
 def test_money_is_told_to_a_hundredth_of_a_cent() -> None:
     odd = Spending(per_hour=1 / 3, currency="EUR", machines={"h": MachineTime("tower", 1 / 3, ("inference",), HOUR_MS, 0.0, 2 / 3)})
     cost = cost_of(odd, {"minutes": 20.0}, Done(0, 0, 0), {}, running=True)
