@@ -29,6 +29,14 @@ def written(folder: Path, uids: range, *, roll_bytes: int = PER_FILE) -> Segment
     return log
 
 
+def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SegmentReader, list[int]]:
+    """A reader, and the files whose index it asks for."""
+    reader, looked = SegmentReader(folder), list[int]()
+    index = reader._index
+    monkeypatch.setattr(reader, "_index", lambda segment: looked.append(segment) or index(segment))
+    return reader, looked
+
+
 def uids(reader: SegmentReader, count: int, before: LogPlace | None = None) -> list[int]:
     return [event.record.uid for _, event in reader.newest(count, before)]
 
@@ -70,9 +78,7 @@ def test_every_game_is_found_by_number_and_is_the_one_that_was_written(tmp_path:
 def test_a_search_for_a_game_looks_into_few_files_and_keeps_few_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, range(1, 41), roll_bytes=600).close()
     assert len(list(tmp_path.glob("*.seg"))) > 20
-    reader, looked = SegmentReader(tmp_path), []
-    index = reader._index
-    monkeypatch.setattr(reader, "_index", lambda segment: looked.append(segment) or index(segment))
+    reader, looked = watched(tmp_path, monkeypatch)
     with pytest.raises(NotFound):
         reader.find(99)
     assert len(looked) <= FILES_SEARCHED
@@ -84,9 +90,7 @@ def test_a_search_without_written_indexes_begins_where_the_number_suggests(tmp_p
     for path in tmp_path.glob("*.idx"):
         path.unlink()
     for uid in (1, 12, 25, 40):
-        reader, looked = SegmentReader(tmp_path), list[int]()
-        index = reader._index
-        monkeypatch.setattr(reader, "_index", lambda segment, looked=looked, index=index: looked.append(segment) or index(segment))
+        reader, looked = watched(tmp_path, monkeypatch)
         assert reader.find(uid).record.uid == uid
         assert len(set(looked)) == 1
 
@@ -159,9 +163,7 @@ def test_a_game_of_a_file_that_was_moved_away_is_told_from_one_that_never_was(tm
 
 def test_a_game_of_a_closed_file_is_found_without_a_look_at_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, range(1, 41), roll_bytes=600).close()
-    reader, looked = SegmentReader(tmp_path), []
-    index = reader._index
-    monkeypatch.setattr(reader, "_index", lambda segment: looked.append(segment) or index(segment))
+    reader, looked = watched(tmp_path, monkeypatch)
     assert reader.find(20).record.uid == 20
     assert len(set(looked)) == 1
 
