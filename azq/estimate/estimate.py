@@ -14,7 +14,7 @@ from azq.errors import ConfigError
 from azq.estimate.lengths import game_size
 from azq.estimate.measure import measure, needs_of
 from azq.estimate.memory import Need, advice, fits
-from azq.estimate.published import Point, points_of, same_rules
+from azq.estimate.published import Point, game_samples, points_of, same_rules
 from azq.estimate.rates import SampleReuse, by_stages
 from azq.estimate.told import WATTS, Estimate, memory_lines, prices_of, reaches
 from azq.host.devices import Wishes, plan
@@ -53,8 +53,9 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
     reuse = SampleReuse(learner.samples_per_insert, learner.batch_size, learner.limiter_slack)
     stages = by_stages(found.measured, reuse, _budgets(sections))
     points, missing = _published(sections)
+    game = sections.run.game
     return Estimate(
-        game=sections.run.game,
+        game=game,
         setting=setting_of(sections, asked.preset),
         reuse=reuse,
         sides=found.measured,
@@ -66,6 +67,7 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
         prices=prices_of(catalogue(), found.measured, reuse),
         reached=reaches(points, stages, found.measured.cores, reuse),
         unpublished=missing,
+        trained_game_samples=game_samples(game) if points else None,
         others_cores=found.others_cores,
     )
 

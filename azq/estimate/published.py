@@ -1,4 +1,4 @@
-"""How far the shipped games' runs got after how much, and what that means for another machine. Pure but for reading its file."""
+"""How far the shipped games' runs got after how much, and what that means for another machine. Pure but for its file and cards."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from azq import pretrained
 from azq.estimate.rates import SampleReuse, StageRates, hours_until
 
 
@@ -34,6 +35,14 @@ def points_of(game: str) -> tuple[Point, ...]:
 def same_rules(game: str, params: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
     """Why a game's curve does not count for these settings; empty where it does."""
     return "" if dict(params) == dict(usual) else f"{game} was published with {dict(usual) or 'no parameters'}, these are {dict(params)}"
+
+
+def game_samples(game: str) -> float | None:
+    """Samples of a game, meant over the whole run that the game's weights to take home are from; None where there are none."""
+    if game not in pretrained.names():
+        return None
+    training = pretrained.card(game).training
+    return training.samples / training.games
 
 
 def hours_to(point: Point, stages: Sequence[StageRates], cores: int, reuse: SampleReuse) -> float | None:

@@ -67,7 +67,7 @@ class Rates:
     steps: float
     evaluations: float
     simulations: float
-    games: float | None
+    games: float | None  # as long as untrained play makes them
     disk_bytes: float | None
     binds: str  # what holds it back
     cores: float  # busy

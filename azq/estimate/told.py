@@ -52,7 +52,13 @@ class Estimate:
     prices: Sequence[KindPrice]
     reached: Sequence[ReachedLevel]
     unpublished: str  # why no level is named; empty where one is
+    trained_game_samples: float | None  # of a game, over the run behind its weights to take home; None: there are none for these rules
     others_cores: float | None
+
+    @property
+    def trained_games(self) -> float | None:
+        """Games an hour of a run that learns, whose games get longer or shorter by it."""
+        return self.rates.samples / self.trained_game_samples if self.trained_game_samples else None
 
     @property
     def rates(self) -> Rates:
@@ -64,6 +70,7 @@ class Estimate:
         return {
             **asdict(self),
             "rates": asdict(self.rates),
+            "trained_games": self.trained_games,
             "memory_bytes": total(self.needs),
             "memory_advice": advice(self.needs, self.usable_bytes),
             "kwh_per_hour": self.watts / 1000,
@@ -97,7 +104,15 @@ class Estimate:
             f"together     {binds}; {found.cores:.1f} cores at work",
             f"an hour      games {games}; samples {found.samples:,.0f}; training steps {found.steps:,.0f}",
             f"             evaluations {found.evaluations:,.0f}; simulations {found.simulations:,.0f}",
+            *self._games(),
         ]
+
+    def _games(self) -> list[str]:
+        """How many they become by what is learned."""
+        if self.trained_games is None:
+            return []
+        each = f"{self.trained_game_samples:.1f} samples each, as in the run behind azq:{self.game}"
+        return [f"             games {self.trained_games:,.0f} by what is learned, if they come to {each}"]
 
     def _ahead(self) -> list[str]:
         """The time before the limiter ties the sides."""

@@ -11,10 +11,11 @@ import pytest
 from estimated_sides import REUSE, sides
 
 from azq.estimate.memory import Need
-from azq.estimate.published import Point, hours_to, points_of, same_rules
+from azq.estimate.published import Point, game_samples, hours_to, points_of, same_rules
 from azq.estimate.rates import AtOnce, by_stages
 from azq.estimate.told import Estimate, prices_of, reaches
 from azq.games import names
+from azq.pretrained import card
 from azq.prices import catalogue
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -27,7 +28,7 @@ def told(*later: tuple[int, int], **changes: object) -> Estimate:
         "game": "connect_four", "setting": "preset", "reuse": REUSE, "sides": sides(), "stages": stages,
         "needs": [Need("the window", 10**9, "learner.max_window", 1000)], "usable_bytes": 10**10,
         "free_disk_bytes": 9 * 10**9, "watts": 100.0, "prices": prices_of(catalogue(), sides(), REUSE),
-        "reached": reaches(points, stages, 64, REUSE), "unpublished": "", "others_cores": 0.0,
+        "reached": reaches(points, stages, 64, REUSE), "unpublished": "", "trained_game_samples": None, "others_cores": 0.0,
     }  # fmt: skip
     return Estimate(**values | changes)  # type: ignore[arg-type]
 
@@ -56,6 +57,21 @@ def test_what_is_wrong_or_unknown_is_said() -> None:
     assert "set learner.max_window=800 or less" in text
     assert "other programs took 1.2 of 64 cores" in text
     assert "until        no curve of it" in text
+
+
+def test_games_are_told_as_they_begin_and_as_a_run_that_learned_had_them() -> None:
+    learned = told(trained_game_samples=30.0)
+    assert "games 180,000; samples 3,600,000" in (text := "\n".join(learned.as_text()))
+    assert "games 120,000 by what is learned, if they come to 30.0 samples each, as in the run behind azq:connect_four" in text
+    assert learned.values()["trained_games"] == 120_000
+    assert told().values()["trained_games"] is None
+    assert "by what is learned" not in "\n".join(told().as_text())
+
+
+def test_samples_of_a_game_are_those_of_the_run_behind_its_weights() -> None:
+    training = card("gomoku").training
+    assert game_samples("gomoku") == training.samples / training.games
+    assert game_samples("openspiel:breakthrough") is None
 
 
 def test_machines_with_gpus_get_no_rate() -> None:
