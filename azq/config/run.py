@@ -177,7 +177,6 @@ class LearnerConfig(RankSettings):
     weight_decay: Weight = 1e-4
     value_weight: Factor = 1.0
     value_scaling: Literal["none", "spread"] = "none"  # spread: the value's error counts in the spread of its targets; for scores
-    surprise_weight: Fraction = 0.0  # share of what a sample counts that goes by how far its policy target is from the network's policy
     outcome_weight: Weight = 0.5  # loss of the outcome head, where the game has one
     soft_weight: Weight = 8.0  # losses of the auxiliary heads in network.auxiliary
     reply_weight: Weight = 0.15

@@ -39,7 +39,7 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
 }
 #: a game's own, which its baselines and bands were made with
 PINNED: dict[str, dict[str, Any]] = {
-    "connect_four": {"learner": {"learning_rate": 2e-3}, "network": {"parity": False}},
+    "connect_four": {"learner": {"learning_rate": 2e-3}, "network": {"parity": False}, "selfplay": {"random_opening_plies": 6}},
     "backgammon": {
         "search": {"c_scale": 1.0},
         "learner": {"samples_per_insert": 2.0, "root_value_fraction": 0.5, "value_scaling": "none"},

@@ -18,7 +18,6 @@ from azq.nets import Outputs
 from azq.replay.samples import NO_REPLY
 
 SOFT_TEMPERATURE = 4.0  # of the targets that the soft policy head learns
-LEAST_SURPRISE = 1e-4  # of a sample: where nothing surprises, all count alike
 LEAST_SPREAD = 0.01  # of value targets: where all scores are alike there is nothing to tell apart
 
 
@@ -45,34 +44,13 @@ def losses(logits: Tensor, values: Tensor, policy_targets: Tensor, value_targets
 
 
 def _policy_loss(logits: Tensor, targets: Tensor, legal: Tensor) -> Tensor:
-    return _cross_entropies(logits, targets, legal).mean()
-
-
-def _cross_entropies(logits: Tensor, targets: Tensor, legal: Tensor) -> Tensor:
     # The lowest finite number and not -inf: 0 * -inf would be NaN where an illegal action has target 0.
     log_policy = log_softmax(logits.float().masked_fill(~legal, torch.finfo(torch.float32).min), dim=1)
-    return -(targets * log_policy).sum(dim=1)
+    return -(targets * log_policy).sum(dim=1).mean()
 
 
-def _losses_by_surprise(outputs: Outputs, targets: Targets, share: float) -> tuple[Tensor, Tensor]:
-    """As `losses`, but a sample counts 1 - share + share * its surprise / the batch's mean surprise.
-
-    Its surprise is the divergence KL of the policy target from the network's policy. (Policy surprise weighting of KataGo, whose games
-    are written more or less often by it: KataGoMethods.md. There it is the policy of who played; here it is the learner's at this step,
-    so that what was learned since counts less, and no record has to hold it.)
-    """
-    policy = _cross_entropies(outputs.logits, targets.policies, targets.legal)
-    with torch.no_grad():
-        surprise = LEAST_SURPRISE + (policy + torch.special.xlogy(targets.policies, targets.policies).sum(dim=1)).clamp(min=0.0)
-        weights = 1.0 - share + share * surprise / surprise.mean()
-    return (weights * policy).mean(), (weights * (outputs.values.float() - targets.values).square().mean(dim=1)).mean()
-
-
-def all_losses(outputs: Outputs, targets: Targets, spread: bool = False, surprise: float = 0.0) -> dict[str, Tensor]:
+def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict[str, Tensor]:
     """Float32 scalars by head: `policy`, `value`, and those of the further heads that the network has.
-
-    With `surprise` so large a share of what a sample counts in policy and value goes by how far its policy target is from what the
-    network says now.
 
     `advantage` is the squared error of what a dueling network says of the action that was played (`_action_values`).
     With `spread` the value's is over the variance of the batch's targets: the part of it that is not explained, however
@@ -81,10 +59,7 @@ def all_losses(outputs: Outputs, targets: Targets, spread: bool = False, surpris
     `outcome` is a cross-entropy summed over the outcomes, `reply` one over all actions where there is a reply, `margin` a squared error,
     `hidden` a cross-entropy per fact, so that games with many cards do not drown the rest.
     """
-    if surprise:
-        policy, value = _losses_by_surprise(outputs, targets, surprise)
-    else:
-        policy, value = losses(outputs.logits, outputs.values, targets.policies, targets.values, targets.legal)
+    policy, value = losses(outputs.logits, outputs.values, targets.policies, targets.values, targets.legal)
     if spread:
         value = value / targets.values.float().var(unbiased=False).clamp(min=LEAST_SPREAD**2)
     found = {"policy": policy, "value": value}

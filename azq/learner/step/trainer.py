@@ -183,7 +183,7 @@ class Trainer(Stepper):
         with self.phases("forward"), self._autocast():
             outputs = self.sync.forward(planes, scalars)
         with self.phases("loss"):
-            return all_losses(outputs, targets, self._spread, self._config.surprise_weight)
+            return all_losses(outputs, targets, self._spread)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, dtype=self._dtype, enabled=self._dtype is not None)

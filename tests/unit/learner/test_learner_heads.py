@@ -159,29 +159,6 @@ def test_the_error_of_a_value_may_count_in_the_spread_of_its_targets():
     assert float(all_losses(*alike, True)["value"]) == 0
 
 
-def test_what_surprises_counts_more_in_policy_and_value():
-    """Planted: the network says 1/3 each, and one of four targets is sure of an action: all the surprise there is, log 3, is its own."""
-    outputs, targets = outputs_and_targets()
-    policies = torch.tensor([[1.0, 0.0, 0.0], *([[1 / 3] * 3] * 3)])
-    outputs = outputs._replace(values=torch.zeros(4, 1), logits=torch.zeros(4, 3, requires_grad=True))
-    targets = dataclasses.replace(targets, policies=policies, values=torch.tensor([[0.5], [1.0], [1.0], [1.0]]))
-    found = all_losses(outputs, targets, surprise=0.5)
-    weights = torch.tensor([0.5 + 0.5 * 4, 0.5, 0.5, 0.5])
-    assert float(found["policy"].detach()) == pytest.approx(np.log(3), rel=1e-3)
-    assert float(found["value"]) == pytest.approx((2.5 * 0.25 + 3 * 0.5) / 4, rel=1e-3)
-    (moved,) = torch.autograd.grad(found["policy"], outputs.logits)
-    assert torch.allclose(moved, weights[:, None] * (1 / 3 - policies) / 4, atol=1e-3)  # weights are no way to lower the loss
-
-
-def test_where_nothing_surprises_all_count_alike():
-    outputs, targets = outputs_and_targets()
-    targets = dataclasses.replace(targets, policies=torch.softmax(outputs.logits, dim=1))
-    weighed, plain = all_losses(outputs, targets, surprise=1.0), all_losses(outputs, targets)
-    assert {name: float(loss) for name, loss in weighed.items()} == pytest.approx(
-        {name: float(loss) for name, loss in plain.items()}, rel=0.01
-    )
-
-
 def test_a_soft_policy_learns_the_fourth_root_of_what_the_policy_learns():
     """16 : 1 becomes 2 : 1; an illegal action has no share, whatever its logit."""
     outputs, targets = outputs_and_targets()
