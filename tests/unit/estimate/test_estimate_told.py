@@ -44,7 +44,7 @@ def test_the_text_holds_what_matters() -> None:
         "90.0 MB of games an hour; 9.00 GB are free, for 100 h",
         "0.100 kWh an hour at 100 W",
         "c7i.metal-48xl 8.16 USD an hour (2026-01-13)",
-        "0.10 h, 0.010 kWh: 4.0 % errors",
+        "0.17 h, 0.017 kWh: 4.0 % errors",
     ):
         assert part in text
     assert "WARNING" not in text
