@@ -53,9 +53,8 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
     reuse = SampleReuse(learner.samples_per_insert, learner.batch_size, learner.limiter_slack)
     stages = by_stages(found.measured, reuse, _budgets(sections))
     points, missing = _published(sections)
-    game = sections.run.game
     return Estimate(
-        game=game,
+        game=sections.run.game,
         setting=setting_of(sections, asked.preset),
         reuse=reuse,
         sides=found.measured,
@@ -67,7 +66,7 @@ def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
         prices=prices_of(catalogue(), found.measured, reuse),
         reached=reaches(points, stages, found.measured.cores, reuse),
         unpublished=missing,
-        trained_game_samples=game_samples(game) if points else None,
+        trained_game_samples=game_samples(sections.run.game) if points else None,
         others_cores=found.others_cores,
     )
 
