@@ -13,11 +13,12 @@ from azq.host.systemd.steps import RunCommand, carry_out
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
 
-#: what is stopped first, and what only once that has given its work back
+#: what is stopped first, and what only once that has given its work back; `systemctl stop` waits for units that it is told by name alone
 ORDER = (
     ("azq-worker@*.service", "azq-gateway.service"),
     ("azq-learner@*.service",),
     ("azq.target", "azq-inference@*.service", "azq-daemon.service"),
+    ("azq-front@*.service", "azq-broker@*.service"),
 )
 
 log = logs.get(__name__)
