@@ -22,7 +22,6 @@ from azq.errors import ConfigError, EvaluationTimeout
 LEAVES = 1024  # of a request
 GROUPS = 2  # of games, a request each: azq's default
 SIMULATIONS = 64
-TRIPS = 2  # that a request and its answer make: to the broker and on, and back
 PROBES = 60
 PATIENCE_S = 30.0
 ENOUGH = 0.85  # of the bare network, below which more requests in flight are tried

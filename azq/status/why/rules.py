@@ -6,7 +6,7 @@ like too (all draws, one side winning, no choice left) is a finding only where n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -336,8 +336,3 @@ FOLLOWS = {  # what a cause brings about, and what its cure may take away
     "draws": ("calibration", "loss", "entropy"),
     "one_side": ("calibration", "loss", "entropy"),
 }
-
-
-def rule_names() -> Iterator[str]:
-    """Of all rules, in their order."""
-    return (rule.__name__ for rule in RULES)
