@@ -48,16 +48,21 @@ def main() -> None:
     parser.add_argument("--num-simulations", type=int, default=64)
     parser.add_argument("--opening-plies", default="2,4,8")
     given = parser.parse_args()
-    arms = [given.first, given.second]
-    sections = [parse_run(merge(preset(given.game), parse_overrides(arm)), "the arm") for arm in arms]
+    settings = [given.first, given.second]
+    sections = [arm(given.game, each) for each in settings]
     files = [given.out.with_suffix(f".{name}.safetensors") for name in ("first", "second")]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         counts = pool.map(trained, sections, [given.cpu_s] * 2, files)
-        rows = [{"settings": arm, **each} for arm, each in zip(arms, counts, strict=True)]
+        rows = [{"settings": one, **each} for one, each in zip(settings, counts, strict=True)]
         match = partial(played, sections, files, given.games, given.num_simulations)
         matches = list(pool.map(match, map(int, given.opening_plies.split(","))))
     given.out.write_text(json.dumps({"game": given.game, "arms": rows, "matches": matches}, indent=1) + "\n")
     print(given.out.read_text())
+
+
+def arm(game: str, settings: Sequence[str]) -> RunSections:
+    """The game's preset with these settings; raises `ConfigError` for one that is none."""
+    return parse_run(merge(preset(game), parse_overrides(settings)), "the arm")
 
 
 def trained(sections: RunSections, cpu_s: float, to: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`ops/bench/cheap_arms.py`, `score_arms.py`, `turns.py`: short runs in turns, their table, and what is named while the table goes on."""
+"""`ops/bench/cheap_arms.py`, `score_arms.py`, `arm_against_arm.py`, `turns.py`: short runs, their tables, and what is named on the way."""
 
 from __future__ import annotations
 
@@ -69,6 +69,19 @@ def test_a_game_for_one_is_told_by_its_scores(arms, tmp_path, monkeypatch):
     assert (first["steps"], last["scored"]["games"]) == (0, 4)
     assert last["steps"] > 0
     assert last["scored"]["score"] > 0
+
+
+def test_two_arms_play_each_other(arms, tmp_path):
+    versus = importlib.import_module("arm_against_arm")
+    small = ["selfplay.games_in_flight=16", "network.channels=8", "learner.batch_size=32", "learner.min_window=64"]
+    sections = [versus.arm("tic_tac_toe", [*small, f"selfplay.random_opening_plies={plies}"]) for plies in (0, 2)]
+    files = [tmp_path / "first.safetensors", tmp_path / "second.safetensors"]
+    counts = [versus.trained(each, 0.3, file) for each, file in zip(sections, files, strict=True)]
+    assert min(each["steps"] for each in counts) > 0
+    found = versus.played(sections, files, 4, 8, 1)
+    assert (found["opening_plies"], found["games"], found["wins"] + found["draws"] + found["losses"]) == (1, 4, 4)
+    with pytest.raises(ConfigError, match="random_opening_plies"):
+        versus.arm("tic_tac_toe", ["selfplay.random_opening_plies=-1"])
 
 
 def run(arms: ModuleType, monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
