@@ -40,6 +40,7 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
 #: a game's own, which its baselines and bands were made with
 PINNED: dict[str, dict[str, Any]] = {
     "connect_four": {"learner": {"learning_rate": 2e-3}, "network": {"parity": False}, "selfplay": {"random_opening_plies": 6}},
+    "hex": {"selfplay": {"random_opening_plies": 3}},
     "backgammon": {
         "search": {"c_scale": 1.0},
         "learner": {"samples_per_insert": 2.0, "root_value_fraction": 0.5, "value_scaling": "none"},
