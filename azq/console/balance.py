@@ -24,8 +24,9 @@ def read_balance(config: Config, run: str, most: int) -> Balance:
 def balance_text(found: Balance) -> str:
     """A line a figure, the trend last."""
     told = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, found.length, strict=True))
+    whose = f" of the {found.first.games:,} games that no random plies began" if found.first.games < found.games else ""
     results = [
-        f"first player         {_share(found.first)}; fair is {found.even:.3f}",
+        f"first player         {_share(found.first)}{whose}; fair is {found.even:.3f}",
         *(f"seat {number:<16}{_share(seat)}" for number, seat in enumerate(found.seats)),
         f"without a winner     {found.draws:.1%}",
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from azq.errors import NotFound
 from azq.games import Game
@@ -39,7 +40,7 @@ class OpeningShare:
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """A game as it was played, oldest games first."""
+    """A game as it was played, oldest games first. Results are of games that no random plies began, where there are any."""
 
     games: int
     first: ResultShare  # of whoever decides first
@@ -64,61 +65,66 @@ class _Walk:
     """One game, replayed."""
 
     first: int  # seat
+    begun: int  # plies before its decision
     legal: list[int]  # how many actions, a decision
 
 
 def balance(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 2) -> Balance:
     """The figures of games, oldest first. Raises `NotFound` without any, `IllegalActionError` for those of other rules."""
     legal, played = np.zeros((2, rules.num_distinct_actions()), bool)
-    firsts, points, lengths, decisions, scores = [], [], [], [], list[float]()
+    results, lengths, decisions, searched = [], [], [], []
     told = unit(rules).told
     openings: Counter[tuple[int, ...]] = Counter()
     for event in events:
         actions = np.frombuffer(event.record.actions, "<u2").tolist()
         walk = _walk(rules, actions, legal, played)
         best = np.asarray(event.returns) == max(event.returns)
-        scores += [told(event.returns[0])] if rules.num_players() == 1 else []
-        points.append(best / best.sum())
-        firsts.append(points[-1][walk.first])
+        points = best / best.sum()
+        results.append([told(event.returns[0]), points[walk.first], *points])
+        searched.append(np.frombuffer(event.record.simulations, "<u2")[walk.begun] > 0)
         lengths.append(len(actions))
         decisions += walk.legal
         openings[tuple(actions[:opening_plies])] += 1
-    if not points:
+    if not results:
         raise NotFound("no finished games to look at yet; ask again once some were played")
-    count = len(points)
+    count = len(results)
+    judged = np.array(results)[searched if any(searched) else slice(None)]
+    scores, first, seats = judged[:, 0], judged[:, 1], judged[:, 2:]
+    parts = np.array_split(np.arange(len(judged)), min(SLICES, len(judged)))
+    alone = rules.num_players() == 1
     return Balance(
         games=count,
-        first=_share(firsts),
-        seats=[_share(seat) for seat in np.transpose(points).tolist()],
+        first=_share(first),
+        seats=[_share(seat) for seat in seats.T],
         even=1 / rules.num_players(),
-        draws=float(np.mean([max(each) < 1 for each in points])),
+        draws=float(np.mean(seats.max(axis=1) < 1)),
         length=np.quantile(lengths, QUANTILES, method="nearest").tolist(),
         forced=decisions.count(1) / max(1, len(decisions)),
         never_legal=np.flatnonzero(~legal).tolist(),
         never_played=np.flatnonzero(legal & ~played).tolist(),
         openings=len(openings),
         commonest=[OpeningShare(list(actions), games / count) for actions, games in openings.most_common(OPENINGS)],
-        trend=[_share(part.tolist()) for part in np.array_split(firsts, min(SLICES, count))],
-        scores=np.quantile(scores, QUANTILES, method="nearest").tolist() if scores else [],
-        mean_scores=[float(part.mean()) for part in np.array_split(scores, min(SLICES, count))] if scores else [],
+        trend=[_share(first[part]) for part in parts],
+        scores=np.quantile(scores, QUANTILES, method="nearest").tolist() if alone else [],
+        mean_scores=[float(scores[part].mean()) for part in parts] if alone else [],
     )
 
 
 def _walk(rules: Game, actions: Sequence[int], legal: np.ndarray, played: np.ndarray) -> _Walk:
     """Replays a game and marks what was legal and what was played."""
     choices: list[int] = []
-    state, first = rules.new_initial_state(), 0
-    for action in actions:
+    state, first, begun = rules.new_initial_state(), 0, 0
+    for ply, action in enumerate(actions):
         if not state.is_chance_node():
             if not choices:
-                first = state.current_player()
+                first, begun = state.current_player(), ply
             mask = np.asarray(state.legal_actions_mask(), bool)
             choices.append(int(mask.sum()))
             legal |= mask
             played[action] = True
         state.apply_action(action)
-    return _Walk(first, choices)
+    return _Walk(first, begun, choices)
 
 
-def _share(points: Sequence[float]) -> ResultShare:
-    return ResultShare(len(points), sum(points) / len(points), *wilson(sum(points), len(points)))
+def _share(points: NDArray[np.float64]) -> ResultShare:
+    return ResultShare(len(points), float(points.mean()), *wilson(float(points.sum()), len(points)))

@@ -1,5 +1,7 @@
 """`azq balance` for people."""
 
+from dataclasses import replace
+
 from azq.console.balance import balance_text
 from azq.status.balance import Balance, OpeningShare, ResultShare
 
@@ -13,6 +15,9 @@ def test_long_lists_are_cut_and_empty_ones_said() -> None:
     assert "never legal          none" in told
     assert "18 19 and 5 more: --json" in told
     assert "first player         0.600 (0.310 to 0.830); fair is 0.500" in told
+    assert "first player         0.600 (0.310 to 0.830) of the 10 games that no random plies began; fair" in balance_text(
+        replace(found, games=99)
+    )
 
 
 def test_a_game_for_one_tells_scores_and_no_shares() -> None:

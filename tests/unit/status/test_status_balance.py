@@ -15,10 +15,12 @@ DRAWN = ((0, 1, 2, 4, 3, 5, 7, 6, 8), (0.0, 0.0))
 SECOND = ((0, 3, 1, 4, 8, 5), (-1.0, 1.0))
 
 
-def events(*played: tuple[tuple[int, ...], tuple[float, ...]]) -> list[Any]:
-    return [
-        SimpleNamespace(record=SimpleNamespace(actions=np.array(actions, "<u2").tobytes()), returns=returns) for actions, returns in played
-    ]
+def events(*played: tuple[tuple[int, ...], tuple[float, ...]], random_plies: int = 0) -> list[Any]:
+    def record(actions: tuple[int, ...]) -> Any:
+        simulations = np.where(np.arange(len(actions)) < random_plies, 0, 16)
+        return SimpleNamespace(actions=np.array(actions, "<u2").tobytes(), simulations=simulations.astype("<u2").tobytes())
+
+    return [SimpleNamespace(record=record(actions), returns=returns) for actions, returns in played]
 
 
 def test_figures_are_those_counted_by_hand() -> None:
@@ -31,6 +33,16 @@ def test_figures_are_those_counted_by_hand() -> None:
     assert (found.never_legal, found.never_played) == ([], [])
     assert [(each.actions, each.share) for each in found.commonest] == [([0, 3], pytest.approx(2 / 3)), ([0, 1], pytest.approx(1 / 3))]
     assert [each.share for each in found.trend] == [1.0, 0.5, 0.0]
+
+
+def test_games_that_random_plies_began_say_nothing_of_fairness() -> None:
+    rules, drifted = games.load("tic_tac_toe"), events(*[SECOND] * 8, random_plies=2)
+    found = balance(rules, drifted + events(FIRST, FIRST, DRAWN))
+    assert (found.games, found.first.games, found.first.share, found.draws) == (11, 3, pytest.approx(5 / 6), pytest.approx(1 / 3))
+    assert [each.games for each in found.trend] == [1, 1, 1]
+    assert found.length[0] == 5  # lengths, actions and openings are those of all games
+    assert found.commonest[0].share == pytest.approx(10 / 11)
+    assert balance(rules, drifted).first.games == 8  # no others are there
 
 
 def test_actions_that_nobody_chose_are_named() -> None:
