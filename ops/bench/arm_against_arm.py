@@ -19,21 +19,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from turns import TurnsRun
+from turns import HOST, TurnsRun, arm
 
-from azq import games
+from azq import _core, games
 from azq.arena.match import play_match
 from azq.arena.player import Ground
 from azq.arena.players import NetworkPlayer
-from azq.config import InferenceConfig, RunSections, merge, parse_overrides, parse_run
+from azq.config import RunSections
 from azq.console.play import match_figures
 from azq.inference.ask.local import LocalEvaluator
 from azq.nets.weights import WeightsMeta, to_bytes
 from azq.notation.units import unit
-from azq.presets import preset
 from azq.wire.messages import MatchSpec
-
-HOST = InferenceConfig(device="cpu", threads=1)
 
 
 def main() -> None:
@@ -60,11 +57,6 @@ def main() -> None:
     print(given.out.read_text())
 
 
-def arm(game: str, settings: Sequence[str]) -> RunSections:
-    """The game's preset with these settings; raises `ConfigError` for one that is none."""
-    return parse_run(merge(preset(game), parse_overrides(settings)), "the arm")
-
-
 def trained(sections: RunSections, cpu_s: float, to: Path) -> dict[str, Any]:
     """What one arm has behind it; its averaged weights are in the file."""
     run = TurnsRun(sections)
@@ -81,15 +73,14 @@ def played(sections: Sequence[RunSections], files: Sequence[Path], count: int, n
     """The match of the two, told from the first arm's seat."""
     game = games.load(sections[0].run.game, **sections[0].run.params)
     spec = MatchSpec("first", "second", count, num_simulations, plies, 1)
-    with player(sections[0], files[0], num_simulations) as first, player(sections[1], files[1], num_simulations) as second:
+    with player(game, sections[0], files[0], num_simulations) as first, player(game, sections[1], files[1], num_simulations) as second:
         result = play_match(spec, game, first, second)
     return {"opening_plies": plies, **match_figures(result, unit(game))}
 
 
 @contextmanager
-def player(sections: RunSections, weights: Path, num_simulations: int) -> Iterator[NetworkPlayer]:
+def player(game: _core.Game, sections: RunSections, weights: Path, num_simulations: int) -> Iterator[NetworkPlayer]:
     """Weights from a file, behind the arm's own search."""
-    game = games.load(sections.run.game, **sections.run.params)
     with closing(LocalEvaluator.from_file(game, weights, HOST)) as evaluator:
         yield NetworkPlayer((evaluator.weight_version,), Ground(game, evaluator, sections.search, num_simulations))
 

@@ -14,18 +14,17 @@ from typing import Any
 
 import msgspec
 from score_curve import alone
-from turns import TurnsRun
+from turns import TurnsRun, arm
 
 from azq.arena import positions
 from azq.arena.grade import grade
 from azq.arena.match import play_match
 from azq.arena.player import Ground
 from azq.arena.players import make_player
-from azq.config import SearchConfig, merge, parse_overrides, parse_run
+from azq.config import SearchConfig
 from azq.console.grading import grade_figures
 from azq.console.play import match_figures
 from azq.notation.units import unit
-from azq.presets import preset
 from azq.wire.messages import MatchSpec
 
 
@@ -40,7 +39,7 @@ def main() -> None:
     parser.add_argument("--num-simulations", type=int, default=16)
     parser.add_argument("--opponent", default="")
     given = parser.parse_args()
-    run = TurnsRun(parse_run(merge(preset(given.game), parse_overrides(given.set)), "the arm"))
+    run = TurnsRun(arm(given.game, given.set))
     with given.out.open("w") as out:
         for end in [0.0, *map(float, given.at.split(","))]:
             row = msgspec.to_builtins(run.go(end)) | {"settings": given.set} | measured(run, given)

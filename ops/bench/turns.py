@@ -22,7 +22,7 @@ from azq.arena.player import MAX_SLOTS, Ground
 from azq.arena.players import NetworkPlayer
 from azq.arena.positions import Position
 from azq.arena.regret import Regret, judged
-from azq.config import InferenceConfig, RunSections
+from azq.config import InferenceConfig, RunSections, merge, parse_overrides, parse_run
 from azq.inference.ask.local import LocalEvaluator, fixed_source
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
@@ -32,6 +32,7 @@ from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, WeightsMeta
 from azq.nets.device import prepare_process
+from azq.presets import preset
 from azq.replay.samples import Columns, count_samples, judge
 from azq.replay.window import Window, steps_allowed, window_size
 from azq.search.search import exploring, make_cache, make_search, search_at
@@ -41,6 +42,11 @@ from azq.wire.messages import GameRecord, SampleEvent
 HOST = InferenceConfig(device="cpu", threads=1)
 CPU = torch.device("cpu")
 NO_ACTIONS = np.empty(0, np.uint16)
+
+
+def arm(game: str, settings: Sequence[str]) -> RunSections:
+    """The game's preset with these settings; raises `ConfigError` for one that is none."""
+    return parse_run(merge(preset(game), parse_overrides(settings)), "the arm")
 
 
 @dataclass(frozen=True, slots=True)

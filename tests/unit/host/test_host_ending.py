@@ -206,7 +206,7 @@ def test_services_stop_in_order_and_the_machine_goes_off_whatever_fails(tmp_path
     Notes(tmp_path).ask(End("its 2 hours are over"))
     config = Config(machine=MachineConfig(poweroff_command=(sys.executable, "-c", f"open({str(tmp_path / 'off')!r}, 'w')")))
     assert units.end(config, tmp_path).reason == "its 2 hours are over"
-    assert [command[2] for command in stopped[:3]] == ["azq-worker@*.service", "azq-learner@*.service", "azq.target"]
+    assert [command[2] for command in stopped] == ["azq-worker@*.service", "azq-learner@*.service", "azq.target", "azq-front@*.service"]
     assert stopped[3][2:] == ("azq-front@*.service", "azq-broker@*.service")  # named, or nothing waits for them
     assert (tmp_path / "off").exists()
 
