@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import _core
+from azq.actor.forks import Forks
 from azq.actor.slice import group_sizes, groups_that_fit
 from azq.actor.width import Width
 from azq.config import RunSections
@@ -162,14 +163,15 @@ class Arenas:
         self._cache: _core.EvaluationCache | None = None
         self._run: Hashable = ""
         self._width = Width(0.0)
+        self._forks = Forks(0.0)
 
     def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[Search]:
         """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
 
         More groups than asked for where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.
 
-        All groups share one cache of evaluations, which another run's slice finds empty: weight versions are a run's own. `run` tells runs
-        apart, also those that bear one name in turn.
+        All groups share one cache of evaluations and the games to fork from, which another run's slice finds empty: weight versions are a
+        run's own. `run` tells runs apart, also those that bear one name in turn.
         """
         key = (game.name, repr(sorted(game.params.items())), sections.search, sections.selfplay, sections.run.seed, games)
         if key != self._key:
@@ -193,8 +195,11 @@ class Arenas:
             ]
             self._key = key
             self._width = Width(sections.selfplay.answer_within_ms / 1000)
-        if run != self._run and self._cache is not None:
-            self._cache.clear()
+            self._forks = Forks(sections.selfplay.fork_share)
+        if run != self._run:
+            self._forks = Forks(sections.selfplay.fork_share)
+            if self._cache is not None:
+                self._cache.clear()
         self._run = run
         return self._searches
 
@@ -202,6 +207,11 @@ class Arenas:
     def width(self) -> Width:
         """What slices of these searches learnt of how many games are evaluated in time."""
         return self._width
+
+    @property
+    def forks(self) -> Forks:
+        """The newest games of these searches, for new ones to begin with."""
+        return self._forks
 
     def forget(self) -> None:
         """Drops the searches; the next slice gets new ones."""

@@ -84,7 +84,7 @@ class SelfPlay:
         searches = arenas.searches(part.game, part.sections, part.games, (part.lease.job.run, part.made_ms))
         leaves = leaves_at_once(part.sections.search, part.game)
         self._groups = [GameGroup(search, part.game, leaves) for search in searches]
-        self._width = arenas.width
+        self._width, self._forks, self._game = arenas.width, arenas.forks, part.game
         self._base = counts_of(searches)  # the searches outlive slices
         self._progress = Progress()
         self._started_s = self._evaluated_s = self._journaled_s = clock()
@@ -228,12 +228,14 @@ class SelfPlay:
         with self._phases("ledger"):
             records = self._held.replace(events, len(room))
         group.clear_finished()
+        for event in events:
+            self._forks.keep(event.record)
         self._progress.games += len(events)
         self._progress.open_games += len(records) - len(events)
         self._weight_version = self._version_for(records[0].uid) if records else self._weight_version
         for slot, record in zip(room, records, strict=False):
             try:
-                group.start(slot, record)
+                group.start(slot, self._forks.begin(self._game, record))
             except (WireError, IllegalActionError, GameContractError) as error:
                 self._abandon(record.uid, str(error))
         if len(records) < len(room):

@@ -92,6 +92,7 @@ class SelfPlayConfig(Section):
     resend_after_s: Seconds = 5.0
     max_waiting_games: Many = 20_000  # finished games that wait for the learner before self-play stalls: they bound the broker's memory
     random_opening_plies: Plies = 0  # at most; each game draws its own number of them
+    fork_share: Fraction = 0.0  # of the new games: they begin in the middle of one that this worker finished lately, with a random move
     cache_entries: Annotated[int, Field(ge=0, le=2**28)] = (
         524_288  # evaluations remembered for all groups of a job, a power of two; 0: none
     )
@@ -365,6 +366,7 @@ class RunSections(Section):
             "learner.growth": self.learner.growth,
             "search.schedule": self.search.schedule,
             "search.reuse_subtree": self.search.reuse_subtree,
+            "selfplay.fork_share": self.selfplay.fork_share,
             "volunteers.kinds": self.volunteers.kinds,
             "arena.promotion": self.arena.promotes,
         }

@@ -146,9 +146,9 @@ class PortableGame:
         raise GameContractError(f"game {self._game.name}: chance acted {LIMIT_PLIES} times in a row")
 
     def _play_opening(self) -> None:
-        """The random plies that self-play begins with, so many for the game whoever takes it over; none once a search has played."""
+        """The random plies that self-play begins with, so many for the game whoever takes it over; none in a game that was given plies."""
         most = self._config.random_opening_plies
-        if self._decisions >= most:
+        if self._decisions or not most:
             return
         length = int(rng_of(self._seed, self.uid, OPENING_LENGTH).integers(most + 1))
         while self._decisions < length and not self.state.is_terminal():

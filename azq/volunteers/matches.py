@@ -20,7 +20,7 @@ from azq.errors import ConfigError, WireError
 from azq.games import Game
 from azq.search.search import exploring_values, greedy
 from azq.volunteers.judging import MatchOrder
-from azq.wire.arrays import legal_bytes
+from azq.wire.arrays import unsearched_record
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord, Job, MatchResult, MatchSpec, SampleEvent
 from azq.wire.tabs import GROUP_UIDS, MATCH_UIDS, EvalGames, Handed, ModelUpdate
@@ -41,7 +41,8 @@ class TabMatch:
     @property
     def records(self) -> list[GameRecord]:
         """The games as they are handed out."""
-        return [_opening(self.game, uid, one.history) for uid, one in self.games.items()]
+        sizes = self.game.num_distinct_actions(), self.game.value_size()
+        return [unsearched_record(uid, one.history, *sizes) for uid, one in self.games.items()]
 
     def told(self, run: str, networks: tuple[ModelUpdate, ...], handed: Sequence[tuple[GameRecord, bytes]]) -> EvalGames:
         """What a tab is told with the games that it gets."""
@@ -92,15 +93,3 @@ def version_played(player: str, latest: int) -> int:
     if version is None:
         raise ConfigError(f"tabs play weights only, not {player}; give such matches another tag than browser")
     return version
-
-
-def _opening(game: Game, uid: int, actions: Sequence[int]) -> GameRecord:
-    """A record of plies that nobody searched."""
-    plies = len(actions)
-    zeros = {
-        "root_values": 4 * game.value_size(),
-        "simulations": 2,
-        "weight_versions": 4,
-        "support": legal_bytes(game.num_distinct_actions()),
-    }
-    return GameRecord(uid, np.array(actions, "<u2").tobytes(), **{name: bytes(each * plies) for name, each in zeros.items()})

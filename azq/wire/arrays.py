@@ -5,6 +5,7 @@ Letters: L leaves, T plies, A actions, V values per ply.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -50,6 +51,12 @@ def legal_bytes(num_actions: int) -> int:
 def pack_record(record: CoreRecord) -> GameRecord:
     """A game of the core as it travels and is journaled."""
     return GameRecord(record.uid, *record.packed())
+
+
+def unsearched_record(uid: int, actions: Sequence[int], num_actions: int, value_size: int) -> GameRecord:
+    """A game of plies that nobody searched, and from which nothing is learned."""
+    zeros = {"root_values": 4 * value_size, "simulations": 2, "weight_versions": 4, "support": legal_bytes(num_actions)}
+    return GameRecord(uid, np.array(actions, "<u2").tobytes(), **{name: bytes(each * len(actions)) for name, each in zeros.items()})
 
 
 def size_of(record: GameRecord) -> int:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from azq import games
+from azq.actor.forks import Forks
 from azq.actor.groups import GameGroup
 from azq.arena.grade import Mark
 from azq.arena.player import MAX_SLOTS, Ground
@@ -41,7 +42,6 @@ from azq.wire.messages import GameRecord, SampleEvent
 
 HOST = InferenceConfig(device="cpu", threads=1)
 CPU = torch.device("cpu")
-NO_ACTIONS = np.empty(0, np.uint16)
 
 
 def arm(game: str, settings: Sequence[str]) -> RunSections:
@@ -79,6 +79,7 @@ class TurnsRun:
         self._games = self._consumed = self._evaluations = self._next_uid = self._version = 0
         self.kept: list[SampleEvent] = []  # its games
         self._taught = False
+        self._forks = Forks(sections.selfplay.fork_share, sections.run.seed)
         self._group = self._grouped([])
         self._publish()
 
@@ -167,9 +168,11 @@ class TurnsRun:
     def _fill(self) -> None:
         for slot in self._group.search.empty_slots():
             self._next_uid += 1
-            self._group.search.start(slot, self._next_uid, NO_ACTIONS)
+            self._group.start(slot, self._forks.begin(self.game, GameRecord(self._next_uid)))
 
     def _take(self, records: list[GameRecord]) -> None:
+        for record in records:
+            self._forks.keep(record)
         events = [SampleEvent(record, self._returns(record), "turns", 0) for record in records]
         self.kept += events
         self._into_window(events)

@@ -221,8 +221,9 @@ class GameSearch {
         return most == 0 ? 0 : Rng(context_->seed, record_.uid, 0, Purpose::kOpeningLength).below(most + 1);
     }
 
-    /// Plays the random plies that self-play begins with; none once a search has played.
+    /// Plays the random plies that self-play begins with; none in a game that was given plies, and none once a search has played.
     void play_random_opening() {
+        if (decisions_ != 0) return;
         const int opening = opening_plies();
         while (decisions_ < opening && context_->rules.actor(state_) != kTerminalPlayer) {
             std::uint16_t actions[G::kMaxLegal];
