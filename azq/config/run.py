@@ -371,7 +371,7 @@ class RunSections(Section):
             "arena.promotion": self.arena.promotes,
         }
         if self.learner.lockstep_games and (wrong := [name for name, value in others.items() if value]):
-            raise ValueError(f"learner.lockstep_games goes with none of {', '.join(wrong)}; set them to 1, [], off or false")
+            raise ValueError(f"learner.lockstep_games goes with none of {', '.join(wrong)}; set them to 0, 1, [], off or false")
         return self
 
 

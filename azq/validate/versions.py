@@ -15,7 +15,15 @@ from azq.wire.messages import WeightEvent
 #: over the game's preset: small, and nothing that goes by the clock
 LOCKSTEP: dict[str, dict[str, Any]] = {
     "search": {"num_simulations": 16, "reuse_subtree": False, "schedule": []},
-    "selfplay": {"games_in_flight": 8, "groups": 2, "answer_within_ms": 0.0, "threads": 1, "cache_entries": 0, "journal_s": 1.0},
+    "selfplay": {
+        "games_in_flight": 8,
+        "groups": 2,
+        "answer_within_ms": 0.0,
+        "threads": 1,
+        "cache_entries": 0,
+        "journal_s": 1.0,
+        "fork_share": 0.0,
+    },
     "network": {"blocks": 2, "channels": 32},
     "learner": {
         "device": "cpu",

@@ -23,6 +23,7 @@ LATE = "others play it, or it is finished"
 DONE_KEPT = 100_000  # verdicts remembered for tabs that lost the answer
 MATCH_HELD_S = 300.0  # that a tab may keep a match's game, however alive it is
 CLAIMS_EACH = 1024  # games without a lease that one contributor may claim
+RETURN_S = 3.0  # in which tabs come back to a new gateway: longer than they pause between two tries at first
 
 Ticket = Callable[[int, str, GameRecord], bytes]  # of a game by its number, for a contributor, from what he is handed
 
@@ -96,6 +97,8 @@ class Sessions:
         self._claimed: Counter[str] = Counter()  # claims of each contributor
         self._done: OrderedDict[int, str] = OrderedDict()  # whose games were committed
         self._answers: list[tuple[int, Accepted | Refused]] = []
+        self._begun = False  # something was adopted or claimed
+        self._first_s = 0.0  # until then only what is claimed is adopted
 
     # -- tabs
 
@@ -191,15 +194,18 @@ class Sessions:
         return bool(self._waiting or self._matches_waiting)
 
     def wanted(self, now_s: float) -> int:
-        """Games that the tabs have room for, besides those that wait."""
+        """Games that the tabs have room for, besides those that wait; none while tabs of an earlier gateway come back to claim theirs."""
+        if now_s < self._first_s:
+            return 0
         return max(0, sum(self._room(tab, now_s) for tab in self.tabs.values()) - len(self._waiting))
 
     def claimed(self) -> list[int]:
         """Games to be adopted by name."""
         return list(dict.fromkeys(uid for uid, _ in self.claims if not is_match(uid)))
 
-    def adopted(self, lease: str, records: Iterable[GameRecord], now_s: float) -> None:
+    def adopted(self, lease: str, records: Sequence[GameRecord], now_s: float) -> None:
         """Games came under a lease; those that somebody claims with right are his."""
+        self._begun = self._begun or bool(records)
         for record in records:
             uid = record.uid
             self.games[uid] = HeldGame(lease, record, since_s=now_s)
@@ -316,6 +322,8 @@ class Sessions:
         return sorted(claims, key=lambda each: each[1].brought is None)
 
     def _claim(self, uid: int, contributor: str, claim: GameClaim) -> None:
+        if not self._begun:
+            self._begun, self._first_s = True, claim.since_s + RETURN_S
         before = self.claims.get((uid, contributor))
         if before is None and self._claimed[contributor] >= CLAIMS_EACH:
             self._refuse(claim.tab, uid, "you bring too many games of an earlier time", "late")

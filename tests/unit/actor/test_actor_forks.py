@@ -19,7 +19,7 @@ LINE = (0, 3, 1, 4, 2)
 
 
 def actions_of(record: GameRecord) -> list[int]:
-    return np.frombuffer(record.actions, "<u2").tolist()
+    return list(np.frombuffer(record.actions, "<u2"))
 
 
 def kept(*played: tuple[int, ...], share: float = 1.0) -> Forks:

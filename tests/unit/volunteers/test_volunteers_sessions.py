@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azq.volunteers.judging import GamesVerdict
-from azq.volunteers.sessions import CLAIMS_EACH, LATE, MATCH_HELD_S, NOT_YOURS, Place, Sessions, TabPatience
+from azq.volunteers.sessions import CLAIMS_EACH, LATE, MATCH_HELD_S, NOT_YOURS, RETURN_S, Place, Sessions, TabPatience
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import MATCH_UIDS, Accepted, Refused, TabGame
 
@@ -237,6 +237,22 @@ def test_a_restarted_gateway_gives_games_to_who_has_their_tickets():
         (1, Refused(NOT_YOURS, "", (2,))),
         (2, Refused(NOT_YOURS, "", (1,))),
     ]
+
+
+def test_a_new_gateway_takes_what_returning_tabs_claim_before_other_games():
+    sessions = Sessions(ticket, PATIENCE)
+    for name, tab in {"ann": 1, "bob": 2}.items():
+        sessions.enter(tab, name, 10.0)
+        sessions.tabs[tab].room = 4
+    assert sessions.wanted(10.0) == 8  # nobody says that he has any
+    sessions.hear(2, [7], 10.0)
+    assert (sessions.claimed(), sessions.wanted(10.0)) == ([7], 0)
+    sessions.bring(1, finished(8, "ann"), 11.0)
+    sessions.adopted("r:2", [GameRecord(7), GameRecord(8)], 11.0)
+    assert (sessions.games[7].contributor, sessions.games[8].place) == ("bob", Place.RETURNED)
+    assert (sessions.wanted(10.0 + RETURN_S - 0.01), sessions.wanted(10.0 + RETURN_S)) == (0, 7)
+    sessions.lost("r:2", 20.0)  # a lease that ends later holds nobody up
+    assert sessions.wanted(20.0) == 7
 
 
 def test_claims_have_an_end():
