@@ -38,7 +38,7 @@ from azq.wire.messages import SampleEvent
 #: over the preset: small and short, and none of what arms put in
 CHEAP: dict[str, dict[str, Any]] = {
     "search": {"num_simulations": 32, "schedule": []},
-    "selfplay": {"games_in_flight": 128, "cache_entries": 131_072},
+    "selfplay": {"games_in_flight": 128, "cache_entries": 131_072, "fork_share": 0.0},
     "network": {"blocks": 3, "channels": 32},
     "learner": {
         "batch_size": 256,
