@@ -1,9 +1,10 @@
 """Trains a game twice at once, by two settings and a core each, for so many CPU-seconds, then lets the weights of the two play each other.
 
 Usage: arm_against_arm.py OUT.json --game G --first KEY=VALUE ... --second KEY=VALUE ... [--cpu-s 600] [--games 200] [--num-simulations 64]
-       [--opening-plies 2,4,8]
+       [--opening-plies 2,4,8] [--positions FILE.jsonl]
 Each arm is `turns.py`'s run of the preset in a process of its own. A match for each number of random opening plies, every opening from each
-seat, at the same budget for both.
+seat, at the same budget for both. With graded positions (`azq solve`, `make_positions.py`) also what each loses there at that budget, and
+the second one less the first, position by position.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict
@@ -19,12 +20,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from turns import HOST, TurnsRun, arm
 
 from azq import _core, games
+from azq.arena.grade import line_of
 from azq.arena.match import play_match
 from azq.arena.player import Ground
 from azq.arena.players import NetworkPlayer
+from azq.arena.positions import Position, read
+from azq.arena.regret import Mean, judged
 from azq.config import RunSections
 from azq.console.play import match_figures
 from azq.inference.ask.local import LocalEvaluator
@@ -44,16 +50,20 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=200)
     parser.add_argument("--num-simulations", type=int, default=64)
     parser.add_argument("--opening-plies", default="2,4,8")
+    parser.add_argument("--positions", type=Path)
     given = parser.parse_args()
     settings = [given.first, given.second]
     sections = [arm(given.game, each) for each in settings]
+    positions = graded(given.positions, sections[0]) if given.positions else []
     files = [given.out.with_suffix(f".{name}.safetensors") for name in ("first", "second")]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         counts = pool.map(trained, sections, [given.cpu_s] * 2, files)
         rows = [{"settings": one, **each} for one, each in zip(settings, counts, strict=True)]
         match = partial(played, sections, files, given.games, given.num_simulations)
         matches = list(pool.map(match, map(int, given.opening_plies.split(","))))
-    given.out.write_text(json.dumps({"game": given.game, "arms": rows, "matches": matches}, indent=1) + "\n")
+        lost = pool.map(partial(losses, positions, given.num_simulations), sections, files) if positions else ()
+        figures = {"game": given.game, "arms": rows, "matches": matches} | ({"positions": against(*lost)} if positions else {})
+    given.out.write_text(json.dumps(figures, indent=1) + "\n")
     print(given.out.read_text())
 
 
@@ -76,6 +86,30 @@ def played(sections: Sequence[RunSections], files: Sequence[Path], count: int, n
     with player(game, sections[0], files[0], num_simulations) as first, player(game, sections[1], files[1], num_simulations) as second:
         result = play_match(spec, game, first, second)
     return {"opening_plies": plies, **match_figures(result, unit(game))}
+
+
+def graded(path: Path, sections: RunSections) -> list[Position]:
+    """The positions of a file; raises `ConfigError` naming the line that is none of the game's."""
+    game, positions = games.load(sections.run.game, **sections.run.params), read(path)
+    for position in positions:
+        line_of(game, position)
+    return positions
+
+
+def losses(positions: Sequence[Position], num_simulations: int, sections: RunSections, weights: Path) -> dict[str, NDArray[np.float64]]:
+    """What an arm loses on each position (N,)."""
+    game = games.load(sections.run.game, **sections.run.params)
+    with player(game, sections, weights, num_simulations) as one:
+        marks, regret = judged(game, one, positions)
+    assert regret is not None, "every graded move is one action"
+    errors = np.array([mark.loses_class for mark in marks], np.float64)
+    return {"search": regret.search, "policy": regret.policy, "value_error": regret.value_error, "errors": errors}
+
+
+def against(first: Mapping[str, NDArray[np.float64]], second: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
+    """Means of both, and of their differences with the standard error. Pure."""
+    means = {name: (Mean.of(first[name]), Mean.of(second[name]), Mean.of(second[name] - first[name])) for name in first}
+    return {name: {"first": a.value, "second": b.value, "difference": less.value, "se": less.error} for name, (a, b, less) in means.items()}
 
 
 @contextmanager

@@ -28,6 +28,7 @@ import msgspec
 import numpy as np
 from turns import TurnsRun
 
+from azq.arena.grade import line_of
 from azq.arena.positions import Position, choose, load, read
 from azq.config import RunSections, merge, parse_overrides, parse_run
 from azq.errors import AzqError, ConfigError
@@ -260,11 +261,7 @@ def positions_of(plan: Plan) -> list[Position]:
     found = read(Path(plan.positions)) if plan.positions else load(plan.game)
     game = games.load(plan.game)
     for one in found:
-        state = game.new_initial_state()
-        for action in one.actions:
-            if action not in state.legal_actions():
-                raise ConfigError(f"{one.source}: {list(one.actions)} is no line of {plan.game}; give positions of that game")
-            state.apply_action(action)
+        line_of(game, one)
     return choose(found, plan.count, seed=0) if plan.count else found
 
 
