@@ -91,7 +91,7 @@ def test_two_arms_play_each_other(arms, tmp_path):
     assert lost["policy"]["second"] - lost["policy"]["first"] == pytest.approx(lost["policy"]["difference"])
     assert lost["policy"]["se"] > 0
     (tmp_path / "graded.jsonl").write_text('{"actions": [3, 3], "values": [0, 1]}\n')
-    with pytest.raises(ConfigError, match="graded.jsonl line 1"):
+    with pytest.raises(ConfigError, match=r"graded\.jsonl line 1"):
         versus.graded(tmp_path / "graded.jsonl", sections[0])
     with pytest.raises(ConfigError, match="random_opening_plies"):
         versus.arm("tic_tac_toe", ["selfplay.random_opening_plies=-1"])
