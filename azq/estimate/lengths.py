@@ -52,4 +52,5 @@ def game_size(sections: RunSections, seconds: float, clock: Callable[[], float] 
     if len(ended) < LEAST_ENDED * GAMES or not samples:
         return None
     record_bytes = sum(len(encode(event)) for event in ended) / len(ended)
-    return GameSize(samples / len(ended), plies / GAMES, record_bytes, simulations / GAMES)
+    played = 1 - sections.selfplay.fork_share / 2  # a game that begins anywhere in another one has half of it to go, as a mean
+    return GameSize(played * samples / len(ended), played * plies / GAMES, record_bytes, played * simulations / GAMES)

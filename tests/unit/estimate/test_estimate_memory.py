@@ -70,6 +70,17 @@ def test_games_are_measured_to_their_end() -> None:
     assert size.record_bytes > 100
 
 
+def test_games_that_begin_in_the_middle_of_others_are_shorter() -> None:
+    sections = parse_run(preset("tic_tac_toe"), "test")
+    forked = sections.model_copy(update={"selfplay": sections.selfplay.model_copy(update={"fork_share": 0.5})})
+    whole, size = game_size(sections, 60.0), game_size(forked, 60.0)
+    assert whole is not None
+    assert size is not None
+    assert size.samples == pytest.approx(0.75 * whole.samples)
+    assert size.samples / size.plies == pytest.approx(whole.samples / whole.plies)
+    assert size.record_bytes == pytest.approx(whole.record_bytes, rel=0.05)
+
+
 def test_too_short_a_time_says_nothing_of_lengths() -> None:
     assert game_size(parse_run(preset("tic_tac_toe"), "test"), 0.0) is None
     assert GAMES > 0
