@@ -15,7 +15,7 @@ from azq.games import Game
 from azq.wire.arrays import unsearched_record
 from azq.wire.messages import GameRecord
 
-KEPT = 5_000  # games: half a minute of two cores in connect four
+KEPT = 5_000  # games: what the network plays by now, not what its first versions did
 
 
 class Forks:
