@@ -45,9 +45,10 @@ def test_honest_games_pass(name: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-@pytest.mark.parametrize(("order", "games"), [(C4_ORDER, C4_GAMES), (DICE_ORDER, DICE_GAMES)], ids=["connect_four", "backgammon"])
-def test_any_other_action_is_refused_unless_it_is_a_game_as_well(order: SearchOrder, games: list[Returned], data: st.DataObject) -> None:
+@pytest.mark.parametrize("name", ["connect_four", "backgammon"])  # no games of the core: Hypothesis keeps them past the core's end
+def test_any_other_action_is_refused_unless_it_is_a_game_as_well(name: str, data: st.DataObject) -> None:
     """A changed action breaks the rules, ends the game elsewhere, or turns its luck; what passes is a whole game, left to recomputation."""
+    order, games = (C4_ORDER, C4_GAMES) if name == "connect_four" else (DICE_ORDER, DICE_GAMES)
     game = data.draw(st.sampled_from(games))
     found = arrays(order, game)
     ply = data.draw(st.integers(0, len(found["actions"]) - 1))
