@@ -174,6 +174,8 @@ class Arenas:
         run's own. `run` tells runs apart, also those that bear one name in turn.
         """
         key = (game.name, repr(sorted(game.params.items())), sections.search, sections.selfplay, sections.run.seed, games)
+        if (key, run) != (self._key, self._run):
+            self._forks = Forks(sections.selfplay.fork_share)
         if key != self._key:
             self.forget()  # the old arenas go before the new ones come
             most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size())
@@ -195,11 +197,8 @@ class Arenas:
             ]
             self._key = key
             self._width = Width(sections.selfplay.answer_within_ms / 1000)
-            self._forks = Forks(sections.selfplay.fork_share)
-        if run != self._run:
-            self._forks = Forks(sections.selfplay.fork_share)
-            if self._cache is not None:
-                self._cache.clear()
+        if run != self._run and self._cache is not None:
+            self._cache.clear()
         self._run = run
         return self._searches
 

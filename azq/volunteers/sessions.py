@@ -97,8 +97,7 @@ class Sessions:
         self._claimed: Counter[str] = Counter()  # claims of each contributor
         self._done: OrderedDict[int, str] = OrderedDict()  # whose games were committed
         self._answers: list[tuple[int, Accepted | Refused]] = []
-        self._begun = False  # something was adopted or claimed
-        self._first_s = 0.0  # until then only what is claimed is adopted
+        self._others_from_s: float | None = None  # until then only what is claimed is adopted; None: nothing was adopted or claimed yet
 
     # -- tabs
 
@@ -195,7 +194,7 @@ class Sessions:
 
     def wanted(self, now_s: float) -> int:
         """Games that the tabs have room for, besides those that wait; none while tabs of an earlier gateway come back to claim theirs."""
-        if now_s < self._first_s:
+        if self._others_from_s is not None and now_s < self._others_from_s:
             return 0
         return max(0, sum(self._room(tab, now_s) for tab in self.tabs.values()) - len(self._waiting))
 
@@ -205,7 +204,8 @@ class Sessions:
 
     def adopted(self, lease: str, records: Sequence[GameRecord], now_s: float) -> None:
         """Games came under a lease; those that somebody claims with right are his."""
-        self._begun = self._begun or bool(records)
+        if records and self._others_from_s is None:
+            self._others_from_s = now_s
         for record in records:
             uid = record.uid
             self.games[uid] = HeldGame(lease, record, since_s=now_s)
@@ -322,8 +322,8 @@ class Sessions:
         return sorted(claims, key=lambda each: each[1].brought is None)
 
     def _claim(self, uid: int, contributor: str, claim: GameClaim) -> None:
-        if not self._begun:
-            self._begun, self._first_s = True, claim.since_s + RETURN_S
+        if self._others_from_s is None:
+            self._others_from_s = claim.since_s + RETURN_S
         before = self.claims.get((uid, contributor))
         if before is None and self._claimed[contributor] >= CLAIMS_EACH:
             self._refuse(claim.tab, uid, "you bring too many games of an earlier time", "late")

@@ -22,17 +22,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from turns import HOST, TurnsRun, arm
+from turns import HOST, TurnsRun, arm, graded, losses
 
-from azq import _core, games
-from azq.arena.grade import line_of
+from azq import games
 from azq.arena.match import play_match
 from azq.arena.player import Ground
 from azq.arena.players import NetworkPlayer
 from azq.arena.positions import Position, read
-from azq.arena.regret import Mean, judged
+from azq.arena.regret import Mean
 from azq.config import RunSections
 from azq.console.play import match_figures
+from azq.games import Game
 from azq.inference.ask.local import LocalEvaluator
 from azq.nets.weights import WeightsMeta, to_bytes
 from azq.notation.units import unit
@@ -54,14 +54,14 @@ def main() -> None:
     given = parser.parse_args()
     settings = [given.first, given.second]
     sections = [arm(given.game, each) for each in settings]
-    positions = graded(given.positions, sections[0]) if given.positions else []
+    positions = graded(game_of(sections[0]), read(given.positions)) if given.positions else []
     files = [given.out.with_suffix(f".{name}.safetensors") for name in ("first", "second")]
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         counts = pool.map(trained, sections, [given.cpu_s] * 2, files)
         rows = [{"settings": one, **each} for one, each in zip(settings, counts, strict=True)]
         match = partial(played, sections, files, given.games, given.num_simulations)
         matches = list(pool.map(match, map(int, given.opening_plies.split(","))))
-        lost = pool.map(partial(losses, positions, given.num_simulations), sections, files) if positions else ()
+        lost = pool.map(partial(lost_by, positions, given.num_simulations), sections, files) if positions else ()
         figures = {"game": given.game, "arms": rows, "matches": matches} | ({"positions": against(*lost)} if positions else {})
     given.out.write_text(json.dumps(figures, indent=1) + "\n")
     print(given.out.read_text())
@@ -81,29 +81,23 @@ def trained(sections: RunSections, cpu_s: float, to: Path) -> dict[str, Any]:
 
 def played(sections: Sequence[RunSections], files: Sequence[Path], count: int, num_simulations: int, plies: int) -> dict[str, Any]:
     """The match of the two, told from the first arm's seat."""
-    game = games.load(sections[0].run.game, **sections[0].run.params)
+    game = game_of(sections[0])
     spec = MatchSpec("first", "second", count, num_simulations, plies, 1)
     with player(game, sections[0], files[0], num_simulations) as first, player(game, sections[1], files[1], num_simulations) as second:
         result = play_match(spec, game, first, second)
     return {"opening_plies": plies, **match_figures(result, unit(game))}
 
 
-def graded(path: Path, sections: RunSections) -> list[Position]:
-    """The positions of a file; raises `ConfigError` naming the line that is none of the game's."""
-    game, positions = games.load(sections.run.game, **sections.run.params), read(path)
-    for position in positions:
-        line_of(game, position)
-    return positions
-
-
-def losses(positions: Sequence[Position], num_simulations: int, sections: RunSections, weights: Path) -> dict[str, NDArray[np.float64]]:
-    """What an arm loses on each position (N,)."""
-    game = games.load(sections.run.game, **sections.run.params)
+def lost_by(positions: Sequence[Position], num_simulations: int, sections: RunSections, weights: Path) -> dict[str, NDArray[np.float64]]:
+    """What an arm loses on each position, as `turns.losses`."""
+    game = game_of(sections)
     with player(game, sections, weights, num_simulations) as one:
-        marks, regret = judged(game, one, positions)
-    assert regret is not None, "every graded move is one action"
-    errors = np.array([mark.loses_class for mark in marks], np.float64)
-    return {"search": regret.search, "policy": regret.policy, "value_error": regret.value_error, "errors": errors}
+        return losses(game, one, positions)
+
+
+def game_of(sections: RunSections) -> Game:
+    """The game that an arm is of."""
+    return games.load(sections.run.game, **sections.run.params)
 
 
 def against(first: Mapping[str, NDArray[np.float64]], second: Mapping[str, NDArray[np.float64]]) -> dict[str, dict[str, float]]:
@@ -113,7 +107,7 @@ def against(first: Mapping[str, NDArray[np.float64]], second: Mapping[str, NDArr
 
 
 @contextmanager
-def player(game: _core.Game, sections: RunSections, weights: Path, num_simulations: int) -> Iterator[NetworkPlayer]:
+def player(game: Game, sections: RunSections, weights: Path, num_simulations: int) -> Iterator[NetworkPlayer]:
     """Weights from a file, behind the arm's own search."""
     with closing(LocalEvaluator.from_file(game, weights, HOST)) as evaluator:
         yield NetworkPlayer((evaluator.weight_version,), Ground(game, evaluator, sections.search, num_simulations))

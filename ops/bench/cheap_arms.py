@@ -26,9 +26,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from turns import TurnsRun
+from turns import FIGURES, TurnsRun, graded
 
-from azq.arena.grade import line_of
 from azq.arena.positions import Position, choose, load, read
 from azq.config import RunSections, merge, parse_overrides, parse_run
 from azq.errors import AzqError, ConfigError
@@ -56,7 +55,6 @@ CHEAP: dict[str, dict[str, Any]] = {
         "threads": 1,
     },
 }
-FIGURES = ("search", "policy", "value_error", "errors")  # the first one decides
 #: Student's t, one-sided 95 %, by degrees of freedom from 1
 STUDENT = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83)
 FEWEST = 3  # seeds before an arm is given up
@@ -131,10 +129,9 @@ def run_one(plan: Plan, sections: RunSections, positions: Sequence[Position]) ->
     rows: list[dict[str, Any]] = []
     for end in plan.at:
         counts = run.go(end)
-        marks, regret = run.judged(positions, plan.num_simulations)
-        said = {name: float(np.mean(getattr(regret, name))) for name in FIGURES[:3]}
-        rows.append({**msgspec.to_builtins(counts), **said, "errors": sum(mark.loses_class for mark in marks) / len(marks)})
-    rows[-1]["each"] = [round(float(one), 4) for one in regret.search]
+        lost = run.losses(positions, plan.num_simulations)
+        rows.append({**msgspec.to_builtins(counts), **{name: float(np.mean(each)) for name, each in lost.items()}})
+    rows[-1]["each"] = [round(float(one), 4) for one in lost[FIGURES[0]]]
     if plan.keep and not Path(plan.keep).exists():
         publish_file(Path(plan.keep), msgspec.msgpack.encode(run.kept))
     return rows
@@ -258,10 +255,7 @@ def positions_of(plan: Plan) -> list[Position]:
     """What runs are graded on; raises `ConfigError` for a set that is not of the plan's game."""
     from azq import games
 
-    found = read(Path(plan.positions)) if plan.positions else load(plan.game)
-    game = games.load(plan.game)
-    for one in found:
-        line_of(game, one)
+    found = graded(games.load(plan.game), read(Path(plan.positions)) if plan.positions else load(plan.game))
     return choose(found, plan.count, seed=0) if plan.count else found
 
 

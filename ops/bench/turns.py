@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from azq import games
 from azq.actor.forks import Forks
 from azq.actor.groups import GameGroup
-from azq.arena.grade import Mark
+from azq.arena.grade import line_of
 from azq.arena.player import MAX_SLOTS, Ground
 from azq.arena.players import NetworkPlayer
 from azq.arena.positions import Position
-from azq.arena.regret import Regret, judged
+from azq.arena.regret import judged
 from azq.config import InferenceConfig, RunSections, merge, parse_overrides, parse_run
+from azq.games import Game
 from azq.inference.ask.local import LocalEvaluator, fixed_source
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
@@ -42,11 +43,27 @@ from azq.wire.messages import GameRecord, SampleEvent
 
 HOST = InferenceConfig(device="cpu", threads=1)
 CPU = torch.device("cpu")
+FIGURES = ("search", "policy", "value_error", "errors")  # of a network on graded positions; the first one decides
 
 
 def arm(game: str, settings: Sequence[str]) -> RunSections:
     """The game's preset with these settings; raises `ConfigError` for one that is none."""
     return parse_run(merge(preset(game), parse_overrides(settings)), "the arm")
+
+
+def graded(game: Game, positions: list[Position]) -> list[Position]:
+    """These positions; raises `ConfigError` naming the line that is none of the game's."""
+    for position in positions:
+        line_of(game, position)
+    return positions
+
+
+def losses(game: Game, player: NetworkPlayer, positions: Sequence[Position]) -> dict[str, NDArray[np.float64]]:
+    """What a network loses on each of N positions, by `FIGURES`; (N,) each."""
+    marks, regret = judged(game, player, positions)
+    assert regret is not None, "every graded move is one action"
+    errors = np.array([mark.loses_class for mark in marks], np.float64)
+    return dict(zip(FIGURES, (regret.search, regret.policy, regret.value_error, errors), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +124,10 @@ class TurnsRun:
                 self._cpu_s += time.process_time() - began_s
         return self.counts
 
-    def judged(self, positions: Sequence[Position], num_simulations: int) -> tuple[list[Mark], Regret]:
-        """Moves and regret of the averaged weights, at no cost to the run."""
+    def losses(self, positions: Sequence[Position], num_simulations: int) -> dict[str, NDArray[np.float64]]:
+        """What the averaged weights lose, at no cost to the run."""
         with self.player(num_simulations) as player:
-            marks, regret = judged(self.game, player, positions)
-        assert regret is not None, "every graded move is one action"
-        return marks, regret
+            return losses(self.game, player, positions)
 
     @contextmanager
     def player(self, num_simulations: int, *, seed: int = 0, slots: int = MAX_SLOTS) -> Iterator[NetworkPlayer]:

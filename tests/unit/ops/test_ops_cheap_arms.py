@@ -82,17 +82,16 @@ def test_two_arms_play_each_other(arms, tmp_path):
     found = versus.played(sections, files, 4, 8, 1)
     assert (found["opening_plies"], found["games"], found["wins"] + found["draws"] + found["losses"]) == (1, 4, 4)
     (tmp_path / "graded.jsonl").write_text(GRADED)
-    first, second = [
-        versus.losses(versus.graded(tmp_path / "graded.jsonl", one), 8, one, file) for one, file in zip(sections, files, strict=True)
-    ]
+    positions = versus.graded(versus.game_of(sections[0]), versus.read(tmp_path / "graded.jsonl"))
+    first, second = [versus.lost_by(positions, 8, one, file) for one, file in zip(sections, files, strict=True)]
     lost = versus.against(first, second)
     assert set(lost) == {"search", "policy", "value_error", "errors"}
     assert lost["policy"]["difference"] == pytest.approx(np.mean(second["policy"] - first["policy"]))
     assert lost["policy"]["second"] - lost["policy"]["first"] == pytest.approx(lost["policy"]["difference"])
     assert lost["policy"]["se"] > 0
     (tmp_path / "graded.jsonl").write_text('{"actions": [3, 3], "values": [0, 1]}\n')
-    with pytest.raises(ConfigError, match=r"graded\.jsonl line 1"):
-        versus.graded(tmp_path / "graded.jsonl", sections[0])
+    with pytest.raises(ConfigError, match=r"graded\.jsonl line 1: action 3 is illegal after 1 plies"):
+        versus.graded(versus.game_of(sections[0]), versus.read(tmp_path / "graded.jsonl"))
     with pytest.raises(ConfigError, match="random_opening_plies"):
         versus.arm("tic_tac_toe", ["selfplay.random_opening_plies=-1"])
 
@@ -148,7 +147,7 @@ def test_all_arms_may_learn_from_the_same_games(arms, plan_file, tmp_path):
 
 def test_positions_of_another_game_are_named(arms, plan_file):
     path = plan_file(graded='{"actions": [3, 3], "values": [0, 1]}\n')
-    with pytest.raises(ConfigError, match=r"graded.jsonl line 1: .*the file belongs to another game"):
+    with pytest.raises(ConfigError, match=r"graded.jsonl line 1: action 3 is illegal after 1 plies; .*; the file belongs to another game"):
         arms.positions_of(arms.read_plan(path))
 
 
