@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.test_whole_loop import AZQ, QUICK, azq, environment, losing_lines, move_of
+from acceptance.test_whole_loop import AZQ, QUICK, azq, environment, losing_moves, move_of
 from browsing import launched
 from waiting import until
 
@@ -48,8 +48,8 @@ def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
     workers = {event.worker for _, event in SegmentReader(tmp_path / RUN / "segments").newest(10_000)}
     assert len(workers) == 2
     assert all(worker.startswith(BROWSER_PREFIX) for worker in workers)
-    # 162 with a network that knows nothing; as a rule none is left, on a busy machine, where versions are few, up to 27 were.
-    assert len(losing_lines(move_of(tmp_path, RUN))) <= 54
+    # 44 with a network that knows nothing; as a rule none is left, on a busy machine, where versions are few, two or three are.
+    assert len(losing_moves(move_of(tmp_path, RUN))) < 15
 
 
 @pytest.mark.slow

@@ -67,9 +67,12 @@ def best_value(actions: tuple[int, ...]) -> float:
     return max(-best_value((*actions, action)) for action in state.legal_actions())
 
 
-def losing_lines(agent: Callable[[list[list[int]]], list[int]]) -> list[tuple[int, ...]]:
-    """Every game, against every play of the other side, in which the agent gives away its share of the result."""
-    lost: list[tuple[int, ...]] = []
+def losing_moves(agent: Callable[[list[list[int]]], list[int]]) -> list[tuple[int, ...]]:
+    """Every move of the agent, in its games against every play of the other side, that loses what was not lost; the plies up to it.
+
+    Lines that end lost are no measure: one wrong move near the root makes dozens of them.
+    """
+    wrong: list[tuple[int, ...]] = []
     rules = games.load("tic_tac_toe")
     for seat in (0, 1):
         frontier: list[tuple[int, ...]] = [()]
@@ -81,15 +84,16 @@ def losing_lines(agent: Callable[[list[list[int]]], list[int]]) -> list[tuple[in
                 for action in actions:
                     state.apply_action(action)
                 if state.is_terminal():
-                    if state.returns()[seat] < 0:
-                        lost.append(actions)
-                elif state.current_player() == seat:
+                    continue
+                if state.current_player() == seat:
                     to_move.append(actions)
                 else:
                     grown += [(*actions, action) for action in state.legal_actions()]
             answers = agent([list(actions) for actions in to_move]) if to_move else []
-            frontier = grown + [(*actions, action) for actions, action in zip(to_move, answers, strict=True)]
-    return lost
+            moved = [(*actions, action) for actions, action in zip(to_move, answers, strict=True)]
+            wrong += [actions for actions in moved if best_value(actions) > 0 and best_value(actions[:-1]) >= 0]
+            frontier = grown + moved
+    return wrong
 
 
 def move_of(home: Path, run: str, num_simulations: int = 32) -> Callable[[list[list[int]]], list[int]]:
@@ -100,7 +104,7 @@ def move_of(home: Path, run: str, num_simulations: int = 32) -> Callable[[list[l
 
 
 def trained(home: Path, steps: int) -> list[tuple[int, ...]]:
-    """A whole run of so many steps; the lines that its agent loses."""
+    """A whole run of so many steps; the moves by which its agent loses."""
     done = azq(home, "up", "--game", "tic_tac_toe", "--run", "ttt", "--until", f"steps={steps}", "--json", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     last = json.loads(done.stdout.splitlines()[-1])
@@ -112,19 +116,19 @@ def trained(home: Path, steps: int) -> list[tuple[int, ...]]:
     agent = move_of(home, "ttt")
     told = azq(home, "move", "--run", "ttt", "--num-simulations", "32", stdin='{"actions": [4]}')
     assert json.loads(told.stdout)["action"] == agent([[4]])[0], told.stderr
-    return losing_lines(agent)
+    return losing_moves(agent)
 
 
-def test_five_hundred_steps_of_tic_tac_toe_end_as_asked_with_an_agent_that_moves(tmp_path: Path) -> None:
-    assert len(trained(tmp_path, 500)) < 60, "12 lines were lost after 400 steps, once 60 after 300"
+def test_a_thousand_steps_of_tic_tac_toe_end_as_asked_with_an_agent_that_moves(tmp_path: Path) -> None:
+    assert len(trained(tmp_path, 1000)) < 22, "untrained it makes 44; 12 to 27 after 200 to 600 steps, 0 to 8 after 1,000"
 
 
 @pytest.mark.slow
 def test_two_thousand_five_hundred_steps_of_tic_tac_toe_never_lose(tmp_path: Path) -> None:
     # Counted in steps, since what a minute teaches depends on what else the machine does. With 32 simulations the network itself has to see
-    # four plies ahead, and of many runs one on a crowded machine lost 3 lines; with the 400 of `azq play` none may be lost.
-    assert len(trained(tmp_path, 2500)) < 12, "untrained it loses 103"
-    assert losing_lines(move_of(tmp_path, "ttt", 400)) == [], "untrained it loses 31"
+    # four plies ahead, and now and then one move of hundreds is wrong; with the 400 of `azq play` none may be.
+    assert len(trained(tmp_path, 2500)) < 5, "untrained it makes 44"
+    assert losing_moves(move_of(tmp_path, "ttt", 400)) == [], "untrained it makes 12"
 
 
 def test_a_run_resumes_where_it_was_interrupted(tmp_path: Path) -> None:
