@@ -17,6 +17,7 @@ from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
 from azq.notation.units import unit
+from azq.presets import preset
 from azq.search.ensemble import EnsembleEvaluator
 from azq.search.evaluator import Evaluator
 from azq.wire.messages import LATEST
@@ -102,24 +103,26 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
 
 
 def _settings(config: Config, folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections:
-    """Game and search: as the first of the weights that come with azq was trained, else as the run, else as the settings say.
+    """Game and search: as the first of the weights that come with azq was trained, else as the run, else the search of the game's preset.
 
-    What file, environment or `--set` say of the search themselves goes before either, as it does in `azq up`.
+    What file, environment or `--set` say of the search themselves goes before all three, as it does in `azq up`.
     """
-    stored = _stored(folder, game, chosen)
-    if stored is None:
-        return config.run_sections()
+    stored = _stored(config, folder, game, chosen)
     asked = config.search.model_dump(exclude_unset=True)
     return parse_run({"run": stored.run.model_dump(), "search": merge(stored.search.model_dump(), asked)}, "the search asked for")
 
 
-def _stored(folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections | None:
+def _stored(config: Config, folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections:
     for name in filter(None, map(pretrained.named, chosen)):
         card = pretrained.card(name)
         if game not in (None, card.game):
             raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
-    return folder.sections() if folder.exists() else None
+    if folder.exists():
+        return folder.sections()
+    name = game or config.run.game
+    found = {"run": {"game": name, "params": config.run.params}, "search": preset(name).get("search", {})}
+    return RunSections.model_validate(found)
 
 
 def weights_file(folder: rundir.RunDir, weights: str) -> Path:

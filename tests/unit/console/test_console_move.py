@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from azq import games
+from azq import games, pretrained
 from azq.arena.levels import Level
 from azq.config import SearchConfig, load
 from azq.console import move, play
@@ -102,6 +102,18 @@ def test_a_search_that_is_asked_for_goes_before_that_of_the_weights() -> None:
     assert searching("search.c_scale=4.0") == own.model_copy(update={"c_scale": 4.0}) != own
     with pytest.raises(ConfigError, match="schedule"):
         searching("search.schedule=[{at = 0.5, num_simulations = 4}, {at = 0.1, num_simulations = 8}]")
+
+
+def test_weights_of_a_file_search_as_their_games_preset_does_with_the_parameters_asked_for(tmp_path: Path) -> None:
+    def opened(name: str, *asked: str) -> move.Agent:
+        config = load(overrides=[f'home="{tmp_path}"', *asked])
+        agent = move.open_player(config, game=name, run=None, weights=str(pretrained.verified(name)), num_simulations=1)
+        agent.evaluator.close()
+        return agent
+
+    assert opened("othello").search.decisive_moves
+    assert not opened("othello", "search.decisive_moves=false").search.decisive_moves
+    assert opened("gomoku", "run.params.size=9").game.params["size"] == 9
 
 
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
