@@ -97,7 +97,9 @@ def load_into(module: nn.Module, state: Mapping[str, Tensor]) -> None:
             raise WeightsError(f"weights do not fit the network: tensor {name} is missing; compare network.kind, blocks and channels")
         if state[name].shape != value.shape:
             have, need = tuple(state[name].shape), tuple(value.shape)
-            raise WeightsError(f"weights do not fit the network: tensor {name} is {have}, the network has {need}; compare [network] and run.params")
+            raise WeightsError(
+                f"weights do not fit the network: tensor {name} is {have}, the network has {need}; compare [network] and run.params"
+            )
     extra = next((name for name in state if name not in wanted), None)
     if extra is not None:
         raise WeightsError(f"weights do not fit the network: it has no tensor {extra}; compare network.kind, blocks and channels")
