@@ -14,6 +14,7 @@ from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.player import asked, position
 from azq.config import Config, RunSections, SearchConfig, merge, parse_run
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
+from azq.games.files import absolute
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
 from azq.notation.units import unit
@@ -121,8 +122,14 @@ def _stored(config: Config, folder: rundir.RunDir, game: str | None, chosen: Seq
     if folder.exists():
         return folder.sections()
     name = game or config.run.game
-    found = {"run": {"game": name, "params": config.run.params}, "search": preset(name).get("search", {})}
+    found = {"run": {"game": name, "params": params_asked(config, name)}, "search": preset(name).get("search", {})}
     return RunSections.model_validate(found)
+
+
+def params_asked(config: Config, game: str) -> dict[str, int | float | str | bool]:
+    """The game's parameters that file, environment or `--set` name; none where they name another game, whose they are."""
+    named = config.run.game if "game" in config.run.model_fields_set else game
+    return config.run.params if absolute(named) == absolute(game) else {}
 
 
 def weights_file(folder: rundir.RunDir, weights: str) -> Path:

@@ -113,7 +113,7 @@ def params_of(config: Config, seating: Seating) -> dict[str, int | float | str |
         settings = move.folder_of(config, seating.game, seating.run).sections()
         if settings.run.game in (seating.game, absolute(seating.game)):
             return settings.run.params
-    return config.run.params
+    return move.params_asked(config, seating.game)
 
 
 MAX_SEATS = 8  # of any game; a bound for the searches held at once

@@ -114,6 +114,7 @@ def test_weights_of_a_file_search_as_their_games_preset_does_with_the_parameters
     assert opened("othello").search.decisive_moves
     assert not opened("othello", "search.decisive_moves=false").search.decisive_moves
     assert opened("gomoku", "run.params.size=9").game.params["size"] == 9
+    assert opened("othello", 'run.game="gomoku"', "run.params.size=9").game.name == "othello", "parameters of another game are left alone"
 
 
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
