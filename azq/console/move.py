@@ -97,7 +97,7 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
     name = game or config.run.game
     if weights != "latest" or run or holds_weights(folder) or name not in pretrained.names():
         return weights
-    if config.run.params not in ({}, pretrained.card(name).params):
+    if params_asked(config, name) not in ({}, pretrained.card(name).params):
         return weights
     log.info("no_run", game=name, weights=f"{pretrained.PREFIX}{name}", remedy=f"azq up --game {name} trains others, --run names them")
     return f"{pretrained.PREFIX}{name}"

@@ -105,16 +105,19 @@ def test_a_search_that_is_asked_for_goes_before_that_of_the_weights() -> None:
 
 
 def test_weights_of_a_file_search_as_their_games_preset_does_with_the_parameters_asked_for(tmp_path: Path) -> None:
-    def opened(name: str, *asked: str) -> move.Agent:
+    def opened(name: str, *asked: str, weights: str = "") -> move.Agent:
         config = load(overrides=[f'home="{tmp_path}"', *asked])
-        agent = move.open_player(config, game=name, run=None, weights=str(pretrained.verified(name)), num_simulations=1)
+        file = weights or str(pretrained.verified(name))
+        agent = move.open_player(config, game=name, run=None, weights=file, num_simulations=1)
         agent.evaluator.close()
         return agent
 
     assert opened("othello").search.decisive_moves
     assert not opened("othello", "search.decisive_moves=false").search.decisive_moves
     assert opened("gomoku", "run.params.size=9").game.params["size"] == 9
-    assert opened("othello", 'run.game="gomoku"', "run.params.size=9").game.name == "othello", "parameters of another game are left alone"
+    for weights in ("", "latest"):
+        agent = opened("othello", 'run.game="gomoku"', "run.params.size=9", weights=weights)
+        assert agent.game.name == "othello", "parameters of another game are left alone"
 
 
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
