@@ -293,6 +293,7 @@ class Leader(Ranks[AnyStepper]):
         if isinstance(sync, Sharded):
             sync.end()
             self.trainer.restore(self._copy.read(), self._copy.step)
+        self._module = self.trainer.module  # what was dealt out holds the group's connections, too
         self._last, self._speeds = (0.0, ()), ()
         self.trainer.leave()
         del sync  # it holds the group's connections

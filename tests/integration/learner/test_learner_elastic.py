@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 from replay_games import play_game, samples_of_one
+from torch.distributed.fsdp import FSDPModule
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -72,6 +75,8 @@ def forked(body: Callable[..., None], *arguments: Any) -> Any:
         torch.set_num_threads(1)
         try:
             body(*arguments)
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(0)
 
@@ -125,8 +130,14 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
         rounds += 1
         done += leader.train(TrainingRound(trainer.step, 4, config.batch_size, len(window), 0.0))
         losses, figures = trainer.mean_losses(), leader.figures()
+        assert leader.size > 1 or not parts_held()  # else who is left waits for this rank's word, a minute long
         trainer.reset_losses()
         door.send((trainer.step, done, losses.policy, figures))
+
+
+def parts_held() -> int:
+    """Modules dealt out among ranks that this process still has, each with the connections of its group."""
+    return sum(issubclass(type(one), FSDPModule) for one in gc.get_objects())
 
 
 class Crew:
