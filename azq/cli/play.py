@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
 
-Game = Annotated[str | None, typer.Option("--game", help="Name of the game; that of `azq:GAME` where such weights are named.")]
+Game = Annotated[str | None, typer.Option("--game", help="Name of the game; that of the weights where `azq:GAME` or a file is named.")]
 Latest = Annotated[
     str,
     typer.Option("--weights", help="What `latest` means: a file, a version, `latest` of the run, `azq:GAME`, or several: `a,b`."),

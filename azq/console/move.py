@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from azq import games, logs, pretrained
 from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.player import asked, position
 from azq.config import Config, RunSections, SearchConfig, merge, parse_run
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
-from azq.games.files import absolute
+from azq.games.files import absolute, is_python_file
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
 from azq.notation.units import unit
@@ -22,6 +22,9 @@ from azq.presets import preset
 from azq.search.ensemble import EnsembleEvaluator
 from azq.search.evaluator import Evaluator
 from azq.wire.messages import LATEST
+
+if TYPE_CHECKING:
+    from azq.nets.weights import WeightsMeta
 
 BATCH_LINES = 256  # positions searched together
 MAX_LINE_BYTES = 1 << 20
@@ -82,7 +85,7 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     folder = folder_of(config, game, run)
     chosen = [_or_pretrained(config, folder, game, run, each) for each in weights.split(",")]
     paths = [weights_file(folder, each) for each in chosen]
-    settings = _settings(config, folder, game, chosen)
+    settings = _settings(config, folder, game, None if run else said_by(chosen), chosen)
     name = game or settings.run.game
     rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
     members = [LocalEvaluator.from_file(rules, path, config.inference) for path in paths]
@@ -103,27 +106,40 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
     return f"{pretrained.PREFIX}{name}"
 
 
-def _settings(config: Config, folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections:
+def said_by(weights: Sequence[str]) -> WeightsMeta | None:
+    """What the first of these that is a file says of itself; None where none is one. Raises `WeightsError` for a damaged one."""
+    from azq.nets.weights import describe
+
+    file = next((path for path in map(Path, weights) if path.suffix and path.is_file()), None)
+    return describe(file) if file else None
+
+
+def _settings(config: Config, folder: rundir.RunDir, game: str | None, said: WeightsMeta | None, chosen: Sequence[str]) -> RunSections:
     """Game and search: as the first of the weights that come with azq was trained, else as the run, else the search of the game's preset.
+
+    A file of weights without a run knows its game's parameters itself.
 
     What file, environment or `--set` say of the search themselves goes before all three, as it does in `azq up`.
     """
-    stored = _stored(config, folder, game, chosen)
+    stored = _stored(config, folder, game, said, chosen)
     asked = config.search.model_dump(exclude_unset=True)
     return parse_run({"run": stored.run.model_dump(), "search": merge(stored.search.model_dump(), asked)}, "the search asked for")
 
 
-def _stored(config: Config, folder: rundir.RunDir, game: str | None, chosen: Sequence[str]) -> RunSections:
+def _stored(config: Config, folder: rundir.RunDir, game: str | None, said: WeightsMeta | None, chosen: Sequence[str]) -> RunSections:
     for name in filter(None, map(pretrained.named, chosen)):
         card = pretrained.card(name)
         if game not in (None, card.game):
             raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
-    if folder.exists():
+    if folder.exists() and said is None:
         return folder.sections()
-    name = game or config.run.game
-    found = {"run": {"game": name, "params": params_asked(config, name)}, "search": preset(name).get("search", {})}
-    return RunSections.model_validate(found)
+    name = game or (said.game if said else config.run.game)
+    if said and said.game != name and not (is_python_file(said.game) and is_python_file(name)):  # a file may lie elsewhere here
+        raise ConfigError(f"these weights play {said.game}, not {name}; leave --game out, or name others")
+    own = said.params if said else {}
+    search = folder.sections().search.model_dump() if folder.exists() else preset(name).get("search", {})
+    return RunSections.model_validate({"run": {"game": name, "params": {**own, **params_asked(config, name)}}, "search": search})
 
 
 def params_asked(config: Config, game: str) -> dict[str, int | float | str | bool]:

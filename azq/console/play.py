@@ -83,16 +83,17 @@ def _check_alike(agents: Mapping[str, move.Agent]) -> None:
 
 
 def game_named(config: Config, game: str | None, run: str | None, *names: str) -> str:
-    """The game that was named, else the run's, else that of the first player or weights that come with azq.
+    """The game that was named, else the run's, else that of the first players or weights that come with azq or lie in a file.
 
-    Raises `ConfigError` where nothing names one, `NotFound` for a run that is not there.
+    Raises `ConfigError` where nothing names one, `NotFound` for a run that is not there, `WeightsError` for a damaged file.
     """
     if game or run:
         return game or move.folder_of(config, None, run).sections().run.game
-    found = next(filter(None, map(pretrained.named, names)), None)
-    if found is None:
-        raise ConfigError("no game was named; say which with --game, name a --run of it, or weights that come with azq: azq:GAME")
-    return found
+    if found := next(filter(None, map(pretrained.named, names)), None):
+        return found
+    if said := move.said_by(names):
+        return said.game
+    raise ConfigError("no game was named; say which with --game, name a --run of it, a file of weights, or such as come with azq: azq:GAME")
 
 
 def two_named(players: Sequence[str], first: str, second: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from azq import games, pretrained
 from azq.arena.levels import Level
 from azq.config import SearchConfig, load
 from azq.console import move, play
-from azq.errors import ConfigError, NotFound, WireError
+from azq.errors import ConfigError, NotFound, WeightsError, WireError
 from azq.search.evaluator import UniformEvaluator
 
 GAME = games.load("tic_tac_toe")
@@ -104,17 +104,21 @@ def test_a_search_that_is_asked_for_goes_before_that_of_the_weights() -> None:
         searching("search.schedule=[{at = 0.5, num_simulations = 4}, {at = 0.1, num_simulations = 8}]")
 
 
-def test_weights_of_a_file_search_as_their_games_preset_does_with_the_parameters_asked_for(tmp_path: Path) -> None:
-    def opened(name: str, *asked: str, weights: str = "") -> move.Agent:
+def test_weights_of_a_file_say_their_game_and_search_as_its_preset_does(tmp_path: Path) -> None:
+    def opened(of: str, *asked: str, game: str = "", weights: str = "") -> move.Agent:
         config = load(overrides=[f'home="{tmp_path}"', *asked])
-        file = weights or str(pretrained.verified(name))
-        agent = move.open_player(config, game=name, run=None, weights=file, num_simulations=1)
+        file = weights or str(pretrained.verified(of))
+        agent = move.open_player(config, game=game or of, run=None, weights=file, num_simulations=1)
         agent.evaluator.close()
         return agent
 
     assert opened("othello").search.decisive_moves
     assert not opened("othello", "search.decisive_moves=false").search.decisive_moves
-    assert opened("gomoku", "run.params.size=9").game.params["size"] == 9
+    assert opened("gomoku").game.params["size"] == 9
+    with pytest.raises(WeightsError, match="do not fit"):
+        opened("gomoku", "run.params.size=11")  # what is asked for goes before what the file says
+    with pytest.raises(ConfigError, match="play gomoku, not hex"):
+        opened("gomoku", game="hex")
     for weights in ("", "latest"):
         agent = opened("othello", 'run.game="gomoku"', "run.params.size=9", weights=weights)
         assert agent.game.name == "othello", "parameters of another game are left alone"

@@ -123,6 +123,7 @@ def test_a_run_may_begin_with_them() -> None:
 def test_a_match_names_its_players_and_so_its_game() -> None:
     assert two_named(["azq:hex", "random"], "", "") == two_named((), "azq:hex", "random") == ("azq:hex", "random")
     assert game_named(load(), None, None, "random", "azq:hex") == "hex"
+    assert game_named(load(), None, None, "random", str(pretrained.verified("gomoku"))) == "gomoku"
     assert game_named(load(), "othello", None, "random") == "othello"
     for players in ([], ["random"], ["random"] * 3):
         with pytest.raises(ConfigError, match=f"{len(players)} were named"):
