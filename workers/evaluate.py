@@ -147,7 +147,7 @@ def _own_ground(name: str, ground: Ground, inference: InferenceConfig, stack: Ex
     evaluator = LocalEvaluator.from_file(rules, path, inference)
     stack.callback(evaluator.close)
     search = SearchConfig.model_validate(card.search)
-    return replace(ground, evaluator=evaluator, search=search, latest=evaluator.weight_version, pretrained=name)
+    return replace(ground, evaluator=evaluator, search=search, latest=evaluator.weight_version, owner=name)
 
 
 def _grade(spec: GradeSpec, ground: Ground, every: Sequence[positions.Position]) -> GradeResult:

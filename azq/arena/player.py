@@ -53,7 +53,7 @@ class Ground:
     tick: Tick = no_tick
     deadline_s: float = DEADLINE_S
     engines: Sequence[str] = ()  # the commands that `gtp:<command>` may start
-    pretrained: str = ""  # the player `azq:<game>` whose weights the evaluator has, in place of the run's
+    owner: str = ""  # the player `azq:<game>` or `file:<weights>` whose weights the evaluator has, in place of the run's
 
 
 class Line(list[int]):

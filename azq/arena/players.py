@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from azq.search.search import Result
 
 
+FILE = "file:"
+
+
 class NetworkPlayer(Player):
     """A network, or the mean of several, behind the run's search, without exploration."""
 
@@ -27,7 +30,7 @@ class NetworkPlayer(Player):
         from azq.arena.searcher import Searcher
         from azq.search.ensemble import joined
 
-        self.name = ground.pretrained or f"weights:{','.join(map(str, versions))}"
+        self.name = ground.owner or f"weights:{','.join(map(str, versions))}"
         if ground.evaluator is None:
             raise ConfigError(f"player {self.name} needs an evaluator")
         self._searcher = Searcher(
@@ -94,16 +97,17 @@ class PlayerKind:
     make: Callable[[str, Ground], Player]
     games: tuple[str, ...] = ()  # that it knows; none: it says so itself
     network: bool = False  # whether it needs an evaluator
-    requested: str = ""  # the pattern of names that requests may have, where it is narrower
+    requested: str | None = ""  # the pattern of names that requests may have, where it is narrower; None: they have none
 
 
 def _network(name: str, ground: Ground) -> Player:
     return NetworkPlayer(versions_of(name) or (ground.latest,), ground)
 
 
-def _pretrained(name: str, ground: Ground) -> Player:
-    if ground.pretrained != name:
-        raise ConfigError(f"player {name} does not play here; `azq match` and the matches of a run's arena seat it")
+def _owner(name: str, ground: Ground) -> Player:
+    if ground.owner != name:
+        seats = "`azq match` seats it" if name.startswith(FILE) else "`azq match` and the matches of a run's arena seat it"
+        raise ConfigError(f"player {name} does not play here; {seats}")
     return NetworkPlayer((ground.latest,), ground)
 
 
@@ -157,7 +161,8 @@ def _gtp(name: str, ground: Ground) -> Player:
 PLAYERS = (
     PlayerKind("weights:<version>[,<version> ...]", "weights:[1-9][0-9]{0,8}(,[1-9][0-9]{0,8}){0,7}", _network, network=True),
     PlayerKind("latest", "latest", _network, network=True),
-    PlayerKind("azq:<game>", "azq:[a-z0-9][a-z0-9_]{0,39}", _pretrained, network=True),
+    PlayerKind("azq:<game>", "azq:[a-z0-9][a-z0-9_]{0,39}", _owner, network=True),
+    PlayerKind("file:<weights>", r"file:[^\x00-\x1f\x7f]+", _owner, network=True, requested=None),
     PlayerKind("random", "random", lambda name, ground: RandomPlayer(ground)),
     PlayerKind("uct:<simulations>", "uct:[1-9][0-9]{0,6}", _uct),
     PlayerKind("pimc:<determinizations>", "pimc:[1-9][0-9]{0,6}", _pimc),
@@ -168,8 +173,10 @@ PLAYERS = (
     # What it may start is the worker's own setting, worker.engines.
     PlayerKind("gtp:<command>", r"gtp: *[^\x00-\x20\x7f][^\x00-\x1f\x7f]*", _gtp, requested="gtp:[ -~]{1,200}"),
 )
+REQUESTED = tuple(kind for kind in PLAYERS if kind.requested is not None)
 FORMS = ", ".join(kind.form for kind in PLAYERS)
-PATTERN = f"^({'|'.join(kind.requested or kind.pattern for kind in PLAYERS)})$"  # of what requests name
+REQUESTED_FORMS = ", ".join(kind.form for kind in REQUESTED)
+PATTERN = f"^({'|'.join(kind.requested or kind.pattern for kind in REQUESTED)})$"  # of what requests name
 
 
 def kind_of(name: str) -> PlayerKind:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from azq.arena.players import FORMS as PLAYER_FORMS
+from azq.arena.players import REQUESTED_FORMS
 from azq.cli.options import Answer, AsJson, ConfigFile, emit, with_answer, with_client
 
 if TYPE_CHECKING:
@@ -291,7 +291,7 @@ def jobs_enqueue(
     tag: Annotated[str | None, typer.Option("--tag", help="Hardware tag; the run's own by default.")] = None,
     priority: Annotated[int, typer.Option("--priority", min=0, max=9, help="0 is the most urgent.")] = 6,
     games: Annotated[int | None, typer.Option("--games", help="Games in flight, or games of the match.")] = None,
-    first: Annotated[str | None, typer.Option("--first", help=f"An eval job's player: {PLAYER_FORMS}")] = None,
+    first: Annotated[str | None, typer.Option("--first", help=f"An eval job's player: {REQUESTED_FORMS}")] = None,
     second: Annotated[str | None, typer.Option("--second", help="The opponent.")] = None,
     num_simulations: Annotated[int, typer.Option(help="Simulations a move, of a match.")] = 64,
 ) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
@@ -106,11 +106,11 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
     return f"{pretrained.PREFIX}{name}"
 
 
-def said_by(weights: Sequence[str]) -> WeightsMeta | None:
-    """What the first of these that is a file says of itself; None where none is one. Raises `WeightsError` for a damaged one."""
+def said_by(weights: Iterable[str]) -> WeightsMeta | None:
+    """What the first of these that is a file says of itself; None where none is one. Raises `WeightsError` where it cannot be read."""
     from azq.nets.weights import describe
 
-    file = next((path for path in map(Path, weights) if path.suffix and path.is_file()), None)
+    file = next((path for path in map(Path, weights) if path.suffix == ".safetensors"), None)
     return describe(file) if file else None
 
 

@@ -14,7 +14,7 @@ from azq import games, pretrained
 from azq.arena.levels import drawn, nearest
 from azq.arena.match import draw_outcome, play_match, share_of_first_place, whole_groups
 from azq.arena.player import Ground, Player, position
-from azq.arena.players import kind_of, make_player
+from azq.arena.players import FILE, kind_of, make_player
 from azq.arena.rating import Z95
 from azq.config import Config, SearchConfig
 from azq.console import move
@@ -59,8 +59,8 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
             here = replace(ground, seed=seating.seed + number)
             if name in agents:
                 agent = agents[name]
-                own = name if pretrained.named(name) is not None else ""
-                here = replace(here, evaluator=agent.evaluator, search=agent.search, latest=agent.weight_version, pretrained=own)
+                owner = name if name.startswith(FILE) or pretrained.named(name) is not None else ""
+                here = replace(here, evaluator=agent.evaluator, search=agent.search, latest=agent.weight_version, owner=owner)
             player = make_player(name, here)
             stack.callback(player.close)
             players.append(player)
@@ -68,7 +68,7 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
 
 
 def _agent(config: Config, seating: Seating, name: str, stack: ExitStack) -> move.Agent:
-    """The network behind `latest`, `weights:<version>` or `azq:<game>`."""
+    """The network behind `latest`, `weights:<version>`, `azq:<game>` or `file:<weights>`."""
     weights = seating.weights if name == "latest" else name if pretrained.named(name) is not None else name.partition(":")[2]
     agent = move.open_player(config, game=seating.game, run=seating.run, weights=weights, num_simulations=seating.num_simulations)
     stack.callback(agent.evaluator.close)
@@ -91,7 +91,8 @@ def game_named(config: Config, game: str | None, run: str | None, *names: str) -
         return game or move.folder_of(config, None, run).sections().run.game
     if found := next(filter(None, map(pretrained.named, names)), None):
         return found
-    if said := move.said_by(names):
+    files = (each for name in names if not name.startswith("gtp:") for each in name.removeprefix(FILE).split(","))
+    if said := move.said_by(files):
         return said.game
     raise ConfigError("no game was named; say which with --game, name a --run of it, a file of weights, or such as come with azq: azq:GAME")
 

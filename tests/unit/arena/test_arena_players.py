@@ -147,9 +147,14 @@ def test_the_pattern_of_names_is_that_of_the_table(name: str) -> None:
     assert version_of(name) == (12 if name == "weights:12" else None)
 
 
-@pytest.mark.parametrize("name", ["gtp:", "gtp:a\nb", "gtp:gnug\u00f6", f"gtp:{'x' * 201}", "uct:10000000"])
-def test_requests_name_no_command_that_a_log_would_not_show_as_it_is(name: str) -> None:
+@pytest.mark.parametrize("name", ["gtp:", "gtp:a\nb", "gtp:gnug\u00f6", f"gtp:{'x' * 201}", "uct:10000000", "file:a.safetensors"])
+def test_requests_name_no_file_and_no_command_that_a_log_would_not_show_as_it_is(name: str) -> None:
     assert not re.search(PATTERN, name)
+
+
+def test_only_who_holds_the_file_seats_its_player() -> None:
+    with pytest.raises(ConfigError, match="azq match"):
+        make_player("file:a.safetensors", ground())
 
 
 def test_the_page_about_players_lists_the_table() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from arena_doubles import Knowing, Walk, WalkGame
 
-from azq import games
+from azq import games, pretrained
 from azq.arena import analyse
 from azq.config import SearchConfig, load, parse_run
 from azq.console import move, play
@@ -72,6 +72,15 @@ def test_a_named_run_names_its_game(tmp_path: Path) -> None:
     assert play.game_named(config, "othello", "mine", "latest") == "othello"
     with pytest.raises(NotFound, match="other"):
         play.game_named(config, None, "other", "azq:hex")
+
+
+def test_files_of_weights_play_each_other_and_those_that_come_with_azq(tmp_path: Path) -> None:
+    config, copy = load(overrides=[f'home="{tmp_path}"']), tmp_path / "copy.safetensors"
+    copy.write_bytes(pretrained.verified("tic_tac_toe").read_bytes())
+    for other in (f"file:{pretrained.verified('tic_tac_toe')}", "azq:tic_tac_toe"):
+        told = play.match_players(config, request("tic_tac_toe"), f"file:{copy}", other, 4, 1)
+        assert (told["first"], told["second"]) == (f"file:{copy}", other)
+        assert told["wins"] == told["losses"], "the same network from each seat of each opening"
 
 
 def test_expectation_over_dice_needs_dice(player: move.Agent) -> None:

@@ -123,13 +123,16 @@ def test_a_run_may_begin_with_them() -> None:
 def test_a_match_names_its_players_and_so_its_game() -> None:
     assert two_named(["azq:hex", "random"], "", "") == two_named((), "azq:hex", "random") == ("azq:hex", "random")
     assert game_named(load(), None, None, "random", "azq:hex") == "hex"
-    assert game_named(load(), None, None, "random", str(pretrained.verified("gomoku"))) == "gomoku"
+    assert game_named(load(), None, None, "random", f"file:{pretrained.verified('gomoku')}") == "gomoku"
+    assert game_named(load(), None, None, "latest", "random", f"{pretrained.verified('hex')},x") == "hex"
     assert game_named(load(), "othello", None, "random") == "othello"
     for players in ([], ["random"], ["random"] * 3):
         with pytest.raises(ConfigError, match=f"{len(players)} were named"):
             two_named(players, "", "")
     with pytest.raises(ConfigError, match="--game"):
         game_named(load(), None, None, "random", "latest")
+    with pytest.raises(WeightsError, match="nowhere"):
+        game_named(load(), None, None, "random", "file:nowhere.safetensors")
 
 
 def test_who_has_another_evaluator_is_not_taken_for_them() -> None:
