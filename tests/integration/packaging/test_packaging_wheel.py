@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,13 +34,23 @@ print(json.dumps({
 """
 
 
+def ended(command: list[str], **where: Any) -> None:
+    """Waits for a command that is to end well; where it does not within five minutes, its compilers end with it."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **where) as process:
+        try:
+            said, _ = process.communicate(timeout=300)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    assert process.returncode == 0, said
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(folder), str(ROOT)]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
-    assert done.returncode == 0, done.stderr
+    ended(command, env=environment)
     (built,) = folder.glob("*.whl")
     return built
 
@@ -78,8 +90,7 @@ def test_the_wheel_carries_units_and_no_sources_of_the_core(wheel: Path) -> None
 def test_the_source_distribution_carries_what_browsers_load(tmp_path: Path) -> None:
     """Compiled: nobody needs the compiler for WebAssembly who installs azq from its sources."""
     command = [sys.executable, "-c", f"from scikit_build_core.build import build_sdist; build_sdist({str(tmp_path)!r})"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300)
-    assert done.returncode == 0, done.stderr
+    ended(command, cwd=ROOT)
     (built,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(built) as archive:
         assert {name.partition("/")[2] for name in archive.getnames()} >= WEB
