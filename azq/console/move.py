@@ -85,7 +85,7 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     folder = folder_of(config, game, run)
     chosen = [_or_pretrained(config, folder, game, run, each) for each in weights.split(",")]
     paths = [weights_file(folder, each) for each in chosen]
-    settings = _settings(config, folder, game, None if run else said_by(chosen), chosen)
+    settings = _settings(config, folder, game, run, chosen)
     name = game or settings.run.game
     rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
     members = [LocalEvaluator.from_file(rules, path, config.inference) for path in paths]
@@ -114,32 +114,32 @@ def said_by(weights: Iterable[str]) -> WeightsMeta | None:
     return describe(file) if file else None
 
 
-def _settings(config: Config, folder: rundir.RunDir, game: str | None, said: WeightsMeta | None, chosen: Sequence[str]) -> RunSections:
+def _settings(config: Config, folder: rundir.RunDir, game: str | None, run: str | None, chosen: Sequence[str]) -> RunSections:
     """Game and search: as the first of the weights that come with azq was trained, else as the run, else the search of the game's preset.
 
-    A file of weights without a run knows its game's parameters itself.
-
-    What file, environment or `--set` say of the search themselves goes before all three, as it does in `azq up`.
+    A file of weights knows its game's parameters itself where no run was named. What file, environment or `--set` say of the search
+    themselves goes before all, as it does in `azq up`.
     """
-    stored = _stored(config, folder, game, said, chosen)
+    stored = _stored(config, folder, game, run, chosen)
     asked = config.search.model_dump(exclude_unset=True)
     return parse_run({"run": stored.run.model_dump(), "search": merge(stored.search.model_dump(), asked)}, "the search asked for")
 
 
-def _stored(config: Config, folder: rundir.RunDir, game: str | None, said: WeightsMeta | None, chosen: Sequence[str]) -> RunSections:
+def _stored(config: Config, folder: rundir.RunDir, game: str | None, run: str | None, chosen: Sequence[str]) -> RunSections:
     for name in filter(None, map(pretrained.named, chosen)):
         card = pretrained.card(name)
         if game not in (None, card.game):
             raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
-    if folder.exists() and said is None:
-        return folder.sections()
-    name = game or (said.game if said else config.run.game)
-    if said and said.game != name and not (is_python_file(said.game) and is_python_file(name)):  # a file may lie elsewhere here
+    said, stored = said_by(chosen), folder.sections() if folder.exists() else None
+    name = game or (said.game if said and not run else stored.run.game if stored else config.run.game)
+    if said and said.game != name and not (is_python_file(said.game) and is_python_file(name)):  # the file may lie elsewhere here
         raise ConfigError(f"these weights play {said.game}, not {name}; leave --game out, or name others")
-    own = said.params if said else {}
-    search = folder.sections().search.model_dump() if folder.exists() else preset(name).get("search", {})
-    return RunSections.model_validate({"run": {"game": name, "params": {**own, **params_asked(config, name)}}, "search": search})
+    if stored and (run or not said):
+        return stored
+    params = {**(said.params if said else {}), **params_asked(config, name)}
+    search = stored.search.model_dump() if stored and stored.run.game == name else preset(name).get("search", {})
+    return RunSections.model_validate({"run": {"game": name, "params": params}, "search": search})
 
 
 def params_asked(config: Config, game: str) -> dict[str, int | float | str | bool]:

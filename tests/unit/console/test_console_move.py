@@ -11,9 +11,10 @@ import pytest
 
 from azq import games, pretrained
 from azq.arena.levels import Level
-from azq.config import SearchConfig, load
+from azq.config import SearchConfig, load, parse_run
 from azq.console import move, play
 from azq.errors import ConfigError, NotFound, WeightsError, WireError
+from azq.host.rundir import RunDir
 from azq.search.evaluator import UniformEvaluator
 
 GAME = games.load("tic_tac_toe")
@@ -105,10 +106,10 @@ def test_a_search_that_is_asked_for_goes_before_that_of_the_weights() -> None:
 
 
 def test_weights_of_a_file_say_their_game_and_search_as_its_preset_does(tmp_path: Path) -> None:
-    def opened(of: str, *asked: str, game: str = "", weights: str = "") -> move.Agent:
+    def opened(of: str, *asked: str, game: str | None = None, run: str | None = None, weights: str = "") -> move.Agent:
         config = load(overrides=[f'home="{tmp_path}"', *asked])
         file = weights or str(pretrained.verified(of))
-        agent = move.open_player(config, game=game or of, run=None, weights=file, num_simulations=1)
+        agent = move.open_player(config, game=game, run=run, weights=file, num_simulations=1)
         agent.evaluator.close()
         return agent
 
@@ -117,11 +118,15 @@ def test_weights_of_a_file_say_their_game_and_search_as_its_preset_does(tmp_path
     assert opened("gomoku").game.params["size"] == 9
     with pytest.raises(WeightsError, match="do not fit"):
         opened("gomoku", "run.params.size=11")  # what is asked for goes before what the file says
-    with pytest.raises(ConfigError, match="play gomoku, not hex"):
-        opened("gomoku", game="hex")
     for weights in ("", "latest"):
-        agent = opened("othello", 'run.game="gomoku"', "run.params.size=9", weights=weights)
+        agent = opened("othello", 'run.game="gomoku"', "run.params.size=9", game="othello", weights=weights)
         assert agent.game.name == "othello", "parameters of another game are left alone"
+    RunDir(tmp_path, "mine").create(parse_run({"run": {"game": "hex", "params": {"size": 7}}, "search": {"c_scale": 7.0}}, "test"))
+    assert opened("hex").search.c_scale == opened("hex", run="mine").search.c_scale == 7.0
+    assert opened("gomoku").search.c_scale == 1.0, "the newest run is of another game"
+    for wrong in ({"game": "hex"}, {"run": "mine"}):
+        with pytest.raises(ConfigError, match="play gomoku, not hex"):
+            opened("gomoku", **wrong)
 
 
 def test_a_person_plays_takes_back_and_sees_the_end(player: move.Agent) -> None:
