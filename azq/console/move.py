@@ -106,12 +106,11 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
     return f"{pretrained.PREFIX}{name}"
 
 
-def said_by(weights: Iterable[str]) -> WeightsMeta | None:
-    """What the first of these that is a file says of itself; None where none is one. Raises `WeightsError` where it cannot be read."""
+def said_by(weights: Iterable[str]) -> list[WeightsMeta]:
+    """What those of these that are files say of themselves. Raises `WeightsError` for one that cannot be read."""
     from azq.nets.weights import describe
 
-    file = next((path for path in map(Path, weights) if path.suffix == ".safetensors"), None)
-    return describe(file) if file else None
+    return [describe(path) for path in map(Path, weights) if path.suffix == ".safetensors"]
 
 
 def _settings(config: Config, folder: rundir.RunDir, game: str | None, run: str | None, chosen: Sequence[str]) -> RunSections:
@@ -131,13 +130,14 @@ def _stored(config: Config, folder: rundir.RunDir, game: str | None, run: str | 
         if game not in (None, card.game):
             raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
-    said, stored = said_by(chosen), folder.sections() if folder.exists() else None
-    name = game or (said.game if said and not run else stored.run.game if stored else config.run.game)
-    if said and said.game != name and not (is_python_file(said.game) and is_python_file(name)):  # the file may lie elsewhere here
-        raise ConfigError(f"these weights play {said.game}, not {name}; leave --game out, or name others")
-    if stored and (run or not said):
+    files, stored = said_by(chosen), folder.sections() if folder.exists() else None
+    name = game or (files[0].game if files and not run else stored.run.game if stored else config.run.game)
+    for said in files:
+        if said.game != name and not (is_python_file(said.game) and is_python_file(name)):  # the file may lie elsewhere here
+            raise ConfigError(f"these weights play {said.game}, not {name}; leave --game out, or name others")
+    if stored and (run or not files):
         return stored
-    params = {**(said.params if said else {}), **params_asked(config, name)}
+    params = {**(files[0].params if files else {}), **params_asked(config, name)}
     search = stored.search.model_dump() if stored and stored.run.game == name else preset(name).get("search", {})
     return RunSections.model_validate({"run": {"game": name, "params": params}, "search": search})
 

@@ -93,7 +93,7 @@ def game_named(config: Config, game: str | None, run: str | None, *names: str) -
         return found
     files = (each for name in names if not name.startswith("gtp:") for each in name.removeprefix(FILE).split(","))
     if said := move.said_by(files):
-        return said.game
+        return said[0].game
     raise ConfigError("no game was named; say which with --game, name a --run of it, a file of weights, or such as come with azq: azq:GAME")
 
 

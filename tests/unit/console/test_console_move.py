@@ -124,7 +124,8 @@ def test_weights_of_a_file_say_their_game_and_search_as_its_preset_does(tmp_path
     RunDir(tmp_path, "mine").create(parse_run({"run": {"game": "hex", "params": {"size": 7}}, "search": {"c_scale": 7.0}}, "test"))
     assert opened("hex").search.c_scale == opened("hex", run="mine").search.c_scale == 7.0
     assert opened("gomoku").search.c_scale == 1.0, "the newest run is of another game"
-    for wrong in ({"game": "hex"}, {"run": "mine"}):
+    both = f"{pretrained.verified('hex')},{pretrained.verified('gomoku')}"
+    for wrong in ({"game": "hex"}, {"run": "mine"}, {"weights": both}):
         with pytest.raises(ConfigError, match="play gomoku, not hex"):
             opened("gomoku", **wrong)
 
