@@ -8,7 +8,6 @@ import functools
 import os
 import resource
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from azq.process.answers import Answers
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
+from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.process.webserver import WebServer, bind, url_of
@@ -83,9 +83,7 @@ def main(config: Config) -> int:
         stack.callback(jobs.end)
         children = Supervisor()
         stack.callback(lambda: children.stop(tuple(children.children), threading.Event().wait))
-        children.start(
-            ChildSpec("models", [sys.executable, "-m", "workers.models"], None, env=os.environ | {PARENT_VARIABLE: str(os.getpid())})
-        )
+        children.start(ChildSpec("models", [*PYTHON, "-m", "workers.models"], None, env=os.environ | {PARENT_VARIABLE: str(os.getpid())}))
         jobs.start()
         log.info("listening", url=settings.url or url_of(listener, tls=settings.tls_certificate is not None))
         _beat(config, gateway, RedisBus(client), children, server, stop)

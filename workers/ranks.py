@@ -12,7 +12,8 @@ from pathlib import Path
 from azq import logs
 from azq.learner.ranks.rules import RankPlace
 from azq.process import liveness
-from azq.process.start import AZQ, PARENT_VARIABLE
+from azq.process.python import AZQ
+from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Process, Supervisor, spawn
 from azq.waiting import Backoff
 

@@ -23,7 +23,8 @@ from azq.config import Config
 from azq.config.access import with_own_token
 from azq.host.fronts import free_port
 from azq.process.proc import cpu_s
-from azq.process.start import AZQ, child_environment
+from azq.process.python import AZQ
+from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec
 from azq.waiting import until
 

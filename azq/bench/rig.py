@@ -41,7 +41,8 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.process.proc import cpu_s
-from azq.process.start import AZQ, child_environment, run_main
+from azq.process.python import AZQ, PYTHON
+from azq.process.start import child_environment, run_main
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.search.search import exploring, leaves_at_once, make_search
 from azq.status.observe import read_weights, read_workers
@@ -243,7 +244,7 @@ def in_turns(turns: Mapping[str, tuple[Callable[[float], int], Sequence[int]]], 
 
 def command_of(part: Callable[..., Any], **task: Any) -> list[str]:
     """The command of a process that calls this function of a benchmark's module with this task; others may read it."""
-    return [sys.executable, "-m", "azq.bench.rig", part.__module__, part.__name__, json.dumps(task)]
+    return [*PYTHON, "-m", "azq.bench.rig", part.__module__, part.__name__, json.dumps(task)]
 
 
 def child(part: Callable[..., Any], env: Mapping[str, str] | None = None, **task: Any) -> subprocess.Popen[str]:

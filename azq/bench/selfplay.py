@@ -8,7 +8,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from azq.ledger import Ledger
 from azq.phases import CPU, DEVICE, Phases, of_heartbeat, part
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
+from azq.process.python import PYTHON
 from azq.process.start import child_environment
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
@@ -227,7 +227,7 @@ def why_no_peer(name: str) -> str:
     if not PEERS_SCRIPT.is_file():
         return f"{PEERS_SCRIPT.name} is not installed; run from a checkout"
     wanted = PEER_PACKAGES[name]
-    found = subprocess.run([_python(), "-c", f"import {', '.join(wanted)}"], capture_output=True, text=True, check=False)
+    found = subprocess.run([*_python(), "-c", f"import {', '.join(wanted)}"], capture_output=True, text=True, check=False)
     return "" if found.returncode == 0 else f"{' and '.join(wanted)} not installed; pip install 'azq[bench]'"
 
 
@@ -238,7 +238,7 @@ def peer_figures(name: str, seconds: float, limit_s: float, **setting: int | str
     """
     device = str(setting.pop("device", "cpu")).partition(":")[0]
     options = [word for key, value in setting.items() for word in (f"--{key.replace('_', '-')}", str(value))]
-    command = [_python(), str(PEERS_SCRIPT), name, str(seconds), *options, "--device", device]
+    command = [*_python(), str(PEERS_SCRIPT), name, str(seconds), *options, "--device", device]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit_s)
     except subprocess.TimeoutExpired:
@@ -249,5 +249,5 @@ def peer_figures(name: str, seconds: float, limit_s: float, **setting: int | str
     return found
 
 
-def _python() -> str:
-    return os.environ.get("AZQ_PEERS_PYTHON", sys.executable)
+def _python() -> tuple[str, ...]:
+    return (named, "-P") if (named := os.environ.get("AZQ_PEERS_PYTHON")) else PYTHON

@@ -23,7 +23,8 @@ from azq.host.brokers import open_control
 from azq.host.fronts import free_port
 from azq.host.rundir import with_game
 from azq.process.proc import cpu_s, private_bytes
-from azq.process.start import AZQ, foreign_environment
+from azq.process.python import AZQ
+from azq.process.start import foreign_environment
 from azq.status.observe import read_weights, read_workers
 from azq.status.workers import GATEWAY
 from azq.waiting import until

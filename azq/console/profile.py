@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from azq.config import Config
 from azq.errors import AzqError, EvaluationTimeout, MissingExtra, NotFound
 from azq.host import brokers
 from azq.phases import CPU, DEVICE, OF_ROLE, WALL, WINDOW_S, merged, of_heartbeat, part
+from azq.process.python import AZQ
 from azq.status.observe import read_workers
 from azq.wire.messages import Heartbeat
 
@@ -67,7 +67,7 @@ def _up(folder: Path, game: str, overrides: list[str]) -> Iterator[Config]:
     """A run of its own that trains; the block begins once its figures are those of a run at work."""
     config = Config(home=folder)
     sets = [word for setting in (f"home={str(folder)!r}", *SOON, *overrides) for word in ("--set", setting)]
-    command = [sys.executable, "-m", "azq", "up", "--game", game, "--run", RUN, *sets]
+    command = [*AZQ, "up", "--game", game, "--run", RUN, *sets]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_BROKER")}
     with (folder / "up.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -34,6 +33,7 @@ from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.process.interrupts import Aborted, Interrupts
+from azq.process.python import AZQ
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.queue import KNOWN_TAGS
@@ -122,7 +122,7 @@ class Session:
         of_role = in_roles(self.config)
         for name, arguments in {"daemon": ["daemon"], **inference, **searches, **gateway, **learner}.items():
             role: Role = arguments[0]  # type: ignore[assignment]  # commands of processes are called as their roles are
-            command = [sys.executable, "-m", "azq", *arguments]
+            command = [*AZQ, *arguments]
             yield ChildSpec(name, command, self.start.run.log(name), env=child_environment(of_role(role), role))
 
     def _watch_until_end(self, screen: Screen) -> int:

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,7 +30,8 @@ from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.process.proc import PROC, alive, children, command, stat_of
-from azq.process.start import AZQ, PARENT_VARIABLE, foreign_environment
+from azq.process.python import AZQ, PYTHON
+from azq.process.start import PARENT_VARIABLE, foreign_environment
 from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire.connect import open_client
@@ -129,7 +129,7 @@ class System:
 
     def open_tab(self) -> None:
         """Another tab plays."""
-        command = [sys.executable, "-m", "azq.drill.tab", f"ws://{self.gateway}"]
+        command = [*PYTHON, "-m", "azq.drill.tab", f"ws://{self.gateway}"]
         self.tabs.append(start(command, self.folder / "tabs.log", {PARENT_VARIABLE: str(os.getpid())}))
 
     def pid_of_all(self) -> int:

@@ -147,8 +147,11 @@ def _module(path: Path, said: str) -> Any:
         raise UnknownGameError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    sys.path.append(folder := str(path.parent))  # it may import what lies beside it; last, so that this takes no library's place
     try:
         spec.loader.exec_module(module)
     except Exception as error:
         raise GameContractError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)
     return module

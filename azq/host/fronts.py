@@ -6,7 +6,6 @@ import contextlib
 import re
 import resource
 import socket
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, WATCHDOG, notify
+from azq.process.python import AZQ
 from azq.process.start import bare_environment
 from azq.process.supervisor import ChildSpec
 from azq.wire import tls
@@ -82,7 +82,7 @@ def parse_listen(text: str | None, plaintext: bool = False) -> Listen | None:
 def children(plans: Iterable[FrontPlan], logs: Path) -> Iterator[ChildSpec]:
     for plan in plans:
         name = f"front-{plan.role}"
-        yield ChildSpec(name, [sys.executable, "-m", "azq", *plan.arguments], logs / f"{name}.log", env=bare_environment())
+        yield ChildSpec(name, [*AZQ, *plan.arguments], logs / f"{name}.log", env=bare_environment())
 
 
 def own_fingerprint(config: Config, made: Path, url: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +11,11 @@ from pathlib import Path
 import msgspec
 
 from azq.errors import reason_of
+from azq.process.python import PYTHON
 
 NODES = {"cuda": "nvidia[0-9]*", "rocm": "kfd"}  # hardware tag -> what its driver makes in /dev
 ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # numbers are nvidia-smi's, not those of some order of speed
-SURVEY = (sys.executable, "-m", "azq.nets.survey")
+SURVEY = (*PYTHON, "-m", "azq.nets.survey")
 SURVEY_S = 60.0  # loading torch and its libraries, and a context on each card
 
 

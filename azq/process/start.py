@@ -19,7 +19,6 @@ from azq.errors import AzqError, ExitCode
 from azq.process.cards import ORDER
 from azq.wire.keys import Role
 
-AZQ = (sys.executable, "-m", "azq")  # a command of this azq begins so
 PARENT_VARIABLE = "AZQ_PARENT_PID"
 MACHINE_SECTIONS = tuple(name for name in HostSections.model_fields if name != "home")
 _PR_SET_PDEATHSIG = 1

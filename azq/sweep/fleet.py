@@ -18,7 +18,8 @@ from azq.goals import Goals
 from azq.host.brokers import resolve
 from azq.host.users import in_roles
 from azq.ledger.types import RunState
-from azq.process.start import AZQ, child_environment
+from azq.process.python import AZQ
+from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor, last_line
 from azq.status.compare import flat
 from azq.status.schemas import RunOut

@@ -13,7 +13,8 @@ import msgspec
 
 from azq.errors import AzqError
 from azq.process.proc import children, stat_of
-from azq.process.start import AZQ, bare_environment
+from azq.process.python import AZQ
+from azq.process.start import bare_environment
 from azq.status.studies import Scalar
 from azq.status.summary import RunStatus
 from azq.sweep.plan import StudyPlan

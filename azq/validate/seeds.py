@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 from azq.errors import AzqError
+from azq.process.python import PYTHON
 from azq.process.start import bare_environment
 from azq.validate.bands import BandPoint, SeedCurve
 from azq.validate.curve import PointOfSeed, plan_of
 
-COMMAND = (sys.executable, "-m", "azq.validate.curve")
+COMMAND = (*PYTHON, "-m", "azq.validate.curve")
 
 
 def curves_of(game: str, seeds: Sequence[int], processes: int, tell: Callable[[str], None]) -> Iterator[SeedCurve]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -15,12 +14,13 @@ import msgspec
 
 from azq import logs
 from azq.errors import EvaluationTimeout, EvaluatorFailure
+from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
 from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge
 from azq.volunteers.standing import ContributorStanding, Judgement, TrackRecord, after_batch, standing_of
 from azq.volunteers.verifier import Answer, Failed, JudgeRequest
 
-COMMAND = (sys.executable, "-m", "azq.volunteers.verifier")
+COMMAND = (*PYTHON, "-m", "azq.volunteers.verifier")
 ANSWER_AFTER_S = 300.0
 TRIES = 3  # of a batch, by a process each that died over it
 

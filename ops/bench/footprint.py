@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +22,7 @@ from azq.errors import AzqError
 from azq.host import brokers
 from azq.ledger import Ledger
 from azq.process.proc import children
+from azq.process.python import AZQ
 from azq.status.observe import read_workers
 from azq.wire.connect import connect
 
@@ -69,7 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="azq-footprint-") as folder:
         home = Path(folder)
         begun = time.monotonic()
-        command = [sys.executable, "-m", "azq", "up", "--run", RUN, "--json", *settings]
+        command = [*AZQ, "up", "--run", RUN, "--json", *settings]
         up = subprocess.Popen(command, env={**os.environ, "AZQ_HOME": str(home)}, cwd=home, stdout=subprocess.DEVNULL)
         try:
             first_s = first_game_s(home, begun)

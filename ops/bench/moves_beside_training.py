@@ -28,7 +28,8 @@ from azq.host.fronts import free_port
 from azq.ledger import Ledger
 from azq.metrics import CPU_S
 from azq.process.proc import usage
-from azq.process.start import AZQ, foreign_environment
+from azq.process.python import AZQ
+from azq.process.start import foreign_environment
 from azq.status.observe import read_workers
 from azq.waiting import until
 

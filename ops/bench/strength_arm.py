@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from azq.console.move import weight_version
 from azq.console.play import Seating, seated
 from azq.process.interrupts import Interrupts
 from azq.process.proc import children, command, cpu_s, stat_of
+from azq.process.python import AZQ
 from azq.status.curves import wilson
 
 RUN = "strength"
@@ -160,7 +160,7 @@ def run_arm(arm: Arm, home: Path, exam: Exam, interrupts: Interrupts, say: Calla
 
 def up_command(arm: Arm) -> list[str]:
     """The command of an arm; the dashboard takes any free port."""
-    words = [sys.executable, "-m", "azq", "up", "--game", arm.game, "--run", RUN, "--json", "--until", f"minutes={arm.minutes:g}"]
+    words = [*AZQ, "up", "--game", arm.game, "--run", RUN, "--json", "--until", f"minutes={arm.minutes:g}"]
     words += ["--preset", arm.preset] if arm.preset else []
     words += ["--config", str(Path(arm.config).absolute())] if arm.config else []
     return [*words, *(word for text in ("daemon.port=0", *arm.overrides) for word in ("--set", text))]

@@ -25,7 +25,8 @@ from azq.console.move import open_player, weight_version
 from azq.console.profile import pyplot_of
 from azq.host.browser import chromium
 from azq.host.fronts import free_port
-from azq.process.start import AZQ, foreign_environment
+from azq.process.python import AZQ
+from azq.process.start import foreign_environment
 from azq.replay.readers import SegmentReader
 
 WAYS = ("tabs", "both", "server")

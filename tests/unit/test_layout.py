@@ -49,6 +49,12 @@ def sources() -> list[Path]:
     return sorted(file for package in ("azq", "daemon", "workers") for file in (ROOT / package).rglob("*.py"))
 
 
+def test_no_python_program_is_started_so_that_it_imports_from_the_folder_it_is_started_in() -> None:
+    """`-I` implies `-P`; a `Path` of the interpreter starts nothing."""
+    open_to_it = re.compile(r'(?<!Path\()sys\.executable(?!, "-[PI]")')
+    assert [str(file) for file in sources() if open_to_it.search(file.read_text("utf-8"))] == [], "use azq.process.python"
+
+
 def test_no_two_classes_share_a_name() -> None:
     found: dict[str, list[str]] = {}
     for file in sources():

@@ -11,7 +11,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +26,8 @@ from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.process.proc import children
-from azq.process.start import AZQ, foreign_environment, machine_environment
+from azq.process.python import AZQ, PYTHON
+from azq.process.start import foreign_environment, machine_environment
 from azq.status.spending import HOST
 from azq.wire.keys import Role
 
@@ -74,7 +74,7 @@ def lose_host(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 def jump(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Starts a worker whose wall clock jumps by an hour; healed once games that it finished by that clock are in the learner's log."""
     by_s = rng.choice((-JUMPS_BY_S, JUMPS_BY_S))
-    skewed = (sys.executable, "-m", "azq.drill.skewed_clock", str(JUMPS_AFTER_S), str(by_s))
+    skewed = (*PYTHON, "-m", "azq.drill.skewed_clock", str(JUMPS_AFTER_S), str(by_s))
     worker = _start(system, "worker", "skewed", *skewed, "worker", "--queues", "selfplay.cpu")
 
     def healed() -> bool:
@@ -162,7 +162,7 @@ def _join(system: System, name: str, told: dict[str, Any], settings: dict[str, s
     folder.mkdir()
     options = ["--foreground", "--folder", str(folder), "--roles", "selfplay", "-c", "1"]
     env = {"AZQ_HOME": str(folder), "AZQ_JOIN_TOKEN": told["token"], **settings}
-    return start([sys.executable, "-m", *shlex.split(told["command"]), *options], folder / "join.log", env, folder)
+    return start([*PYTHON, "-m", *shlex.split(told["command"]), *options], folder / "join.log", env, folder)
 
 
 def _azq(system: System, *arguments: str) -> dict[str, Any]:

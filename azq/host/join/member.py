@@ -25,7 +25,8 @@ from azq.errors import AzqError, ConfigError, StateConflict
 from azq.files import make_folders, publish_file
 from azq.host.join.folder import WORKING, last_lines, text_of, worker_of
 from azq.process.proc import alive
-from azq.process.start import AZQ, foreign_environment
+from azq.process.python import AZQ
+from azq.process.start import foreign_environment
 
 ORDER, LOG = "order", "member.log"  # the hash of what is done here; what `azq join` said
 POLL_S = 0.1

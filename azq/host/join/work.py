@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from azq.host.keeping import BrokerKeeper
 from azq.ledger import Ledger
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.liveness import HANG_AFTER_S
+from azq.process.python import AZQ
 from azq.process.start import child_environment
 from azq.process.supervisor import Child, ChildSpec, Supervisor, last_line
 from azq.wire.keys import Role
@@ -107,7 +107,7 @@ class MachineWork:
 
     def _child(self, service: Service) -> ChildSpec:
         role: Role = service.kind
-        command = [sys.executable, "-m", "azq", *service.command]
+        command = [*AZQ, *service.command]
         env = {**child_environment(self._of_role(role), role), **dict(service.environment)}
         file = self._folder / LOGS / f"{service.name.replace(':', '+')}.log"
         return ChildSpec(service.name, command, file, **({"stop_after_s": LEARNER_STOP_S} if role == "learner" else {}), env=env)

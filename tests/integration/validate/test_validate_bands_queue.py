@@ -13,7 +13,8 @@ import msgspec
 import pytest
 
 from azq.drill.system import RUN, System, ended, start
-from azq.process.start import AZQ, foreign_environment
+from azq.process.python import AZQ
+from azq.process.start import foreign_environment
 from azq.replay.readers import SegmentReader
 from azq.validate.alone import play_alone
 from azq.validate.bands import Band

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from azq.process.start import AZQ, foreign_environment
+from azq.process.python import AZQ
+from azq.process.start import foreign_environment
 
 
 def answered(*arguments):

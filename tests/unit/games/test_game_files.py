@@ -57,6 +57,15 @@ def test_links_and_dots_lead_out_of_no_folder(tmp_path: Path) -> None:
     assert GameFiles((Path(outside.rpartition(":")[0]),)).load(f"{allowed}/link.py:Nim", {}).num_players() == 2
 
 
+def test_a_file_imports_what_lies_beside_it_which_takes_no_librarys_place(tmp_path: Path) -> None:
+    more = "import colorsys, sticks_of_nim\nclass Nim(Nim):\n    def __init__(self): super().__init__(sticks_of_nim.HEAP)\n"
+    name, before = put(tmp_path, more=more), list(sys.path)
+    (tmp_path / "sticks_of_nim.py").write_text("HEAP = 9\n")
+    (tmp_path / "colorsys.py").write_text("raise SystemExit\n")
+    assert str(games.load(name).new_initial_state()).startswith("9 sticks")
+    assert sys.path == before
+
+
 @pytest.mark.parametrize("allowed", [(), (Path("/"),), (Path(subprocess.__file__),)])
 def test_the_interpreters_own_files_are_never_games(tmp_path: Path, allowed: tuple[Path, ...]) -> None:
     marker = tmp_path / "ran"

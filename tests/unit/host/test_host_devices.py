@@ -18,6 +18,7 @@ from azq.host.devices import DevicePlan, Wishes, described, plan
 from azq.host.hardware import Machine
 from azq.host.rundir import RunDir
 from azq.process.cards import Gpu
+from azq.process.python import AZQ
 from azq.status.audit import line_of
 from azq.wire import keys
 from azq.wire.kinds import BROWSER
@@ -165,7 +166,7 @@ def test_azq_up_starts_and_stops_them_all(tmp_path: Path) -> None:
 def test_a_run_of_tabs_alone_has_no_worker_that_makes_games(tmp_path: Path) -> None:
     session = session_of(plan(machine(1), UP), tmp_path, MemoryBus())
     session.config = Config(run=RunConfig(tag=BROWSER))
-    commands = {spec.name: spec.command[3:] for spec in session.specs()}
+    commands = {spec.name: spec.command[len(AZQ) :] for spec in session.specs()}
     assert "selfplay" not in commands
     assert commands["eval"] == ["worker", "--queues", "eval.cpu"]
 
