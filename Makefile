@@ -8,7 +8,7 @@ LOCKED := $(BIN)/python -m pip install -q --require-hashes
 # Packages too: Python finds them where they lay when azq was installed.
 CORE := $(shell find azq/core azq/nets/native -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
 
-.PHONY: setup up install uninstall test drills mutants check sanitize wasm lock clean
+.PHONY: setup up install uninstall test release-tests drills mutants check sanitize wasm lock clean
 
 setup: $(VENV)/.built
 
@@ -52,6 +52,10 @@ uninstall:
 # Tests mostly wait for processes; a file's tests stay together, for they share what they start.
 test: setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile
+
+# What rarely tells and takes long, hours in all: before a release.
+release-tests: setup
+	$(BIN)/python -m pytest -m release
 
 # One round of every drill: minutes, on a machine that does nothing else.
 drills: setup

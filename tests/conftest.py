@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from httpx2._config import DEFAULT_TIMEOUT_CONFIG as OF_A_REQUEST
 from hypothesis import settings
 
 from azq.bus.embedded import EmbeddedServer
@@ -16,6 +17,8 @@ from azq.wire.connect import connect
 settings.register_profile("azq", deadline=None)  # a busy machine is no failure
 if settings.get_current_profile_name() == "default":
     settings.load_profile("azq")
+# The same of a request's usual five seconds.
+OF_A_REQUEST.connect = OF_A_REQUEST.read = OF_A_REQUEST.write = OF_A_REQUEST.pool = 60.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from azq.config import Config
 from azq.errors import ConfigError
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_weights_reach_every_worker_through_every_store(tmp_path: Path) -> None:
     pytest.importorskip("moto.server")
     pytest.importorskip("s3fs")

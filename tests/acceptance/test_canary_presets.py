@@ -24,7 +24,7 @@ def answer_of(home: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("name", games.names())
 def test_a_preset_beats_random_play_within_minutes(name: str, tmp_path: Path) -> None:
     last = answer_of(tmp_path, "up", "--game", name, "--run", "canary", "--until", f"minutes={MINUTES}", "--json", *QUICK).splitlines()[-1]

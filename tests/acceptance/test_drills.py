@@ -56,21 +56,21 @@ def test_what_has_a_system_of_its_own_loses_nothing(tmp_path: Path, name: str) -
     assert_passed(drill(tmp_path, "run", name), name)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(3600)
 def test_every_drill_loses_nothing(tmp_path: Path) -> None:
     left_out = PAGE if no_browser() else ""
     assert_passed(drill(tmp_path, "run", "all"), *(scenario.name for scenario in load_all() if scenario.role != left_out))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_chaos_loses_nothing(tmp_path: Path) -> None:
     found = drill(tmp_path, "run", "all", "--minutes", "5", "--seed", "3")
     assert {outcome["name"]: outcome["problem"] for outcome in found["drills"] if not outcome["passed"]} == {}
     assert found["throughput_share"]["games"] > 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_faults_that_do_not_wait_for_anything_to_heal_lose_nothing(tmp_path: Path) -> None:
     found = drill(tmp_path, "chaos", "--mtbf-s", "3", "--faults", "60", "--seed", "5")
     assert found["faults"] == 60

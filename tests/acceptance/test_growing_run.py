@@ -33,7 +33,7 @@ SETTINGS = (
 )
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_grows_while_it_plays(tmp_path: Path, ranks: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(240)
 def test_a_run_of_its_own_is_profiled(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "azq", "profile", "--local", "--game", "tic_tac_toe", "--seconds", "4"]

@@ -13,7 +13,7 @@ SCRIPT = Path(__file__).parents[2] / "ops" / "bench" / "time_to_strength.py"
 SMALL = ["network.blocks=1", "network.channels=16", "selfplay.games_in_flight=128", "learner.min_window=1000", "learner.publish_every_s=1"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.timeout(150)
 def test_a_small_network_reaches_an_easy_target(tmp_path: Path) -> None:
     settings = [word for text in (*SMALL, "arena.every_s=0", "search.num_simulations=16") for word in ("--set", text)]

@@ -64,7 +64,7 @@ def test_trained_networks_answer_as_in_pytorch(site: TabSite, cases: tuple[Path,
         assert "values are off" in row["refused"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_on_a_gpu_they_do_too_or_are_refused_and_one_in_software_is_not_taken_unasked(
     site: TabSite, cases: tuple[Path, dict[str, Any]]
 ) -> None:

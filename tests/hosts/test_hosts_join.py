@@ -129,7 +129,7 @@ def joining(found: HostFleet) -> list[str]:
     return [*AZQ, "join", f"rediss://{found.hosts['first'].address}:6379/0"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_nobody_is_taken_for_hung_while_the_network_is_away_for_long(tmp_path: Path) -> None:
     with fleet(tmp_path, "eyes", "cora") as found:
         found.join("eyes", "--roles", "inference")
@@ -146,7 +146,7 @@ def test_nobody_is_taken_for_hung_while_the_network_is_away_for_long(tmp_path: P
         assert {beat.pid for host in ("eyes", "cora") for beat in found.beats(host)} == processes
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_drill_loses_nothing() -> None:
     (outcome,) = rehearse(choose(load_all(), "network-cut"), Intent(rounds=4, seed=1, patience=3.0), print).outcomes
     assert outcome.passed(), outcome.problem()

@@ -50,7 +50,7 @@ class Hall(Fleet):
 
     def get(self, path: str) -> bytes:
         """What the gateway answers; nothing while it is away."""
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5.0) as answer:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
             return bytes(answer.read())
         return b""
 

@@ -32,7 +32,7 @@ from azq.wire import codec, keys
 from azq.wire.messages import LATEST, RunRecord, WeightEvent
 
 RUN = "r1"
-WAIT_S = 10.0
+WAIT_S = 60.0
 GROUPS = (("columns", tuple(tuple(range(column, 84, 7)) for column in range(7))),)
 SPEC = NetSpec(planes=2, rows=6, cols=7, scalars=0, num_actions=7, value_size=1, token_groups=GROUPS)
 NETWORK = NetworkConfig(blocks=1, channels=16)

@@ -8,7 +8,7 @@ import pytest
 from systemd.namespace import Namespace, why_not
 
 REASON = why_not()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
 
 AZQ = "/opt/azq/bin/azq"
 SERVICES = ("azq-daemon", "azq-worker@selfplay.cpu", "azq-inference@cpu", "azq-learner@ttt")

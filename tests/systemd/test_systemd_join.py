@@ -10,7 +10,7 @@ import pytest
 from systemd.namespace import Namespace, why_not
 
 REASON = why_not()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
 
 AZQ = "/opt/azq/bin/azq"
 UP = f"cd /srv && exec {AZQ} up --game tic_tac_toe --run ttt --listen 127.0.0.1 --set daemon.port=0 --set arena.every_s=0 --json"

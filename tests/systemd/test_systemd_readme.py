@@ -10,7 +10,7 @@ import pytest
 from systemd.namespace import REPOSITORY, Namespace, why_not
 
 REASON = why_not()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
 
 CHECKOUT = "/home/somebody/azq"
 MINUTES_S = 1200  # the core is compiled

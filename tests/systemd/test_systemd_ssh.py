@@ -14,7 +14,7 @@ from azq.cluster.targets.files import write
 from azq.cluster.targets.registry import render
 
 REASON = why_not()
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
+pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
 
 WORKER = "azq-worker@selfplay.cpu"
 RUN = {

@@ -77,3 +77,19 @@ def test_pages_name_files_that_there_are() -> None:
 
 def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {azq.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
+
+
+def marked(marker: str) -> set[str]:
+    """Test files in which something has a marker."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return {str(file.relative_to(ROOT)) for file in files if f"pytest.mark.{marker}" in file.read_text("utf-8")} - {
+        "tests/unit/test_layout.py"
+    }
+
+
+def test_every_slow_test_is_run_by_continuous_integration_and_every_file_that_it_names_has_some() -> None:
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    named = set(re.findall(r"tests/[\w/]+(?:\.py)?", script))
+    slow = marked("slow") - marked("gpu")
+    assert {file for file in slow if not any(file == name or file.startswith(f"{name}/") for name in named)} == set()
+    assert {name for name in named if not any(file.startswith(name) for file in slow | marked("drill"))} == set()

@@ -174,10 +174,11 @@ def test_the_figures_of_a_heartbeat_are_found_again() -> None:
 
 
 def test_a_switch_costs_little() -> None:
-    watch, rounds = Phases(), 20_000
-    begun_s = time.thread_time()
-    for _ in range(rounds):
-        with watch("search"):
-            pass
-    per_switch_s = (time.thread_time() - begun_s) / rounds / 2
-    assert per_switch_s < 5e-6  # below one on a quiet machine; a loaded one must not fail
+    watch, rounds, taken_s = Phases(), 2_000, []
+    for _ in range(10):
+        begun_s = time.thread_time()
+        for _ in range(rounds):
+            with watch("search"):
+                pass
+        taken_s.append((time.thread_time() - begun_s) / rounds / 2)
+    assert min(taken_s) < 5e-6  # CPU-seconds a switch; below one millionth on a quiet machine

@@ -18,7 +18,7 @@ def config_of(**learner: Any) -> Config:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_ranks_are_measured_beside_one_and_beside_two_that_do_not_synchronise():
     found = bench_ranks(config_of(), 2.0, 2)
     assert (found["ranks"], found["batch_size_per_rank"], found["device"]) == (2, 64, "cpu")
@@ -31,7 +31,7 @@ def test_two_ranks_are_measured_beside_one_and_beside_two_that_do_not_synchronis
     assert min(safety) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_rank_that_cannot_start_is_an_error_and_no_hang():
     with pytest.raises(RankFailed, match="rank 0 ended"):
         bench_ranks(config_of(device="cuda:99"), 1.0, 2)

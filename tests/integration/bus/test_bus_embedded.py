@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -232,10 +231,8 @@ def test_a_frozen_broker_is_noticed(server):
     bus = RedisBus(connect(server.url, timeout_s=0.3))
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        began = time.monotonic()
         with pytest.raises(BrokerUnavailable, match="did not answer in time"):
-            bus.read(["s"], "g", "c", count=1, block_ms=10_000)
-        assert time.monotonic() - began < 5
+            bus.read(["s"], "g", "c", count=1, block_ms=3_600_000)  # an hour: who waited for it would never end here
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert bus.length("s") == 0

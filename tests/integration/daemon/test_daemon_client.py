@@ -243,7 +243,7 @@ def test_files_that_are_not_here_or_no_runs_are_kept(site: Site, azq: Any) -> No
 def test_who_changed_what_is_told(site: Site, azq: Any) -> None:
     azq("runs", "create", "first")
     azq("runs", "pause", "first")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while site.bus.length(keys.AUDIT) < 2:
         assert time.monotonic() < deadline
     lines = [json.loads(line) for line in azq("events", "--audit", "--json", as_json=False).splitlines()]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def status_of(port: int, path: str, password: str | None = None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     headers = {"Authorization": f"Basic {base64.b64encode(password.encode()).decode()}"} if password else {}
     try:
         connection.request("GET", path, headers=headers)
@@ -28,7 +28,7 @@ def status_of(port: int, path: str, password: str | None = None) -> int:
 
 
 def wait_until_it_answers(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     pause = threading.Event()
     while True:
         try:

@@ -15,7 +15,7 @@ from waiting import until
 from azq.errors import ExitCode
 from azq.process.proc import alive, children
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.release
 COUNTING = '''
 class Counting:
     """Adds one or two; whoever reaches seven wins."""

@@ -146,7 +146,7 @@ def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_ans
         client.close()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_broker_that_hangs_holds_up_the_others_for_moments_only(brokers, served):
     names = [f"worker@host:{number}:1" for number in range(6)]
     clients = {name: client_of(brokers, name) for name in names}

@@ -135,7 +135,7 @@ def pair(broker: Any) -> Iterator[Callable[..., Pair]]:
         one.close()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("shard", ["none", "full"])
 def test_a_killed_rank_does_not_stop_the_other_and_nothing_is_lost_of_what_was_learned(pair, shard):
     both = pair(shard=shard)
@@ -172,7 +172,7 @@ def test_a_rank_without_memory_takes_smaller_passes_of_as_many_rows(pair):
     assert both.figures.each[1].reason == "out of memory"
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("options", [[], ["--kill"]])
 def test_the_example_learns_whether_a_rank_is_killed_or_not(options):
     ran = subprocess.run([sys.executable, str(EXAMPLE), *options], capture_output=True, text=True, timeout=500)
@@ -185,7 +185,7 @@ def test_the_example_learns_whether_a_rank_is_killed_or_not(options):
     assert ("1 of 2 ranks train" in ran.stdout) == bool(options)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_two_ranks_train_a_metamodel_whose_search_ends_as_with_one_though_a_step_fails():
     said = {}
     for count in ("1", "2"):

@@ -65,7 +65,7 @@ def place(broker: Any, tmp_path: Path) -> Iterator[Ranks]:
     where.close()
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_killed_rank_is_dropped_and_taken_back_and_nothing_is_lost(place):
     learner = place.learner()
     place.finish_games(40)
@@ -93,7 +93,7 @@ def test_a_killed_rank_is_dropped_and_taken_back_and_nothing_is_lost(place):
     assert state.samples_consumed == 48 * state.step
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_ranks_that_were_started_by_hand_outlive_rank_0_and_join_the_next_one(place):
     place.change(sections(2))
     first = place.learner(RANK="0", WORLD_SIZE="2")
@@ -116,7 +116,7 @@ def test_ranks_that_were_started_by_hand_outlive_rank_0_and_join_the_next_one(pl
     assert place.ledger.counts(RUN).inserted == 45
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_run_goes_on_with_another_number_of_ranks(place):
     learner = place.learner()
     place.finish_games(40)
@@ -137,7 +137,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(place):
         state = later
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_ranks_that_share_no_folder_meet_in_the_control_plane_and_read_games_from_the_store(broker, tmp_path):
     place = Ranks(broker.control_url, tmp_path, sections(2))
     store = {"AZQ_STORE__URL": f"file://{tmp_path}/bucket", "WORLD_SIZE": "2"}

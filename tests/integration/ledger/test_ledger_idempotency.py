@@ -105,7 +105,7 @@ def test_many_senders_of_one_request_make_one_job(broker: Any) -> None:
 
         def send(index: int, key: str = key, gate: threading.Barrier = gate) -> Any:
             once = Once.of("POST /v1/jobs", key, b"even" if index % 2 == 0 else b"odd")
-            gate.wait(10)
+            gate.wait(60.0)
             try:
                 return ledgers[index].enqueue_once(once, Job("", "r", Kind.SELFPLAY, "cpu"))
             except KeyReused:

@@ -16,7 +16,7 @@ from azq.config import load
 from azq.errors import ExitCode
 from azq.process.proc import alive, children
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.release
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:

@@ -21,7 +21,7 @@ MEASURED_S = float(os.environ.get("AZQ_TEST_SECONDS", "30"))
 CORE = 1.0  # CPU-seconds a second
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_thousand_tabs_on_one_core(broker: Any, tmp_path: Path) -> None:
     hall = Hall(broker, tmp_path, max_tabs_each=5000, max_tabs=5000, keys_per_day=100_000)
     hall.open()

@@ -38,7 +38,7 @@ def leased(fleet: Fleet) -> bool:
     return any(view.state is JobState.LEASED for view in fleet.ledger.jobs(RUN))
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_self_play_stalls_without_a_learner_and_resumes_with_one(fleet: Fleet) -> None:
     fleet.start("selfplay.cpu")
     fleet._spawn(DAEMON)

@@ -34,7 +34,7 @@ def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
     fleet.close()
 
 
-@pytest.mark.parametrize("roles", [("selfplay", "daemon"), pytest.param(("inference", "learner"), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("roles", [("selfplay", "daemon"), pytest.param(("inference", "learner"), marks=pytest.mark.release)])
 def test_processes_of_another_schema_are_refused_while_the_others_go_on(fleet: Fleet, roles: tuple[str, ...]) -> None:
     fleet.create_run()
     fleet.start()

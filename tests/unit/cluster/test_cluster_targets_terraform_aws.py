@@ -152,7 +152,7 @@ def test_it_is_written_as_terraform_writes_it(tmp_path):
     subprocess.run(["terraform", "fmt", "-check", "-recursive", str(tmp_path / "out")], check=True)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.skipif(not shutil.which("checkov"), reason="no checkov here; `pip install checkov` into an environment of its own")
 def test_checkov_has_nothing_left_to_say(tmp_path):
     write(terraform_aws(MAXOUT), "terraform-aws", tmp_path / "out")

@@ -124,7 +124,7 @@ def test_a_control_plane_that_hangs_holds_nobody_up_and_loses_lines_at_worst() -
     for number in range(MOST_WAITING + 10):
         auditor.note(line(number))
     bus.go.set()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while bus.length(keys.AUDIT) < MOST_WAITING:
         assert time.monotonic() < deadline
     auditor.close()
@@ -146,7 +146,7 @@ def test_a_control_plane_that_is_away_loses_the_line_and_not_the_next(monkeypatc
 
     monkeypatch.setattr(bus, "publish", once)
     auditor.note(line(1))
-    assert failed.wait(10)
+    assert failed.wait(60.0)
     auditor.note(line(2))
     auditor.close()
     assert [one and one.at_ms for one in map(line_of, bus.after(keys.AUDIT, "0"))] == [2]

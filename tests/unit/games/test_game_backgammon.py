@@ -104,7 +104,7 @@ def _sources(here: Board, die: int) -> list[int]:
     return [next(p for p in range(25, 0, -1) if after[0][p] < here[0][p]) for after in moves(here, die)]
 
 
-@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.release)])
 def test_games_in_step_with_openspiel(count: int) -> None:
     pyspiel = pytest.importorskip("pyspiel")
     rng = random.Random(5)
@@ -159,7 +159,7 @@ def _openspiel_ends(oracle: Any, player: int) -> dict[Board, Any]:
     return found
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.release)])
 def test_turns_equal_gnubg(count: int) -> None:
     gnubg = pytest.importorskip("gnubg_nn")
     for state in fresh_turns({}, 6, count):

@@ -73,7 +73,7 @@ def test_every_ply_equals_the_plain_engine(players: int, count: int) -> None:
     compare_games(players, count, seed=players)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(("players", "count"), [(2, 8000), (3, 4000), (4, 3000)])
 def test_every_ply_of_thousands_of_games_equals_the_plain_engine(players: int, count: int) -> None:
     compare_games(players, count, seed=100 + players)

@@ -32,7 +32,7 @@ def test_boards_are_openspiels(size: int) -> None:
     boards_agree(size, 10_000 // size**2, 21)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("size", SIZES)
 def test_boards_are_openspiels_in_many_games(size: int) -> None:
     boards_agree(size, 200_000 // size**2, 22)
@@ -66,7 +66,7 @@ def test_lines_of_six_count_as_the_rules_say(exact5: bool) -> None:
     assert crowded_games(exact5, 150, 23) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("exact5", [False, True])
 def test_lines_of_six_count_as_the_rules_say_in_thousands_of_games(exact5: bool) -> None:
     assert crowded_games(exact5, 3000, 24) > 100

@@ -33,7 +33,7 @@ def test_boards_are_openspiels(size: int, swap: bool, count: int) -> None:
     boards_agree(size, swap, count, 31)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(("size", "swap", "count"), CASES)
 def test_boards_are_openspiels_in_thousands_of_games(size: int, swap: bool, count: int) -> None:
     boards_agree(size, swap, 5 * count, 32)

@@ -36,7 +36,7 @@ def test_boards_are_openspiels() -> None:
     boards_agree(1000, 11)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_boards_are_openspiels_in_thousands_of_games() -> None:
     boards_agree(2000, 12)
 
@@ -68,7 +68,7 @@ def test_the_small_board_is_the_plain_one() -> None:
     assert early > 0
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_the_small_board_is_the_plain_one_in_thousands_of_games() -> None:
     small_boards_agree(1500, 14)
 

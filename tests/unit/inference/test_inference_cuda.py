@@ -100,7 +100,7 @@ def test_what_is_not_finite_is_seen_wherever_it_is(forward):
                 layer.copy_(kept)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_torch_compile_changes_no_evaluation():
     torch.set_num_threads(1)

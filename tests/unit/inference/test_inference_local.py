@@ -14,7 +14,7 @@ from azq.inference.weights import WeightCatalog
 from azq.wire import codec, keys
 from azq.wire.messages import WeightEvent
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

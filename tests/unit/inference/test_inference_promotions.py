@@ -17,7 +17,7 @@ from azq.inference.weights import WeightCatalog
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, PromotionEvent
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def test_a_compiler_that_fails_is_one_line_and_a_note_and_training_goes_on(compi
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)  # measuring left nothing behind
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_steps_are_those_op_by_op(monkeypatch):
     measured = []

@@ -100,7 +100,7 @@ def test_what_is_sent_of_gradients_is_as_stated_and_ranks_stay_equal():
         assert np.array_equal(weights, others), name
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_every_compression_converges_and_the_largest_gradients_alone_do_not():
     def body(group: RankGroup) -> list[float]:
         return [regression(hook, group.place, STEPS)[0] for hook in [*hooks(), TopK(0.1, feedback=False).reduce]]

@@ -123,7 +123,7 @@ def alone_on(config: LearnerConfig, begin: int, end: int) -> np.ndarray:
     return numbers(trainer)["weights/policy.weight"]
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [

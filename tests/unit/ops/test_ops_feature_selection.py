@@ -90,7 +90,7 @@ def test_the_search_finds_the_best_subset_while_a_step_fails(example, capsys):
     assert capsys.readouterr().err.count(example.FAILED) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("seed", range(6))
 def test_the_search_finds_the_best_of_20_choose_5_with_two_in_a_hundred_evaluated(example, seed):
     assert example.SHARE * math.comb(20, CHOOSE) >= BUDGET

@@ -46,7 +46,7 @@ def test_a_wheel_is_kept_where_auditwheel_allows_it_on_old_machines(tag, good):
     assert wheels.suits(SHOWN.format(tag=tag), "x86_64") is good
 
 
-@pytest.mark.slow
+@pytest.mark.release
 def test_a_wheel_runs_by_itself_and_computes_the_golden_trees(tmp_path):
     """Half an hour of compiling on one core at most; what it needs besides azq is this environment's."""
     machine = sysconfig.get_platform().removeprefix("linux-")

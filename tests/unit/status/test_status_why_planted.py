@@ -90,7 +90,7 @@ def planted(fault: str, tmp_path: Path, patch: pytest.MonkeyPatch) -> Facts:
     return planted_runs.facts(sections(), tmp_path, rounds)
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_named(fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rule, setting, sections, _ = PLANTED[fault]
@@ -122,7 +122,7 @@ HEALTHY = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.release
 @pytest.mark.parametrize("name", HEALTHY)
 def test_healthy_runs_of_all_presets_alarm_nobody(name: str, tmp_path: Path) -> None:
     game = f"{GAMES / 'nim.py'}:Nim" if name == "python" else name
