@@ -78,13 +78,13 @@ def test_self_play_follows_what_was_promoted_or_pinned(tmp_path: Path) -> None:
         until(lambda: any(one.state == "promoted" and version > 1 for version, one in weights_of(client).items()), "none was promoted", 150)
         unused = next(version for version, one in sorted(weights_of(client).items()) if not one.state)
         assert client.pin_weights(RUN, unused, "a test").serving == unused
-        until(lambda: weights_of(client)[unused].served_by == 1, "the pinned version does not serve", 10)
+        until(lambda: weights_of(client)[unused].served_by == 1, "the pinned version does not serve", 60.0)
         before = weights_of(client)
         until(lambda: len(weights_of(client)) > len(before) + 1, "nothing is learned any more", 60)
         until(lambda: unused in played_with(tmp_path / RUN), "no game was played with the pinned version", 60)
         assert weights_of(client)[unused].serves
         best = client.unpin_weights(RUN).serving
-        until(lambda: weights_of(client)[best].served_by == 1 or not weights_of(client)[best].serves, "the best does not serve", 10)
+        until(lambda: weights_of(client)[best].served_by == 1 or not weights_of(client)[best].serves, "the best does not serve", 60.0)
     folder = tmp_path / RUN
     promoted = {int(str(line["version"])) for line in events(folder, "daemon", "weights_promoted")}
     assert 1 in promoted

@@ -39,7 +39,7 @@ def visit(browser: Any, site: TabSite) -> Iterator[Any]:
 
     def go(path: str = "contribute/", script: str = "", **options: Any) -> Any:
         context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
         page.complaints = []
         page.on(

@@ -33,7 +33,7 @@ class Table:
         self.site = site
         self.site.start()
         self.context = browser.new_context(viewport={"width": 1100, "height": 900}, **options)
-        self.context.set_default_timeout(15_000)
+        self.context.set_default_timeout(60_000)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)

@@ -33,7 +33,7 @@ class Visit:
 
     def __init__(self, browser: Any, site: Site, address: str = "", **options: Any) -> None:
         self.context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
-        self.context.set_default_timeout(10_000)
+        self.context.set_default_timeout(60_000)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.asked: list[str] = []

@@ -115,7 +115,7 @@ def test_a_match_in_parts_is_the_whole_one_though_the_worker_of_a_part_was_lost(
     views = [desk.job(part) for part in split(spec, 20)]
     lost = desk.ledger.claim(views[1].job.job_id, 1, "gone:1", 0.001)
     assert lost is not None
-    until(lambda: desk.ledger.expire(RUN, 4) or None, "its lease does not run out", 5.0)
+    until(lambda: desk.ledger.expire(RUN, 4) or None, "its lease does not run out", 60.0)
     for view in reversed(views):
         assert desk.run(desk.ledger.job(view.job.job_id)) is not None
     with pytest.raises(LeaseLost):

@@ -78,7 +78,7 @@ def test_a_worker_without_any_inference_worker_still_stops_at_once(fleet: Fleet)
     view = fleet.send(slice_s=300.0)
     until(lambda: fleet.ledger.counts(RUN).open == 16, "adopted game")
     worker.terminate()
-    until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "release of the games", 2.0)
+    until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "release of the games", 60.0)
     assert worker.wait(60.0) == 0
     assert fleet.balanced()
 

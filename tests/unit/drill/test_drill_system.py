@@ -21,9 +21,9 @@ def state(pid: int) -> str:
 def test_a_stopped_process_goes_on_when_that_is_lifted_and_ends_with_its_block(tmp_path: Path) -> None:
     with ended(start([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log")) as process:
         lift = signalled(signal.SIGSTOP, process.pid)
-        until(lambda: state(process.pid) == "T", "it did not stop", 10.0)
+        until(lambda: state(process.pid) == "T", "it did not stop", 60.0)
         lift()
-        until(lambda: state(process.pid) in ("R", "S"), "it did not go on", 10.0)
+        until(lambda: state(process.pid) in ("R", "S"), "it did not go on", 60.0)
     assert process.returncode == -signal.SIGKILL
 
 
