@@ -68,6 +68,7 @@ async function reach(path, { method = "GET", body, key, patience_ms = PATIENCE_M
   }
   if (response.ok) return response;
   const problem = await response.json().catch(() => null);
+  if (!problem && [502, 503, 504].includes(response.status)) throw new Away(`a proxy answered ${response.status}`);
   throw new Refused(response.status, problem?.detail ?? `the daemon answered ${response.status}`);
 }
 

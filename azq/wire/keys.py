@@ -95,6 +95,7 @@ TABLE = (
     _key("azq:schema", "string", "schema number of all that is kept here; for ever", daemon="rw", **_ALL_READ),
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
+    _key("azq:wanted", "string", "WantedRuns: of which somebody wants moves; ten minutes", daemon="rw", inference="r"),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
     _key("azq:study:<name>", "string", "StudyRecord: what a sweep found so far; thirty days", daemon="rw"),
     _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
@@ -119,6 +120,7 @@ DEAD_COUNT = "azq:dead:count"
 DAEMON = "azq:daemon"
 SCHEMA = "azq:schema"
 FLEET = "azq:fleet"
+WANTED = "azq:wanted"
 AUDIT = "azq:audit"
 COST = "azq:cost"
 VOLUNTEER_SECRET = "azq:volunteers:secret"

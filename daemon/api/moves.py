@@ -18,7 +18,7 @@ from azq.arena.levels import Level, best_version, drawn, ladder, nearest
 from azq.arena.player import asked, position
 from azq.arena.searcher import Searcher
 from azq.config import RunSections, SearchConfig
-from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound, StateConflict
+from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound
 from azq.ledger.records import sections_of
 from azq.search.ensemble import joined
 from azq.search.search import Result
@@ -26,7 +26,7 @@ from azq.status.observe import Standing, read_standing
 from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut
 from azq.volunteers.models import ModelCatalog
 from azq.volunteers.playable import Playable, playable
-from azq.wire.messages import RunRecord
+from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.access import READ
 from daemon.api.audit import QUESTION
 from daemon.api.limits import Turns
@@ -40,6 +40,7 @@ SLOTS = 8  # positions searched at once: bounds the memory of a request
 STEPS = 32  # round trips of an answer, about, between these numbers of leaves of a tree under way at once
 LEAVES_PER_STEP = (8, 32)
 DEADLINE_S = 30.0
+SILENT_S = 3.0  # until it is looked whether any inference worker can answer, and between looks
 SEED_BITS = 63
 FILE: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}}
 
@@ -47,7 +48,7 @@ FILE: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema"
 @router.get("/levels", dependencies=[READ])
 def run_levels(run: str, use: Use) -> list[Level]:
     """The levels at which the run's networks can play, weakest first, by its ratings; none before the first evaluation."""
-    return _levels(use, run, sections_of(use.ledger.run(run).record))
+    return _levels(use, run, sections_of(use.wanted_record(run)))
 
 
 @router.get("/networks", dependencies=[READ])
@@ -76,7 +77,7 @@ async def find_moves(run: str, body: MovesAsked, request: Request, use: Use) -> 
 
 
 def _answer(run: str, body: MovesAsked, use: Services, turns: Turns) -> MovesOut:
-    record = use.ledger.run(run).record
+    record = use.wanted_record(run)
     sections = sections_of(record)
     game = rules_of(sections.run)
     strength, versions = _strength(body, use, run, sections)
@@ -139,14 +140,21 @@ def _searched(
     histories: Sequence[Sequence[int]],
     seed: int,
 ) -> list[tuple[Result, list[int]]]:
-    """Raises `EvaluationTimeout` where answers take too long, `StateConflict` while the daemon stops."""
-    until_s = time.monotonic() + DEADLINE_S
+    """Raises `EvaluationTimeout` where answers take too long, or nobody is to come: the daemon stops, or no inference worker is there."""
+    began_s = time.monotonic()
+    look_at_s = began_s + (SILENT_S if sections.selfplay.evaluator == "stream" else DEADLINE_S)
 
     def tick() -> None:
+        nonlocal look_at_s
         if turns.closing:
-            raise StateConflict("the daemon is stopping; ask its successor")
-        if time.monotonic() > until_s:
-            raise EvaluationTimeout(f"no moves within {DEADLINE_S:.0f} s; is an inference worker alive? Else ask for fewer simulations")
+            raise EvaluationTimeout("the daemon is stopping; ask its successor")
+        now_s = time.monotonic()
+        if now_s > look_at_s:
+            look_at_s = now_s + SILENT_S
+            if reason := unanswerable(use.workers(), record.run):
+                raise EvaluationTimeout(reason)
+        if now_s > began_s + DEADLINE_S:
+            raise EvaluationTimeout(f"no moves within {DEADLINE_S:.0f} s: the inference workers are busy; ask for fewer simulations")
 
     with closing(use.evaluator_of(record, sections, game)) as evaluator:
         searcher = Searcher(
@@ -160,6 +168,15 @@ def _searched(
             tick=tick,
         )
         return searcher.results_and_lines(histories)
+
+
+def unanswerable(beats: Sequence[Heartbeat], run: str) -> str:
+    """Why no live process evaluates for a run, and what to do; empty: one does, or may soon. Pure."""
+    servers = [beat for beat in beats if beat.role == "inference"]
+    if not servers:
+        return f"no inference worker is alive to search for run {run}; start one: `azq inference`"
+    refused = [f"{beat.host}: {beat.unserved[run]}" for beat in servers if run in beat.unserved]
+    return f"no inference worker serves run {run}; {refused[0]}" if len(refused) == len(servers) else ""
 
 
 def for_latency(search: SearchConfig, game: games.Game, num_simulations: int) -> SearchConfig:

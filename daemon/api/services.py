@@ -13,10 +13,12 @@ from typing import Annotated, TypeAlias
 from fastapi import Depends, Request
 
 from azq.bus.base import Bus
+from azq.bus.wanted import Wishes
 from azq.clock import now_ms
 from azq.config import DaemonConfig, RunSections
 from azq.games import Game
 from azq.ledger import Ledger
+from azq.ledger.types import RunState
 from azq.replay.readers import SegmentReader
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.status.brokers import Plane
@@ -58,6 +60,7 @@ class Services:
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)
     firsts: FirstsOfRuns = field(default_factory=FirstsOfRuns)
+    wishes: Wishes = field(default_factory=Wishes)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def admit_run(self) -> AbstractContextManager[None]:
@@ -69,6 +72,13 @@ class Services:
         """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
         told = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
         return room(self._turn, lambda: self.ledger.load().jobs, self.config.max_queued_jobs, told)
+
+    def wanted_record(self, run: str) -> RunRecord:
+        """A run whose networks are to answer soon: inference workers wake it where it is over. Raises `NotFound`, `BrokerError`."""
+        view = self.ledger.run(run)
+        if view.state is not RunState.RUNNING:
+            self.wishes.add(self.bus, run)
+        return view.record
 
     def workers(self) -> tuple[Heartbeat, ...]:
         """The live processes. Raises `BrokerError`."""

@@ -36,13 +36,16 @@ export class Weights {
     const errors = one.errors === null ? "–" : `${percent(one.errors / one.graded_positions)} of ${count(one.graded_positions)}`;
     const played = Object.entries(one.opponents).map(([name, games]) => `${games} with ${name}`).join(", ");
     return { key: one.version, cells: [
-      h("td", { title: one.sha256 }, `v${one.version} `, one.serves ? h("span", { class: "pill good" }, "serves") : ""),
+      h("td", { title: one.sha256 }, `v${one.version} `, one.serves ? pill(one.served_by) : ""),
       count(one.step), one.size ? count(one.size) : "–", elo, errors, h("td", { class: "muted", title: played }, shortened(played)),
       one.served_by ? String(one.served_by) : "", state ? h("span", { class: "tag" }, state) : "",
       h("td", { class: "number" }, button("promote", "promote", one.version), " ", button("pin", "pin", one.version)),
     ] };
   }
 }
+
+/** The version that is to serve; the workers load that of a run that is over when somebody asks for a move. */
+const pill = (servers) => h("span", servers ? { class: "pill good" } : { class: "pill", title: "no inference worker has it loaded; a request for a move has them load it" }, servers ? "serves" : "at rest");
 
 const button = (what, text, version) => h("button", { type: "button", class: "quiet", "data-do": what, "data-version": version }, text);
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,78 @@ def test_a_link_that_is_none_begins_a_new_game_and_says_so(table: Any) -> None:
     seen = table("connect_four", f"run={RUN}&moves=zz.1")
     assert seen.wait()
     assert "the link's moves" in seen.page.locator("#problem").inner_text()
+
+
+def test_a_daemon_that_dies_in_mid_move_is_waited_for_and_the_game_goes_on(table: Any) -> None:
+    seen = table("connect_four")
+    assert seen.wait()
+    asked: list[str] = []
+
+    def dies(route: Any) -> None:
+        asked.append(route.request.post_data)
+        if len(asked) == 1:
+            seen.site.stop()
+        route.continue_()
+
+    seen.page.route("**/moves", dies)
+    seen.page.locator('#position [aria-label="x3"]').click()
+    until(lambda: seen.status and len(asked) > 1, "the page asks again")
+    assert seen.status == "reconnecting …"
+    assert seen.page.locator("#position [data-disc]").count() == 1
+    assert seen.page.locator("#problem").inner_text() == ""
+    seen.site.start()
+    assert seen.wait()
+    assert len(set(asked)) == 1, "the same question"
+    assert seen.page.locator("#position [data-disc]").count() == 2
+
+
+@pytest.mark.parametrize("by", ["the daemon", pytest.param("a proxy", marks=pytest.mark.slow)])
+def test_a_daemon_that_cannot_answer_now_is_asked_again_and_its_reason_is_shown(table: Any, by: str) -> None:
+    seen = table("connect_four")
+    assert seen.wait()
+    lifted = threading.Event()
+    reason = "no inference worker is alive"
+    said = {"status": 502, "body": "<html>Bad Gateway"} if by == "a proxy" else {"status": 503, "json": {"detail": reason}}
+    seen.page.route("**/moves", lambda route: route.continue_() if lifted.is_set() else route.fulfill(**said))
+    seen.page.locator('#position [aria-label="x3"]').click()
+    until(lambda: seen.status == "reconnecting …", "the page waits")
+    assert seen.page.locator("#problem").inner_text() == ("" if by == "a proxy" else reason)
+    lifted.set()
+    assert seen.wait()
+    assert seen.page.locator("#problem").inner_text() == ""
+    assert seen.page.locator("#position [data-disc]").count() == 2
+
+
+def test_a_page_that_is_opened_before_the_daemon_answers_begins_when_it_does(table: Any) -> None:
+    seen = table("connect_four")
+    assert seen.wait()
+    lifted = threading.Event()
+    seen.page.route(
+        "**/v1/runs",
+        lambda route: route.continue_() if lifted.is_set() else route.fulfill(status=503, json={"detail": "the control plane is away"}),
+    )
+    seen.page.reload()
+    until(lambda: seen.status == "reconnecting …", "the page waits")
+    lifted.set()
+    assert seen.wait()
+
+
+@pytest.mark.slow
+def test_a_new_game_ends_the_questions_of_the_old_one(table: Any) -> None:
+    seen = table("connect_four")
+    assert seen.wait()
+    asked: list[str] = []
+
+    def away(route: Any) -> None:
+        asked.append(route.request.post_data)
+        route.abort()
+
+    seen.page.route("**/moves", away)
+    seen.page.locator('#position [aria-label="x3"]').click()
+    until(lambda: seen.status and len(asked) > 1, "the page asks again")
+    seen.page.get_by_role("button", name="new game").click()
+    until(lambda: seen.page.locator("#position [data-disc]").count() == 0, "a new board")
+    seen.page.locator('#position [aria-label="x0"]').click()
+    old = asked[0]
+    until(lambda: seen.status and asked[-3:].count(asked[-1]) == 3 and asked[-1] != old, "the new question alone")
+    assert seen.status == "reconnecting …"

@@ -112,9 +112,10 @@ def make_server(
     name: str = "inference@test:1",
     config: InferenceConfig = CONFIG,
     engine: Engine | None = None,
+    ledger: Ledger | None = None,
 ) -> InferenceServer:
-    """A server of the one run."""
-    return InferenceServer(control, data, OneRun(), shelf.fetch, config, name, spec_of=lambda _sections: SPEC, engine=engine)
+    """A server of the one run, or of a ledger's."""
+    return InferenceServer(control, data, ledger or OneRun(), shelf.fetch, config, name, spec_of=lambda _sections: SPEC, engine=engine)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from azq.waiting import Backoff
 
 LOOK_S = 0.25  # between looks at the names and at the runs that are awake
 REST_LOOK_S = 5.0  # between looks at the others
-REST_AFTER_MS = 600_000  # a run paused or finished for so long sleeps until it has jobs again
+REST_AFTER_MS = 600_000  # a run paused or finished for so long sleeps until it has jobs again, or somebody wants moves of it
 SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
 
 
@@ -29,6 +29,7 @@ class Roster:
     """The runs to serve, read with as few requests as that takes."""
 
     ledger: Ledger
+    wanted: Callable[[], Collection[str]] = frozenset  # runs to be served whatever their state
     clock_s: Callable[[], float] = time.monotonic
     clock_ms: Callable[[], int] = now_ms
 
@@ -41,14 +42,14 @@ class Roster:
         """The runs to serve by name; None where it is not time for a look yet. Raises BrokerError."""
         if self.clock_s() < self._look_at_s:
             return None
-        names = self.ledger.names()
+        names, wanted = self.ledger.names(), self.wanted()
         if self.clock_s() >= self._rest_look_at_s:
             old = [name for name in names if name in self._asleep or name in self._stirring]
             self._stirring = set(self.ledger.stirring(old))
             self._rest_look_at_s = self.clock_s() + REST_LOOK_S
-        asked = [name for name in names if name not in self._asleep or name in self._stirring]
+        asked = [name for name in names if name not in self._asleep or name in self._stirring or name in wanted]
         looked_ms = self.clock_ms()
-        awake = {view.record.run: view for view in self.ledger.runs(asked) if self._awake(view, looked_ms)}
+        awake = {view.record.run: view for view in self.ledger.runs(asked) if view.record.run in wanted or self._awake(view, looked_ms)}
         self._asleep = set(names).difference(awake)
         self._look_at_s = self.clock_s() + LOOK_S
         return awake

@@ -10,12 +10,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 
 import torch
 
 from azq import logs, metrics
 from azq.bus.base import Bus, Entry, RequestBus
+from azq.bus.wanted import wanted_runs
 from azq.clock import now_ms
 from azq.config import InferenceConfig, RunSections
 from azq.errors import AzqError, WeightsError, WireError, reason_of
@@ -85,7 +86,7 @@ class InferenceServer:
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
         admit = Admission(control, fetch, config, self._engine, worker, spec_of or specs())
-        self._loading = LoadingThread(control, Roster(ledger), admit, self.stats)
+        self._loading = LoadingThread(control, Roster(ledger, partial(wanted_runs, control)), admit, self.stats)
         self._trials = Trials(control, worker, REQUEST)
         self.served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []

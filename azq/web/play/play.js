@@ -1,6 +1,6 @@
 // The play page: a person at the board against a run's networks, from the first ply to the analysis.
 
-import { Refused, takeToken } from "../api.js";
+import { Away, Refused, takeToken } from "../api.js";
 import { beside, board } from "../board.js";
 import { loadCore } from "../core.js";
 import { h, show } from "../dom.js";
@@ -13,8 +13,9 @@ const $ = (id) => document.getElementById(id);
 const BUDGETS = [16, 64, 200, 800];  // simulations, where the run has no levels yet
 const ROLL_MS = 400;
 const SHOWN = 8;  // thoughts
+const AGAIN_MS = [500, 1000, 2000, 4000];  // until the daemon is asked again; the last for as long as it takes
 
-const page = { core: null, source: null, run: null, rules: null, opponents: [], opponent: null, table: null, seat: 0, turn: 0, from: null, hint: null, advice: new Map(), replay: null };
+const page = { core: null, source: null, run: null, rules: null, opponents: [], opponent: null, table: null, seat: 0, turn: 0, from: null, hint: null, advice: new Map(), replay: null, away: "" };
 
 // --- the address: #run=..&level=..&seat=..&moves=.. (base 36, joined by dots); what a shared link says
 
@@ -121,7 +122,7 @@ function draw() {
   show($("beside"), (mine ? beside(table.text, actions) : []).map((one) => h("button", { type: "button", "data-action": one.action, class: one.action === page.hint && "hint" }, one.text)));
   show($("played"), table.plies.filter(told).map((ply) => h("li", { class: "move" }, ply.text)));
   $("played").scrollTop = $("played").scrollHeight;
-  $("status").textContent = table.over ? verdict(table.returns, seat) : table.chance ? "chance" : mine ? "your move" : "thinking …";
+  $("status").textContent = page.away ? page.away : table.over ? verdict(table.returns, seat) : table.chance ? "chance" : mine ? "your move" : "thinking …";
   $("back").disabled = !table.plies.some(({ player }) => player === seat);
   $("hint").disabled = !mine;
   $("share").disabled = hidden();
@@ -152,15 +153,30 @@ function verdict(returns, seat) {
 
 const problem = (text) => { $("problem").textContent = text; };
 
-/** Asks for a token where one is needed, and tells what else is wrong. */
+/** The answer to a question that changes nothing: asked with a token where one is needed, and while the turn lasts again until the daemon can answer. */
 async function guarded(ask) {
-  try {
-    return await ask();
-  } catch (error) {
-    if (!(error instanceof Refused && error.status === 401)) throw error;
-    await askForToken(error);
-    return guarded(ask);
+  const { turn } = page;
+  for (let tries = 0; ; tries++) {
+    try {
+      const answer = await ask();
+      if (page.away) tellAway("", "");
+      return answer;
+    } catch (error) {
+      if (error instanceof Refused && error.status === 401) await askForToken(error);
+      else if (error instanceof Away || error.status === 503) {
+        tellAway("reconnecting …", error instanceof Away ? "" : error.message);
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]));
+      } else throw error;
+      if (turn !== page.turn) throw new Error("");  // somebody else asks now, and says what is wrong
+    }
   }
+}
+
+function tellAway(text, reason) {
+  page.away = text;
+  problem(reason);
+  if (page.table) draw();
+  else $("status").textContent = text || "loading …";
 }
 
 // --- afterwards

@@ -12,8 +12,8 @@ export async function findSource(guarded) {
   } catch (error) {
     if (!(error instanceof Refused && error.status === 404)) throw error;
   }
-  const { runs = [] } = await call("/v1/public");
-  const told = (run) => call(`/v1/public/play?run=${encodeURIComponent(run)}`);
+  const { runs = [] } = await guarded(() => call("/v1/public"));
+  const told = (run) => guarded(() => call(`/v1/public/play?run=${encodeURIComponent(run)}`));
   const byTabs = (one, other) => other.tabs - one.tabs;
   return {
     gateway: true, runs: runs.sort(byTabs).map(({ run, game, params }) => ({ name: run, sections: { run: { game, params } } })),

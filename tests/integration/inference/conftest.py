@@ -39,8 +39,8 @@ def connect(broker):
         return opened[-1]
 
     class Connect:
-        def server(self, shelf, name="inference@test:1", config=CONFIG, engine=None):
-            opened.append(make_server(bus(broker.control_url), bus(broker.data_url), shelf, name, config, engine))
+        def server(self, shelf, name="inference@test:1", config=CONFIG, engine=None, ledger=None):
+            opened.append(make_server(bus(broker.control_url), bus(broker.data_url), shelf, name, config, engine, ledger))
             return opened[-1]
 
         def client(self, name="c1", **options):

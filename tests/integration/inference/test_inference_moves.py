@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from inference_doubles import RUN, SECTIONS, serving, weights
+from inference_doubles import RUN, SECTIONS, OneRun, serving, weights
+from waiting import until
 
 from azq import games
 from azq.arena.searcher import Searcher
@@ -17,6 +19,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import BrokerConfig, DaemonConfig, InferenceConfig, dump_run
 from azq.inference.ask.local import LocalEvaluator
 from azq.ledger import MemoryLedger
+from azq.ledger.types import RunState
 from azq.wire import keys
 from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
@@ -27,8 +30,12 @@ from daemon.serve.health import Health
 
 
 @pytest.fixture
-def http(broker, control):
-    ledger = MemoryLedger(MemoryBus())
+def ledger():
+    return MemoryLedger(MemoryBus())
+
+
+@pytest.fixture
+def http(broker, control, ledger):
     ledger.create_run(RunRecord(RUN, json.dumps(dump_run(SECTIONS)).encode(), {}, "", 1))
     planes = BrokerConfig(control_url=broker.control_url, data_url=broker.data_url)
     evaluator_of = partial(rest._evaluator, planes, itertools.count(1))
@@ -61,3 +68,21 @@ def test_nothing_is_left_behind(http, connect, shelf):
     with serving(connect.server(shelf)):
         assert http.post(f"/v1/runs/{RUN}/moves", json={"positions": [{}], "num_simulations": 16}).status_code == 200
     assert connect.data().values(keys.reply("")) == {}
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.FINISHED, RunState.FAILED])
+@pytest.mark.parametrize("door", ["moves", "levels"])
+def test_a_run_that_ended_days_ago_is_loaded_again_for_whoever_plays(http, connect, shelf, ledger, state, door):
+    ledger.set_run_state(RUN, state)
+    shelf.publish(1, weights(1))
+    old = OneRun()
+    old.views = [replace(old.views[0], state=state, changed_ms=0)]
+    with serving(server := connect.server(shelf, ledger=old)):
+        until(lambda: old.looks >= 1, "the runs were looked at")
+        assert server.versions == {}, "it sleeps"
+        if door == "levels":
+            assert http.get(f"/v1/runs/{RUN}/levels").status_code == 200
+            until(lambda: server.versions == {RUN: 1}, "loaded before the first move")
+        answer = http.post(f"/v1/runs/{RUN}/moves", json={"positions": [{}], "num_simulations": 16})
+        assert (answer.status_code, answer.json()["weight_version"]) == (200, 1)
+        assert server.versions == {RUN: 1}

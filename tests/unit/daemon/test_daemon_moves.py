@@ -17,16 +17,18 @@ from waiting import until
 from azq import games
 from azq.arena.match import draw_outcome
 from azq.bus.memory import MemoryBus
+from azq.bus.wanted import wanted_runs
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, TokenConfig, dump_run
 from azq.errors import EvaluatorFailure
 from azq.ledger import MemoryLedger
+from azq.ledger.types import RunState
 from azq.search.evaluator import UniformEvaluator
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import MatchResult, MatchSpec, ModelEvent, RunRecord, WeightEvent
+from azq.wire.messages import Heartbeat, MatchResult, MatchSpec, ModelEvent, RunRecord, WeightEvent
 from daemon.api.app import create_app
-from daemon.api.moves import DEADLINE_S
+from daemon.api.moves import DEADLINE_S, unanswerable
 from daemon.api.services import Services
 from daemon.serve.health import Health
 
@@ -212,7 +214,47 @@ def test_evaluators_that_fail_are_told(desk: Desk, monkeypatch: pytest.MonkeyPat
     desk.make = lambda *_: Silent(9)
     monkeypatch.setattr("daemon.api.moves.DEADLINE_S", -DEADLINE_S)
     silent = desk.ask({})
-    assert (silent.status_code, "inference worker" in silent.json()["detail"]) == (503, True)
+    assert (silent.status_code, "the inference workers are busy" in silent.json()["detail"]) == (503, True)
+
+
+@pytest.mark.parametrize("state", list(RunState))
+@pytest.mark.parametrize("door", ["moves", "levels"])
+def test_a_run_that_is_over_is_noted_for_the_inference_workers(desk: Desk, state: RunState, door: str) -> None:
+    desk.ledger.set_run_state(RUN, state)
+    assert (desk.ask({}) if door == "moves" else desk.http.get(f"/v1/runs/{RUN}/levels")).status_code == 200
+    assert wanted_runs(desk.bus) == (frozenset() if state is RunState.RUNNING else {RUN})
+
+
+def beat(role: str, host: str, **unserved: str) -> Heartbeat:
+    return Heartbeat(role, f"{role}@{host}:1", host, 1, "0", 1, 0, 0, unserved=unserved)
+
+
+@pytest.mark.parametrize(
+    ("beats", "told"),
+    [
+        ([], "no inference worker is alive to search for run r; start one: `azq inference`"),
+        (
+            [beat("selfplay", "north"), beat("learner", "north")],
+            "no inference worker is alive to search for run r; start one: `azq inference`",
+        ),
+        ([beat("inference", "north"), beat("inference", "south", r="damaged")], ""),
+        ([beat("inference", "north", other="damaged")], ""),
+        ([beat("inference", "north", r="no open_spiel")], "no inference worker serves run r; north: no open_spiel"),
+    ],
+)
+def test_who_cannot_answer_is_named(beats: list[Heartbeat], told: str) -> None:
+    assert unanswerable(beats, "r") == told
+
+
+def test_without_an_inference_worker_nobody_waits_for_the_deadline(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(UniformEvaluator):
+        def result(self, handle: int, *, timeout_s: float) -> Any:
+            return None
+
+    desk.make = lambda *_: Silent(9)
+    monkeypatch.setattr("daemon.api.moves.SILENT_S", 0.0)
+    answer = desk.ask({})
+    assert (answer.status_code, "no inference worker is alive" in answer.json()["detail"]) == (503, True)
 
 
 def test_readers_may_ask_and_leave_no_line_in_the_audit() -> None:
@@ -239,7 +281,7 @@ def test_a_daemon_that_stops_ends_its_searches(desk: Desk) -> None:
 
     desk.make = lambda *_: Silent(9)
     answer = desk.ask({})
-    assert (answer.status_code, "stopping" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "stopping" in answer.json()["detail"]) == (503, True)
 
 
 def test_networks_for_browsers_are_listed_with_levels_of_those_alone_and_handed_out(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ class Place:
     def __init__(self, *views: RunView) -> None:
         self.now_s = 0.0
         self.runs = CountingRuns(*views)
-        self.roster = Roster(self.runs, lambda: self.now_s, lambda: NOW_MS + int(self.now_s * 1000))
+        self.wanted: set[str] = set()
+        self.roster = Roster(self.runs, lambda: self.wanted, lambda: self.now_s, lambda: NOW_MS + int(self.now_s * 1000))
         self.served: set[str] = set()
 
     def pass_s(self, seconds: float) -> set[str]:
@@ -109,6 +110,17 @@ def test_a_run_that_finishes_is_served_for_its_last_evaluation_and_a_failed_one_
     place.runs.busy.add("b")
     assert place.pass_s(3 * REST_LOOK_S) == {"a"}
     assert place.pass_s(REST_AFTER_MS / 1000) == set()
+
+
+@pytest.mark.parametrize("state", [RunState.PAUSED, RunState.FINISHED, RunState.FAILED])
+def test_a_run_that_somebody_plays_with_is_served_at_the_next_look_and_sleeps_when_nobody_does(state: RunState) -> None:
+    place = Place(view("a"), view("old", state), view("older", state))
+    assert place.pass_s(1) == {"a"}
+    place.wanted = {"old", "deleted"}
+    assert place.pass_s(2 * LOOK_S) == {"a", "old"}
+    assert place.pass_s(REST_AFTER_MS / 1000) == {"a", "old"}
+    place.wanted = set()
+    assert place.pass_s(2 * LOOK_S) == {"a"}
 
 
 def test_a_run_that_is_deleted_is_forgotten() -> None:
