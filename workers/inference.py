@@ -13,7 +13,7 @@ import redis
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.bus.redis import RedisBus, another_control, connect_at_start
+from azq.bus.redis import RedisBus, admit_data_planes, another_control, connect_at_start
 from azq.bus.sharded import open_requests
 from azq.config import Config, InferenceConfig, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ExitCode
@@ -56,6 +56,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
     forget_environment()  # games in Python run in this process
     client = connect_at_start(config.broker)  # first: until then a signal simply ends the process
     with Interrupts() as stop, closing(RedisBus(client)) as control:
+        admit_data_planes(config.broker)
         placement = place(config.inference)
         prepare_process(placement.threads)
         agree_on_schema(client)

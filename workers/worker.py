@@ -17,7 +17,7 @@ from celery import Celery, signals
 from celery.exceptions import SecurityWarning
 
 from azq import logs
-from azq.bus.redis import RedisBus, another_control, connect_at_start, control_url_of
+from azq.bus.redis import RedisBus, admit_data_planes, another_control, connect_at_start, control_url_of
 from azq.config import Config, forget_environment
 from azq.errors import ConfigError, ExitCode
 from azq.ledger import Ledger
@@ -48,6 +48,7 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     app = build_app(config, queues)
     with closing(connect_at_start(config.broker)) as client:
         agree_on_schema(client)
+    admit_data_planes(config.broker)
     worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
         hostname=node_name(queues),
         concurrency=concurrency,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import redis
@@ -15,11 +15,12 @@ from azq import logs
 from azq.bus.base import DEAD_LENGTH, Bus, Entry, by_age, dead_frame
 from azq.clock import now_ms
 from azq.config import BrokerConfig
-from azq.errors import BrokerUnavailable, ConfigError
+from azq.errors import BrokerError, BrokerUnavailable, ConfigError
 from azq.process.liveness import kept_alive, more_time, notify
 from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.connect import connect, socket_timeout_s, translate
+from azq.wire.doorman import CONTROL, admit
 
 BACKOFF = Backoff(0.2, 5.0)  # of a start that waits for its broker
 FIELD = b"f"  # the one field of every stream entry
@@ -297,16 +298,35 @@ def another_control(broker: BrokerConfig) -> RedisBus:
     return RedisBus(connect(control_url_of(broker), timeout_s=broker.connect_timeout_s))
 
 
+def admitted(url: str, *, timeout_s: float, plane: str = CONTROL) -> redis.Redis:
+    """As `connect`, to a server that is fit for a plane. Raises also as `azq.wire.doorman.admit`."""
+    client = connect(url, timeout_s=timeout_s)
+    try:
+        admit(client, plane)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def admit_data_planes(broker: BrokerConfig) -> None:
+    """Raises `ConfigError` for a data plane that never works; one that is away, or may come to work, is no reason not to start."""
+    for url in set(broker.data_planes) - {broker.control_url}:
+        with suppress(BrokerError):
+            admitted(url, timeout_s=broker.connect_timeout_s, plane="data").close()
+
+
 def connect_at_start(broker: BrokerConfig) -> redis.Redis:
     """As `connect` to the control plane; but under a service manager a broker that is away is waited for, however late it comes.
 
     Whole sites lose power: their machines boot before the broker does, and a service that ends each time may run out of starts, or
     spends the wait on loading Python; in a container it is the same. Else a person waits for an answer: `BrokerUnavailable` at once.
+    Raises also as `azq.wire.doorman.admit`.
     """
     url, timeout_s, failures = control_url_of(broker), broker.connect_timeout_s, 0
     while True:
         try:
-            return connect(url, timeout_s=timeout_s)
+            return admitted(url, timeout_s=timeout_s)
         except BrokerUnavailable as error:
             if not kept_alive():
                 raise

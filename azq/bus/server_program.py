@@ -23,7 +23,6 @@ from azq.errors import MissingExtra
 from azq.files import publish_file
 
 PROGRAMS = ("valkey-server", "redis-server")
-OLDEST = (6, 2)  # of servers that others run
 OLDEST_STARTED = (7, 0)  # of those that azq starts: older ones let every client write files anywhere (CONFIG SET dir)
 
 NOTE = "server.json"

@@ -16,6 +16,7 @@ from rich.progress import Progress
 from rich.text import Text
 
 from azq import games
+from azq.bus.redis import admitted
 from azq.config import BrokerConfig, Config, parse_params
 from azq.config.access import check_binding
 from azq.console import table
@@ -26,7 +27,8 @@ from azq.ledger import Ledger
 from azq.status.brokers import Plane, PlaneFacts, open_planes
 from azq.status.cost import RunCost
 from azq.status.observe import Watch
-from azq.wire.connect import connect, open_client
+from azq.wire.connect import open_client
+from azq.wire.doorman import CONTROL
 
 ASK_TIMEOUT_S = 1.0  # a plane that hangs holds up whoever looks for so long
 
@@ -94,8 +96,9 @@ def check_config(config: Config) -> list[str]:
 
 
 def _check_brokers(config: Config) -> None:
-    for url in {config.broker.control_url, *config.broker.data_planes} - {""}:
-        connect(url, timeout_s=config.broker.connect_timeout_s).close()
+    planes = dict.fromkeys(config.broker.data_planes, "data") | ({url: CONTROL} if (url := config.broker.control_url) else {})
+    for url, plane in planes.items():
+        admitted(url, timeout_s=config.broker.connect_timeout_s, plane=plane).close()
 
 
 def planes_of(broker: BrokerConfig, control: redis.Redis) -> tuple[Plane, ...]:

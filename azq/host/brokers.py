@@ -12,6 +12,7 @@ import redis
 
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import admit_data_planes, admitted
 from azq.config import Config
 from azq.config.host import data_settings
 from azq.errors import BrokerUnavailable, ConfigError
@@ -181,7 +182,8 @@ class Brokers:
         try:
             self._start()
             config = self.apply(self._config)
-            self.control = connect(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+            self.control = admitted(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+            admit_data_planes(config.broker)
             if "control" in self._servers and knows_roles(config):
                 self._machines = Machines(owners_of(config))
                 self._machines.renew()

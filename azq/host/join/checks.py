@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
 
 from azq import __version__
 from azq.bus.redis import RedisBus
-from azq.bus.server_program import OLDEST
 from azq.config import StoreConfig
 from azq.config.access import is_loopback
 from azq.config.host import TLS_SCHEME
@@ -24,7 +22,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState
 from azq.status.observe import read_weights
 from azq.store import open_run_store
-from azq.wire import keys
+from azq.wire import doorman, keys
 from azq.wire.codec import decode
 from azq.wire.connect import address, address_of, translate
 from azq.wire.messages import Fleet
@@ -48,33 +46,21 @@ class Check:
 
 
 def check_broker(client: redis.Redis, plane: str) -> list[Check]:
-    """A plane's server: how far away, which version, how it keeps what it is given."""
+    """A plane's server: how far away, which version, what is to be thought of it. Raises `ConfigError` and `BrokerError`."""
     began = time.perf_counter()
     with translate(client):
         client.ping()
-        delay_ms = 1e3 * (time.perf_counter() - began)
-        info: dict[str, Any] = client.info()
-    program = f"Valkey {info['valkey_version']}" if "valkey_version" in info else f"Redis {info.get('redis_version', 'unknown')}"
-    found = Check(plane, "ok", f"{address_of(client)} answers in {delay_ms:.1f} ms, {program}")
-    return [found, *judge_broker(info, plane, address_of(client))]
-
-
-def judge_broker(info: Mapping[str, Any], plane: str, place: str) -> list[Check]:
-    """What a server's INFO says of its settings. Raises `ConfigError` for a server that would lose games."""
-    version = str(info.get("redis_version", ""))
-    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST:
-        raise ConfigError(f"broker at {place} has version {version or 'unknown'}; azq needs Redis 6.2 or newer, or Valkey")
-    if plane != "control":
-        return []
-    policy, limit = str(info.get("maxmemory_policy", "")), int(info.get("maxmemory", 0) or 0)
-    if limit and policy != "noeviction":
-        raise ConfigError(
-            f"control plane at {place} drops keys, games too, when its memory is full (maxmemory-policy {policy}); set noeviction there"
-        )
-    durable = bool(int(info.get("aof_enabled", 0) or 0))
-    if not durable:
-        return [Check("durable", "warn", f"{place} keeps no append-only file: set appendonly yes, or its crash ends every run")]
-    return [Check("durable", "ok", "append-only file is on, nothing is evicted")]
+    delay_ms, place = 1e3 * (time.perf_counter() - began), address_of(client)
+    facts = doorman.look(client)
+    found = [Check(plane, "ok", f"{place} answers in {delay_ms:.1f} ms, {facts.program}")]
+    judgement = doorman.judge(facts, plane, place)
+    if judgement.error:
+        raise judgement.error
+    if judgement.reason:
+        found.append(Check("durable" if plane == doorman.CONTROL else plane, "warn", judgement.reason))
+    elif plane == doorman.CONTROL:
+        found.append(Check("durable", "ok", "append-only file is on, nothing is evicted"))
+    return found
 
 
 def check_clock(client: redis.Redis) -> Check:
