@@ -21,6 +21,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from azq.config.host import CA_OPTION, TLS_SCHEME, plain
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.process.cards import drivers
+from azq.waiting import WAITS
 from azq.wire import keys, tls
 from azq.wire.connect import address, keepalive_options
 from azq.wire.kinds import Kind, queue_name, task_name
@@ -159,13 +160,14 @@ def publish(app: Celery, view: PublishedJob) -> None:
     queue = make_queue(queue_name(job.kind, job.tag))
     place = address(app.conf.broker_url.removeprefix("redis+").replace("socket://", "unix://"))
     try:
-        app.send_task(
-            task_name(job.kind),
-            args=(job.job_id, view.attempt),
-            queue=queue,
-            priority=min(max(job.priority, 0), 9),
-            task_id=f"{job.job_id}:{view.attempt}",
-        )
+        with WAITS.here():
+            app.send_task(
+                task_name(job.kind),
+                args=(job.job_id, view.attempt),
+                queue=queue,
+                priority=min(max(job.priority, 0), 9),
+                task_id=f"{job.job_id}:{view.attempt}",
+            )
     except (OperationalError, KombuError, RedisError, OSError) as error:
         if any(isinstance(cause, (AuthenticationError, NoPermissionError)) for cause in _causes(error)):
             raise BrokerRefused(f"broker at {place} refuses the password: {error}; check it in azq.toml") from None

@@ -1,4 +1,4 @@
-"""Waiting: pauses that grow from failure to failure, looks until something is there, and what a thread does meanwhile."""
+"""Waiting: pauses that grow from failure to failure, looks until something is there, what a thread does meanwhile and what it waits for."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from azq.errors import EvaluationTimeout
 
 MOST_DOUBLINGS = 64  # longer pauses than any bound; a float ends at 1024
 
+NOTICED_AFTER_S = 1.0  # a wait that is shorter is work
+LONGEST_WAIT_S = 60.0  # of one command or connection, whose own time limits are shorter but where a name is looked up
+
 T = TypeVar("T")
 
 
@@ -27,6 +30,56 @@ class Backoff:
     def pause_s(self, failures: int) -> float:
         """Seconds to wait after so many failures in a row; 0.0 after none."""
         return min(math.ldexp(self.first_s, min(failures - 1, MOST_DOUBLINGS)), self.longest_s) if failures else 0.0
+
+
+class AwakeClock:
+    """Seconds in which whoever reads this clock was awake: what passes between two readings counts for `longest_s` at most.
+
+    Whoever judges others by their silence reads it at each look. A pause of the whole machine, a frozen group of processes or a share of
+    a core too small for both is then no silence of the others.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, longest_s: float = 2.0) -> None:
+        self._clock = clock
+        self._longest_s = longest_s
+        self._read_s = clock()
+        self._awake_s = 0.0
+
+    def __call__(self) -> float:
+        now_s = self._clock()
+        self._awake_s += min(now_s - self._read_s, self._longest_s)
+        self._read_s = now_s
+        return self._awake_s
+
+
+class Waits:
+    """Which threads wait for a broker's answer, and since when: whoever watches such a thread excuses it meanwhile."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since_s: dict[int, float] = {}
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """This thread waits for the length of the block."""
+        thread = threading.get_ident()
+        before = self._since_s.get(thread)
+        self._since_s[thread] = self._clock()
+        try:
+            yield
+        finally:
+            if before is None:
+                del self._since_s[thread]
+            else:
+                self._since_s[thread] = before
+
+    def excuse(self, thread: int) -> bool:
+        """Whether a thread has waited for longer than work takes, and for no longer than one wait may last."""
+        since_s = self._since_s.get(thread)
+        return since_s is not None and NOTICED_AFTER_S <= self._clock() - since_s < LONGEST_WAIT_S
+
+
+WAITS = Waits()  # of this process
 
 
 def until(look: Callable[[], T | None], failure: str | Callable[[], str], within_s: float, *, every_s: float = 0.05) -> T:

@@ -21,13 +21,17 @@ from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.process.liveness import HANG_AFTER_S
 from azq.process.proc import is_my_child
+from azq.process.supervisor import hangs
+from azq.waiting import AwakeClock
 from workers.board import Board, Claim
 
 LOOK_S = 0.25
 SIGN_S = 1.0
 STUCK_AFTER_S = 60.0  # a main thread that asks for nothing so long counts as silent; its lease is long over
 
-Claims = Mapping[int, tuple[Claim, float]]
+Said = tuple[Claim, float]  # what a child does, and when it said so
+Claims = Mapping[int, Said]  # by slot
+Heard = Mapping[int, tuple[Said, float]]  # and when its main process first read that
 
 log = logs.get(__name__)
 
@@ -75,13 +79,14 @@ def gone(claims: Iterable[Claim], is_child: Callable[[int], bool]) -> set[Claim]
     return {claim for claim in claims if claim.job_id and not is_child(claim.pid)}
 
 
-def hung(before: Claims, now: Claims, is_child: Callable[[int], bool], now_s: float) -> set[Claim]:
-    """Claims of children that are there and silent, read alike twice."""
-    return {
-        claim
-        for slot, (claim, said_s) in now.items()
-        if before.get(slot) == (claim, said_s) and now_s - said_s > HANG_AFTER_S and is_child(claim.pid)
-    }
+def heard(before: Heard, now: Claims, now_s: float) -> Heard:
+    """When each child was heard of last, by the clock of who reads."""
+    return {slot: before[slot] if slot in before and before[slot][0] == said else (said, now_s) for slot, said in now.items()}
+
+
+def hung(last: Heard, is_child: Callable[[int], bool], now_s: float) -> set[Claim]:
+    """Claims of children that are there and silent."""
+    return {claim for (claim, _), heard_s in last.values() if hangs(heard_s, now_s, HANG_AFTER_S) and is_child(claim.pid)}
 
 
 class Care(threading.Thread):
@@ -104,8 +109,8 @@ class Care(threading.Thread):
         self._max_attempts = max_attempts
         self._is_child = is_child
         self._kill = kill
-        self._clock = clock
-        self._before: Claims = {}
+        self._awake_s = AwakeClock(clock)
+        self._heard: Heard = {}
         self._owed: set[Claim] = set()
         self._settled: set[Claim] = set()
         self._over = threading.Event()
@@ -118,15 +123,15 @@ class Care(threading.Thread):
         self._over.set()
 
     def look(self) -> None:
-        now = self._board.claims()
-        for claim in hung(self._before, now, self._is_child, self._clock()):
+        before, now_s = self._heard, self._awake_s()
+        self._heard = heard(before, self._board.claims(), now_s)
+        for claim in hung(self._heard, self._is_child, now_s):
             log.error("pool_child_hung", pid=claim.pid, job=claim.job_id, silent_s=HANG_AFTER_S)
             with contextlib.suppress(ProcessLookupError):
                 self._kill(claim.pid, signal.SIGKILL)
-        seen = {claim for claim, _ in (*self._before.values(), *now.values())} | self._board.left()
+        seen = {claim for (claim, _), _ in (*before.values(), *self._heard.values())} | self._board.left()
         self._settled &= seen
         self._owed |= gone(seen, self._is_child) - self._settled
-        self._before = now
         for claim in sorted(self._owed):
             self._settle(claim)
 

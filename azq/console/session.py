@@ -131,7 +131,7 @@ class Session:
             if (failed := self._keeper.revive(self.supervisor)) and not self._goes_on_without(failed):
                 return next(iter(failed.values()))
             # A look at a broker that hangs takes seconds, in which nobody would look after the children.
-            if time.monotonic() - looked_s >= LOOK_S and not self.brokers.silent(time.monotonic()):
+            if time.monotonic() - looked_s >= LOOK_S and not self._keeper.silent():
                 looked_s = time.monotonic()
                 self._keeper.send_away(looked_s)
                 if (end := self._look(screen)) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 from azq import logs
@@ -16,6 +15,7 @@ from azq.host.users import LEAST_PASSWORD
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
 from azq.process.supervisor import hangs
+from azq.waiting import AwakeClock
 
 TURN_S = 1.0
 HANG_AFTER_S = 8.0
@@ -63,12 +63,13 @@ def read_password(file: Path) -> str:
 
 
 def _watch(server: EmbeddedServer, stop: Interrupts) -> None:
-    heard_s = time.monotonic()
+    heard_s = (awake_s := AwakeClock())()
     while not stop.wait(TURN_S):
         if server.died():
             raise BrokerUnavailable("the broker's server died; its log is beside its data")
+        now_s = awake_s()
         if server.responds(ASK_TIMEOUT_S):
-            heard_s = time.monotonic()
+            heard_s = now_s
             notify(WATCHDOG)
-        elif hangs(heard_s, time.monotonic(), HANG_AFTER_S):
+        elif hangs(heard_s, now_s, HANG_AFTER_S):
             server.kill()

@@ -12,38 +12,46 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
 from azq import logs
 from azq.metrics import Rate
-from azq.waiting import meanwhile
+from azq.waiting import WAITS, meanwhile
 
 READY = "READY=1"
 WATCHDOG = "WATCHDOG=1"
 STOPPING = "STOPPING=1"
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # how a process learns whom to tell, and how often
+READY_PID = "NOTIFY_READY_PID"  # the process that said READY
 ALIVE_FILE = "AZQ_ALIVE_FILE"  # the variable that names the file
-HANG_AFTER_S = 10.0  # who lived and says nothing for so long is killed and started again; the units of systemd say the same
+HANG_AFTER_S = 10.0  # who said READY and then nothing for so long is killed and started again; the units of systemd say the same
 PATIENCE_EVERY_S = 1.0
 LONGEST_MESSAGE = 4096  # bytes
 
 DROPPED = Rate()  # messages that found the socket's buffer full: whoever should read does not
 
 
-def kept_alive(environment: Mapping[str, str] = os.environ) -> bool:
+def kept_alive(environment: MutableMapping[str, str] = os.environ) -> bool:
     """Whether somebody starts this process again when it ends."""
     return any(environment.get(name) for name in ("NOTIFY_SOCKET", ALIVE_FILE))
 
 
-def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Sends state lines (`READY=1`, `STATUS=...`) to the service manager; False where there is none or it is deaf. Never waits."""
+def notify(*lines: str, environment: MutableMapping[str, str] = os.environ) -> bool:
+    """Sends state lines (`READY=1`, `STATUS=...`) to the service manager; False where there is none or it is deaf. Never waits.
+
+    WATCHDOG is left out before READY: systemd takes the first one for the begin of the watch, and a start takes as long as it takes.
+    """
     if file := environment.get(ALIVE_FILE):
         with contextlib.suppress(OSError):
             Path(file).touch()
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         return False
+    if READY in lines:
+        environment[READY_PID] = str(os.getpid())
+    if environment.get(READY_PID) != str(os.getpid()) and not (lines := tuple(line for line in lines if line != WATCHDOG)):
+        return True
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
             channel.setblocking(False)
@@ -75,6 +83,23 @@ def patient(longest_s: float) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def waits_for_brokers() -> Iterator[None]:
+    """Says that this process lives while the thread that enters the block waits for a broker, whatever that takes."""
+    if not kept_alive():
+        yield
+        return
+    thread = threading.get_ident()
+
+    def say(ended: threading.Event) -> None:
+        while not ended.wait(PATIENCE_EVERY_S):
+            if WAITS.excuse(thread):
+                notify(WATCHDOG)
+
+    with meanwhile("broker patience", say):
+        yield
+
+
 def watchdog_interval_s() -> float | None:
     """Seconds between WATCHDOG=1 messages: half of what a manager waits. None where nobody watches this process."""
     usec = os.environ.get("WATCHDOG_USEC", "")
@@ -97,13 +122,13 @@ class Pings:
         """What the child's environment says of it."""
         return dict(zip(VARIABLES, (str(self._folder / "notify"), str(int(self._hang_after_s * 1e6)), ""), strict=True))
 
-    def heard(self) -> bool:
-        """Whether the child said that it lives since this was last asked."""
-        alive = False
+    def heard(self) -> set[str]:
+        """The lines that the child said since this was last asked."""
+        lines: set[str] = set()
         with contextlib.suppress(BlockingIOError):
             while True:
-                alive |= WATCHDOG in self._socket.recv(LONGEST_MESSAGE).decode("utf-8", "replace").split("\n")
-        return alive
+                lines.update(self._socket.recv(LONGEST_MESSAGE).decode("utf-8", "replace").split("\n"))
+        return lines
 
     def close(self) -> None:
         self._socket.close()

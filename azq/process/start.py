@@ -17,6 +17,7 @@ from azq.config.host import HostSections
 from azq.config.loading import section_of
 from azq.errors import AzqError, ExitCode
 from azq.process.cards import ORDER
+from azq.process.liveness import waits_for_brokers
 from azq.wire.keys import Role
 
 PARENT_VARIABLE = "AZQ_PARENT_PID"
@@ -40,7 +41,8 @@ def run_main(role: str, main: Callable[[], int]) -> int:
     die_with_parent()
     os.environ.setdefault(*ORDER)
     try:
-        return main()
+        with waits_for_brokers():
+            return main()
     except AzqError as error:
         logs.get(role).error("stopped", reason=str(error))
         return int(error.exit_code)

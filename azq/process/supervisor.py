@@ -21,8 +21,8 @@ from typing import Protocol
 
 from azq import logs
 from azq.errors import DO_NOT_RESTART
-from azq.process.liveness import Pings
-from azq.waiting import Backoff
+from azq.process.liveness import READY, WATCHDOG, Pings
+from azq.waiting import AwakeClock, Backoff
 
 BACKOFF = Backoff(0.2, 30.0)  # before a child that died is started again
 STEADY_AFTER_S = 10.0  # one that lived so long waits the first pause
@@ -61,11 +61,11 @@ class Child:
     deaths: int = 0  # in a row, none of them after a steady life
     given_up: int | None = None  # the exit code that forbade a restart
     pings: Pings | None = None
-    alive_s: float | None = None  # when it last said so; the first time starts the watch, as under systemd
+    alive_s: float | None = None  # when it last said so, while the supervisor was awake; READY starts the watch, as under systemd
 
 
 def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
-    """Whether a child that used to say that it lives has been silent too long."""
+    """Whether a process that was ready has been silent too long; both times are those of an `AwakeClock`."""
     return alive_s is not None and now_s - alive_s > hang_after_s
 
 
@@ -105,6 +105,10 @@ class Supervisor:
     children: dict[str, Child] = field(default_factory=dict)
     hang_after_s: float | None = None  # None: nobody is watched
     backoff: Backoff = BACKOFF
+    _awake_s: AwakeClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._awake_s = AwakeClock(self.clock)
 
     def start(self, spec: ChildSpec) -> None:
         """Starts a child that is kept alive from now on."""
@@ -117,14 +121,14 @@ class Supervisor:
 
         `excused`: what children wait for hangs itself, so their silence is no sign that they do.
         """
-        deaths = []
+        deaths, now_s = [], self._awake_s()
         for child in self.children.values():
             code = child.process.poll() if child.process else None
             if child.process and code is not None:
                 deaths.append((child.spec.name, code))
                 self._bury(child, code)
             elif child.process and child.pings:
-                self._watch(child, child.pings, excused)
+                self._watch(child, child.pings, now_s, excused)
             elif child.start_again_s is not None and self.clock() >= child.start_again_s:
                 self._launch(child)
         return deaths
@@ -165,12 +169,13 @@ class Supervisor:
         """Children that were given up, with the exit code that forbade a restart."""
         return {name: child.given_up for name, child in self.children.items() if child.given_up is not None}
 
-    def _watch(self, child: Child, pings: Pings, excused: bool) -> None:
+    def _watch(self, child: Child, pings: Pings, now_s: float, excused: bool) -> None:
         """SIGKILL to a child that hangs; its death is noticed like any other."""
         assert self.hang_after_s is not None
-        if pings.heard() or (excused and child.alive_s is not None):
-            child.alive_s = self.clock()
-        elif hangs(child.alive_s, self.clock(), self.hang_after_s):
+        said = pings.heard()
+        if READY in said or (child.alive_s is not None and (excused or WATCHDOG in said)):
+            child.alive_s = now_s
+        elif hangs(child.alive_s, now_s, self.hang_after_s):
             child.alive_s = None
             self._signal(child, signal.SIGKILL)
 

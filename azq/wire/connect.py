@@ -33,6 +33,7 @@ from redis.retry import Retry
 
 from azq.config.host import TLS_SCHEME
 from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError, SchemaMismatch
+from azq.waiting import WAITS
 from azq.wire import keys, tls
 from azq.wire.messages import READABLE, SCHEMA
 
@@ -138,9 +139,13 @@ def socket_timeout_s(client: redis.Redis) -> float:
 
 @contextmanager
 def translate(client: redis.Redis) -> Iterator[None]:
-    """Turns every failure of a client's commands into `BrokerUnavailable` (try again later) or `BrokerRefused` (mend something)."""
+    """Turns every failure of a client's commands into `BrokerUnavailable` (try again later) or `BrokerRefused` (mend something).
+
+    Meanwhile the thread counts as one that waits for a broker.
+    """
     try:
-        yield
+        with WAITS.here():
+            yield
     except (AuthenticationError, AuthorizationError, AuthenticationWrongNumberOfArgsError) as error:
         why = str(error).rstrip(".")
         raise AccessRefused(f"broker at {address_of(client)} refuses the password ({why}); {_ADMISSION}") from None

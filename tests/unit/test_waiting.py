@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.errors import EvaluationTimeout
-from azq.waiting import Backoff, meanwhile, until
+from azq.waiting import LONGEST_WAIT_S, NOTICED_AFTER_S, AwakeClock, Backoff, Waits, meanwhile, until
 
 BACKOFF = Backoff(0.1, 2.0)
 
@@ -60,3 +60,30 @@ def test_a_thread_works_meanwhile_and_is_awaited() -> None:
     with pytest.raises(ZeroDivisionError):
         block()
     assert said == ["block", "helper"]
+
+
+def test_a_clock_of_who_is_awake_leaves_out_what_he_slept() -> None:
+    now = [50.0]
+    awake_s = AwakeClock(lambda: now[0], longest_s=2.0)
+    read = []
+    for passed_s in (0.5, 3600.0, 2.0, 0.0, 1.5):
+        now[0] += passed_s
+        read.append(awake_s())
+    assert read == [0.5, 2.5, 4.5, 4.5, 6.0]
+
+
+def test_a_thread_that_waits_is_excused_for_as_long_as_one_wait_may_last() -> None:
+    now, other = [50.0], threading.get_ident() + 1
+    waits, me = Waits(lambda: now[0]), threading.get_ident()
+    assert not waits.excuse(me)
+    with waits.here():
+        assert not waits.excuse(me)  # a call that is quick is work
+        now[0] += NOTICED_AFTER_S
+        assert (waits.excuse(me), waits.excuse(other)) == (True, False)
+        with waits.here():
+            assert not waits.excuse(me)
+        assert waits.excuse(me)
+        now[0] += LONGEST_WAIT_S
+        assert not waits.excuse(me)  # no broker has it wait for so long
+    now[0] -= LONGEST_WAIT_S
+    assert not waits.excuse(me)

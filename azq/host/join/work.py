@@ -88,7 +88,7 @@ class MachineWork:
 
     def _look(self) -> None:
         keeper = self._keeper
-        if keeper is None or keeper.brokers.silent(self._looked_s):
+        if keeper is None or keeper.silent():
             return
         keeper.send_away(self._looked_s)
         if self._waiting:

@@ -19,7 +19,7 @@ from azq.errors import StoreError
 from azq.learner.data.intake import BATCH, Intake
 from azq.phases import CPU
 from azq.process.breaker import CircuitBreaker
-from azq.waiting import meanwhile
+from azq.waiting import WAITS, meanwhile
 
 IDLE_S = 0.1  # between two reads where the last one took all: games come one by one, and are cheaper to take in together
 # The learner's place is renewed then; and a broker may die, lose its last commands and be back before a call that would say so.
@@ -40,6 +40,7 @@ class IntakeLoop:
         self._broker = CircuitBreaker(clock=self.clock)
         self._disk = CircuitBreaker(StoreError, ("disk_refuses", "disk_takes"), clock=self.clock)
         self._error: BaseException | None = None
+        self._thread = 0  # that turns beside training
         self._begun_s = self._agreed_s = self.clock()
         self._leftovers = True  # entries read and not acknowledged may wait
         self.agreed = False  # with the ledger, once at least; nothing is to be written before
@@ -70,13 +71,14 @@ class IntakeLoop:
         return meanwhile("intake", self._run)
 
     def lives(self) -> bool:
-        """Whether the thread gets on; raises what ended it."""
+        """Whether the thread gets on, or waits for a broker; raises what ended it."""
         if self._error is not None:
             raise self._error
-        return self.clock() < self._begun_s + HANGS_AFTER_S
+        return self.clock() < self._begun_s + HANGS_AFTER_S or WAITS.excuse(self._thread)
 
     def _run(self, ended: threading.Event) -> None:
         self.intake.phases.restart()
+        self._thread = threading.get_ident()
         try:
             while not ended.is_set():
                 if self.turn() < BATCH:

@@ -12,8 +12,10 @@ from waiting import until
 
 from azq.errors import StateConflict
 from azq.learner import checkpoint
+from azq.learner.data import intake_loop
 from azq.learner.data.intake_loop import HANGS_AFTER_S, IntakeLoop
 from azq.replay.readers import SegmentReader
+from azq.waiting import LONGEST_WAIT_S, Waits
 from azq.wire import keys
 
 
@@ -150,6 +152,28 @@ def test_a_loop_that_hangs_gives_no_sign_of_life(place):
     assert not loop.lives()
     loop.turn()
     assert loop.lives()
+
+
+def test_a_loop_that_waits_for_its_broker_does_not_hang(place, monkeypatch):
+    now, begun, go = [0.0], threading.Event(), threading.Event()
+    waits = Waits(lambda: now[0])
+    monkeypatch.setattr(intake_loop, "WAITS", waits)
+    loop = IntakeLoop(place.learner().intake, clock=lambda: now[0])
+
+    def read() -> int:
+        with waits.here():
+            begun.set()
+            assert go.wait(60.0)
+        return 0
+
+    monkeypatch.setattr(loop.intake, "read", read)
+    with loop.beside():
+        assert begun.wait(60.0)
+        now[0] += HANGS_AFTER_S
+        assert loop.lives()
+        now[0] += LONGEST_WAIT_S
+        assert not loop.lives()
+        go.set()
 
 
 def test_both_threads_tell_where_their_time_goes(place, running):

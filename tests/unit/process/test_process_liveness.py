@@ -12,7 +12,8 @@ import pytest
 from waiting import until
 
 from azq.process import liveness
-from azq.process.liveness import READY, WATCHDOG, more_time, notify, patient
+from azq.process.liveness import READY, READY_PID, WATCHDOG, more_time, notify, patient, waits_for_brokers
+from azq.waiting import Waits
 
 
 @pytest.fixture
@@ -24,7 +25,8 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 def told(manager: socket.socket) -> dict[str, str]:
-    return {"NOTIFY_SOCKET": str(manager.getsockname())}
+    """The environment of a process that was ready."""
+    return {"NOTIFY_SOCKET": str(manager.getsockname()), READY_PID: str(os.getpid())}
 
 
 def test_lines_arrive_as_one_message(manager: socket.socket) -> None:
@@ -74,9 +76,44 @@ def test_more_time_is_asked_for_in_microseconds() -> None:
 
 def test_who_waits_for_long_lives_for_so_long_and_no_longer(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(liveness, "PATIENCE_EVERY_S", 0.01)
-    monkeypatch.setenv("NOTIFY_SOCKET", str(manager.getsockname()))
+    for name, value in told(manager).items():
+        monkeypatch.setenv(name, value)
     manager.settimeout(20.0)
     with patient(60.0):
         assert [manager.recv(100) for _ in range(3)] == [WATCHDOG.encode()] * 3
     with patient(0.0):
         until(lambda: "patience" not in {thread.name for thread in threading.enumerate()})
+
+
+def test_no_watch_begins_before_ready(manager: socket.socket) -> None:
+    environment = {"NOTIFY_SOCKET": str(manager.getsockname()), READY_PID: "1"}  # of whoever started this process
+    assert notify(WATCHDOG, environment=environment)
+    assert notify(WATCHDOG, "STATUS=starts", environment=environment)
+    notify(READY, environment=environment)
+    notify(WATCHDOG, environment=environment)
+    assert [manager.recv(100) for _ in range(3)] == [b"STATUS=starts", b"READY=1", b"WATCHDOG=1"]
+
+
+def test_a_wait_for_a_broker_is_life_and_other_silence_is_not(manager: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    excused, looks = threading.Event(), [0]
+
+    def excuse(thread: int) -> bool:
+        assert thread == threading.main_thread().ident
+        looks[0] += 1
+        return excused.is_set()
+
+    monkeypatch.setattr(liveness, "PATIENCE_EVERY_S", 0.01)
+    monkeypatch.setattr(Waits, "excuse", lambda waits, thread: excuse(thread))
+    for name, value in told(manager).items():
+        monkeypatch.setenv(name, value)
+    with waits_for_brokers():
+        until(lambda: looks[0] > 10)
+        manager.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            manager.recv(100)
+        excused.set()
+        manager.settimeout(20.0)
+        assert [manager.recv(100) for _ in range(3)] == [WATCHDOG.encode()] * 3
+    monkeypatch.delenv("NOTIFY_SOCKET")
+    with waits_for_brokers():
+        assert "broker patience" not in {thread.name for thread in threading.enumerate()}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 
 from azq.errors import ExitCode
 from azq.process import supervisor as sup
-from azq.process.liveness import WATCHDOG, notify
+from azq.process.liveness import READY, READY_PID, WATCHDOG, notify
 
 
 @dataclass
@@ -112,12 +113,12 @@ def test_the_delay_is_always_bounded_and_the_first_one_again_after_a_steady_life
         bench.supervisor.tick()
 
 
-def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> None:
-    environments: list[Mapping[str, str]] = []
+def test_a_child_that_was_ready_and_fell_silent_is_killed_and_started_again() -> None:
+    environments: list[dict[str, str]] = []
     clock = Bench()
 
     def start(spec: sup.ChildSpec, env: Mapping[str, str]) -> FakeProcess:
-        environments.append(env)
+        environments.append(dict(env))
         clock.started.append(FakeProcess(pid=len(clock.started) + 1))
         return clock.started[-1]
 
@@ -127,16 +128,21 @@ def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> No
     assert environments[0]["A"] == "1"
     clock.now += 600
     assert supervisor.tick() == []
-    assert clock.started[0].signals == []  # it never pinged: it may take its time to start
-    assert notify(WATCHDOG, environment=environments[0])
-    supervisor.tick()
-    clock.now += 60
-    supervisor.tick(excused=True)  # what it waits for hangs itself
-    clock.now += 9.9
-    supervisor.tick()
+    assert clock.started[0].signals == []  # it was not ready yet: it may take its time to start
+    assert notify(WATCHDOG, environment=environments[0] | {READY_PID: str(os.getpid())})  # of a process that does not know the rule
+    silent(supervisor, clock, 60.0)
     assert clock.started[0].signals == []
-    clock.now += 0.2
+    assert notify(READY, environment=environments[0])
     supervisor.tick()
+    silent(supervisor, clock, 60.0, excused=True)  # what it waits for hangs itself
+    clock.now += 600  # this process slept
+    supervisor.tick()
+    silent(supervisor, clock, 7.9)
+    assert clock.started[0].signals == []
+    notify(WATCHDOG, environment=environments[0])
+    silent(supervisor, clock, 10.0)
+    assert clock.started[0].signals == []
+    silent(supervisor, clock, 0.2)
     assert clock.started[0].signals == [signal.SIGKILL]
     assert supervisor.tick() == [("learner", -signal.SIGKILL)]
     clock.now += sup.BACKOFF.first_s
@@ -146,6 +152,13 @@ def test_a_child_that_pinged_and_fell_silent_is_killed_and_started_again() -> No
     assert not Path(environments[0]["NOTIFY_SOCKET"]).exists()
     supervisor.stop(["learner"], clock.wait)
     assert not Path(environments[1]["NOTIFY_SOCKET"]).exists()
+
+
+def silent(supervisor: sup.Supervisor, clock: Bench, seconds: float, *, excused: bool = False) -> None:
+    """Looks after children that say nothing, ten times a second."""
+    for _ in range(round(seconds * 10)):
+        clock.now += 0.1
+        supervisor.tick(excused=excused)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from kombu.exceptions import OperationalError
 from redis.exceptions import AuthenticationError, NoPermissionError
 
+from azq import queue
 from azq.errors import BrokerRefused, BrokerUnavailable, UnknownTagError
 from azq.ledger.types import JobState, JobView
 from azq.queue import make_app, publish
+from azq.waiting import Waits
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
@@ -33,6 +36,20 @@ def test_a_message_is_a_job_and_its_attempt_and_nothing_else(monkeypatch: pytest
     task, options = sent(monkeypatch, view(Kind.EVAL, "jarvis"))
     assert (task, options["args"], options["task_id"], options["queue"].name) == ("azq.eval", ("r:7", 2), "r:7:2", "eval.jarvis")
     assert (options["queue"].exchange.name, options["queue"].routing_key) == ("eval.jarvis", "eval.jarvis")
+
+
+def test_whoever_publishes_waits_for_the_broker_and_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, excused = [0.0], []
+    monkeypatch.setattr(queue, "WAITS", waits := Waits(lambda: now[0]))
+    app = make_app("redis://localhost:1/0")
+
+    def send_task(*_: object, **__: object) -> None:
+        now[0] += 2.0
+        excused.append(waits.excuse(threading.get_ident()))
+
+    monkeypatch.setattr(app, "send_task", send_task)
+    publish(app, view())
+    assert excused == [True]
 
 
 @pytest.mark.parametrize(("priority", "told"), [(-1, 0), (0, 0), (1, 1), (8, 8), (9, 9), (10, 9)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from urllib.parse import quote
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 from redis import exceptions
 
 from azq.errors import BrokerRefused, BrokerUnavailable
+from azq.waiting import Waits
+from azq.wire import connect
 from azq.wire.connect import address, address_of, open_client, socket_timeout_s, translate
 
 passwords = st.text(min_size=8, max_size=20, alphabet=st.characters(codec="utf-8", exclude_characters="redisunxhotlca/:.0123456789"))
@@ -72,6 +75,17 @@ def test_failures_become_one_line_with_the_place(error, becomes):
         raise error
     assert "hidden-secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_who_asks_a_broker_waits_for_it_and_is_excused(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(connect, "WAITS", waits := Waits(lambda: now[0]))
+    with translate(open_client("redis://host:1")):
+        now[0] += 2.0
+        assert waits.excuse(threading.get_ident())
+    with pytest.raises(BrokerUnavailable), translate(open_client("redis://host:1")):
+        raise exceptions.TimeoutError
+    assert not waits.excuse(threading.get_ident())
 
 
 def test_mistakes_of_ours_stay_what_they_are():

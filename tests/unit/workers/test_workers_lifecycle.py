@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from azq import metrics
 from azq.config import Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
-from azq.process.liveness import watchdog_interval_s
+from azq.process.liveness import READY_PID, watchdog_interval_s
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
 from workers import worker
@@ -129,6 +129,7 @@ def test_a_stuck_loop_starves_the_watchdog(tmp_path: Path, monkeypatch: pytest.M
         service_manager.bind(str(path))
         service_manager.settimeout(0.2)
         monkeypatch.setenv("NOTIFY_SOCKET", str(path))
+        monkeypatch.setenv(READY_PID, str(os.getpid()))
         monkeypatch.setenv("WATCHDOG_USEC", "40000")
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
         assert watchdog_interval_s() == 0.02
