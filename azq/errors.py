@@ -16,6 +16,7 @@
     ├── StoreError               a blob that cannot be read or written                     exit 7
     ├── SegmentError             the segment log is damaged beyond its last record         exit 7
     ├── LeaseLost                this worker's claim on a job was taken over               (handled)
+    ├── JobFailed                an attempt at a job failed, and the ledger knows it       (handled)
     ├── EvaluationTimeout        no inference worker answered in time                      exit 8
     ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
     │   └── EvaluationRefused    it will answer this request to nobody: asking again is of no use
@@ -157,6 +158,10 @@ class SegmentError(AzqError):
 
 class LeaseLost(AzqError):
     """This worker's claim on a job was taken over; nothing it holds may be committed."""
+
+
+class JobFailed(AzqError):
+    """An attempt at a job failed, and the ledger knows it, or its lease ends by itself: Celery's task fails with this reason."""
 
 
 class EvaluationTimeout(AzqError):

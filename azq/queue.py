@@ -42,6 +42,8 @@ _SETTINGS = {
     "event_serializer": "json",  # a receiver built without this app drops msgpack events silently
     "task_ignore_result": True,
     "task_acks_late": True,
+    "task_acks_on_failure": True,  # the ledger, not the broker, gives a failed job another attempt
+    "task_acks_on_timeout": True,
     "task_reject_on_worker_lost": True,
     "task_retry_on_worker_lost": True,  # without it a job that kills its process comes back for ever
     "task_create_missing_queues": False,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import redis
+from celery.exceptions import Ignore
 
 from azq import games, logs
 from azq.actor.groups import Arenas
@@ -15,7 +16,7 @@ from azq.actor.progress import Meter
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
-from azq.errors import AzqError, BrokerError, LeaseLost, reason_of
+from azq.errors import AzqError, BrokerError, JobFailed, LeaseLost, reason_of
 from azq.goals import Done, Goals
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
@@ -84,20 +85,21 @@ class Context:
         self._signs.asked()
         return self.board.stopping()
 
-    def work(self, job_id: str, attempt: int, task: Callable[[Lease], T]) -> T | None:
-        """What a task makes of the lease on a job; None where somebody else has it, it is over, this message is stale, or it failed.
+    def work(self, job_id: str, attempt: int, task: Callable[[Lease], T]) -> T:
+        """What a task makes of the lease on a job. Raises `Ignore` where somebody else has it, it is over or this message is stale.
 
         An error of the task ends the job's attempt with the reason, in the ledger and in the log; the ledger gives its games back to the
-        pool and decides whether it is tried again. A lost lease or broker is no error of the job: its lease runs out by itself.
+        pool and decides whether it is tried again. A lost lease or broker is no error of the job: its lease runs out by itself. Both
+        raise `JobFailed` afterwards, for which Celery acknowledges the message: only the ledger gives a job another attempt.
         """
         if self.stopping():
-            return None  # the message of a stopping worker is not lost: nobody claimed the job, so it is published again
+            raise Ignore("the worker is stopping")  # its message is not lost: nobody claimed the job, so it is published again
         self._signs.hold(job_id, attempt)  # before the claim: whoever dies in between leaves a lease that the main process knows of
         try:
             lease = self.ledger.claim(job_id, attempt, self.owner, self.config.daemon.lease_s)
             if lease is None:
                 log.info("claim_refused", job=job_id, attempt=attempt)
-                return None
+                raise Ignore("the ledger refused the claim")
             return self._answered(lease, task)
         finally:
             self._signs.hold("")
@@ -121,18 +123,20 @@ class Context:
         self._evaluators += 1
         return open_stream(self.config.broker, record.run, sections, game, f"{self.owner}:{self._evaluators}", self.phases)
 
-    def _answered(self, lease: Lease, task: Callable[[Lease], T]) -> T | None:
+    def _answered(self, lease: Lease, task: Callable[[Lease], T]) -> T:
         try:
             return task(lease)
+        except (Ignore, JobFailed):
+            raise
         except (LeaseLost, BrokerError) as error:
             log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(error))
+            raise JobFailed(reason_of(error)) from None
         except Interrupted as error:
             self._fail(lease, error, NO_LIMIT)
         except Exception as error:
             self._fail(lease, error, self.config.daemon.max_attempts)
-        return None
 
-    def _fail(self, lease: Lease, error: Exception, max_attempts: int) -> None:
+    def _fail(self, lease: Lease, error: Exception, max_attempts: int) -> NoReturn:
         reason = reason_of(error)
         expected = isinstance(error, AzqError)
         log.error("job_failed", job=lease.job.job_id, attempt=lease.attempt, reason=reason, exc_info=None if expected else error)
@@ -140,6 +144,7 @@ class Context:
             self.ledger.fail(lease, reason, max_attempts=max_attempts)
         except (LeaseLost, BrokerError) as lost:
             log.warning("job_dropped", job=lease.job.job_id, attempt=lease.attempt, reason=str(lost))
+        raise JobFailed(reason) from (None if expected else error)
 
     def _local(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
         from azq.inference.ask.local import LocalEvaluator

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from celery.exceptions import Ignore
 
 from azq import logs, pretrained
 from azq.arena import grade as grading
@@ -19,7 +20,7 @@ from azq.arena.players import make_player
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import InferenceConfig, RunSections, SearchConfig
-from azq.errors import AzqError, EngineError, MissingExtra, reason_of
+from azq.errors import AzqError, EngineError, JobFailed, MissingExtra, reason_of
 from azq.games import Game, GameFiles
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
@@ -57,12 +58,12 @@ class Renewal:
                 raise Revoked("the run or the job was stopped")
 
 
-def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResult | None:
-    """Evaluates and commits the result; None where the claim was refused or the work was given up."""
+def run(context: Context, job_id: str, attempt: int) -> MatchResult | GradeResult:
+    """Evaluates and commits the result. Raises what `Context.work` does, `Ignore` also where the work was given up."""
     return context.work(job_id, attempt, lambda lease: _commit(context, lease))
 
 
-def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult | None:
+def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult:
     ledger = context.ledger
     record = ledger.run(lease.job.run).record
     sections = sections_of(record)
@@ -84,11 +85,14 @@ def _commit(context: Context, lease: Lease) -> MatchResult | GradeResult | None:
         except Revoked as error:
             log.info("evaluation_revoked", job=lease.job.job_id, reason=str(error))
             ledger.release(lease, [])
-            return None
+            raise Ignore(str(error)) from None
+    problem = ""
     if isinstance(result, MatchResult):
-        result = msgspec.structs.replace(result, worker=lease.owner)
-    ledger.complete(lease, encode(result))
+        result, problem = msgspec.structs.replace(result, worker=lease.owner), result.error
+    ledger.complete(lease, encode(result), problem)
     log.info("evaluated", job=lease.job.job_id, result=summary(result))
+    if problem:
+        raise JobFailed(problem)
     return result
 
 
@@ -105,7 +109,7 @@ def evaluate(
 ) -> MatchResult | GradeResult:
     """The result of the job's spec; `engines` are the commands that this host's operator lets jobs start.
 
-    An engine that fails ends its match with a result that says so: the next attempt would meet the same engine.
+    An engine that fails ends its match with a result that says so, and its job for good: the next attempt would meet the same engine.
     Raises `WireError` for a payload of neither kind.
     """
     spec = decode_either(lease.job.payload, MatchSpec, GradeSpec)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery import bootsteps
 from celery.apps.worker import Worker
+from celery.exceptions import Ignore
+from celery.worker.request import Request
 
 from azq import logs
 from azq.config import WorkerConfig
@@ -125,6 +127,16 @@ class SoftWorker(Worker):  # type: ignore[misc]
         deadline, pause = time.monotonic() + self.app.conf.worker_soft_shutdown_timeout, threading.Event()
         while board.busy() and time.monotonic() < deadline:
             pause.wait(0.05)
+
+
+class ToldRequest(Request):  # type: ignore[misc]
+    """A message whose refusal is an event, too: of one that is ignored Celery says no more than that its task started."""
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        """Acknowledges the message and says how its task ended."""
+        super().on_failure(exc_info, send_failed_event, return_ok)
+        if isinstance(exc_info.exception, Ignore):
+            self.send_event("task-revoked", terminated=False, signum=None, expired=False)
 
 
 class LoopMark(bootsteps.StartStopStep):  # type: ignore[misc]

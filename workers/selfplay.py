@@ -11,7 +11,8 @@ import os
 from collections.abc import Collection, Iterator
 
 from azq import logs
-from azq.actor import Progress, SelfPlay, Slice, SliceEnd
+from azq.actor import Progress, SelfPlay, Slice, SliceEnd, Stop
+from azq.errors import JobFailed
 from azq.ledger.types import Lease
 from workers.board import ChildFigures
 from workers.context import Context
@@ -19,8 +20,8 @@ from workers.context import Context
 log = logs.get(__name__)
 
 
-def run(context: Context, job_id: str, attempt: int) -> SliceEnd | None:
-    """Plays the slice; None where the claim was refused. Every error but lost leases and brokers is written to the job."""
+def run(context: Context, job_id: str, attempt: int) -> SliceEnd:
+    """Plays the slice; raises what `Context.work` does. Every error but lost leases and brokers is written to the job."""
     return context.work(job_id, attempt, lambda lease: _play(context, lease))
 
 
@@ -41,7 +42,10 @@ def _play(context: Context, lease: Lease) -> SliceEnd:
             context.ledger, asked, evaluator, context.arenas, should_stop=context.stopping, report=report, phases=context.phases
         )
         with pinned(context.slot, settings.threads) if settings.pin_threads else contextlib.nullcontext():
-            return work.run()
+            end = work.run()
+    if end.stop in (Stop.LEASE_LOST, Stop.BROKER_LOST):
+        raise JobFailed(f"{end.stop}: {end.detail}")
+    return end
 
 
 def cores_of(slot: int, threads: int, allowed: Collection[int]) -> frozenset[int]:

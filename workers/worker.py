@@ -19,7 +19,7 @@ from celery.exceptions import SecurityWarning
 from azq import logs
 from azq.bus.redis import RedisBus, admit_data_planes, another_control, connect_at_start, control_url_of
 from azq.config import Config, forget_environment
-from azq.errors import ConfigError, ExitCode
+from azq.errors import ConfigError, ExitCode, JobFailed
 from azq.ledger import Ledger
 from azq.process.answers import Answers
 from azq.process.liveness import STOPPING, notify
@@ -129,7 +129,8 @@ def _add_task(app: Celery, kind: Kind, module: str) -> None:
     def run(job_id: str, attempt: int) -> None:
         importlib.import_module(module).run(app.azq.context, job_id, attempt)
 
-    app.task(name=task_name(kind), max_retries=3, default_retry_delay=5)(run)
+    options = {"Request": "workers.lifecycle:ToldRequest", "throws": (JobFailed,)}
+    app.task(name=task_name(kind), max_retries=3, default_retry_delay=5, **options)(run)
 
 
 def _connect_signals(app: Celery) -> None:

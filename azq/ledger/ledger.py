@@ -139,9 +139,9 @@ class Ledger(LedgerRuns):
         """Writes the last changes, gives all held games to the front of the pool and ends the job. Raises `LeaseLost`."""
         self._commit("games.release", lease, *_by_uid(records))
 
-    def complete(self, lease: Lease, result: bytes) -> None:
-        """Appends a result frame to the run's results and ends the job. Raises `LeaseLost`."""
-        self._commit("games.complete", lease, result)
+    def complete(self, lease: Lease, result: bytes, problem: str = "") -> None:
+        """Appends a result frame to the run's results and ends the job, failed for good where there was a problem. Raises `LeaseLost`."""
+        self._commit("games.complete", lease, result, problem)
 
     # -- the learner
 

@@ -225,9 +225,9 @@ class MemoryLedger(Ledger):
     def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
         self._change(lease.job.run, rules.games.release, self._now_ms(), lease, records)
 
-    def complete(self, lease: Lease, result: bytes) -> None:
+    def complete(self, lease: Lease, result: bytes, problem: str = "") -> None:
         with self._lock:
-            state, fresh = rules.games.complete(self.state(lease.job.run), self._now_ms(), lease)
+            state, fresh = rules.games.complete(self.state(lease.job.run), self._now_ms(), lease, problem)
             if fresh:
                 self._bus.publish(keys.results(lease.job.run), result)
             self._keep(state)

@@ -115,16 +115,16 @@ function commands.abandon(uid, reason)
   return {'ok'}
 end
 
--- A second call of the owner that ended the job well is one whose first answer was lost.
+-- A second call of the owner that ended the job is one whose first answer was lost.
 local function ended_by_me()
   local before = call('HMGET', JOB, 'released', 'attempt', 'owner')
   return before[1] == '1' and before[2] == token and before[3] == owner
 end
 
-local function end_well(state)
+local function end_by_owner(state, problem)
   give_back(number)
   call('HSET', JOB, 'released', '1')
-  end_job(number, state, '')
+  end_job(number, state, problem)
   return {'ok'}
 end
 
@@ -134,13 +134,13 @@ function commands.release()
   local refusal = not_held(#ARGV)
   if refusal then return refusal end
   keep_records()
-  return end_well(call('HGET', JOB, 'cancel') == '1' and 'cancelled' or 'done')
+  return end_by_owner(call('HGET', JOB, 'cancel') == '1' and 'cancelled' or 'done', '')
 end
 
--- Ends the job with its result.
-function commands.complete(result)
+-- Ends the job with its result, which may say what the problem was.
+function commands.complete(result, problem)
   if ended_by_me() then return {'ok'} end
   if lost() then return {'lost'} end
   call('XADD', RESULTS, '*', 'f', result)
-  return end_well('done')
+  return end_by_owner(problem == '' and 'done' or 'failed', problem)
 end

@@ -97,11 +97,14 @@ def release(state: State, now_ms: int, lease: Lease, records: Sequence[GameRecor
     return end_job(state, now_ms, number, JobState.CANCELLED if row.cancel else JobState.DONE, "")
 
 
-def complete(state: State, now_ms: int, lease: Lease) -> tuple[State, bool]:
-    """Ends an evaluation job; False where a repeated call finds it ended, and its result kept, already. Raises `LeaseLost`."""
+def complete(state: State, now_ms: int, lease: Lease, problem: str = "") -> tuple[State, bool]:
+    """Ends an evaluation job, failed where there was a problem; False where a repeated call finds it ended, and its result kept, already.
+
+    Raises `LeaseLost`.
+    """
     if ended_by(state, lease):
         return state, False
     number, _ = leased_row(state, lease)
     state = give_back(state, number)
     state = put(state, number, replace(state.jobs[number], released=True))
-    return end_job(state, now_ms, number, JobState.DONE, ""), True
+    return end_job(state, now_ms, number, JobState.FAILED if problem else JobState.DONE, problem), True

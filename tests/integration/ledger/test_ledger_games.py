@@ -93,6 +93,15 @@ def test_an_evaluation_is_completed_once(world):
     assert world.ledger.job("r:1").state is JobState.DONE
 
 
+def test_an_evaluation_that_says_what_the_problem_was_has_failed_for_good(world):
+    lease = world.lease(Kind.EVAL)
+    for _ in range(2):
+        world.ledger.complete(lease, b"result", "no such engine")
+    assert [entry.frame for entry in world.bus.after(keys.results("r"), "0")] == [b"result"]
+    ended = world.ledger.job("r:1")
+    assert (ended.state, ended.attempt, ended.error) == (JobState.FAILED, 1, "no such engine")
+
+
 def test_counts_balance_when_the_learner_acknowledges_with_its_count(world):
     lease = world.lease()
     world.ledger.adopt(lease, 3)

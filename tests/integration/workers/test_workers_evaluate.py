@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from celery.exceptions import Ignore
 
 from azq.arena.match import failed
 from azq.arena.whole import split
 from azq.bus.redis import RedisBus
 from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
-from azq.errors import LeaseLost
+from azq.errors import JobFailed, LeaseLost
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
 from azq.status.observe import Standings, read_standing
@@ -56,8 +57,18 @@ class Desk:
         self.ledger.mark_published(view.job.job_id, 1)
         return view
 
-    def run(self, view: JobView) -> MatchResult | GradeResult | None:
+    def run(self, view: JobView) -> MatchResult | GradeResult:
         return evaluate.run(self.context, view.job.job_id, view.attempt)
+
+    def failed_match(self, view: JobView) -> MatchResult:
+        """The newest result of a match that fails, and its job with the same reason."""
+        with pytest.raises(JobFailed) as caught:
+            self.run(view)
+        result = decode(self.bus.after(keys.results(RUN), "0")[-1].frame, MatchResult)
+        ended = self.ledger.job(view.job.job_id)
+        assert (ended.state, ended.attempt) == (JobState.FAILED, 1)  # what failed is not asked again
+        assert str(caught.value) == ended.error == result.error
+        return result
 
 
 @pytest.fixture
@@ -82,15 +93,10 @@ def test_a_match_is_played_committed_and_readable_by_all(desk: Desk) -> None:
 def test_an_engine_that_fails_costs_its_match_and_is_reported_at_once(broker: Any, opponent: str) -> None:
     desk = Desk(broker, "othello")
     view = desk.job(MatchSpec("random", opponent, 4, 8, 0, 3))
-    result = desk.run(view)
-    (entry,) = desk.bus.after(keys.results(RUN), "0")
-    assert decode(entry.frame, MatchResult) == result
-    assert isinstance(result, MatchResult)
+    result = desk.failed_match(view)
     assert (result.wins, result.draws, result.losses) == (0, 0, 0)
     assert opponent in result.error
     assert ("worker.engines" in result.error) == ("operator" in opponent)
-    done = desk.ledger.job(view.job.job_id)
-    assert (done.state, done.attempt) == (JobState.DONE, 1)  # the same engine is not asked again
     assert desk.run(desk.job(MatchSpec("random", "uct:10", 2, 8, 0, 3))).error == ""  # type: ignore[union-attr]
 
 
@@ -104,9 +110,7 @@ def test_weights_that_come_with_azq_are_an_opponent_like_others(broker: Any) -> 
 
 @pytest.mark.parametrize(("opponent", "named"), [("azq:tic_tac_toe", "the run plays connect_four"), ("azq:chess", "no weights of 'chess'")])
 def test_those_of_another_game_or_of_none_cost_their_match(desk: Desk, opponent: str, named: str) -> None:
-    result = desk.run(desk.job(MatchSpec("random", opponent, 4, 8, 0, 3)))
-    assert isinstance(result, MatchResult)
-    assert named in result.error
+    assert named in desk.failed_match(desk.job(MatchSpec("random", opponent, 4, 8, 0, 3))).error
 
 
 def test_a_match_in_parts_is_the_whole_one_though_the_worker_of_a_part_was_lost(desk: Desk) -> None:
@@ -152,8 +156,10 @@ def test_a_grading_counts_errors_by_class(desk: Desk) -> None:
 def test_a_spec_that_makes_no_sense_fails_by_name_and_is_given_up(desk: Desk, payload: bytes) -> None:
     view = desk.job(payload)
     for _ in range(2):
-        assert desk.run(view) is None
+        with pytest.raises(JobFailed) as caught:
+            desk.run(view)
         view = desk.ledger.job(view.job.job_id)
+        assert str(caught.value) == view.error, "the ledger has it first"
     assert view.state is JobState.FAILED
     assert view.error
     assert "\n" not in view.error
@@ -161,7 +167,14 @@ def test_a_spec_that_makes_no_sense_fails_by_name_and_is_given_up(desk: Desk, pa
 
 def test_a_long_match_keeps_its_lease_and_a_revoked_one_ends(desk: Desk) -> None:
     view = desk.job(MatchSpec("uct:20000", "uct:20000", 200, 16, 2, 3))
-    thread = threading.Thread(target=desk.run, args=(view,))
+    ends: list[str] = []
+
+    def run() -> None:
+        with pytest.raises(Ignore) as caught:
+            desk.run(view)
+        ends.append(str(caught.value))
+
+    thread = threading.Thread(target=run)
     thread.start()
     pause = threading.Event()
     for _ in range(30):
@@ -170,7 +183,7 @@ def test_a_long_match_keeps_its_lease_and_a_revoked_one_ends(desk: Desk) -> None
     assert desk.ledger.job(view.job.job_id).state is JobState.LEASED
     desk.ledger.cancel(view.job.job_id)
     thread.join(5.0)
-    assert not thread.is_alive()
+    assert ends == ["the run or the job was stopped"]
     assert desk.ledger.job(view.job.job_id).state in (JobState.CANCELLED, JobState.DONE)
     assert desk.bus.after(keys.results(RUN), "0") == []
 
@@ -180,7 +193,8 @@ def test_a_stopped_worker_leaves_the_match_to_others_without_blame(desk: Desk) -
     for attempt in range(1, 4):  # more often than max_attempts
         desk.context.board = Board(1)
         threading.Timer(0.1, desk.context.board.stop).start()
-        assert evaluate.run(desk.context, view.job.job_id, attempt) is None
+        with pytest.raises(JobFailed, match="stopped"):
+            evaluate.run(desk.context, view.job.job_id, attempt)
         left = desk.ledger.job(view.job.job_id)
         assert (left.state, left.attempt) == (JobState.QUEUED, attempt + 1)
     assert "stopped" in left.error
@@ -189,5 +203,6 @@ def test_a_stopped_worker_leaves_the_match_to_others_without_blame(desk: Desk) -
 def test_a_stopping_worker_claims_nothing(desk: Desk) -> None:
     desk.context.board.stop()
     view = desk.job(GradeSpec(5, 6, 8, 1))
-    assert desk.run(view) is None
+    with pytest.raises(Ignore, match="stopping"):
+        desk.run(view)
     assert desk.ledger.job(view.job.job_id).state is JobState.QUEUED

@@ -21,6 +21,7 @@ URL = "redis://localhost:1/0"
             "a job whose process dies is delivered again",
             {"task_acks_late": True, "task_reject_on_worker_lost": True, "task_retry_on_worker_lost": True},
         ),
+        ("a job that fails is tried again by the ledger alone", {"task_acks_on_failure": True, "task_acks_on_timeout": True}),
         ("a worker holds no message that it does not work on", {"worker_prefetch_multiplier": 1, "worker_disable_prefetch": True}),
         ("the ledger is the record, so nothing is kept here", {"task_ignore_result": True, "task_send_sent_event": False}),
         ("messages are data, never code", {"task_serializer": "msgpack", "accept_content": ["msgpack"], "event_serializer": "json"}),
