@@ -21,6 +21,7 @@ from azq import logs
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
 from azq.process.heartbeat import Presence
+from azq.process.interrupts import leave_terminal
 from azq.process.liveness import READY, WATCHDOG, notify, watchdog_interval_s
 from azq.wire.kinds import Kind
 from workers.board import Board, merge, versions
@@ -127,6 +128,17 @@ class SoftWorker(Worker):  # type: ignore[misc]
         deadline, pause = time.monotonic() + self.app.conf.worker_soft_shutdown_timeout, threading.Event()
         while board.busy() and time.monotonic() < deadline:
             pause.wait(0.05)
+
+    def install_platform_tweaks(self, worker: Worker) -> None:
+        """Celery's signals, but for SIGHUP: it would start this process anew; here a terminal that goes away asks to stop."""
+        hang_up = signal.getsignal(signal.SIGHUP)
+        super().install_platform_tweaks(worker)
+        signal.signal(signal.SIGHUP, hang_up if hang_up is signal.SIG_IGN else _stop_at_hang_up)
+
+
+def _stop_at_hang_up(*_: object) -> None:
+    leave_terminal()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class ToldRequest(Request):  # type: ignore[misc]

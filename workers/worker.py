@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import signal
 import time
 import warnings
 from collections.abc import Sequence
@@ -164,6 +165,7 @@ def _connect_signals(app: Celery) -> None:
 
     def child(**_: Any) -> None:
         logs.setup("job")
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that goes away says so to the main process, too, which stops this one
         forget_environment()  # games in Python run in this process
         shared.signs.start()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azq.cli.options import Answer, AsJson, Overrides, emit, with_answer
 from azq.errors import ExitCode
+from azq.process.interrupts import end_as_ctrl_c
 
 if TYPE_CHECKING:
     from azq.drill import Rehearsal
@@ -46,7 +46,7 @@ def drill_run(
     """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
     from azq.drill import Chaos, Intent, choose, load_all, rehearse
 
-    _end_orderly()
+    end_as_ctrl_c()
     chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
     plan = Intent(rounds, game, tuple(overrides or ()), seed, chaos, patience)
     _answer(rehearse(choose(load_all(), name), plan, _tell), as_json)
@@ -68,7 +68,7 @@ def drill_chaos(
     """Hurt a system of its own at random times, healed or not, and compare the ledger with the disk in between and at the end."""
     from azq.drill import Intent, Storm, weather
 
-    _end_orderly()
+    end_as_ctrl_c()
     lasts_s = 60 * minutes if minutes or faults else 600.0
     plan = Intent(game=game, overrides=tuple(overrides or ()), patience=patience)
     _answer(weather(Storm(mtbf_s, faults, lasts_s, seed), plan, _tell), as_json)
@@ -82,8 +82,3 @@ def _answer(rehearsal: Rehearsal, as_json: bool) -> None:
 
 def _tell(line: str) -> None:
     typer.echo(line, err=True)
-
-
-def _end_orderly() -> None:
-    """SIGTERM ends a drill as Ctrl-C does, and with it the system that it started."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)

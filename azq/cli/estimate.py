@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
 
 from azq.cli.options import Answer, ConfigFile, Overrides, Preset, with_answer
+from azq.process.interrupts import end_as_ctrl_c
 
 
 @with_answer
@@ -26,7 +26,7 @@ def estimate(
     from azq.estimate.estimate import EstimateRequest
     from azq.estimate.estimate import estimate as command
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends it as Ctrl-C does, and with it the processes that it started
+    end_as_ctrl_c()
     logs.setup("estimate", level=logging.WARNING)
     asked = EstimateRequest(game, preset, overrides or (), config, seconds, watts)
     found = command(asked, lambda line: typer.echo(line, err=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ import typer
 
 from azq.cli.options import Answer, with_settings
 from azq.errors import MissingExtra
+from azq.process.interrupts import end_as_ctrl_c
 
 if TYPE_CHECKING:
     from azq.config import Config
@@ -36,7 +36,7 @@ def sweep(
     from azq.sweep.shown import swept
     from azq.sweep.sweep import open_study
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends it as Ctrl-C does, and with it the runs that it started
+    end_as_ctrl_c()
     logs.setup("sweep", level=logging.WARNING)
     plan = read_plan(file)
     folder = (settings.home / "sweeps" / plan.name).absolute()

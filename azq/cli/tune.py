@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from azq.cli.options import Answer, ConfigFile, Overrides, Preset, with_answer
 from azq.errors import ConfigError, ExitCode
+from azq.process.interrupts import end_as_ctrl_c
 
 
 @with_answer
@@ -37,7 +37,7 @@ def tune(
     if out and into:
         raise ConfigError("--out and --update are two ways to write one choice; give one of them")
     file = into or out or Path(f"tuned-{name_of(game)}.toml")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends it as Ctrl-C does, and with it the processes that it started
+    end_as_ctrl_c()
     logs.setup("tune", level=logging.WARNING)
     asked = TuneRequest(game, preset, overrides or (), config, seconds, evaluator, leaves, longer, shared, None if into else file, into)
     found = command(asked, lambda line: typer.echo(line, err=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 
 from azq.cli.options import Answer, with_answer
 from azq.errors import ConfigError, ExitCode
+from azq.process.interrupts import end_as_ctrl_c
 
 if TYPE_CHECKING:
     from azq.validate.queued import Hardship
@@ -44,7 +44,7 @@ def validate(
 
     if evaluator not in ("stream", "local"):
         raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # which ends it as Ctrl-C does, and with it the system that it started
+    end_as_ctrl_c()
     logs.setup("validate", level=logging.WARNING)
     if bands:
         from azq.validate.banded import Banding, check_bands

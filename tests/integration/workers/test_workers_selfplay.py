@@ -54,11 +54,13 @@ def test_the_main_process_beats_while_its_child_is_busy(fleet: Fleet) -> None:
     assert RUN in beat.weight_versions
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP])
 def test_a_stopped_worker_gives_its_games_back_at_once(fleet: Fleet, number: signal.Signals) -> None:
     process = fleet.start()
     view = fleet.send(slice_s=3600.0)  # far beyond what is waited for
-    fleet.playing()
+    child = fleet.playing()
+    if number is signal.SIGHUP:
+        os.kill(child, number)  # a terminal says it to both
     process.send_signal(number)
     until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "release of the games")
     assert process.wait(60.0) == 0
