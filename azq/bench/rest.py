@@ -10,7 +10,6 @@ import asyncio
 import os
 import random
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -26,6 +25,7 @@ from azq.process.proc import cpu_s
 from azq.process.python import AZQ
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec
+from azq.process.webclient import open_web
 from azq.waiting import until
 
 STOP_S = 60.0
@@ -95,9 +95,9 @@ def _percentiles(latencies_ms: list[float]) -> dict[str, float]:
 
 def _ready(url: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=5.0) as answer:
-            return bool(answer.status == 200)
-    except OSError:
+        with open_web(url, timeout_s=5.0) as http:
+            return http.get(f"{url}/readyz").status_code == 200
+    except httpx2.HTTPError:
         return False
 
 
@@ -132,7 +132,7 @@ async def load(url: str, plan: list[tuple[float, str, str]]) -> dict[str, RouteS
     seen: dict[str, RouteSeen] = {}
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=60.0)
     headers = {"Authorization": f"Bearer {os.environ[TOKEN_VARIABLE]}"}
-    async with httpx2.AsyncClient(base_url=url, limits=limits, timeout=PATIENCE_S, headers=headers) as client:
+    async with httpx2.AsyncClient(base_url=url, limits=limits, timeout=PATIENCE_S, headers=headers, trust_env=False) as client:
         await asyncio.gather(*(client.get("/healthz") for _ in range(CONNECTIONS)))
         start = time.perf_counter() + 0.1
         tasks = []

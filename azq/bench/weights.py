@@ -188,7 +188,7 @@ def _settings(store: str) -> Iterator[StoreConfig]:
     server.start()
     try:
         host, port = server.get_host_and_port()
-        httpx2.put(f"http://{host}:{port}/{BUCKET}").raise_for_status()
+        httpx2.put(f"http://{host}:{port}/{BUCKET}", trust_env=False).raise_for_status()
         options = {"endpoint_url": f"http://{host}:{port}", "key": "bench", "secret": "bench-secret"}
         yield StoreConfig.model_validate({"url": f"s3://{BUCKET}/weights", "options": options})
     finally:

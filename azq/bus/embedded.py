@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -59,13 +60,17 @@ class EmbeddedServer:
         self._maxmemory = maxmemory
         self._listen = listen  # host and port for other machines, besides the socket
         self._password = password  # empty: the one in its folder, or a new one
-        self.socket = _socket_path(self._directory, role)
         self._password_file = self._directory / "password"
         self._users_file = self._directory / "users.acl"
         self._settings_file = self._directory / "server.conf"
         self._log_file = self._directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.pid = 0  # of the running server; 0 before `start`
+
+    @property
+    def socket(self) -> Path:
+        """Where it listens: as its settings say it was started, else where this process would have it do so."""
+        return _noted_socket(self._directory, self._settings_file) or _socket_path(self._directory, self._role)
 
     @property
     def url(self) -> str:
@@ -92,14 +97,14 @@ class EmbeddedServer:
         """
         self._make_directories()
         with locked(self._directory / "lock"):
-            self._make_socket_folder()
             if pid := self._answering_pid():
                 self.pid = pid
                 self._check_listening()
                 return True
+            socket = self._make_socket_folder()
             binary = find_server(self._directory if self._role == "control" else None)
             server = server_at(binary)
-            self._write_settings(has_users=server is not None and server.version >= acl.SINCE)
+            self._write_settings(socket, has_users=server is not None and server.version >= acl.SINCE)
             self._process = self._spawn(binary, detached)
             self.pid = self._process.pid
             try:
@@ -176,12 +181,14 @@ class EmbeddedServer:
         except OSError as error:
             raise ConfigError(f"cannot create {self._directory} for the broker: {error.strerror}; set another home") from None
 
-    def _make_socket_folder(self) -> None:
-        self.socket.parent.mkdir(exist_ok=True, mode=0o700)
-        if self.socket.parent.stat().st_uid != os.getuid():
-            raise ConfigError(f"{self.socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
+    def _make_socket_folder(self) -> Path:
+        socket = _socket_path(self._directory, self._role)
+        socket.parent.mkdir(exist_ok=True, mode=0o700)
+        if socket.parent.stat().st_uid != os.getuid():
+            raise ConfigError(f"{socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
+        return socket
 
-    def _write_settings(self, *, has_users: bool) -> None:
+    def _write_settings(self, socket: Path, *, has_users: bool) -> None:
         if self._password or not self._password_file.exists():
             publish_file(self._password_file, (self._password or secrets.token_urlsafe(24)).encode(), 0o600)
         access = f"requirepass {self.password}"
@@ -189,7 +196,7 @@ class EmbeddedServer:
             before = self._users_file.read_text("utf-8") if self._users_file.exists() else ""
             publish_file(self._users_file, acl.file_text(self.password, before).encode(), 0o600)
             access = f"aclfile {_quoted(str(self._users_file))}"
-        lines = settings(self._role, self._directory, self.socket, access, self._maxmemory, self._listen)
+        lines = settings(self._role, self._directory, socket, access, self._maxmemory, self._listen)
         publish_file(self._settings_file, ("\n".join(lines) + "\n").encode(), 0o600)
 
     def _spawn(self, binary: Path, detached: bool) -> subprocess.Popen[bytes]:
@@ -275,8 +282,21 @@ def _socket_path(directory: Path, role: str) -> Path:
     path = directory / "server.sock"
     if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
         return path
-    name = hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
-    short = Path(tempfile.gettempdir()) / f"azq-{os.getuid()}-{name}" / f"{role}.sock"
+    short = Path(tempfile.gettempdir()) / f"azq-{os.getuid()}-{_digest(directory)}" / f"{role}.sock"
     if len(os.fsencode(short)) > _LONGEST_SOCKET_PATH:
         raise ConfigError(f"no path short enough for a socket, neither {path} nor {short}; set a shorter home folder or TMPDIR")
     return short
+
+
+def _noted_socket(directory: Path, settings_file: Path) -> Path | None:
+    """The socket among temporary files that a server's settings name, for processes with another TMPDIR; None for another folder's."""
+    try:
+        said = re.search(r'^unixsocket "(.*)"$', settings_file.read_text("utf-8", "surrogateescape"), re.MULTILINE)
+    except OSError:
+        return None
+    path = Path(re.sub(r"\\(.)", r"\1", said[1])) if said else directory
+    return path if path.parent.name.endswith(f"-{_digest(directory)}") else None  # else the folder was copied: another's server is there
+
+
+def _digest(directory: Path) -> str:
+    return hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]

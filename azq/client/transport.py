@@ -13,6 +13,7 @@ import httpx2
 
 from azq import errors
 from azq.errors import AzqError, ConfigError, DaemonUnavailable, WireError
+from azq.process.webclient import open_web, way_to
 from azq.status.schemas import ERROR_URN, EventOut
 from azq.waiting import Backoff
 
@@ -57,7 +58,8 @@ class Transport:
             raise ConfigError(f"{url!r} is no address of a daemon; they look like http://127.0.0.1:8080")
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = http or httpx2.Client(timeout=timeout_s, verify=trust or True)
+        self._http = http or open_web(self._url, timeout_s=timeout_s, trust=trust)
+        self._way = way_to(self._url)
         self._sleep = sleep
 
     def close(self) -> None:
@@ -101,7 +103,7 @@ class Transport:
                 return response
             busy = response.status_code in BUSY and (repeatable or response.status_code == 429)
             if last or not busy:
-                raise error_of(response.status_code, _document(response), f"{method} {path}")
+                raise error_of(response.status_code, _document(response), f"{method} {path}{self._way}")
             self._sleep(_wait_s(response, attempt))
         raise AssertionError("the last attempt returns or raises")
 
@@ -113,13 +115,14 @@ class Transport:
             with self._http.stream("GET", self._url + path, headers={**self._headers, **headers}, timeout=timeout) as response:
                 if not response.is_success:
                     response.read()
-                    raise error_of(response.status_code, _document(response), f"GET {path}")
+                    raise error_of(response.status_code, _document(response), f"GET {path}{self._way}")
                 yield response
         except httpx2.TransportError as error:
             raise self._away(error) from None
 
     def _away(self, error: Exception) -> DaemonUnavailable:
-        return DaemonUnavailable(f"no daemon at {self._url} ({type(error).__name__}: {error}); start `azq daemon`, or mend --url")
+        remedy = "mend --url, or name its host in NO_PROXY" if self._way else "start `azq daemon`, or mend --url"
+        return DaemonUnavailable(f"no daemon at {self._url}{self._way} ({type(error).__name__}: {error}); {remedy}")
 
 
 def _document(response: httpx2.Response) -> Any:

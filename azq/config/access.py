@@ -10,6 +10,7 @@ import ipaddress
 import os
 import re
 import secrets
+import socket
 import ssl
 import stat
 from pathlib import Path
@@ -32,6 +33,20 @@ def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
+        return False
+
+
+def is_this_host(host: str) -> bool:
+    """True for this machine's name and addresses as well, without a look at any name server."""
+    own = socket.gethostname().lower()
+    if is_loopback(host) or host.lower() in (own, own.partition(".")[0]):
+        return True
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, 9))  # sends nothing: from itself alone an address is reached from that address
+            return bool(probe.getsockname()[0] == host)
+    except (ValueError, OSError):
         return False
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import queue
 import socket
 import threading
@@ -63,8 +64,15 @@ def write_line(bus: Bus, line: AuditLine) -> None:
 
 def write_command(bus: Bus, what: str, about: str) -> None:
     """A line for a command that changes something by itself, as the user who runs it."""
-    who = f"{getpass.getuser()}@{socket.gethostname()}"
-    write_line(bus, AuditLine(now_ms(), who, what, about=about))
+    write_line(bus, AuditLine(now_ms(), f"{_user()}@{socket.gethostname()}", what, about=about))
+
+
+def _user() -> str:
+    """This process's user; its number where it has no name, as in a container that runs as any."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # from Python 3.13 on the latter
+        return str(os.getuid())
 
 
 def line_of(entry: Entry) -> AuditLine | None:

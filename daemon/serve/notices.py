@@ -10,6 +10,8 @@ import httpx2
 
 from azq import logs
 from azq.config import NoticesConfig
+from azq.errors import ConfigError
+from azq.process.webclient import open_web, way_to
 from azq.waiting import Backoff
 from daemon.decide.notices import Notice
 
@@ -51,7 +53,12 @@ class Webhook(threading.Thread):
 
     def run(self) -> None:
         """Tells what is waiting until this process ends."""
-        with httpx2.Client(timeout=TIMEOUT_S) as http:
+        try:
+            opened = open_web(self._url, timeout_s=TIMEOUT_S)
+        except ConfigError as error:
+            log.error("notices_off", reason=str(error))
+            return
+        with opened as http:
             while not self._over.is_set():
                 notice = self._waiting.get()
                 if reason := self._told(http, notice):
@@ -66,7 +73,7 @@ class Webhook(threading.Thread):
             try:
                 status = http.post(self._url, json=asdict(notice)).status_code
             except httpx2.HTTPError as error:
-                reason = type(error).__name__  # its words may name the address
+                reason = f"{type(error).__name__}{way_to(self._url)}"  # its words may name the address
                 continue
             if status < 300:
                 return ""

@@ -83,7 +83,10 @@ class Told(msgspec.Struct):
 
 def answer(order: MemberOrder) -> Told:
     """Does what is asked; raises `AzqError` where it cannot."""
-    folder, told = Path(order.folder).expanduser().absolute(), Told(socket.gethostname())
+    try:
+        folder, told = Path(order.folder).expanduser().absolute(), Told(socket.gethostname())
+    except RuntimeError:
+        raise ConfigError(f"folder {order.folder}: user {os.getuid()} has no home here; name it without ~") from None
     match order.what:
         case "run":
             done = subprocess.run([*AZQ, *order.arguments], env=_environment(order), capture_output=True, text=True, check=False)

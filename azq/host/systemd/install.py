@@ -211,7 +211,11 @@ def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:
 
 
 def home_folders() -> tuple[Path, ...]:
-    return Path("/home"), Path(pwd.getpwuid(0).pw_dir)
+    try:
+        root = pwd.getpwuid(0).pw_dir
+    except KeyError:  # a container without names of users
+        root = "/root"
+    return Path("/home"), Path(root)
 
 
 def assets() -> Path:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -189,6 +191,24 @@ def test_a_long_folder_gets_a_short_socket(tmp_path):
     assert not path.parent.exists()
     assert server.start() is False
     server.stop()
+
+
+def test_a_process_with_another_folder_for_temporary_files_finds_the_socket_and_a_copy_of_the_home_does_not(tmp_path, monkeypatch):
+    folder, copied = (tmp_path / name / ("long" * 30) / "control" for name in ("home", "copy"))
+    server = EmbeddedServer("control", folder)
+    server.start()
+    with tempfile.TemporaryDirectory() as other:
+        monkeypatch.setattr(tempfile, "tempdir", other)
+        try:
+            assert EmbeddedServer("control", folder).known_url() == server.url
+            assert EmbeddedServer("control", folder).start() is True
+            shutil.copytree(folder, copied)
+            assert EmbeddedServer("control", copied).known_url() != server.url
+        finally:
+            server.stop()
+        assert server.start() is False
+        server.stop()
+        assert server.socket.is_relative_to(other)
 
 
 def test_a_server_that_cannot_start_is_quoted(tmp_path):

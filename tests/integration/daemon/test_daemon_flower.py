@@ -51,6 +51,7 @@ def test_flower_serves_azqs_app_behind_a_password(broker: Any, tmp_path: Path) -
     port = free_port()
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AZQ_", "FLOWER_"))}
     settings = {"AZQ_BROKER__CONTROL_URL": broker.control_url, "AZQ_BROKER__DATA_URL": broker.data_url, "FLOWER_BASIC_AUTH": "ops:s3cret"}
+    settings["FLOWER_PORT"] = str(port)
     command = [
         sys.executable,
         "-m",
@@ -59,7 +60,6 @@ def test_flower_serves_azqs_app_behind_a_password(broker: Any, tmp_path: Path) -
         "workers.app",
         "flower",
         f"--conf={ROOT / 'ops/flower/flowerconfig.py'}",
-        f"--port={port}",
     ]
     with (tmp_path / "flower.log").open("wb") as log:
         process = subprocess.Popen(

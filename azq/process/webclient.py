@@ -1,0 +1,35 @@
+"""HTTP from this process: requests to this host go there, elsewhere by the proxy that the environment names, and errors name it."""
+
+from __future__ import annotations
+
+import ssl
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import httpx2
+
+from azq.config.access import is_this_host
+from azq.errors import ConfigError
+from azq.masking import masked
+
+
+def open_web(url: str, *, timeout_s: float, trust: ssl.SSLContext | None = None) -> httpx2.Client:
+    """A client for requests to `url`. Raises `ConfigError` where the environment names a proxy or certificates that cannot be used."""
+    secure = urlsplit(url).scheme == "https"
+    try:
+        verify = trust or (True if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # trusts nobody, and nobody is asked to be
+        if is_this_host(urlsplit(url).hostname or ""):
+            return httpx2.Client(timeout=timeout_s, transport=httpx2.HTTPTransport(verify=verify))  # passes by what the environment names
+        return httpx2.Client(timeout=timeout_s, verify=verify)
+    except (OSError, ValueError, ImportError) as error:
+        said = masked(str(error))
+        raise ConfigError(f"this environment's HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE cannot be used: {said}") from None
+
+
+def way_to(url: str) -> str:
+    """` through the proxy ... (HTTP_PROXY)` where requests to `url` go through one; empty otherwise."""
+    parts, proxies = urlsplit(url), getproxies()
+    host, name = parts.hostname or "", parts.scheme if parts.scheme in proxies else "all"
+    if name not in proxies or is_this_host(host) or proxy_bypass(host):
+        return ""
+    return f" through the proxy {masked(proxies[name])} ({name.upper()}_PROXY)"
