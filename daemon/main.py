@@ -1,4 +1,4 @@
-"""The operations daemon: binds, connects, takes the lock, serves and ticks until a signal."""
+"""The operations daemon: binds, serves and ticks until a signal; the first tick that reaches the control plane takes its lock."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.redis import another_control, connect_at_start, control_url_of
+from azq.bus.redis import another_control, control_url_of
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ExitCode
 from azq.process.answers import Answers
 from azq.process.interrupts import Interrupts
-from azq.process.liveness import READY, STOPPING, notify
-from azq.wire.connect import agree_on_schema
+from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
+from azq.wire.connect import agree_on_schema, open_client
+from azq.wire.doorman import admit
 from daemon.serve.door import open_door
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
 from daemon.serve.notices import Webhook
 
 if TYPE_CHECKING:
+    import redis
+
     from daemon.serve.rest import Server
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
@@ -31,37 +34,44 @@ log = logs.get(__name__)
 
 
 def main(config: Config) -> int:
-    """Runs until SIGTERM or SIGINT; returns an exit code.
+    """Runs until SIGTERM or SIGINT, also while the control plane is away, takes no writes or was never reached; returns an exit code.
 
-    Raises `ConfigError` (open binding without token, unusable token or TLS files, port taken, no broker set), `BrokerUnavailable`,
-    `BrokerRefused`, `StateConflict` (another daemon serves this control plane).
+    Raises what waiting does not mend: `ConfigError` (open binding without token, unusable token or TLS files, port taken, no broker set or
+    one that is not fit), `BrokerRefused`, `SchemaMismatch` at the broker's first answer, `StateConflict` (another daemon serves it).
     """
     check_binding(config.daemon)
     check_tls(config.daemon)
-    control_url_of(config.broker)
+    url = control_url_of(config.broker)
     config = with_own_token(config, make=True)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(open_door(config.daemon))
-        client = connect_at_start(config.broker)
+        client = open_client(url, timeout_s=config.broker.connect_timeout_s)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
-        notify("STATUS=waiting for the lock of the control plane")
-        lock.wait(partial(_stop_within, stop))
+        tell = stack.enter_context(Webhook(config.notices)).tell
+        loop = build(config, client, lock, tell, enter=partial(_enter, client, lock, partial(_stop_within, stop)))
         stack.callback(_quietly, lock.let_go)
-        agree_on_schema(client, upgrade=True)
-        loop = build(config, client, lock, stack.enter_context(Webhook(config.notices)).tell)
-        ticked = loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
+        loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         from daemon.serve.rest import serving
 
         stack.enter_context(Answers(partial(another_control, config.broker), loop.name))
         rest = stack.enter_context(serving(config, client, loop, listener))
         settle()
-        _serve(config, loop, rest, stop, ready=ticked)
+        notify(READY, f"STATUS={loop.health.status}")
+        _serve(config, loop, rest, stop)
         notify(STOPPING)
         _quietly(loop.leave)
     log.info("stopped")
     return int(ExitCode.OK)
+
+
+def _enter(client: redis.Redis, lock: DaemonLock, stops: Callable[[float], bool]) -> None:
+    """Once, when the control plane answers: looks whether it is fit, takes the lock, agrees on the schema."""
+    admit(client)
+    with patient(2 * lock.life_s):
+        lock.wait(stops)
+    agree_on_schema(client, upgrade=True)
 
 
 def settle() -> None:
@@ -75,17 +85,13 @@ def settle() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
-def _serve(config: Config, loop: Loop, rest: Server, stop: Interrupts, *, ready: bool) -> None:
-    """Ticks until a signal; says READY once a tick went through."""
-    if ready:
-        notify(READY, "STATUS=reconciling")
-    while True:
-        if loop.tick() and not ready:
-            ready = notify(READY, "STATUS=reconciling") or True
+def _serve(config: Config, loop: Loop, rest: Server, stop: Interrupts) -> None:
+    """Ticks until a signal; a tick that ended is life, however it ended."""
+    while not _stop_within(stop, config.daemon.tick_s):
+        loop.tick()
+        notify(WATCHDOG, f"STATUS={loop.health.status}")
         if not rest.alive:
             raise AzqError("the REST interface died; see the lines above")
-        if _stop_within(stop, config.daemon.tick_s):
-            return
 
 
 def _stop_within(stop: Interrupts, seconds: float) -> bool:

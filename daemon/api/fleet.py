@@ -90,8 +90,8 @@ async def healthz(request: Request, use: Use) -> HealthOut:
 
 
 @router.get("/readyz", tags=["daemon"], response_model=HealthOut)
-def readyz(request: Request, use: Use) -> HealthOut | Response:
-    """The last tick went through, broker round trip included; 503 otherwise. Needs no token; tells its version to whoever has one."""
+async def readyz(request: Request, use: Use) -> HealthOut | Response:
+    """The last tick went through, broker round trip included; else 503 and why. Needs no token; tells its version to whoever has one."""
     patience_s = max(SHORTEST_PATIENCE_S, PATIENCE_TICKS * use.config.tick_s)
     if why_not := why_not_ready(use.health.pulse, time.monotonic(), patience_s):
         return problem(

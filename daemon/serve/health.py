@@ -49,6 +49,11 @@ class Health:
         before = self.pulse
         self.pulse = replace(before, ticks=before.ticks + 1, failed_ticks=before.failed_ticks + 1, last_look_s=now, error=error)
 
+    @property
+    def status(self) -> str:
+        """What the daemon does, in a few words."""
+        return f"degraded: {self.pulse.error}" if self.pulse.error else "reconciling"
+
     def conditions(self, run: str) -> list[str]:
         """What an operator of a run should know."""
         return [str(report) for report in self.pulse.reports if report.run in (run, "")]

@@ -16,12 +16,11 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import BudgetConfig, Config, DaemonConfig, RunConfig
-from azq.errors import BrokerError, StateConflict
+from azq.errors import DO_NOT_RESTART, AzqError, BrokerError, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.ledger.types import RunState
 from azq.process.heartbeat import Presence
-from azq.process.liveness import WATCHDOG, notify
 from azq.status.brokers import fleet_of
 from azq.status.history import Recorder
 from azq.status.observe import Beats, Observer
@@ -59,7 +58,7 @@ class DaemonLock:
     def __init__(self, client: redis.Redis, holder: str | None = None, *, life_s: float = LIFE_S) -> None:
         self._client = client
         self._holder = holder or holder_name()
-        self._life_s = life_s
+        self.life_s = life_s
 
     def hold(self) -> None:
         """Takes the lock or renews it; `StateConflict` names another holder."""
@@ -69,11 +68,11 @@ class DaemonLock:
             raise StateConflict(f"another daemon ({spoken(holder)}) serves this control plane; stop it, or set another broker.control_url")
 
     def _take(self, dead: str) -> str:
-        return bytes(self._client.eval(_HOLD, 1, keys.DAEMON, self._holder, str(int(self._life_s * 1000)), dead)).decode()
+        return bytes(self._client.eval(_HOLD, 1, keys.DAEMON, self._holder, str(int(self.life_s * 1000)), dead)).decode()
 
     def wait(self, pause: Callable[[float], bool]) -> None:
         """Takes the lock, waiting as long as a dead holder may still have it; `pause(seconds)` says True to give up waiting."""
-        wait_for_place(self.hold, self._life_s, pause)
+        wait_for_place(self.hold, self.life_s, pause)
 
     def let_go(self) -> None:
         """Gives the lock back, if it is still ours."""
@@ -85,9 +84,16 @@ def nobody(_notice: Notice) -> None:
     """Where nobody wants to be told."""
 
 
+def nothing() -> None:
+    """Where nothing comes before the first look."""
+
+
 @dataclass(kw_only=True)
 class Loop:
-    """Everything that one tick needs, and what it remembers for the next. Errors end a tick, never the loop."""
+    """Everything that one tick needs, and what it remembers for the next. Errors end a tick, never the loop.
+
+    `enter` is done before the first look, again in each tick until it went through.
+    """
 
     config: DaemonConfig
     observer: Observer
@@ -101,12 +107,14 @@ class Loop:
     fleet: Fleet | None = None
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     tell: Callable[[Notice], object] = field(default=nobody)
+    enter: Callable[[], None] = field(default=nothing)
 
     def __post_init__(self) -> None:
         self._history = Recorder(self.bus, self.config.history_every_s)
         self._accountant = Accountant(self.bus, self.budget)
         self._states: dict[str, RunState] = {}  # of the look before
         self._since_ms = 0  # when it looked first
+        self._entered = False
         self._presence = Presence("daemon", life_s=self.life_s)
 
     @property
@@ -115,21 +123,24 @@ class Loop:
         return self._presence.worker
 
     def tick(self) -> bool:
-        """One tick; True when it went through. Raises `StateConflict` when another daemon took the control plane."""
+        """One tick; True when it went through.
+
+        Raises `StateConflict` when another daemon took the control plane and, until it was entered, what no restart mends.
+        """
         try:
             reports = self._look_and_act()
         except StateConflict:
             raise
         except Exception as error:
+            if not self._entered and isinstance(error, AzqError) and error.exit_code in DO_NOT_RESTART:
+                raise
             self._failed(error)
             return False
         if self.health.pulse.error:
             log.info("recovered", failed_ticks=self.health.pulse.failed_ticks)
-            notify("STATUS=reconciling")
         for report in self.health.tick_ok(reports):
             log.warning("budget" if isinstance(report, do.ReportSpent) else "unroutable", run=report.run, reason=str(report))
             self.tell(lasting(report, now_ms()))
-        notify(WATCHDOG)
         return True
 
     def leave(self) -> None:
@@ -137,6 +148,9 @@ class Loop:
         self._presence.leave(self.bus)
 
     def _look_and_act(self) -> list[do.Report]:
+        if not self._entered:
+            self.enter()
+            self._entered = True
         self.hold()
         now_ms = self.clock_ms()
         self._since_ms = self._since_ms or now_ms
@@ -168,11 +182,12 @@ class Loop:
         reason = str(error) if isinstance(error, BrokerError) else f"{type(error).__name__}: {error}"
         if reason != self.health.pulse.error:  # one line an outage, not one a tick
             log.error("tick_failed", reason=reason)
-            notify(f"STATUS=degraded: {reason}")
         self.health.tick_failed(reason)
 
 
-def build(config: Config, client: redis.Redis, lock: DaemonLock, tell: Callable[[Notice], object] = nobody) -> Loop:
+def build(
+    config: Config, client: redis.Redis, lock: DaemonLock, tell: Callable[[Notice], object] = nobody, enter: Callable[[], None] = nothing
+) -> Loop:
     """What ticks, over one connection; `tell` hears what is worth a notice."""
     bus, ledger = RedisBus(client), Ledger(client)
     publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
@@ -189,6 +204,7 @@ def build(config: Config, client: redis.Redis, lock: DaemonLock, tell: Callable[
         fleet=fleet_of(config),
         budget=config.budget,
         tell=tell,
+        enter=enter,
     )
 
 
