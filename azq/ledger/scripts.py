@@ -251,7 +251,8 @@ def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
         active_ms, changed_ms = int(values["active_ms"]), int(values["changed_ms"])
         pauses = _PAUSES.decode(values["pauses"]) if "pauses" in values else ()
         active_ms = active_until(now_ms, state, active_ms, changed_ms)
-        return RunView(decode(values["record"], RunRecord), state, reason, active_ms, changed_ms, pauses)
+        record, changed_job = decode(values["record"], RunRecord), int(values.get("changed_job", 0))
+        return RunView(record, state, reason, active_ms, changed_ms, pauses, changed_job)
 
 
 def run_look(run: str, answer: Sequence[Any]) -> RunLook:

@@ -104,6 +104,7 @@ class RunView:
     active_ms: int  # time spent running, pauses left out
     changed_ms: int
     pauses: tuple[tuple[int, int], ...] = ()  # the newest: from when to when it did not run, be it paused or over
+    changed_job: int = 0  # number of the newest job when the state changed last
 
 
 @dataclass(frozen=True, slots=True)

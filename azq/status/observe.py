@@ -25,9 +25,9 @@ from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
 from azq.status.history import FirstsOfRuns
-from azq.status.queues import QueueStatus, condense, note_full, queue_table
+from azq.status.queues import QueueStatus, condense, note_full, note_sent, queue_table
 from azq.status.spending import read_spending
-from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun
+from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun, Sent
 from azq.status.summary import RunFacts, RunStatus, summarise
 from azq.status.workers import WorkerStatus, Workforce, joined, team_of, worker_status
 from azq.wire import keys
@@ -241,17 +241,24 @@ def gather(
     )
 
 
+LONGEST_TURN_S = 2.0  # what an observer that was stopped, or without its broker, did not see does not count as waiting
+
+
 class Observer:
     """Looks at everything in a few round trips, however many runs and workers there are, and remembers what did not change."""
 
-    def __init__(self, ledger: Ledger, bus: Bus, beats: Beats) -> None:
+    def __init__(self, ledger: Ledger, bus: Bus, beats: Beats, clock: Callable[[], float] = time.monotonic) -> None:
         self._ledger = ledger
         self._bus = bus
         self.beats = beats
+        self._clock = clock
+        self._looked_s = clock()
+        self._clock_ms = 0
         self._full_ms: dict[str, int] = {}
+        self._sent_ms: dict[Sent, int] = {}
         self._versions: dict[tuple[str, int], VersionLook] = {}  # of each run there is, by name and creation
 
-    def look(self, now_ms: int) -> tuple[Desired, Observed]:
+    def look(self) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
         looks = self._ledger.look()
         workers = self.beats.refresh()
@@ -265,8 +272,15 @@ class Observer:
             run.name: self._versions[_life(look)].observed(run, _observed(look, learner, latest), *heads)
             for run, look, learner, latest, *heads in zip(desired, looks, learners, rounds, *(newest[i::3] for i in range(3)), strict=True)
         }
-        self._full_ms = note_full(self._full_ms, condense(workers), [view for look in looks for view in look.jobs], now_ms)
-        return Desired(desired), Observed(workers, runs, self._full_ms)
+        self._turn(workers, [view for look in looks for view in look.jobs])
+        return Desired(desired), Observed(workers, runs, self._full_ms, self._sent_ms, self._clock_ms)
+
+    def _turn(self, workers: Sequence[Heartbeat], jobs: Sequence[JobView]) -> None:
+        """Sets the clock on by the time since the look before, and notes what is judged by it."""
+        before_s, self._looked_s = self._looked_s, self._clock()
+        self._clock_ms += round(1000 * min(self._looked_s - before_s, LONGEST_TURN_S))
+        self._full_ms = note_full(self._full_ms, condense(workers), jobs, self._clock_ms)
+        self._sent_ms = note_sent(self._sent_ms, jobs, self._clock_ms)
 
 
 class VersionLook:
@@ -314,11 +328,12 @@ def _life(look: RunLook) -> tuple[str, int]:
 
 
 def _desired(view: RunView) -> DesiredRun:
-    record = view.record
+    record, unreadable = view.record, ""
     try:
-        return DesiredRun(record.run, view.state, sections_of(record), record.until, view.changed_ms, reason=view.reason)
+        sections = sections_of(record)
     except ConfigError as error:
-        return DesiredRun(record.run, view.state, None, record.until, view.changed_ms, unreadable=str(error), reason=view.reason)
+        sections, unreadable = None, str(error)
+    return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms, view.changed_job, unreadable, view.reason)
 
 
 def _observed(look: RunLook, learner: bytes | None, latest: bytes | None) -> ObservedRun:

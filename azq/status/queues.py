@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from azq.ledger.types import JobState, JobView
-from azq.status.state import Offer, Offering
+from azq.status.state import Offer, Offering, Sent
 from azq.wire.kinds import BROWSER, Kind
 from azq.wire.messages import Heartbeat
 
@@ -71,6 +71,11 @@ def is_full(workers: Sequence[Offering], jobs: Iterable[JobView], queue: str) ->
 def note_full(before: Mapping[str, int], workers: Sequence[Offering], jobs: Sequence[JobView], now_ms: int) -> dict[str, int]:
     """When each live queue was last seen full; now for a queue not seen before."""
     return {queue: now_ms if queue not in before or is_full(workers, jobs, queue) else before[queue] for queue in live_queues(workers)}
+
+
+def note_sent(before: Mapping[Sent, int], jobs: Iterable[JobView], now_ms: int) -> dict[Sent, int]:
+    """When the message of each job was first seen to be sent."""
+    return {sent: before.get(sent, now_ms) for view in jobs if view.published_ms and (sent := (view.job.job_id, view.attempt))}
 
 
 @dataclass(frozen=True, slots=True)

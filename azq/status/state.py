@@ -43,6 +43,9 @@ class Offer:
     slots: int
 
 
+Sent = tuple[str, int]  # a message in a queue: id of the job and attempt
+
+
 @dataclass(frozen=True, slots=True)
 class DesiredRun:
     """One run as its operator wants it; `sections` is None where the stored ones do not parse, `unreadable` says why."""
@@ -52,6 +55,7 @@ class DesiredRun:
     sections: RunSections | None
     until: Mapping[str, float] = field(default_factory=dict)
     changed_ms: int = 0  # when the state changed last
+    changed_job: int = 0  # number of the newest job then
     unreadable: str = ""
     reason: str = ""  # of its state
 
@@ -88,5 +92,7 @@ class Observed:
 
     workers: tuple[Heartbeat, ...] = ()
     runs: Mapping[str, ObservedRun] = field(default_factory=dict)
-    full_ms: Mapping[str, int] = field(default_factory=dict)  # queue -> when its workers were last all busy (or first seen)
+    full_ms: Mapping[str, int] = field(default_factory=dict)  # queue -> when its workers were last all busy (or first seen), by `clock_ms`
+    sent_ms: Mapping[Sent, int] = field(default_factory=dict)  # message of a job -> when it was first seen to be sent, by `clock_ms`
+    clock_ms: int = 0  # time that the observer has looked on: nobody sets this clock
     spent: Spending = NOTHING_SPENT  # by the whole fleet

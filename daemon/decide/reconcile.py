@@ -10,7 +10,7 @@ import msgspec
 
 from azq.config import DaemonConfig, RunConfig, RunSections
 from azq.goals import Done, Goals
-from azq.ledger.types import JobState, JobView, RunState
+from azq.ledger.types import JobState, JobView, RunState, split_job_id
 from azq.status.queues import condense, eval_tag, live_tags, slots_of, staying
 from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
 from azq.wire.kinds import BROWSER, MAKES_GAMES, Kind, queue_name
@@ -30,9 +30,8 @@ def reconcile(
 
     `has_positions(run)` tells whether the arena has graded positions of a run's game.
     """
-    scene = _Scene(
-        condense(staying(observed.workers)), observed.full_ms, _taken(observed), _sharing(desired, observed), now_ms, config, has_positions
-    )
+    offers, sharing = condense(staying(observed.workers)), _sharing(desired, observed)
+    scene = _Scene(offers, observed, _taken(observed), sharing, now_ms, config, has_positions)
     return [
         action for run in desired.runs if (seen := observed.runs.get(run.name)) is not None for action in _reconcile_run(run, seen, scene)
     ]
@@ -43,8 +42,8 @@ class _Scene:
     """What is the same for all runs of one look."""
 
     offers: Sequence[Offer]
-    full_ms: Mapping[str, int]
-    taken_ms: Mapping[tuple[str, int], int]  # queue and priority -> when the newest message was published that a worker has taken
+    seen: Observed
+    taken_ms: Mapping[tuple[str, int], int]  # queue and priority -> when the newest message was sent that a worker has taken
     sharing: Mapping[str, int]  # hardware tag -> runs that want its self-play slots
     now_ms: int
     config: DaemonConfig
@@ -58,8 +57,12 @@ def _taken(observed: Observed) -> dict[tuple[str, int], int]:
         for view in seen.jobs:
             if view.state is JobState.LEASED:
                 place = (view.job.queue, view.job.priority)
-                taken[place] = max(taken.get(place, 0), view.published_ms)
+                taken[place] = max(taken.get(place, 0), _sent_ms(view, observed))
     return taken
+
+
+def _sent_ms(view: JobView, observed: Observed) -> int:
+    return observed.sent_ms.get((view.job.job_id, view.attempt), observed.clock_ms)
 
 
 def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
@@ -107,7 +110,7 @@ def _ending(run: DesiredRun, seen: ObservedRun) -> Action | None:
     if reason := Goals(run.until).reached(done):
         return do.EndRun(run.name, RunState.FINISHED, reason)
     own = [view for view in seen.ended if view.job.kind in MAKES_GAMES and view.job.tag != BROWSER]  # what tabs do fails no run
-    recent = [view for view in own if view.ended_ms > run.changed_ms][:FAILURES_IN_A_ROW]
+    recent = [view for view in own if split_job_id(view.job.job_id)[1] > run.changed_job][:FAILURES_IN_A_ROW]
     if len(recent) == FAILURES_IN_A_ROW and all(view.state is JobState.FAILED for view in recent):
         return do.EndRun(run.name, RunState.FAILED, f"{FAILURES_IN_A_ROW} self-play jobs in a row failed; the last one: {recent[0].error}")
     return None
@@ -141,18 +144,17 @@ def _deliver(run: DesiredRun, own_tag: str, seen: ObservedRun, scene: _Scene) ->
             actions.append(do.ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
         elif view.published_ms == 0:
             actions.append(do.PublishJob(view))
-        elif _is_lost(run, view, scene):
+        elif _is_lost(view, scene):
             actions.append(do.RequeueLost(view.job.job_id, view.attempt))
     return list(dict.fromkeys(actions))
 
 
-def _is_lost(run: DesiredRun, view: JobView, scene: _Scene) -> bool:
-    """Whether nobody will claim a message: a worker refused it while the run was paused, or was free all the while, or took later ones."""
-    if run.state is RunState.RUNNING and view.published_ms < run.changed_ms:
-        return True
-    queue, wait_ms = view.job.queue, scene.config.unclaimed_s * 1000
-    was_free = scene.now_ms - max(view.published_ms, scene.full_ms.get(queue, scene.now_ms)) >= wait_ms
-    return was_free or scene.taken_ms.get((queue, view.job.priority), 0) - view.published_ms >= wait_ms
+def _is_lost(view: JobView, scene: _Scene) -> bool:
+    """Whether nobody will claim a message: a worker was free all the while, or took later ones. No clock that can be set says so."""
+    queue, seen, wait_ms = view.job.queue, scene.seen, scene.config.unclaimed_s * 1000
+    sent_ms = _sent_ms(view, seen)
+    was_free = seen.clock_ms - max(sent_ms, seen.full_ms.get(queue, seen.clock_ms)) >= wait_ms
+    return was_free or scene.taken_ms.get((queue, view.job.priority), 0) - sent_ms >= wait_ms
 
 
 def _left_by_tabs(view: JobView, state: RunState, own_tag: str, offers: Sequence[Offer]) -> list[Action]:

@@ -49,7 +49,7 @@ class Arena:
         """Whether enough time has gone by, of active time before the first, or enough steps have been trained."""
         waited_ms = self.now_ms - since_ms if since_ms else self.seen.active_ms
         by_steps = every_steps > 0 and self.seen.weight_step - since_step >= every_steps
-        return by_steps or (every_s > 0 and waited_ms >= every_s * 1000)
+        return by_steps or (every_s > 0 and not 0 <= waited_ms < every_s * 1000)  # less than nothing: the clock was set back
 
     def asks(self, noted: EvalRound, specs: Sequence[MatchSpec | GradeSpec], for_tabs: Sequence[MatchSpec] = ()) -> do.EnqueueEval | None:
         """What to enqueue; None where there is nothing to play or to grade."""
@@ -58,7 +58,7 @@ class Arena:
 
 def next_evaluation(arena: Arena) -> list[Action]:
     """The evaluation that is due now, or what keeps it from being asked for; nothing where none is due."""
-    if arena.finished and arena.now_ms - arena.run.changed_ms < SETTLE_MS:
+    if arena.finished and 0 <= arena.now_ms - arena.run.changed_ms < SETTLE_MS:
         return []
     due = _round(arena) or _grading(arena)
     return [] if due is None else [_routed(due, arena.offers)]

@@ -154,7 +154,7 @@ class Loop:
         self.hold()
         now_ms = self.clock_ms()
         self._since_ms = self._since_ms or now_ms
-        desired, seen = self.observer.look(now_ms)
+        desired, seen = self.observer.look()
         for notice in ends(self._states, desired.runs, now_ms):
             self.tell(notice)
         self._states = states_of(desired.runs)

@@ -64,6 +64,14 @@ def decide(
     positions: bool = True,
     config: DaemonConfig = CONFIG,
     changed_ms: int = NOW - 100_000,
+    changed_job: int = 0,
 ) -> list[Action]:
-    run = DesiredRun("r", state, sections, until or {}, changed_ms=changed_ms, unreadable="" if sections else "selfplay.oops: unknown key")
-    return reconcile(Desired((run,)), Observed(workers, {"r": seen}, full_ms or {}), NOW, config, lambda _game: positions)
+    unreadable = "" if sections else "selfplay.oops: unknown key"
+    run = DesiredRun("r", state, sections, until or {}, changed_ms, changed_job, unreadable)
+    return reconcile(Desired((run,)), observed(workers, {"r": seen}, full_ms or {}), NOW, config, lambda _game: positions)
+
+
+def observed(workers: tuple[Heartbeat, ...], runs: dict[str, ObservedRun], full_ms: dict[str, int]) -> Observed:
+    """What a daemon saw that looked on since before the first message, while nobody set a clock."""
+    sent_ms = {(view.job.job_id, view.attempt): view.published_ms for seen in runs.values() for view in seen.jobs}
+    return Observed(workers, runs, full_ms, sent_ms, NOW)

@@ -101,9 +101,7 @@ function commands.requeue()
   if not job[1] then return {'missing'} end
   if job[1] ~= 'queued' then return {'conflict', job[1]} end
   if job[2] ~= token then return {'conflict', 'queued under attempt ' .. job[2]} end
-  call('HINCRBY', JOB, 'attempt', 1)
-  call('HSET', JOB, 'published_ms', '0')
-  note_job('job.requeued', number)
+  next_attempt(number)
   return {'ok', view(number)}
 end
 

@@ -42,6 +42,13 @@ local function note_job(kind, of)
   note(kind, {job = of, kind = job[1], tag = job[2], attempt = job[3], owner = job[4], error = job[5]})
 end
 
+-- A queued job whose message is lost: one of the attempt before that comes after all is refused.
+local function next_attempt(of)
+  call('HINCRBY', JOB_PREFIX .. of, 'attempt', 1)
+  call('HSET', JOB_PREFIX .. of, 'published_ms', '0')
+  note_job('job.requeued', of)
+end
+
 -- What was created under this key before; nil where nothing was. Another fingerprint is a conflict.
 local function first_answer(fingerprint)
   if not ONCE or call('EXISTS', ONCE) == 0 then return nil end

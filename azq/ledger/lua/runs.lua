@@ -2,6 +2,14 @@
 
 local function missing() return call('EXISTS', RUN) == 0 end
 
+-- Workers refused messages while the run did not run: each job that one was sent of gets the next attempt.
+local function send_again()
+  for _, of in ipairs(call('ZRANGE', JOBS, 0, -1)) do
+    local job = call('HMGET', JOB_PREFIX .. of, 'state', 'published_ms')
+    if job[1] == 'queued' and job[2] ~= '0' then next_attempt(of) end
+  end
+end
+
 -- In the order of `LedgerCounts`.
 local function counted()
   local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped', 'written_off')
@@ -62,8 +70,10 @@ function commands.set_state(state, reason)
     if #pauses > KEPT_PAUSES then table.remove(pauses, 1) end
     call('HSET', RUN, 'pauses', cmsgpack.pack(pauses))
   end
-  call('HSET', RUN, 'state', state, 'reason', reason, 'active_ms', text(active), 'changed_ms', text(now))
+  call('HSET', RUN, 'state', state, 'reason', reason, 'active_ms', text(active), 'changed_ms', text(now),
+    'changed_job', call('HGET', LEDGER, 'job_seq') or '0')
   note('run.' .. state, {reason = reason})
+  if state == 'running' then send_again() end
   return {'ok'}
 end
 

@@ -8,7 +8,20 @@ from itertools import takewhile
 import msgspec
 
 from azq.errors import StateConflict
-from azq.ledger.rules.state import JobRow, State, end_job, is_active, lease_ms, leased_row, may_work, put, queued, row_of, seen
+from azq.ledger.rules.state import (
+    JobRow,
+    State,
+    end_job,
+    is_active,
+    lease_ms,
+    leased_row,
+    may_work,
+    next_attempt,
+    put,
+    queued,
+    row_of,
+    seen,
+)
 from azq.ledger.rules.strikes import is_suspect, strike
 from azq.ledger.types import RECENT, Directive, JobState, JobView, Lease
 from azq.wire.kinds import MAKES_GAMES
@@ -77,7 +90,7 @@ def requeue(state: State, now_ms: int, number: int, attempt: int) -> State:
     row = row_of(state, number)
     if row.view.state is not JobState.QUEUED or row.view.attempt != attempt:
         raise StateConflict(f"job {row.view.job.job_id} is {row.view.state} under attempt {row.view.attempt}; nothing was changed")
-    return put(state, number, seen(row, attempt=attempt + 1, published_ms=0))
+    return put(state, number, next_attempt(row))
 
 
 def fail(state: State, now_ms: int, lease: Lease, error: str, max_attempts: int) -> State:

@@ -11,7 +11,7 @@ import msgspec
 from azq.config import RUN_NAME_PATTERN, SelfPlayConfig
 from azq.errors import ConfigError, StateConflict
 from azq.ledger.records import known_section
-from azq.ledger.rules.state import KEPT_PAUSES, State
+from azq.ledger.rules.state import KEPT_PAUSES, JobRow, State, next_attempt
 from azq.ledger.rules.strikes import REASON as SET_ASIDE_REASON
 from azq.ledger.types import JobState, JobView, RunState, RunView
 from azq.wire.messages import RunRecord
@@ -59,7 +59,7 @@ def active_until(now_ms: int, state: RunState, active_ms: int, changed_ms: int) 
 def run_view(state: State, now_ms: int) -> RunView:
     """The run as everybody sees it."""
     active_ms = active_until(now_ms, state.state, state.active_ms, state.changed_ms)
-    return RunView(state.record, state.state, state.reason, active_ms, state.changed_ms, state.pauses)
+    return RunView(state.record, state.state, state.reason, active_ms, state.changed_ms, state.pauses, state.changed_job)
 
 
 def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> State:
@@ -70,7 +70,15 @@ def set_run_state(state: State, now_ms: int, new: RunState, reason: str) -> Stat
         raise StateConflict(f"run {state.record.run} is {state.state} and cannot become {new}; resume it first")
     over = [] if state.state is RunState.RUNNING else [(state.changed_ms, now_ms)]
     pauses = (*state.pauses, *over)[-KEPT_PAUSES:]
-    return replace(state, state=new, reason=reason, active_ms=run_view(state, now_ms).active_ms, changed_ms=now_ms, pauses=pauses)
+    jobs = _sent_again(state) if new is RunState.RUNNING else state.jobs
+    state = replace(state, active_ms=run_view(state, now_ms).active_ms, pauses=pauses, jobs=jobs)
+    return replace(state, state=new, reason=reason, changed_ms=now_ms, changed_job=state.job_seq)
+
+
+def _sent_again(state: State) -> Mapping[int, JobRow]:
+    """Workers refused messages while the run did not run: each job that one was sent of gets the next attempt."""
+    sent = {number: row for number, row in state.jobs.items() if row.view.state is JobState.QUEUED and row.view.published_ms}
+    return {**state.jobs, **{number: next_attempt(row) for number, row in sent.items()}}
 
 
 LEARNING = "learning"  # what a run is whose learner holds its place

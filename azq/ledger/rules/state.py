@@ -43,6 +43,7 @@ class State:
     reason: str = ""
     active_ms: int = 0
     pauses: tuple[tuple[int, int], ...] = ()  # from when to when it did not run, oldest first
+    changed_job: int = 0
     opened: int = 0
     finished: int = 0
     inserted: int = 0
@@ -131,6 +132,11 @@ def put(state: State, number: int, row: JobRow) -> State:
 
 def seen(row: JobRow, **changes: object) -> JobRow:
     return replace(row, view=replace(row.view, **changes))  # type: ignore[arg-type]
+
+
+def next_attempt(row: JobRow) -> JobRow:
+    """A queued job whose message is lost: one of the attempt before that comes after all is refused."""
+    return seen(row, attempt=row.view.attempt + 1, published_ms=0)
 
 
 def queued(state: State, number: int, at_ms: int) -> tuple[tuple[int, int], ...]:

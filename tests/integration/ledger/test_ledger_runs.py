@@ -61,6 +61,21 @@ def test_a_run_knows_when_it_did_not_run_an_end_that_was_none_included(world):
     assert world.ledger.look_at("r").view.pauses[0][0] - created_ms == 30_000, "the oldest were dropped"
 
 
+def test_a_run_that_goes_on_sends_its_messages_again_for_they_were_refused(world):
+    sent, held, unsent = (world.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id for _ in range(3))
+    for job in (sent, held):
+        world.ledger.mark_published(job, 1)
+    world.ledger.claim(held, 1, "w", 9.0)
+    world.ledger.set_run_state("r", RunState.PAUSED)
+    assert world.ledger.claim(sent, 1, "w", 9.0) is None
+    world.ledger.set_run_state("r", RunState.RUNNING)
+    views = {view.job.job_id: view for view in world.ledger.jobs("r")}
+    assert [(views[job].attempt, bool(views[job].published_ms)) for job in (sent, held, unsent)] == [(2, False), (1, True), (1, False)]
+    assert world.ledger.run("r").changed_job == 3
+    assert world.ledger.claim(sent, 1, "w", 9.0) is None, "the message of before is refused"
+    assert world.ledger.claim(sent, 2, "w", 9.0)
+
+
 @pytest.mark.parametrize(
     ("path", "allowed"),
     [

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 
 import pytest
-from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide, learner, view
+from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide, learner, observed, view
 
 from azq.config import ArenaConfig, RunConfig, RunSections, VolunteersConfig
 from azq.ledger.types import JobState, RunState
@@ -94,15 +94,8 @@ def test_a_message_that_later_ones_overtook_is_lost_on_a_full_fleet_too(publishe
     queued = view(7, JobState.QUEUED, job=job, published_ms=published_ms)
     desired = Desired((DesiredRun("r", RunState.RUNNING, SECTIONS), DesiredRun("busy", RunState.PAUSED, SECTIONS)))
     runs = {"r": ObservedRun(EMPTY, jobs=(queued, view(2, published_ms=0))), "busy": ObservedRun(EMPTY, jobs=(view(1, run="busy"),))}
-    seen = Observed((beat("a", "selfplay.cpu"),), runs, {"selfplay.cpu": NOW})
+    seen = observed((beat("a", "selfplay.cpu"),), runs, {"selfplay.cpu": NOW})
     assert reconcile(desired, seen, NOW, CONFIG, lambda _: True) == ([RequeueLost("r:7", 1)] if lost else [])
-
-
-@pytest.mark.parametrize(("changed_ms", "lost"), [(NOW - 999, True), (NOW - 1_000, False)], ids=["since then it was paused", "since"])
-def test_messages_of_before_a_run_was_resumed_were_refused(changed_ms: int, lost: bool) -> None:
-    seen = ObservedRun(EMPTY, jobs=(view(7, JobState.QUEUED), view(2)))
-    actions = decide(seen, (beat("a", "selfplay.cpu"),), full_ms={"selfplay.cpu": NOW}, changed_ms=changed_ms)
-    assert actions == ([RequeueLost("r:7", 1)] if lost else [])
 
 
 @pytest.mark.parametrize("state", list(RunState))
@@ -143,10 +136,12 @@ def test_jobs_that_keep_failing_fail_the_run_and_one_success_forgives() -> None:
     assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=forgiven), (beat("a", "selfplay.cpu"),)))
 
 
-def test_failures_from_before_the_last_resume_are_forgotten() -> None:
-    for ended_ms in (NOW - 200_000, NOW - 100_000):  # long before, and in the same moment
-        failed = tuple(view(n, JobState.FAILED, ended_ms=ended_ms, error="old") for n in range(5))
-        assert not any(isinstance(action, EndRun) for action in decide(ObservedRun(EMPTY, ended=failed), (beat("a", "selfplay.cpu"),)))
+@pytest.mark.parametrize("set_ms", [-3_600_000, 0, 3_600_000], ids=["clock set back", "clock left alone", "clock set on"])
+def test_failures_from_before_the_last_resume_are_forgotten(set_ms: int) -> None:
+    seen = ObservedRun(EMPTY, ended=tuple(view(n, JobState.FAILED, ended_ms=NOW - 100_000 + set_ms, error="old") for n in range(9, 4, -1)))
+    for newest, ends in ((4, True), (5, False), (9, False)):
+        actions = decide(seen, (beat("a", "selfplay.cpu"),), changed_job=newest)
+        assert any(isinstance(action, EndRun) for action in actions) == ends
 
 
 def test_an_ended_run_drops_queued_jobs_and_waits_for_leased_ones() -> None:
@@ -260,6 +255,7 @@ class TestEvaluationRounds:
         drained = ObservedRun(EMPTY, weight_version=9, round=EvalRound(4, NOW - 500_000))
         assert self.rounds(drained, state=RunState.FINISHED, changed_ms=NOW - 3_999) == []
         assert len(self.rounds(drained, state=RunState.FINISHED, changed_ms=NOW - 4_000)) == 1
+        assert len(self.rounds(drained, state=RunState.FINISHED, changed_ms=NOW + 3_600_000)) == 1  # the clock was set back
         assert len(self.rounds(drained, changed_ms=NOW - 1)) == 1  # a running one has nothing to wait for
 
     def test_a_paused_run_gets_no_round(self) -> None:

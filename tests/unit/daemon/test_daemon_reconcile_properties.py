@@ -6,7 +6,7 @@ import dataclasses
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, learner, view
+from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, learner, observed, view
 
 from azq.config import RunConfig
 from azq.ledger.types import JobState, JobView, RunState
@@ -63,16 +63,16 @@ def worlds(draw: st.DrawFn) -> tuple[DesiredRun, Observed]:
     until = draw(st.sampled_from(({}, {"games": 10.0}, {"steps": 50.0}, {"minutes": 5.0})))
     sections = SECTIONS.model_copy(update={"run": RunConfig(tag=draw(st.sampled_from(("cpu", "cuda", "jarvis"))))})
     full_ms = {queue: draw(st.sampled_from((NOW, NOW - 60_000))) for queue in QUEUES}
-    return DesiredRun("r", state, sections, until, changed_ms=NOW - 100_000), Observed(workers, {"r": seen}, full_ms)
+    return DesiredRun("r", state, sections, until, changed_ms=NOW - 100_000), observed(workers, {"r": seen}, full_ms)
 
 
 def effects(actions: list[Action]) -> list[Action]:
     return [action for action in actions if not isinstance(action, ReportUnroutable)]
 
 
-def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[DesiredRun, Observed]:
+def apply(run: DesiredRun, before: Observed, actions: list[Action]) -> tuple[DesiredRun, Observed]:
     """What ledger and queue make of the actions, in plain values."""
-    seen = observed.runs["r"]
+    seen = before.runs["r"]
     jobs = {job.job.job_id: job for job in seen.jobs}
     for action in actions:
         match action:
@@ -96,32 +96,33 @@ def apply(run: DesiredRun, observed: Observed, actions: list[Action]) -> tuple[D
                 del jobs[job_id]
             case EndRun(_, state):
                 run = dataclasses.replace(run, state=state)
-    return run, dataclasses.replace(observed, runs={"r": dataclasses.replace(seen, jobs=tuple(jobs.values()))})
+    runs = {"r": dataclasses.replace(seen, jobs=tuple(jobs.values()))}
+    return run, observed(before.workers, runs, dict(before.full_ms))
 
 
-def step(run: DesiredRun, observed: Observed) -> list[Action]:
-    return reconcile(Desired((run,)), observed, NOW, CONFIG, lambda _game: True)
+def step(run: DesiredRun, seen: Observed) -> list[Action]:
+    return reconcile(Desired((run,)), seen, NOW, CONFIG, lambda _game: True)
 
 
 @given(worlds())
 @settings(max_examples=120, deadline=None)
 def test_it_settles_and_then_does_nothing(world: tuple[DesiredRun, Observed]) -> None:
-    run, observed = world
+    run, seen = world
     for _ in range(4):  # a goal, then dropped jobs, then the last evaluation, then nothing
-        actions = effects(step(run, observed))
-        run, observed = apply(run, observed, actions)
-    assert effects(step(run, observed)) == []
+        actions = effects(step(run, seen))
+        run, seen = apply(run, seen, actions)
+    assert effects(step(run, seen)) == []
 
 
 @given(worlds())
 @settings(max_examples=120, deadline=None)
 def test_it_never_enqueues_beyond_slots_and_jobs_ahead(world: tuple[DesiredRun, Observed]) -> None:
-    run, observed = world
+    run, seen = world
     assert run.sections is not None
     tag = run.sections.run.tag
-    slots = sum(worker.slots for worker in observed.workers if queue_name("selfplay", tag) in worker.queues)
-    before = sum(job.job.kind == "selfplay" and job.job.tag == tag for job in observed.runs["r"].jobs)
-    new = [action for action in step(run, observed) if isinstance(action, EnqueueJob)]
+    slots = sum(worker.slots for worker in seen.workers if queue_name("selfplay", tag) in worker.queues)
+    before = sum(job.job.kind == "selfplay" and job.job.tag == tag for job in seen.runs["r"].jobs)
+    new = [action for action in step(run, seen) if isinstance(action, EnqueueJob)]
     if new:
         assert run.state is RunState.RUNNING
         assert slots > 0
@@ -131,30 +132,30 @@ def test_it_never_enqueues_beyond_slots_and_jobs_ahead(world: tuple[DesiredRun, 
 @given(worlds())
 @settings(max_examples=120, deadline=None)
 def test_every_expired_lease_is_handled_and_no_live_one(world: tuple[DesiredRun, Observed]) -> None:
-    run, observed = world
-    expired = any(job.state is JobState.LEASED and job.lease_until_ms <= NOW for job in observed.runs["r"].jobs)
-    assert (ExpireLeases("r") in step(run, observed)) == expired
+    run, seen = world
+    expired = any(job.state is JobState.LEASED and job.lease_until_ms <= NOW for job in seen.runs["r"].jobs)
+    assert (ExpireLeases("r") in step(run, seen)) == expired
 
 
 @given(worlds())
 @settings(max_examples=120, deadline=None)
 def test_no_job_is_touched_twice_in_one_look_and_none_that_is_leased(world: tuple[DesiredRun, Observed]) -> None:
-    run, observed = world
+    run, seen = world
     touched = [
         action.view.job.job_id if isinstance(action, PublishJob) else action.job_id
-        for action in step(run, observed)
+        for action in step(run, seen)
         if isinstance(action, PublishJob | RequeueLost | CancelQueued)
     ]
     assert len(touched) == len(set(touched))
-    queued = {job.job.job_id for job in observed.runs["r"].jobs if job.state is JobState.QUEUED}
+    queued = {job.job.job_id for job in seen.runs["r"].jobs if job.state is JobState.QUEUED}
     assert set(touched) <= queued
 
 
 @given(worlds())
 @settings(max_examples=120, deadline=None)
 def test_at_most_one_evaluation_round_is_out(world: tuple[DesiredRun, Observed]) -> None:
-    run, observed = world
-    rounds = [action for action in step(run, observed) if isinstance(action, EnqueueEval)]
+    run, seen = world
+    rounds = [action for action in step(run, seen) if isinstance(action, EnqueueEval)]
     assert len(rounds) <= 1
     if rounds:
-        assert not any(job.job.kind == "eval" for job in observed.runs["r"].jobs)
+        assert not any(job.job.kind == "eval" for job in seen.runs["r"].jobs)

@@ -137,11 +137,25 @@ def test_parts_of_a_decided_match_are_dropped_and_nothing_else() -> None:
         ({"grade_every_s": 30}, {}, True),
         ({"grade_every_s": 30}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 29_000)}, False),
         ({"grade_every_s": 30}, {"round": EvalRound(9, NOW - 1, graded_version=9, graded_ms=NOW - 99_000)}, False),
+        (
+            {"grade_every_s": 30},
+            {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW + 3_600_000)},
+            True,
+        ),
         ({"grade_every_s": 30}, {"jobs": (*BUSY, eval_job(5, GradeSpec(8, 5, 8, 1)))}, False),
         ({"grade_every_steps": 100}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 1, graded_step=800)}, True),
         ({"grade_every_steps": 101}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 1, graded_step=800)}, False),
     ],
-    ids=["with each round", "after seconds", "too early", "nothing new", "one is out", "after steps", "too few steps"],
+    ids=[
+        "with each round",
+        "after seconds",
+        "too early",
+        "nothing new",
+        "the clock was set back",
+        "one is out",
+        "after steps",
+        "too few steps",
+    ],
 )
 def test_positions_are_graded_apart_also_during_matches(changes: dict[str, Any], seen: dict[str, Any], graded: bool) -> None:
     during = eval_job(4, MatchSpec("weights:9", "uct:100", 100, 8, 0, 1, 100, 1000), JobState.LEASED)
