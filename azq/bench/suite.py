@@ -29,8 +29,8 @@ from azq.errors import AzqError, ConfigError, MissingExtra
 from azq.files import publish_file
 from azq.host.devices import Wishes, plan
 from azq.host.hardware import detect
+from azq.process.apart import environment
 from azq.process.source import commit
-from azq.process.start import foreign_environment
 
 PATIENCE_S, PATIENCE = 60.0, 4.0  # a part that takes longer, and so many times its overhead beyond what it measures, is ended
 LATE_S = 15.0  # and one that began in time may end so long after the time is over
@@ -188,7 +188,7 @@ def _in_a_process(device: str, overrides: Sequence[str], part: Part, case: Case,
         return peer_figures(part.kind, seconds, limit_s, **asked, **shape)
     # Without settings of azq: a part is measured as it is described.
     task = {"kind": part.kind, "case": described(case), "seconds": seconds, "overrides": list(overrides)}
-    process = child(measure_part, foreign_environment(), **task, **asked)
+    process = child(measure_part, environment(), **task, **asked)
     figures: dict[str, Any] = answer_of(process, limit_s)
     return figures
 

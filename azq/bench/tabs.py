@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,21 +16,21 @@ import redis
 
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.config import Config, load
+from azq.config import Config
+from azq.config.loading import given
 from azq.errors import AzqError
 from azq.host.brokers import open_control
 from azq.host.fronts import free_port
 from azq.host.rundir import with_game
+from azq.process.apart import own, up
 from azq.process.proc import cpu_s, private_bytes
-from azq.process.python import AZQ
-from azq.process.start import foreign_environment
 from azq.status.observe import read_weights, read_workers
 from azq.status.workers import GATEWAY
 from azq.waiting import until
 from azq.wire.tabs import TabProgress, from_tab
 
 RUN = "tabs"
-SETTINGS = ("run.tag=browser", "daemon.port=0", "arena.every_s=0", "learner.publish_every_s=5.0")
+SETTINGS = ("run.tag=browser", "arena.every_s=0", "learner.publish_every_s=5.0")
 START_S = 90.0
 SETTLE_MS = 5_000  # in which a browser compiles what it will run
 SHORTEST_S = 12.0  # a tab reports every few seconds
@@ -88,26 +87,17 @@ def _busiest_renderer(browser: Any) -> int:
 def running(folder: Path, game: str) -> Iterator[tuple[str, redis.Redis]]:
     """`azq up` for tabs alone: the gateway's address, and a connection to the control plane."""
     port = free_port()
-    settings = [f'home="{folder}"', *SETTINGS]
-    command = [*AZQ, "up", "--game", game, "--run", RUN, "--volunteers", "--port", str(port), "--json"]
-    with (folder / "up.log").open("wb") as log:
-        up = subprocess.Popen(
-            [*command, *(word for text in settings for word in ("--set", text))],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=foreign_environment(),
-        )
+    process = up(folder, folder / "up.log", game, RUN, SETTINGS, "--volunteers", "--port", str(port))
     try:
-        config = with_game(load(None, settings), game)
+        config = with_game(given(own(folder, SETTINGS)), game)
         with contextlib.closing(until(lambda: _client(config), "azq up started no broker", START_S)) as client:
             yield f"http://127.0.0.1:{port}/", client
     finally:
-        up.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         try:
-            up.wait(STOP_S)
+            process.wait(STOP_S)
         finally:
-            up.kill()
+            process.kill()
 
 
 def _client(config: Config) -> redis.Redis | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from azq.cli.options import Answer, Command, ConfigFile, Overrides, RunName, offering, with_answer
+from azq.cli.options import Answer, Command, ConfigFile, MeasuredFile, Overrides, RunName, offering, rehearsal, with_answer
 from azq.errors import ConfigError
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
@@ -17,8 +18,8 @@ NetworkClock = Annotated[str, typer.Option(metavar="TIME", help="A clock for a n
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
 
 
-def _measured(command: Command) -> None:
-    """A benchmark of that name and those options; what `command` returns of them is as `measure` takes it."""
+def _measured(command: Command, live: bool = False) -> None:
+    """A benchmark of that name and those options; what `command` returns of them is as `measure` takes it. `live`: of what is live here."""
     name = command.__name__
 
     def run(config: Path | None, overrides: list[str] | None, **options: Any) -> Answer:
@@ -28,7 +29,9 @@ def _measured(command: Command) -> None:
         result = measure(name, load(config, overrides or []), **options | (command(**options) or {}))
         return Answer(result, as_text(name, result))
 
-    bench_app.command(name)(offering(run, command, config=(ConfigFile, None), overrides=(Overrides, None)))
+    bench_app.command(name)(
+        offering(run if live else rehearsal(run), command, config=(ConfigFile if live else MeasuredFile, None), overrides=(Overrides, None))
+    )
 
 
 @_measured
@@ -153,7 +156,7 @@ def peers(seconds: Seconds = 20.0) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
 
 
-@_measured
+@partial(_measured, live=True)
 def strength(
     run: RunName = None,
     weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
@@ -164,6 +167,7 @@ def strength(
 
 @bench_app.command("all")
 @with_answer
+@rehearsal
 def bench_all(
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for everything; what does not fit is named.")] = 9.0,
     size: Annotated[str, typer.Option("--size", help="tiny, small or full; full on a GPU, else small, by default.")] = "",

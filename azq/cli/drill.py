@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import Answer, AsJson, Overrides, emit, with_answer
+from azq.cli.options import Answer, AsJson, Overrides, emit, rehearsal, with_answer
 from azq.errors import ExitCode
 from azq.process.interrupts import end_as_ctrl_c
 
@@ -32,6 +32,7 @@ def drill_list() -> Answer:
 
 
 @drill_app.command("run")
+@rehearsal
 def drill_run(
     name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that each fault is made.")] = 1,
@@ -53,6 +54,7 @@ def drill_run(
 
 
 @drill_app.command("chaos")
+@rehearsal
 def drill_chaos(
     mtbf_s: Annotated[float, typer.Option("--mtbf-s", min=0.1, help="Mean seconds from a fault to the next, healed or not.")] = 5.0,
     minutes: Annotated[

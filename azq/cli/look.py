@@ -104,11 +104,16 @@ def profile(
     """Where the time goes: by role and phase, shares of wall time and of CPU, from the heartbeats of a run at work."""
     from azq.config import load
     from azq.console.profile import as_text, plot, profile_local, profile_run
+    from azq.process.apart import alone
 
     if local == (run is not None):
         raise ConfigError("name a running run, or give --local and no name")
     sets = overrides or []
-    found = profile_local(game, seconds, sets) if run is None else profile_run(load(config, sets), run, seconds)
+    if run is None:
+        with alone():
+            found = profile_local(game, seconds, sets)
+    else:
+        found = profile_run(load(config, sets), run, seconds)
     if picture is not None:
         plot(found, picture, f"where the time goes: {run or game}")
     emit(found, as_json, as_text(found))

@@ -6,6 +6,7 @@ import inspect
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
@@ -14,6 +15,9 @@ import typer
 from azq.errors import ExitCode
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
+MeasuredFile = Annotated[
+    Path | None, typer.Option("--config", help="Settings file whose sections of runs, worker and inference count; none by default.")
+]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override one setting; may be repeated.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Url = Annotated[str, typer.Option("--url", help="The daemon's address; that of daemon.host and daemon.port by default.")]
@@ -41,6 +45,19 @@ def with_settings(command: Command) -> Command:
         return command(load(config, overrides or []), **values)
 
     return offering(run, command, given=1, config=(ConfigFile, None), overrides=(Overrides, None))
+
+
+def rehearsal(command: Command) -> Command:
+    """A command that neither reads settings of what is live here nor touches it."""
+
+    @wraps(command)
+    def run(*args: Any, **values: Any) -> Any:
+        from azq.process.apart import alone
+
+        with alone():
+            return command(*args, **values)
+
+    return run
 
 
 def with_client(command: Command) -> Command:

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from azq.cli.options import Answer, ConfigFile, Overrides, Preset, with_answer
+from azq.cli.options import Answer, MeasuredFile, Overrides, Preset, rehearsal, with_answer
 from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import end_as_ctrl_c
 
 
 @with_answer
+@rehearsal
 def tune(
     game: Annotated[str, typer.Argument(help="Game to play, as `azq up --game` takes it: a name, FILE.py:CLASS, openspiel:NAME.")],
     preset: Preset = "",
@@ -24,7 +25,7 @@ def tune(
     out: Annotated[Path | None, typer.Option("--out", help="Settings file for `azq up --config`; tuned-GAME.toml by default.")] = None,
     into: Annotated[Path | None, typer.Option("--update", help="Settings file to change instead; azq.toml, for example.")] = None,
     overrides: Overrides = None,
-    config: ConfigFile = None,
+    config: MeasuredFile = None,
 ) -> Answer:
     """Measure how self-play is best spread over this machine, and write it down where it is faster than what is set by more than noise."""
     import logging

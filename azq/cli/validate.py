@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import Answer, with_answer
+from azq.cli.options import Answer, rehearsal, with_answer
 from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import end_as_ctrl_c
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 @with_answer
+@rehearsal
 def validate(
     game: str = "tic_tac_toe",
     iterations: Annotated[

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, DotEnvSettingsSource, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from azq.config.base import explain
 from azq.config.host import HostSections
@@ -29,41 +29,53 @@ class Config(BaseSettings, RunSections, HostSections):
         return RunSections(**{name: getattr(self, name) for name in RunSections.model_fields})
 
 
+APART = "AZQ_APART"  # in the environment of a rehearsal's processes: what is live on this host does not reach them
+DESCRIBES_A_RUN = (*RunSections.model_fields, "worker", "inference")  # of a file that a rehearsal is told to read: no address, no secret
+
+
 def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[str, Any] | None = None) -> Config:
     """Settings from a TOML file, a service's credentials, the environment and `section.key=value` overrides, in that order.
 
-    `base` holds values below the file's (a preset, a stored run). Without `path`, `azq.toml` is read where it exists.
+    `base` holds values below the file's (a preset, a stored run). Without `path`, `azq.toml` is read where it exists. In a rehearsal
+    (`AZQ_APART`) neither that one nor credentials are read, and of a file that is named only what describes a run.
     Raises `ConfigError` naming the key, the source and the remedy.
     """
+    apart = APART in os.environ
     file = path or Path("azq.toml")
     values: dict[str, Any] = merge({}, base or {})
-    if file.is_file():
-        values = merge(values, read_toml(file))
+    if file.is_file() and not (apart and path is None):
+        found = read_toml(file)
+        values = merge(values, {name: found[name] for name in DESCRIBES_A_RUN if name in found} if apart else found)
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
+    if strays := [name for name in os.environ if names_no_section(name)]:
+        raise ConfigError(f"environment variable {min(strays)} names no section; there are: {', '.join(Config.model_fields)}")
+    credentials = DotEnvSettingsSource(Config, env_file=None if apart else _credentials())
+    return _checked((values, credentials(), EnvSettingsSource(Config)(), parse_overrides(overrides)), file)
+
+
+def given(overrides: Iterable[str] = (), base: Mapping[str, Any] | None = None) -> Config:
+    """Settings from `base` and these overrides alone, whatever file, credentials and environment say; raises as `load`."""
+    return _checked((base or {}, parse_overrides(overrides)), "preset")
+
+
+def _checked(layers: Sequence[Mapping[str, Any]], source: object) -> Config:
+    """Settings from layers, the last one's over those before."""
 
     class Layered(Config):
-        """Overrides over the environment over credentials over the file over the base, merged as all settings are."""
+        """What is handed over, and nothing that pydantic would look for itself."""
 
         @classmethod
         def settings_customise_sources(
-            cls,
-            settings_cls: type[BaseSettings],
-            init_settings: PydanticBaseSettingsSource,
-            env_settings: PydanticBaseSettingsSource,
-            dotenv_settings: PydanticBaseSettingsSource,
-            file_secret_settings: PydanticBaseSettingsSource,
+            cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *_: Any, **__: Any
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            credentials = DotEnvSettingsSource(settings_cls, env_file=_credentials())
-            layers = (values, credentials(), env_settings(), parse_overrides(overrides))
-            return (InitSettingsSource(settings_cls, init_kwargs=reduce(merge, layers)),)
+            return (init_settings,)
 
-    if strays := [name for name in os.environ if names_no_section(name)]:
-        raise ConfigError(f"environment variable {min(strays)} names no section; there are: {', '.join(Config.model_fields)}")
+    nothing: dict[str, Any] = {}
     try:
-        return Layered()
+        return Layered(**reduce(merge, layers, nothing))
     except ValidationError as error:
-        raise ConfigError(explain(error, file)) from None
+        raise ConfigError(explain(error, source)) from None
 
 
 def forget_environment() -> None:

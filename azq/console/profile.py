@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import tempfile
@@ -19,10 +18,11 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.config.loading import given
 from azq.errors import AzqError, EvaluationTimeout, MissingExtra, NotFound
 from azq.host import brokers
 from azq.phases import CPU, DEVICE, OF_ROLE, WALL, WINDOW_S, merged, of_heartbeat, part
-from azq.process.python import AZQ
+from azq.process.apart import own, up
 from azq.status.observe import read_workers
 from azq.wire.messages import Heartbeat
 
@@ -65,22 +65,19 @@ def looks(bus: Bus, seconds: float, wait: Callable[[float], object]) -> list[Loo
 @contextlib.contextmanager
 def _up(folder: Path, game: str, overrides: list[str]) -> Iterator[Config]:
     """A run of its own that trains; the block begins once its figures are those of a run at work."""
-    config = Config(home=folder)
-    sets = [word for setting in (f"home={str(folder)!r}", *SOON, *overrides) for word in ("--set", setting)]
-    command = [*AZQ, "up", "--game", game, "--run", RUN, *sets]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_BROKER")}
-    with (folder / "up.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
+    settings = [*SOON, *overrides]
+    config = given(own(folder, settings))
+    process = up(folder, folder / "up.log", game, RUN, settings)
+    try:
+        _await_work(config, process, folder / "up.log")
+        yield config
+    finally:
+        process.send_signal(signal.SIGTERM)
         try:
-            _await_work(config, process, folder / "up.log")
-            yield config
-        finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _await_work(config: Config, process: subprocess.Popen[bytes], log: Path) -> None:

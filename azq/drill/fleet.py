@@ -27,13 +27,13 @@ from azq.drill.evidence import Evidence
 from azq.drill.hosts import Host, lan
 from azq.drill.outcome import Outcome
 from azq.drill.proof import Discrepancy, compare
-from azq.drill.system import start
 from azq.errors import BrokerError, EvaluationTimeout
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
+from azq.process.apart import start
 from azq.process.python import AZQ
 from azq.status.observe import read_workers
 from azq.waiting import until
@@ -105,7 +105,7 @@ class HostFleet:
 
     def spawn(self, name: str, host: Host, command: Sequence[str], env: dict[str, str] | None = None) -> None:
         log = self.folder / f"{name}.log"
-        self.processes[name] = start(host.command(*command), log, {"OMP_NUM_THREADS": "1", **(env or {})}, self.folder)
+        self.processes[name] = start(host.command(*command), self.folder, log, {"OMP_NUM_THREADS": "1", **(env or {})})
 
     def stop(self, *names: str) -> dict[str, int]:
         """Asks processes to end, as Ctrl-C does; their exit codes."""

@@ -22,7 +22,8 @@ from azq.drill.faults.brokers import limit_files, limit_memory, offer_weights, s
 from azq.drill.outcome import Outcome, Rehearsal
 from azq.drill.rehearse import Intent, RecoveryWatch, Tell
 from azq.drill.scenarios import BROKERS, PROCESSES, Scenario, nothing
-from azq.drill.system import CHILD, System, processes, signalled
+from azq.drill.system import System
+from azq.drill.victims import CHILD, Victim, borne
 from azq.errors import AzqError
 
 COMPARE_EVERY = 100  # faults
@@ -55,15 +56,15 @@ class StrikeKind:
     """The roles that it can befall, what makes it (of the process, where the role has one) and returns its end, and how long it lasts."""
 
     roles: tuple[str, ...]
-    make: Callable[[System, Strike, int], Lift]
+    make: Callable[[System, Strike, Victim | None], Lift]
     lasts_s: tuple[float, float] = (0.0, 0.0)
 
 
-def _signal(sig: signal.Signals, system: System, strike: Strike, pid: int) -> Lift:
-    return signalled(sig, pid)
+def _signal(sig: signal.Signals, system: System, strike: Strike, found: Victim | None) -> Lift:
+    return system.kin.signalled(sig, found) if found else nothing
 
 
-def _cut(system: System, strike: Strike, pid: int) -> Lift:
+def _cut(system: System, strike: Strike, found: Victim | None) -> Lift:
     """Drops all connections; who connects again hears nothing for so long, as of a cable that is pulled."""
     with system.client(strike.plane) as client, client.pipeline(transaction=False) as pipe:  # in one breath, so nobody comes in between
         for kind in ("normal", "pubsub"):
@@ -73,12 +74,16 @@ def _cut(system: System, strike: Strike, pid: int) -> Lift:
     return nothing
 
 
-def _poison(system: System, strike: Strike, pid: int) -> Lift:
+def _disk_full(system: System, strike: Strike, found: Victim | None) -> Lift:
+    return limit_files(system, found) if found else nothing
+
+
+def _poison(system: System, strike: Strike, found: Victim | None) -> Lift:
     send_poison(system, random.Random(strike.at_s))
     return nothing
 
 
-def _bad_weights(system: System, strike: Strike, pid: int) -> Lift:
+def _bad_weights(system: System, strike: Strike, found: Victim | None) -> Lift:
     offer_weights(system, strike.kind)
     return nothing
 
@@ -90,7 +95,7 @@ KINDS: dict[str, StrikeKind] = {
     "freeze": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (0.1, 8.0)),  # shorter, or just long enough for a lease to run out
     "cut": StrikeKind(BROKERS, _cut, (0.2, 5.0)),
     "memory": StrikeKind(BROKERS, lambda system, strike, _: limit_memory(system, strike.plane), (0.5, 5.0)),
-    "disk-full": StrikeKind(("learner",), lambda system, _, pid: limit_files(system, pid), (0.5, 5.0)),
+    "disk-full": StrikeKind(("learner",), _disk_full, (0.5, 5.0)),
     "poison": StrikeKind(("streams",), _poison),
     "nan": StrikeKind(("weights",), _bad_weights),
     "truncated": StrikeKind(("weights",), _bad_weights),
@@ -225,16 +230,16 @@ class Weather:
         self._lasting.append((time.monotonic() + strike.lasts_s, lift))
 
     def _try(self, strike: Strike) -> Lift | None:
-        there = processes(self._system.pid_of_all())
+        there = self._system.kin.processes()
         if (role := victim(strike, list(there))) is None:
             return None
-        with contextlib.suppress(AzqError, redis.RedisError, OSError):
-            return KINDS[strike.kind].make(self._system, replace(strike, role=role), there.get(role, 0))
+        with contextlib.suppress(OSError), borne():
+            return KINDS[strike.kind].make(self._system, replace(strike, role=role), there.get(role))
         return None
 
 
 def _lifted(lift: Lift) -> bool:
-    with contextlib.suppress(AzqError, redis.RedisError, OSError):
+    with contextlib.suppress(OSError), borne():
         lift()
         return True
     return False

@@ -20,18 +20,21 @@ import redis
 from azq import metrics
 from azq.actor.slice import journal_interval_s
 from azq.bus.redis import RedisBus
-from azq.config import Config, load
+from azq.config import Config
+from azq.config.loading import given
 from azq.drill.evidence import Evidence
 from azq.drill.scenarios import GATEWAY, PROCESSES
-from azq.errors import AzqError, EvaluationTimeout, StateConflict
+from azq.drill.victims import Kin, Victim, borne
+from azq.errors import EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
 from azq.host.fronts import free_port
 from azq.host.rundir import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
-from azq.process.proc import PROC, alive, children, command, stat_of
-from azq.process.python import AZQ, PYTHON
-from azq.process.start import PARENT_VARIABLE, foreign_environment
+from azq.process.apart import NO_SETTING, own, start, up
+from azq.process.proc import alive, stat_of
+from azq.process.python import PYTHON
+from azq.process.start import PARENT_VARIABLE
 from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire.connect import open_client
@@ -46,10 +49,6 @@ START_S = 90.0
 STOP_S = 120.0
 READY_S = 60.0
 POLL_S = 0.02
-SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
-CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
-COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
-NO_SETTING: dict[str, str] = {}
 
 T = TypeVar("T")
 
@@ -90,8 +89,6 @@ class System:
         self.game = game
         self._environ = dict(environ)
         self._overrides = [
-            f'home="{folder}"',
-            "daemon.port=0",
             "arena.every_s=0",
             f"selfplay.journal_s={JOURNAL_S}",
             "learner.checkpoint_every_s=2.0",
@@ -101,6 +98,7 @@ class System:
             *(override.replace(FOLDER, str(folder)) for override in overrides),
         ]
         self._process: subprocess.Popen[bytes] | None = None
+        self._kin: Kin | None = None
         self._config: Config | None = None
         self._resent: dict[str, float] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -115,9 +113,8 @@ class System:
 
     def start(self) -> None:
         """Starts it and waits until games are learned from."""
-        sets = [word for override in self._overrides for word in ("--set", override)]
-        arguments = [*AZQ, "up", "--game", self.game, "--run", RUN, "--json", *self._listen, *sets]
-        self._process = start(arguments, self.folder / "up.log", self._environ)
+        self._process = up(self.folder, self.folder / "up.log", self.game, RUN, self._overrides, *self._listen, env=self._environ)
+        self._kin = Kin.of(self._process.pid)
         self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
         for _ in range(self._first_tabs):
             self.open_tab()
@@ -130,11 +127,14 @@ class System:
     def open_tab(self) -> None:
         """Another tab plays."""
         command = [*PYTHON, "-m", "azq.drill.tab", f"ws://{self.gateway}"]
-        self.tabs.append(start(command, self.folder / "tabs.log", {PARENT_VARIABLE: str(os.getpid())}))
+        self.tabs.append(start(command, self.folder, self.folder / "tabs.log", {PARENT_VARIABLE: str(os.getpid())}))
 
-    def pid_of_all(self) -> int:
-        """Process id of the `azq up` whose children everything else is; 0 where it does not run."""
-        return self._process.pid if self._process is not None else 0
+    @property
+    def kin(self) -> Kin:
+        """The processes below its `azq up`: those that may be hurt. Raises `StateConflict` where that does not run."""
+        if self._kin is None:
+            raise StateConflict(f"the system in {self.folder} does not run, so nothing of it can be hurt")
+        return self._kin
 
     def stop(self) -> None:
         """Drains it as Ctrl-C does."""
@@ -151,7 +151,7 @@ class System:
             if self._process.poll() is None:
                 self._process.kill()
                 self._process.wait()
-            self._process = self._config = None
+            self._process = self._config = self._kin = None
 
     def put_away(self, passed: bool, tell: Callable[[str], None]) -> None:
         """Deletes its files once it has stopped; where a drill failed it tells where they are."""
@@ -187,15 +187,17 @@ class System:
 
     @contextlib.contextmanager
     def client(self, plane: str = "control") -> Iterator[redis.Redis]:
-        """A connection to its control plane, or to a data plane by its name: `data`, `data1`, ..."""
+        """A connection to its control plane, or to a data plane by its name: `data`, `data1`, ...; `NoVictim` where another's answers."""
         broker = self.config().broker
         urls = {"control": broker.control_url, **dict(zip(data_names(len(broker.data_planes)), broker.data_planes, strict=True))}
         with contextlib.closing(open_client(urls[plane], timeout_s=1.0)) as client:
+            if self._kin is not None:  # much of what drills send to a broker hurts it
+                self._kin.victim(_pid_of(client), f"broker-{plane}")
             yield client
 
     def asked(self, question: Callable[[redis.Redis], T], plane: str = "control") -> T | None:
         """What a broker answers; None while it is away."""
-        with contextlib.suppress(AzqError, redis.RedisError), self.client(plane) as client:
+        with borne(), self.client(plane) as client:
             return question(client)
         return None
 
@@ -214,7 +216,7 @@ class System:
         return journal_interval_s(settings.selfplay.journal_s, settings.daemon.lease_s)
 
     def _settings(self) -> Config:
-        return with_game(load(None, self._overrides), self.game)
+        return with_game(given(own(self.folder, self._overrides)), self.game)
 
     def counts(self) -> LedgerCounts | None:
         return self.asked(lambda client: Ledger(client).counts(RUN))
@@ -235,7 +237,7 @@ class System:
         return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
 
     def broker_pid(self, plane: str) -> int | None:
-        return self.asked(lambda client: int(client.info("server")["process_id"]), plane)
+        return self.asked(_pid_of, plane)
 
     def pid(self, role: str) -> int | None:
         """Process id of a role's process, once it does its work."""
@@ -243,13 +245,19 @@ class System:
             return self.broker_pid(role.removeprefix("broker-"))
         return pid_of(role, self.beats(role))
 
-    def working(self, role: str) -> int:
-        """Process id of a role's process, waited for until it does its work."""
-        return self.until(lambda: self.pid(role), f"{role} at work", READY_S)
+    def working(self, role: str) -> Victim:
+        """A role's process, waited for until it does its work. Raises `NoVictim` where that is none of its own."""
+        return self.until(lambda: self.victim(role), f"{role} at work", READY_S)
 
-    def replaced(self, role: str, before: int) -> bool:
+    def victim(self, role: str) -> Victim | None:
+        """A role's process, once it does its work; raises as `working`."""
+        with borne():
+            return self.kin.victim(pid, role) if (pid := self.pid(role)) is not None else None
+        return None
+
+    def replaced(self, role: str, before: Victim) -> bool:
         """Whether another process does a role's work."""
-        return self.pid(role) not in (before, None)
+        return self.pid(role) not in (before.pid, None)
 
     def serving(self) -> dict[str, int]:
         """Process ids of the roles that work, brokers among them; a stopped process does not."""
@@ -267,6 +275,11 @@ class System:
         return int(sum(self._resent.values()))
 
 
+def _pid_of(client: redis.Redis) -> int:
+    """The process that answers as a broker."""
+    return int(client.info("server")["process_id"])
+
+
 def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
     """The process of the latest heartbeat of a role, where it lives and does its work."""
     for beat in beats[:1]:
@@ -274,15 +287,6 @@ def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
         working = works.get(role, beat.weight_versions.get(RUN, 0) > 0)
         return beat.pid if working and alive(beat.pid) else None
     return None
-
-
-def start(arguments: Sequence[str], log: Path, env: dict[str, str] = NO_SETTING, folder: Path | None = None) -> subprocess.Popen[bytes]:
-    """A process in a session of its own, with no other setting of azq than those in `env`; it writes to the end of a log."""
-    with log.open("ab") as file:
-        return subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=file, stderr=file, cwd=folder, env=foreign_environment() | env,
-            start_new_session=True,
-        )  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -294,57 +298,3 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]
         if process.poll() is None:
             process.kill()
         process.wait()
-
-
-def processes(pid: int, proc: Path = PROC) -> dict[str, int]:
-    """Process ids of the children of an `azq up` by role, brokers and a self-play worker's first child among them."""
-    found: dict[str, int] = {}
-    for child in children(pid, proc):
-        if (role := _role(child, proc)) is not None:
-            found[role] = child
-    if playing := children(found["selfplay"], proc) if "selfplay" in found else []:
-        found[CHILD] = playing[0]
-    return found
-
-
-def killed_if(pid: int, is_moment: Callable[[], bool]) -> bool:
-    """Stops a process, looks whether its moment is there, which lasts milliseconds, and kills it or lets it go on."""
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(SETTLE_S)
-    if is_moment():
-        os.kill(pid, signal.SIGKILL)
-        return True
-    os.kill(pid, signal.SIGCONT)
-    return False
-
-
-def signalled(sig: signal.Signals, *pids: int) -> Callable[[], None]:
-    """Sends processes a signal; returns what lets them go on, and no others that have their numbers by then."""
-    files = [os.pidfd_open(pid) for pid in pids]
-
-    def send(number: signal.Signals) -> None:
-        for file in files:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(file, number)
-
-    def lift() -> None:
-        send(signal.SIGCONT)
-        for file in files:
-            os.close(file)
-
-    send(sig)
-    return lift
-
-
-def _role(pid: int, proc: Path) -> str | None:
-    words = command(pid, proc)
-    try:
-        where = (proc / str(pid) / "cwd").readlink()
-    except OSError:
-        return None
-    if where.parent.name == ".broker":
-        return f"broker-{where.name}"
-    for role, arguments in COMMANDS.items():
-        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(arguments)):
-            return role
-    return None

@@ -25,6 +25,7 @@ class ProcessStat:
     cpu_s: float  # user and system, of all its threads
     ended_cpu_s: float  # of children that ended
     resident_bytes: int
+    started: int  # clock ticks after the machine's start: with the number it tells a process from all others
 
 
 def stat_of(pid: int, proc: Path = PROC) -> ProcessStat | None:
@@ -34,7 +35,7 @@ def stat_of(pid: int, proc: Path = PROC) -> ProcessStat | None:
     except OSError:
         return None
     user, system, ended_user, ended_system = (int(word) * TICK_S for word in words[10:14])
-    return ProcessStat(state, int(words[0]), user + system, ended_user + ended_system, int(words[20]) * PAGE_BYTES)
+    return ProcessStat(state, int(words[0]), user + system, ended_user + ended_system, int(words[20]) * PAGE_BYTES, int(words[18]))
 
 
 def children(pid: int, proc: Path = PROC) -> list[int]:
@@ -53,9 +54,9 @@ def command(pid: int, proc: Path = PROC) -> list[str]:
         return []
 
 
-def alive(pid: int) -> bool:
+def alive(pid: int, proc: Path = PROC) -> bool:
     """Whether a process is there and is no zombie."""
-    found = stat_of(pid)
+    found = stat_of(pid, proc)
     return found is not None and found.state != "Z"
 
 

@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from azq import games
-from azq.config import RUN_NAME_PATTERN, load
+from azq.config import RUN_NAME_PATTERN
 from azq.config import Tag as HardwareTag
 from azq.config.base import first_wrong
-from azq.config.loading import read_toml
+from azq.config.loading import given, read_toml
 from azq.errors import AzqError, ConfigError
 from azq.goals import Goals
 from azq.presets import preset as preset_of
@@ -159,7 +159,7 @@ def _check(path: Path, plan: StudyPlan, chosen: Mapping[str, Scalar]) -> None:
         if not re.fullmatch(rf"({'|'.join(RUN_SECTIONS)})(\.[a-z0-9_]+)+", name):
             raise ConfigError(f"{path}: {name!r} is no setting of a run; name one as `learner.learning_rate`, of {', '.join(RUN_SECTIONS)}")
     try:
-        config = load(None, [f"run.game={json.dumps(plan.game)}", *plan.overrides(chosen)], base=preset_of(plan.game, plan.preset))
+        config = given([f"run.game={json.dumps(plan.game)}", *plan.overrides(chosen)], base=preset_of(plan.game, plan.preset))
         games.load(config.run.game, **config.run.params)
     except AzqError as error:
         raise ConfigError(f"{path}: {error}") from None

@@ -12,9 +12,8 @@ from typing import Protocol
 import msgspec
 
 from azq.errors import AzqError
+from azq.process.apart import up
 from azq.process.proc import children, stat_of
-from azq.process.python import AZQ
-from azq.process.start import bare_environment
 from azq.status.studies import Scalar
 from azq.status.summary import RunStatus
 from azq.sweep.plan import StudyPlan
@@ -74,16 +73,12 @@ class RunHere:
     def __init__(self, plan: StudyPlan, number: int, chosen: Mapping[str, Scalar], folder: Path) -> None:
         self.name = plan.run_name(number)
         self.log = folder / f"{self.name}.log"
-        places = [f'home="{folder / self.name}"', "daemon.port=0"]
-        settings = [word for text in (*places, *plan.overrides(chosen)) for word in ("--set", text)]
         preset = ["--preset", plan.preset] if plan.preset else []
         until = ["--until", plan.goals] if plan.goals else []
         self._cpu_s, self._ended = plan.limit_cpu_s(), False
-        command = [*AZQ, "up", "--json", "--game", plan.game, "--run", self.name, *until, *preset, *settings]
-        with self.log.open("wb") as log:  # a session of its own: Ctrl-C is ours, and is passed on once
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, env=bare_environment(), start_new_session=True, text=True
-            )
+        home = folder / self.name
+        home.mkdir(parents=True, exist_ok=True)
+        self._process = up(home, self.log, plan.game, self.name, plan.overrides(chosen), *until, *preset, stdout=subprocess.PIPE, text=True)
 
     def statuses(self) -> Iterator[RunStatus]:
         assert self._process.stdout is not None

@@ -56,7 +56,8 @@ def tune(asked: TuneRequest, say: Callable[[str], None]) -> TuneReport:
     """
     check_writable(asked.out, asked.update)
     run = f"tune-{os.getpid()}"  # that no folder has
-    config = read_start(UpRequest(asked.game, run, asked.overrides, None, asked.config_file, asked.preset)).config
+    file = asked.config_file or asked.update  # what is changed is what is compared with
+    config = read_start(UpRequest(asked.game, run, asked.overrides, None, file, asked.preset)).config
     evaluator = _evaluator(asked, config)
     config = changed(config, selfplay={"evaluator": evaluator}, worker={"evaluator": evaluator})
     report = _measured(asked, config, say)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import signal
 import tempfile
@@ -15,9 +14,8 @@ from pathlib import Path
 
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
-from azq.drill.system import RUN, System, processes
-from azq.errors import StateConflict
-from azq.process.proc import children
+from azq.drill.system import RUN, System
+from azq.errors import NotFound, StateConflict
 from azq.status.observe import read_weights
 from azq.validate.versions import HOST, LockstepVersion, overrides_of, version_of
 
@@ -93,9 +91,9 @@ def _has(system: System, number: int) -> bool:
 
 
 def _kill_one(system: System, rng: random.Random) -> None:
-    found = processes(system.pid_of_all())
-    playing = children(found["selfplay"]) if "selfplay" in found else []
-    targets = [*playing, *(pid for role, pid in found.items() if role in ("selfplay", "learner", "inference"))]
+    found = system.kin.processes()
+    playing = system.kin.below(found["selfplay"]) if "selfplay" in found else []
+    targets = [*playing, *(victim for role, victim in found.items() if role in ("selfplay", "learner", "inference"))]
     if targets:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(rng.choice(sorted(targets)), signal.SIGKILL)
+        with contextlib.suppress(NotFound):
+            system.kin.send(signal.SIGKILL, rng.choice(sorted(targets, key=lambda victim: victim.pid)))

@@ -17,7 +17,7 @@ from azq import games
 from azq.arena.searcher import evaluate
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
-from azq.drill.system import RUN, System, processes
+from azq.drill.system import RUN, System
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.ask.stream import open_stream
 from azq.inference.device.model import random_observations
@@ -58,8 +58,8 @@ class Soak:
         if (counts := system.counts()) is not None:
             self.balanced.append(counts.balanced)
             self.duplicates = counts.duplicates_dropped
-        for role, pid in processes(system.pid_of_all()).items():
-            self.memory.setdefault(role, []).append(usage(pid).get(RESIDENT_BYTES, 0.0) / 1e6)
+        for role, process in system.kin.processes().items():
+            self.memory.setdefault(role, []).append(usage(process.pid).get(RESIDENT_BYTES, 0.0) / 1e6)
 
     def compare(self, version: int, served: Evaluation, published: Evaluation) -> None:
         """Evaluations of one version, as the system gives them and as its published weights do."""

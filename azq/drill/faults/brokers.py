@@ -15,7 +15,9 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
 from azq.drill.scenarios import BROKERS, Harm, Scenario, fault
-from azq.drill.system import READY_S, RUN, System, signalled
+from azq.drill.system import READY_S, RUN, System
+from azq.drill.victims import Victim
+from azq.errors import NotFound
 from azq.host.brokers import BROKER_FOLDER
 from azq.ledger import Ledger
 from azq.store import open_store
@@ -40,9 +42,9 @@ def out_of_memory(system: System, scenario: Scenario, rng: random.Random) -> Har
 @fault("out-of-memory-for-good", "broker-control")
 def fill_control_plane(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Holds the learner while games pile up, leaves the broker no more memory than it uses, and lets the learner go on: nobody helps."""
-    pid = system.working("learner")
+    learner = system.working("learner")
     before = system.until(system.counts, "the ledger", READY_S)
-    go_on = signalled(signal.SIGSTOP, pid)
+    go_on = system.kin.signalled(signal.SIGSTOP, learner)
     try:
         system.rest(time.monotonic() + AWAY_S, "games that wait")
         with system.client() as client:
@@ -71,14 +73,14 @@ def lose_control_plane(system: System, scenario: Scenario, rng: random.Random) -
 @fault("disk-full", "learner")
 def disk_full(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """The learner's files may grow no more: writes fail in the middle, as on a full disk. It must say so, live, and go on after it."""
-    pid, log = system.working(scenario.role), system.log(scenario.role)
-    lift = limit_files(system, pid)
+    learner, log = system.working(scenario.role), system.log(scenario.role)
+    lift = limit_files(system, learner)
     try:
         system.until(lambda: log.says("disk_refuses", "segments in"), "a line in the learner's log that the segments take nothing", READY_S)
     except BaseException:
         lift()
         raise
-    return Harm(lambda: system.pid(scenario.role) == pid, lasts_s=FULL_S, lift=lift)
+    return Harm(lambda: system.pid(scenario.role) == learner.pid, lasts_s=FULL_S, lift=lift)
 
 
 def limit_memory(system: System, plane: str, most: int = NONE) -> Callable[[], None]:
@@ -95,15 +97,17 @@ def limit_memory(system: System, plane: str, most: int = NONE) -> Callable[[], N
     return lift
 
 
-def limit_files(system: System, pid: int) -> Callable[[], None]:
+def limit_files(system: System, learner: Victim) -> Callable[[], None]:
     """Lets no file of the learner grow but its log; returns what ends that."""
     newest = max((system.folder / RUN / "segments").glob("*.seg"))
-    _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (max(newest.stat().st_size, system.log("learner").begins_at + LOG_ROOM) + 1, hard))
+    system.kin.check(learner)
+    _, hard = resource.prlimit(learner.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (max(newest.stat().st_size, system.log("learner").begins_at + LOG_ROOM) + 1, hard))
 
     def lift() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (hard, hard))
+        with contextlib.suppress(ProcessLookupError, NotFound):
+            system.kin.check(learner)
+            resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (hard, hard))
 
     return lift
 
@@ -149,7 +153,7 @@ def _dead_letters(system: System) -> int:
 def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """An event of weights that hold NaN, that are cut short, or that have another hash; the learner is held until they were refused."""
     # Stopped, so that no better weights come before these were looked at.
-    log, release = system.log("inference"), signalled(signal.SIGSTOP, system.working("learner"))
+    log, release = system.log("inference"), system.kin.signalled(signal.SIGSTOP, system.working("learner"))
     try:
         version = offer_weights(system, scenario.fault)
     except BaseException:

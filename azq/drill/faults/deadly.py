@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from pathlib import Path
@@ -15,13 +16,13 @@ from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.drill.deadly_games import ARMED, Stillborn
 from azq.drill.scenarios import Harm, Scenario, fault
-from azq.drill.system import RUN, System, killed_if
-from azq.errors import StateConflict
+from azq.drill.system import RUN, System
+from azq.drill.victims import Kin
+from azq.errors import NotFound, StateConflict
 from azq.inference.serve.requests import name_of
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
 from azq.nets import NetSpec
-from azq.process.proc import alive
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import EvalReply, EvalRequest
@@ -112,15 +113,18 @@ def _kill_at(system: System, request: EvalRequest, note: str) -> int:
     deadline = time.monotonic() + SEND_AGAIN_S
     with system.client() as client:
         while time.monotonic() < deadline:
-            if death := _caught(client, note):
+            if death := _caught(system.kin, client, note):
                 return death
     return 0
 
 
-def _caught(client: redis.Redis, note: str) -> int:
+def _caught(kin: Kin, client: redis.Redis, note: str) -> int:
     found = _noted(client, note)
-    pid = int(found.rpartition(b":")[2] or 0)
-    return int(found.partition(b" ")[0]) if pid and alive(pid) and killed_if(pid, lambda: _noted(client, note) == found) else 0
+    if pid := int(found.rpartition(b":")[2] or 0):
+        with contextlib.suppress(NotFound):  # it died of something else
+            if kin.killed_if(kin.victim(pid, "inference"), lambda: _noted(client, note) == found):
+                return int(found.partition(b" ")[0])
+    return 0
 
 
 def _noted(client: redis.Redis, note: str) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import random
 import shlex
 import shutil
@@ -12,22 +11,24 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from azq.config.loading import APART
 from azq.drill.metadata import metadata
 from azq.drill.scenarios import MACHINE, Harm, Scenario, fault
-from azq.drill.system import NO_SETTING, RUN, System, ended, start
+from azq.drill.system import RUN, System, ended
 from azq.errors import ExitCode, StateConflict
 from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
+from azq.process.apart import NO_SETTING, environment, start
 from azq.process.proc import children
 from azq.process.python import AZQ, PYTHON
-from azq.process.start import foreign_environment, machine_environment
+from azq.process.start import machine_environment
 from azq.status.spending import HOST
 from azq.wire.keys import Role
 
@@ -52,7 +53,7 @@ def second_learner(system: System, scenario: Scenario, rng: random.Random) -> Ha
         raise StateConflict(f"a second learner ended with exit code {code} and not with {int(ExitCode.CONFLICT)}")
     if written := [path for name in WRITTEN for path in (elsewhere / name).rglob("*") if path.is_file()]:
         raise StateConflict(f"a second learner wrote {written[0]}")
-    return Harm(lambda: system.pid("learner") == first)
+    return Harm(lambda: system.pid("learner") == first.pid)
 
 
 @fault("host-lost", "learner")
@@ -63,7 +64,7 @@ def lose_host(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     with system.client() as client:
         ledger = Ledger(client)
         ledger.update_run(msgspec.structs.replace(ledger.run(RUN).record, directory=str(folder)))
-    os.kill(before, signal.SIGKILL)
+    system.kin.send(signal.SIGKILL, before)
     for path in [path for path in lost.iterdir() if path.name not in OF_UP]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     system.move_run(folder)
@@ -130,7 +131,7 @@ def preempt(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
 
 @contextlib.contextmanager
-def _machine(system: System, rng: random.Random, settings: dict[str, str] = NO_SETTING) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def _machine(system: System, rng: random.Random, settings: Mapping[str, str] = NO_SETTING) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A machine that joined and plays, and its name."""
     name = f"box-{rng.randrange(1 << 24):06x}"
     told = _azq(system, "join-token", "--name", name, "--roles", "selfplay")
@@ -154,20 +155,21 @@ def _folder_of_run(system: System, folder: Path) -> Iterator[None]:
 
 def _start(system: System, role: Role, log: str, *command: str) -> subprocess.Popen[bytes]:
     """One more process of a role at the system's brokers."""
-    return start(command, system.folder / RUN / "logs" / f"{log}.log", machine_environment(in_roles(system.config())(role), role))
+    env = {APART: "1", **machine_environment(in_roles(system.config())(role), role)}
+    return start(command, system.folder, system.folder / RUN / "logs" / f"{log}.log", env)
 
 
-def _join(system: System, name: str, told: dict[str, Any], settings: dict[str, str]) -> subprocess.Popen[bytes]:
+def _join(system: System, name: str, told: dict[str, Any], settings: Mapping[str, str]) -> subprocess.Popen[bytes]:
     folder = system.folder / name
     folder.mkdir()
     options = ["--foreground", "--folder", str(folder), "--roles", "selfplay", "-c", "1"]
     env = {"AZQ_HOME": str(folder), "AZQ_JOIN_TOKEN": told["token"], **settings}
-    return start([*PYTHON, "-m", *shlex.split(told["command"]), *options], folder / "join.log", env, folder)
+    return start([*PYTHON, "-m", *shlex.split(told["command"]), *options], folder, folder / "join.log", env)
 
 
 def _azq(system: System, *arguments: str) -> dict[str, Any]:
-    env = foreign_environment() | {"AZQ_HOME": str(system.folder)}
-    done = subprocess.run([*AZQ, *arguments, "--json"], capture_output=True, text=True, check=False, timeout=JOINS_S, env=env)
+    env, command = environment() | {"AZQ_HOME": str(system.folder)}, [*AZQ, *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=JOINS_S, env=env, cwd=system.folder)
     if done.returncode:
         raise StateConflict(f"azq {' '.join(arguments)} ended with exit code {done.returncode}: {done.stderr.strip()}")
     found: dict[str, Any] = json.loads(done.stdout)

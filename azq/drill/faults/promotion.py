@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ def kill_in_trial(system: System, scenario: Scenario, rng: random.Random) -> Har
     """SIGKILL once a part of a candidate's trial was played; well again when it was judged, by a whole trial, and served or not."""
     before = system.working(scenario.role)
     tried = system.until(lambda: _under_trial(system), "a candidate whose trial has begun", READY_S)
-    os.kill(before, signal.SIGKILL)
+    system.kin.send(signal.SIGKILL, before)
 
     def healed() -> bool:
         events = _events(system)

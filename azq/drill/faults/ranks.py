@@ -14,11 +14,11 @@ from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 from azq.bus.redis import RedisBus
-from azq.drill.faults.signals import braked
 from azq.drill.scenarios import RANK, Harm, Scenario, fault
-from azq.drill.system import READY_S, RUN, System, signalled
-from azq.errors import StateConflict
-from azq.process.proc import PROC, children, command
+from azq.drill.system import READY_S, RUN, System
+from azq.drill.victims import Victim
+from azq.errors import NotFound, StateConflict
+from azq.process.proc import PROC, command
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus
@@ -35,23 +35,23 @@ FEWEST = 128  # samples a pass, below which a pass needs no more than all else
 @fault("kill-rank", RANK)
 def kill_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """SIGKILL: the learner goes on alone until its launcher's next one has joined."""
-    pid, before = _at_work(system)
-    os.kill(pid, signal.SIGKILL)
+    rank, before = _at_work(system)
+    system.kin.send(signal.SIGKILL, rank)
     return Harm(lambda: _lost(system) > before and _all_train(system))
 
 
 @fault("hold-rank", RANK)
 def hold_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """SIGSTOP for longer than others wait for it: it is dropped, and joins again when it goes on."""
-    pid, before = _at_work(system)
-    return Harm(lambda: _lost(system) > before and _all_train(system), lasts_s=HELD_S, lift=signalled(signal.SIGSTOP, pid))
+    rank, before = _at_work(system)
+    return Harm(lambda: _lost(system) > before and _all_train(system), lasts_s=HELD_S, lift=system.kin.signalled(signal.SIGSTOP, rank))
 
 
 @fault("slow-rank", RANK)
 def slow_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Lets it work a tenth of the time, which nobody is dropped for; raises `StateConflict` at the end where it was."""
-    pid, before = _at_work(system)
-    release = braked(pid)
+    rank, before = _at_work(system)
+    release = system.kin.braked(rank)
 
     def lift() -> None:
         release()
@@ -64,27 +64,29 @@ def slow_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 @fault("cut-rank", RANK)
 def cut_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Shuts every connection between it and rank 0, in whatever they tell each other at that moment; both processes live on."""
-    pid, before = _at_work(system)
-    cut(system.working("learner"), pid)
+    rank, before = _at_work(system)
+    cut(system.working("learner").pid, rank.pid)
     return Harm(lambda: _lost(system) > before and _all_train(system))
 
 
 @fault("starve-rank", RANK)
 def starve_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Lets it have less memory than a pass needs, until its passes are smaller; raises `StateConflict` where a step has fewer rows then."""
-    pid, _ = _at_work(system)
+    rank, _ = _at_work(system)
     if 0 < _rank(system).micro_batch < 2 * FEWEST:  # of earlier rounds: the next one begins with all of it
-        os.kill(pid, signal.SIGTERM)
+        system.kin.send(signal.SIGTERM, rank)
         system.until(lambda: _rank(system).micro_batch == 0 and _all_train(system), "a rank with all of its memory", READY_S)
-        pid, _ = _at_work(system)
+        rank, _ = _at_work(system)
     before = _rank(system).micro_batch or _rank(system).rows
-    least, most = _data_bytes(system, pid)
-    had = resource.prlimit(pid, resource.RLIMIT_DATA)
-    resource.prlimit(pid, resource.RLIMIT_DATA, (int(least + LEFT * (most - least)), had[1]))
+    least, most = _data_bytes(rank.pid)
+    system.kin.check(rank)
+    had = resource.prlimit(rank.pid, resource.RLIMIT_DATA)
+    resource.prlimit(rank.pid, resource.RLIMIT_DATA, (int(least + LEFT * (most - least)), had[1]))
 
     def lift() -> None:
-        with suppress(ProcessLookupError):
-            resource.prlimit(pid, resource.RLIMIT_DATA, had)
+        with suppress(ProcessLookupError, NotFound):
+            system.kin.check(rank)
+            resource.prlimit(rank.pid, resource.RLIMIT_DATA, had)
         status = _status(system)
         if status is not None and status.each_rank and (rows := sum(rank.rows for rank in status.each_rank)) != _batch(system):
             raise StateConflict(f"a step has {rows} rows of {_batch(system)}")
@@ -102,7 +104,7 @@ def _batch(system: System) -> int:
     return system.config().learner.batch_size
 
 
-def _data_bytes(system: System, pid: int) -> tuple[int, int]:
+def _data_bytes(pid: int) -> tuple[int, int]:
     """The least and the most memory of its own that a process had while it trained for a while."""
     end, seen = time.monotonic() + LOOKS_S, []
     while time.monotonic() < end:
@@ -153,11 +155,11 @@ def _is_connected(found: socket.socket) -> bool:
     return False
 
 
-def _at_work(system: System) -> tuple[int, int]:
+def _at_work(system: System) -> tuple[Victim, int]:
     """The process of a rank that trains, and how many were lost before."""
     system.until(lambda: _all_train(system), "all ranks train", READY_S)
     learner = system.working("learner")
-    (rank, *_) = [child for child in children(learner) if "learner" in command(child)]
+    (rank, *_) = [child for child in system.kin.below(learner) if "learner" in command(child.pid)]
     return rank, _lost(system)
 
 

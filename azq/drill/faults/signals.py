@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from azq.bus.redis import RedisBus
 from azq.drill.scenarios import BROKERS, GATEWAY, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
-from azq.drill.system import LEASE_S, READY_S, RUN, System, killed_if, signalled
+from azq.drill.system import LEASE_S, READY_S, RUN, System
+from azq.drill.victims import Victim
 from azq.errors import EvaluationTimeout, StateConflict
 from azq.process.proc import children
 from azq.wire import keys
@@ -21,7 +20,6 @@ from azq.wire import keys
 SIGNALS = {"kill": signal.SIGKILL, "kill-child": signal.SIGKILL, "stop": signal.SIGSTOP, "stop-child": signal.SIGSTOP}
 NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to
 SLOW_S = 10.0
-SLOW_PART_S = 0.9  # of each second
 CREDITS = 8  # requests of one self-play process on their way, and a few times as many entries where it asked again
 MOST_ENTRIES = 4 * CREDITS
 MOST_GROWTH = 8 << 20  # bytes
@@ -37,7 +35,7 @@ def strike(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     if scenario.fsync:
         with system.client() as client:
             client.config_set("appendfsync", scenario.fsync)
-    os.kill(before, SIGNALS[scenario.fault])
+    system.kin.send(SIGNALS[scenario.fault], before)
     return Harm(lambda: system.replaced(scenario.role, before), search_lost_s=lost_s)
 
 
@@ -47,7 +45,7 @@ def kill_used(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     before, plane = system.working(scenario.role), scenario.role.removeprefix("broker-")
     last = _last_request(system, plane)
     system.until(lambda: _last_request(system, plane) not in (last, NO_REQUEST), f"a request over {plane}", READY_S)
-    os.kill(before, signal.SIGKILL)
+    system.kin.send(signal.SIGKILL, before)
     return Harm(lambda: system.replaced(scenario.role, before) and _last_request(system, plane) != NO_REQUEST)
 
 
@@ -57,8 +55,8 @@ def strike_child(system: System, scenario: Scenario, rng: random.Random) -> Harm
     """The same to the process of a worker's pool that plays."""
     parent, child = _child(system, scenario.role)
     lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
-    os.kill(child, SIGNALS[scenario.fault])
-    return Harm(lambda: _replaced(parent, child), search_lost_s=lost_s)
+    system.kin.send(SIGNALS[scenario.fault], child)
+    return Harm(lambda: _replaced(parent.pid, child.pid), search_lost_s=lost_s)
 
 
 @fault("kill-unacknowledged", "learner")
@@ -93,67 +91,44 @@ def kill_in_checkpoint(system: System, scenario: Scenario, rng: random.Random) -
 def sleep_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Stops the processes of a pool for longer than their lease lives; they wake with games that are others' by then."""
     parent, _ = _child(system, scenario.role)
-    return Harm(lambda: True, lasts_s=LEASE_S + 2.0, lift=signalled(signal.SIGSTOP, *children(parent)))
+    return Harm(lambda: True, lasts_s=LEASE_S + 2.0, lift=system.kin.signalled(signal.SIGSTOP, *system.kin.below(parent)))
 
 
 @fault("slow", "inference")
 def slow(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Lets inference work a tenth of the time; raises `StateConflict` at the end where requests piled up meanwhile."""
-    pid = system.working(scenario.role)
+    slowed = system.working(scenario.role)
     entries, memory = [0], [_used(system)]
 
     def look() -> None:
         entries.append(_waiting(system))
         memory.append(_used(system))
 
-    release = braked(pid, look)
+    release = system.kin.braked(slowed, look)
 
     def lift() -> None:
         release()
         if max(entries) > MOST_ENTRIES or max(memory) - memory[0] > MOST_GROWTH:
             raise StateConflict(f"{max(entries)} requests and {max(memory) - memory[0]} bytes piled up before a slow inference worker")
 
-    return Harm(lambda: system.pid(scenario.role) == pid, lasts_s=SLOW_S, lift=lift)
-
-
-def braked(pid: int, look: Callable[[], object] = lambda: None) -> Callable[[], None]:
-    """Lets a process work a tenth of the time and calls `look` while it does not; returns what ends that."""
-    over = threading.Event()
-
-    def brake() -> None:
-        while not over.is_set():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGSTOP)
-                time.sleep(SLOW_PART_S)
-                look()
-                os.kill(pid, signal.SIGCONT)
-            over.wait(1.0 - SLOW_PART_S)
-
-    thread = threading.Thread(target=brake, daemon=True)
-    thread.start()
-
-    def release() -> None:
-        over.set()
-        thread.join()
-
-    return release
+    return Harm(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=SLOW_S, lift=lift)
 
 
 @fault("restart", "all")
 def restart(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """SIGTERM to one role after the other, each when the one before serves again, as for a new version."""
     left = list(PROCESSES)
-    now: list[tuple[str, int]] = []
+    now: list[Victim] = []
 
     def healed() -> bool:
-        if now and not system.replaced(*now[0]):
+        if now and not system.replaced(now[0].role, now[0]):
             return False
         if not left:
             return True
-        pid = system.pid(left[0])
-        if pid is not None:
-            now[:] = [(left.pop(0), pid)]
-            os.kill(pid, signal.SIGTERM)
+        if (found := system.victim(left[0])) is not None:
+            left.pop(0)
+            now[:] = [found]
+            system.kin.send(signal.SIGTERM, found)
         return False
 
     return Harm(healed)
@@ -189,17 +164,17 @@ class JournalWatch:
 
 def _kill_when(system: System, scenario: Scenario, seems: Callable[[], bool], is_there: Callable[[], bool]) -> Harm:
     """Kills a role at a moment: it is stopped when that seems to be there, and looked at."""
-    pid = system.working(scenario.role)
+    found = system.working(scenario.role)
     deadline = time.monotonic() + CATCH_S
     while time.monotonic() < deadline:
-        if seems() and killed_if(pid, is_there):
-            return Harm(lambda: system.replaced(scenario.role, pid))
+        if seems() and system.kin.killed_if(found, is_there):
+            return Harm(lambda: system.replaced(scenario.role, found))
     raise EvaluationTimeout(f"the moment of {scenario.name} was not caught within {CATCH_S:g} s; run the drill again")
 
 
-def _child(system: System, role: str) -> tuple[int, int]:
+def _child(system: System, role: str) -> tuple[Victim, Victim]:
     parent = system.working(role)
-    (child, *_) = system.until(lambda: children(parent) or None, f"a process in the pool of {role} (pid {parent})", READY_S)
+    (child, *_) = system.until(lambda: system.kin.below(parent) or None, f"a process in the pool of {role} (pid {parent.pid})", READY_S)
     return parent, child
 
 

@@ -8,11 +8,13 @@ import pytest
 from conftest import Broker
 
 from azq.bus.redis import RedisBus
+from azq.config import Config
 from azq.drill import audit
 from azq.drill.audit import DiskAuditor
 from azq.drill.proof import Discrepancy
 from azq.drill.system import RUN, System
 from azq.errors import EvaluationTimeout, StateConflict
+from azq.host.brokers import with_urls
 from azq.ledger import Ledger
 from azq.ledger.types import Lease, RunState
 from azq.replay.segments import LogEntry, SegmentLog
@@ -59,7 +61,9 @@ def books(broker: Broker, tmp_path: Path) -> Books:
 @pytest.fixture
 def system(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
     monkeypatch.setattr(audit, "STILL_S", 0.5)
-    return System(tmp_path, GAME, [f'broker.control_url="{broker.control_url}"', f'broker.data_url="{broker.data_url}"'])
+    found = System(tmp_path, GAME, [])
+    monkeypatch.setattr(found, "config", lambda: with_urls(Config(), broker.control_url, broker.data_url))
+    return found
 
 
 @pytest.mark.parametrize(("written", "lost"), [((1, 2), set()), ((2,), {1}), ((), {1, 2})])

@@ -12,7 +12,8 @@ from importlib import resources
 import msgspec
 import pytest
 
-from azq.drill.system import RUN, System, ended, start
+from azq.drill.system import RUN, System, ended
+from azq.process.apart import start
 from azq.process.python import AZQ
 from azq.process.start import foreign_environment
 from azq.replay.readers import SegmentReader
@@ -72,4 +73,4 @@ def joined(system, folder):
     told = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60, env=env).stdout)
     options = ["--foreground", "--folder", str(folder), "--roles", "selfplay", "-c", "1"]
     own = {"AZQ_HOME": str(folder), "AZQ_JOIN_TOKEN": told["token"]}
-    return start([sys.executable, "-m", *shlex.split(told["command"]), *options], folder / "join.log", own, folder)
+    return start([sys.executable, "-m", *shlex.split(told["command"]), *options], folder, folder / "join.log", own)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from azq.drill.scenarios import FAULTS
 from azq.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, victim
-from azq.drill.system import CHILD, processes
+from azq.drill.victims import CHILD, Kin, Victim
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -63,6 +63,7 @@ def _process(proc: Path, pid: int, command: str, cwd: Path, *own: int) -> None:
     (proc / f"{pid}/task/{pid}/children").write_text(" ".join(map(str, own)))
     (proc / f"{pid}/cmdline").write_text(command.replace(" ", "\0") + "\0")
     (proc / f"{pid}/cwd").symlink_to(cwd)
+    (proc / f"{pid}/stat").write_text(f"{pid} (x) S 1 " + " ".join("0" for _ in range(40)))
 
 
 def test_processes_are_known_by_their_command_or_their_folder(tmp_path: Path) -> None:
@@ -78,6 +79,8 @@ def test_processes_are_known_by_their_command_or_their_folder(tmp_path: Path) ->
     _process(proc, 6, "python -m azq worker --queues selfplay.cpu", home, 9, 10)
     _process(proc, 7, "python -m azq worker --queues eval.cpu", home)
     _process(proc, 8, "python -m azq learner --run drill", home)
-    assert processes(1, proc) == {
+    _process(proc, 9, "celery", home)
+    found = Kin(Victim(1, 0, "azq up"), proc).processes()
+    assert {role: process.pid for role, process in found.items()} == {
         "broker-control": 2, "broker-data": 3, "daemon": 4, "inference": 5, "selfplay": 6, "learner": 8, CHILD: 9,
     }  # fmt: skip

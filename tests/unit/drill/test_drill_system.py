@@ -1,41 +1,40 @@
-"""Processes that drills start, stop, let go on and end."""
+"""Processes that drills start and end, and the settings of the system that is hurt."""
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from azq.drill.system import ended, signalled, start
-from azq.process.proc import stat_of
-from azq.waiting import until
+from azq.drill.system import System, ended
+from azq.errors import ConfigError, StateConflict
+from azq.process.apart import start
+
+SAYS = "import json, os; print(json.dumps([os.getcwd(), {name: os.environ[name] for name in os.environ if name.startswith('AZQ_')}]))"
 
 
-def state(pid: int) -> str:
-    found = stat_of(pid)
-    return found.state if found else ""
-
-
-def test_a_stopped_process_goes_on_when_that_is_lifted_and_ends_with_its_block(tmp_path: Path) -> None:
-    with ended(start([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log")) as process:
-        lift = signalled(signal.SIGSTOP, process.pid)
-        until(lambda: state(process.pid) == "T", "it did not stop", 60.0)
-        lift()
-        until(lambda: state(process.pid) in ("R", "S"), "it did not go on", 60.0)
+def test_a_process_ends_with_its_block(tmp_path: Path) -> None:
+    with ended(start([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path, tmp_path / "log")) as process:
+        pass
     assert process.returncode == -signal.SIGKILL
-
-
-def test_what_is_gone_is_let_go_on_without_complaint(tmp_path: Path) -> None:
-    with ended(start([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log")) as process:
-        lift = signalled(signal.SIGKILL, process.pid)
-        process.wait(60.0)
-    lift()
 
 
 def test_a_process_finds_no_setting_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZQ_HOME", "/elsewhere")
-    script = "import os; print({name: value for name, value in os.environ.items() if name.startswith('AZQ_')})"
-    assert start([sys.executable, "-c", script], tmp_path / "log", {"AZQ_RUN": "x"}).wait(60.0) == 0
-    assert (tmp_path / "log").read_text().strip() == "{'AZQ_RUN': 'x'}"
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/elsewhere")
+    assert start([sys.executable, "-c", SAYS], tmp_path, tmp_path / "log", {"AZQ_RUN": "x"}).wait(60.0) == 0
+    assert json.loads((tmp_path / "log").read_text()) == [str(tmp_path), {"AZQ_RUN": "x"}]
+
+
+@pytest.mark.parametrize("setting", ["home=/live", "broker.control_url=unix:///live", 'broker.data_urls=["unix:///live"]'])
+def test_a_drill_takes_no_home_and_no_brokers_of_others(tmp_path: Path, setting: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--set {setting.partition('=')[0]}: a rehearsal has a home and brokers of its own"):
+        System(tmp_path, "tic_tac_toe", [setting]).journal_s()
+
+
+def test_nothing_of_a_system_that_does_not_run_can_be_hurt(tmp_path: Path) -> None:
+    with pytest.raises(StateConflict, match="does not run"):
+        _ = System(tmp_path, "tic_tac_toe", []).kin

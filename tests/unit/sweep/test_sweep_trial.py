@@ -12,6 +12,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import RunSections
 from azq.ledger import MemoryLedger
 from azq.ledger.records import record_of
+from azq.process.apart import start
 from azq.status.observe import gather
 from azq.status.summary import summarise
 from azq.sweep import trial
@@ -26,7 +27,7 @@ line = open(sys.argv[-1]).read()
 for _ in range(6):
     sum(range(3_000_000))
     print(line, flush=True)
-sys.exit(3 if len(seen) != int(sys.argv[-3]) else 0)
+sys.exit(3 if len(seen) != int(sys.argv[-2]) else 0)
 """
 
 
@@ -49,8 +50,8 @@ def line(tmp_path: Path) -> Path:
 def test_a_run_that_has_spent_its_cpu_is_ended_once(
     tmp_path: Path, plan: StudyPlan, line: Path, signals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "AZQ", (sys.executable, "-c", LINES))
-    monkeypatch.setattr(StudyPlan, "overrides", lambda *_: [str(signals), str(line)])
+    command = [sys.executable, "-c", LINES, str(signals), str(line)]
+    monkeypatch.setattr(trial, "up", lambda folder, log, *_, **process: start(command, folder, log, **process))
     run = RunsHere(plan, tmp_path).open(0, {})
     if signals == 1:
         assert [status.progress for status in run.statuses()][-1] == 1.0

@@ -1,0 +1,112 @@
+"""Whom a drill may hurt: what descends from its own `azq up`, and is still the process that was chosen."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import redis
+
+from azq.drill.victims import Kin, NoVictim, Victim, borne
+from azq.errors import NotFound, StateConflict
+from azq.process.proc import stat_of
+from azq.waiting import until
+
+SLEEPS = "import time; time.sleep(600)"
+PARENT = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', '{SLEEPS}']).pid, flush=True); {SLEEPS}"
+
+
+def state(pid: int) -> str:
+    found = stat_of(pid)
+    return found.state if found else ""
+
+
+@pytest.fixture
+def root() -> Iterator[tuple[Kin, Victim]]:
+    """A process that stands for `azq up`, and one below it."""
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        kin = Kin.of(process.pid)
+        try:
+            yield kin, kin.victim(pid, "learner")
+        finally:
+            process.kill()
+            os.kill(pid, signal.SIGKILL)  # its parent is gone, and its number is its own until somebody waits for it
+
+
+@pytest.fixture
+def live() -> Iterator[int]:
+    """A process that works beside the drill."""
+    with subprocess.Popen([sys.executable, "-c", SLEEPS]) as process:
+        yield process.pid
+        assert process.poll() is None
+        process.kill()
+
+
+def test_a_process_below_is_stopped_and_goes_on_when_that_is_lifted(root: tuple[Kin, Victim]) -> None:
+    kin, victim = root
+    lift = kin.signalled(signal.SIGSTOP, victim)
+    until(lambda: state(victim.pid) == "T", "it did not stop", 60.0)
+    lift()
+    until(lambda: state(victim.pid) in ("R", "S"), "it did not go on", 60.0)
+    assert [found.pid for found in kin.below(kin.root)] == [victim.pid]
+
+
+@pytest.mark.parametrize("way", ["victim", "check", "send", "signalled", "killed_if"])
+def test_a_process_beside_the_drill_is_refused_by_name(root: tuple[Kin, Victim], live: int, way: str) -> None:
+    kin, _ = root
+    found = stat_of(live)
+    assert found is not None
+    other = Victim(live, found.started, "broker-control")
+    ways = {
+        "victim": lambda: kin.victim(live, "broker-control"),
+        "check": lambda: kin.check(other),
+        "send": lambda: kin.send(signal.SIGKILL, other),
+        "signalled": lambda: kin.signalled(signal.SIGKILL, other),
+        "killed_if": lambda: kin.killed_if(other, lambda: True),
+    }
+    with pytest.raises(
+        NoVictim, match=f"pid {live}, taken for broker-control, does not descend from this drill's azq up.*nothing was sent"
+    ):
+        ways[way]()
+    assert state(live) not in ("T", "Z", "")
+
+
+def test_a_number_that_is_another_processes_by_now_is_refused(root: tuple[Kin, Victim]) -> None:
+    kin, victim = root
+    earlier = replace(victim, started=victim.started - 1)
+    with pytest.raises(NoVictim, match=f"pid {victim.pid}, taken for learner, is another process by now"):
+        kin.send(signal.SIGKILL, earlier)
+    with pytest.raises(NoVictim, match="is another process by now"):
+        kin.signalled(signal.SIGKILL, victim, earlier)  # neither is struck where one is refused
+    assert state(victim.pid) not in ("Z", "")
+
+
+def test_a_root_whose_number_is_another_processes_by_now_has_no_kin(root: tuple[Kin, Victim]) -> None:
+    kin, victim = root
+    with pytest.raises(NoVictim, match="does not descend"):
+        Kin(replace(kin.root, started=kin.root.started - 1)).check(victim)
+
+
+def test_what_is_gone_is_let_go_on_without_complaint_and_cannot_be_struck() -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEPS]) as process:
+        own = Kin.of(os.getpid())
+        victim = own.victim(process.pid, "learner")
+        lift = own.signalled(signal.SIGKILL, victim)
+    lift()
+    with pytest.raises(NotFound, match=f"pid {victim.pid}, taken for learner, is gone"):
+        own.send(signal.SIGKILL, victim)
+
+
+def test_what_a_hurt_system_raises_is_borne_but_not_that_a_victim_is_none() -> None:
+    for error in (StateConflict("x"), redis.ConnectionError("x")):
+        with borne():
+            raise error
+    with pytest.raises(NoVictim), borne():
+        raise NoVictim("x")
