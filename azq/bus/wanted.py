@@ -11,13 +11,13 @@ from azq.bus.base import Bus
 from azq.errors import AccessRefused
 from azq.wire import keys
 from azq.wire.codec import decode, encode, skip_unreadable
-from azq.wire.messages import WantedRuns
+from azq.wire.questions import WantedRuns
 
 LIFE_S = 600.0  # of a wish
 MOST = 16  # runs at once, those wanted last: each takes memory of every inference worker
 
 
-class Wishes:
+class MoveWishes:
     """The wishes of the one daemon; safe to share between threads."""
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:

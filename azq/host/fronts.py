@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import re
 import resource
 import socket
@@ -58,11 +59,14 @@ class FrontPlan:
 
 
 def free_port(count: int = 1) -> int:
-    """A port of this machine that nobody listened at a moment ago, nor at those after it, so many in all."""
+    """A port of this machine that nobody listened at a moment ago, nor at those after it, so many in all.
+
+    It is below those that Linux gives to connections, any of which could take it before who asked for it does.
+    """
     while True:
+        first = random.randrange(20_000, 32_000)
         with contextlib.suppress(OSError), contextlib.ExitStack() as held:
-            first = int(held.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1])
-            for port in range(first + 1, first + count):
+            for port in range(first, first + count):
                 held.enter_context(socket.create_server(("127.0.0.1", port)))
             return first
 

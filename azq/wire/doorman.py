@@ -56,7 +56,7 @@ class ServerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Fitness:
     """What to think of a server, and why: one sentence with place and remedy, empty for a sound one."""
 
     verdict: Verdict = "sound"
@@ -93,48 +93,48 @@ def _probe(client: redis.Redis) -> str:
         return str(error).partition(", with args")[0]
 
 
-def judge(facts: ServerFacts, plane: str, place: str) -> Judgement:
+def judge(facts: ServerFacts, plane: str, place: str) -> Fitness:
     """What to think of the server at `place` as a plane: `control`, or any other name for one that carries evaluations only."""
     info = facts.info
     version = str(info.get("redis_version", ""))
     if info and tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST:
-        return Judgement("never", f"broker at {place} has version {version or 'unknown'}; azq needs Redis 6.2 or newer, or Valkey")
+        return Fitness("never", f"broker at {place} has version {version or 'unknown'}; azq needs Redis 6.2 or newer, or Valkey")
     mode = "cluster" if facts.probe == CLUSTER else str(info.get("redis_mode") or info.get("server_mode", "standalone"))
     if mode != "standalone":
-        return Judgement("never", f"broker at {place} runs in {mode} mode, which azq does not speak; name a server that runs alone")
+        return Fitness("never", f"broker at {place} runs in {mode} mode, which azq does not speak; name a server that runs alone")
     return _judge_memory(info, plane, place) or _judge_writes(facts, plane, place) or _judge_keeping(info, plane, place)
 
 
-def _judge_memory(info: Mapping[str, Any], plane: str, place: str) -> Judgement | None:
+def _judge_memory(info: Mapping[str, Any], plane: str, place: str) -> Fitness | None:
     policy = str(info.get("maxmemory_policy", "noeviction"))
     if plane != CONTROL or policy == "noeviction" or not _number(info, "maxmemory"):
         return None
     why = f"control plane at {place} drops keys, games too, when its memory is full (maxmemory-policy {policy})"
-    return Judgement("never", f"{why}; set noeviction there")
+    return Fitness("never", f"{why}; set noeviction there")
 
 
-def _judge_writes(facts: ServerFacts, plane: str, place: str) -> Judgement | None:
+def _judge_writes(facts: ServerFacts, plane: str, place: str) -> Fitness | None:
     why = facts.probe
     if why.startswith(("NOPERM", "unknown command")):  # evaluations need no scripts
         wrong = f"broker at {place} runs no scripts for this user ({why}); give it the rights that `azq fleet acl` prints"
-        return Judgement("refused", wrong) if plane == CONTROL else None
+        return Fitness("refused", wrong) if plane == CONTROL else None
     if why.startswith("OOM"):
-        return Judgement("full", f"broker at {place} is out of memory ({why}); raise its maxmemory")
-    return Judgement("passing", f"broker at {place} takes no writes ({why}); mend that, or name its primary in azq.toml") if why else None
+        return Fitness("full", f"broker at {place} is out of memory ({why}); raise its maxmemory")
+    return Fitness("passing", f"broker at {place} takes no writes ({why}); mend that, or name its primary in azq.toml") if why else None
 
 
-def _judge_keeping(info: Mapping[str, Any], plane: str, place: str) -> Judgement:
+def _judge_keeping(info: Mapping[str, Any], plane: str, place: str) -> Fitness:
     if plane != CONTROL:
         evicts = _number(info, "maxmemory") and str(info.get("maxmemory_policy", "noeviction")) != "noeviction"
         advice = f"data plane at {place} drops requests when its memory is full; set maxmemory-policy noeviction there"
-        return Judgement("advice", advice) if evicts else Judgement()
+        return Fitness("advice", advice) if evicts else Fitness()
     if not info:
         unknown = f"broker at {place} does not show its settings (INFO); see to appendonly yes and maxmemory-policy noeviction there"
-        return Judgement("advice", unknown)
+        return Fitness("advice", unknown)
     if not _number(info, "aof_enabled"):
         lost = "its crash loses open games, queues and results (`azq runs restore` goes on from the run's folder)"
-        return Judgement("advice", f"broker at {place} keeps no append-only file: set appendonly yes, or {lost}")
-    return Judgement()
+        return Fitness("advice", f"broker at {place} keeps no append-only file: set appendonly yes, or {lost}")
+    return Fitness()
 
 
 def _number(info: Mapping[str, Any], name: str) -> int:

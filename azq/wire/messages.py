@@ -275,12 +275,6 @@ class Fleet(Message, frozen=True):
     host: str = ""  # of the daemon
 
 
-class WantedRuns(Message, frozen=True):
-    """Runs that inference workers are to serve whatever their state: somebody wants moves of them."""
-
-    runs: tuple[str, ...]
-
-
 class RunRecord(Message, frozen=True):
     """A run as the control plane keeps it."""
 

@@ -1,4 +1,4 @@
-"""What the daemon asks one process, and what that answers."""
+"""What the daemon asks of processes, and what they answer."""
 
 from __future__ import annotations
 
@@ -22,3 +22,9 @@ class ProcessAnswer(Message, frozen=True):
 
     worker: str
     lines: tuple[str, ...]
+
+
+class WantedRuns(Message, frozen=True):
+    """Runs that inference workers are to serve whatever their state: somebody wants moves of them."""
+
+    runs: tuple[str, ...]

@@ -13,7 +13,7 @@ from typing import Annotated, TypeAlias
 from fastapi import Depends, Request
 
 from azq.bus.base import Bus
-from azq.bus.wanted import Wishes
+from azq.bus.wanted import MoveWishes
 from azq.clock import now_ms
 from azq.config import DaemonConfig, RunSections
 from azq.games import Game
@@ -60,7 +60,7 @@ class Services:
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)
     firsts: FirstsOfRuns = field(default_factory=FirstsOfRuns)
-    wishes: Wishes = field(default_factory=Wishes)
+    wishes: MoveWishes = field(default_factory=MoveWishes)
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def admit_run(self) -> AbstractContextManager[None]:

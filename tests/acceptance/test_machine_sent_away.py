@@ -20,6 +20,7 @@ import pytest
 from azq.config import load
 from azq.errors import ExitCode
 from azq.host.brokers import resolve
+from azq.host.fronts import free_port
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.wire.connect import connect
@@ -75,9 +76,7 @@ def refusals(folder: Path) -> list[str]:
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    return free_port(2)
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from waiting import until
 
 from azq.client import Client
 from azq.errors import AzqError
+from azq.host.fronts import free_port
 from azq.replay.readers import SegmentReader
 from azq.status.schemas import WeightsOut
 
@@ -36,9 +36,7 @@ SETTINGS = (
 @contextlib.contextmanager
 def running(home: Path) -> Iterator[Client]:
     """`azq up` and a client of its daemon; ended by Ctrl-C, after which all games are on disk."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     settings = [word for text in (*SETTINGS, f"daemon.port={port}") for word in ("--set", text)]
     command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--json", *settings]
     up = subprocess.Popen(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import threading
 import urllib.request
@@ -17,6 +16,7 @@ from worker_doubles import RUN, Fleet
 from azq.config import VolunteersConfig
 from azq.drill.tab import SimulatedTab
 from azq.errors import AzqError
+from azq.host.fronts import free_port
 from azq.ledger.types import JobState
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -29,8 +29,7 @@ class Hall(Fleet):
 
     def __init__(self, broker: Any, tmp_path: Path, **gateway: float) -> None:
         super().__init__(broker, tmp_path)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._env |= {"AZQ_GATEWAY__PORT": str(self.port), "AZQ_GATEWAY__LATE_AFTER_S": "8", "AZQ_GATEWAY__BATCH_AFTER_S": "1"}
         self._env |= {f"AZQ_GATEWAY__{name.upper()}": str(value) for name, value in gateway.items()}
         self._over = threading.Event()

@@ -19,15 +19,10 @@ from azq.bus.front import Front, listen
 from azq.bus.redis import RedisBus
 from azq.config.host import trusting
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
+from azq.host.fronts import free_port
 from azq.wire import tls
 from azq.wire.codec import MAX_FRAME_BYTES
 from azq.wire.connect import connect, open_client
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -6,13 +6,14 @@ import base64
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import Any
+
+from azq.host.fronts import free_port
 
 ROOT = Path(__file__).parents[3]
 
@@ -38,13 +39,6 @@ def wait_until_it_answers(process: subprocess.Popen[bytes], port: int) -> None:
             assert process.poll() is None, "Flower ended"
             assert time.monotonic() < deadline, "Flower does not answer"
             pause.wait(0.1)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_flower_serves_azqs_app_behind_a_password(broker: Any, tmp_path: Path) -> None:

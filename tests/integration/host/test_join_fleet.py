@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from azq.cli.app import app
 from azq.config import Config, load
 from azq.errors import AccessRefused, BrokerRefused, ConfigError, NotFound, StateConflict
 from azq.host.brokers import Brokers, resolve
-from azq.host.fronts import Listen
+from azq.host.fronts import Listen, free_port
 from azq.host.join.checks import check_fleet, read_fleet
 from azq.host.join.join import Wish, join
 from azq.host.join.token import Invitee, Token, invitation, parse_token, with_login
@@ -38,23 +37,10 @@ from azq.wire.machines import AdmittedMachine
 from azq.wire.messages import SCHEMA, Job, RunRecord
 
 
-def free_port(beside: int = 1) -> int:
-    """A port that is free together with the next ones."""
-    for _ in range(50):
-        with socket.socket() as first, contextlib.ExitStack() as others:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError):
-                for place in range(1, beside + 1):
-                    others.enter_context(socket.socket()).bind(("127.0.0.1", port + place))
-                return port
-    raise AssertionError("no two free ports side by side")
-
-
 @pytest.fixture
 def listening(tmp_path: Path) -> Iterator[tuple[Path, int, redis.Redis]]:
     """Embedded brokers that listen, with a daemon's word of them."""
-    port, config = free_port(), load(overrides=[f'home="{tmp_path}"'])
+    port, config = free_port(2), load(overrides=[f'home="{tmp_path}"'])
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         client = connect(brokers.apply(config).broker.control_url)
         client.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
@@ -149,7 +135,7 @@ def test_a_machine_works_within_its_rights(listening: tuple[Path, int, redis.Red
 
 def test_an_older_server_goes_on_with_one_password_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "server_at", lambda path: ServerProgram("redis", (6, 2, 0)))
-    port, config = free_port(), config_of(tmp_path)
+    port, config = free_port(2), config_of(tmp_path)
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         settings = brokers.apply(config)
         assert not knows_roles(settings)
@@ -184,7 +170,7 @@ def test_time_runs_out_for_a_machine_and_for_users_that_nobody_let_in(listening:
 
 
 def test_machines_are_known_after_a_restart_with_the_rights_of_now(tmp_path: Path) -> None:
-    port, config = free_port(), config_of(tmp_path)
+    port, config = free_port(2), config_of(tmp_path)
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         brokers.control.set(keys.FLEET, encode(fleet_of(brokers.apply(config))))
         token = parse_token(invitation(config, Invitee("box"))["token"])
@@ -234,7 +220,7 @@ def test_a_fleet_of_another_schema_is_refused_and_of_another_version_told(listen
 
 
 def test_several_data_planes_listen_side_by_side_and_are_all_told(tmp_path: Path) -> None:
-    port, config = free_port(3), load(overrides=[f'home="{tmp_path}"', "broker.data_shards=3", "broker.shards_per_run=2"])
+    port, config = free_port(4), load(overrides=[f'home="{tmp_path}"', "broker.data_shards=3", "broker.shards_per_run=2"])
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         settings = brokers.apply(config)
         assert len(set(settings.broker.data_planes)) == 3

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # the core is compiled
+
 ROOT = Path(__file__).parents[3]
 WEB = {"azq/web/azq.wasm", "azq/web/core.js", "azq/web/calls.js", "azq/web/search.js"}
 
@@ -35,10 +37,10 @@ print(json.dumps({
 
 
 def ended(command: list[str], **where: Any) -> None:
-    """Waits for a command that is to end well; where it does not within five minutes, its compilers end with it."""
+    """Waits for a command that is to end well; where it does not, its compilers end with it."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, **where) as process:
         try:
-            said, _ = process.communicate(timeout=300)
+            said, _ = process.communicate(timeout=3000)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from azq.bus.memory import MemoryBus
-from azq.bus.wanted import LIFE_S, MOST, Wishes, wanted_runs
+from azq.bus.wanted import LIFE_S, MOST, MoveWishes, wanted_runs
 from azq.errors import AccessRefused
 from azq.wire import keys
 
@@ -16,7 +16,7 @@ class Place:
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.bus = MemoryBus(clock=lambda: self.now_s)
-        self.wishes = Wishes(lambda: self.now_s)
+        self.wishes = MoveWishes(lambda: self.now_s)
 
     def add(self, *runs: str) -> frozenset[str]:
         for run in runs:
