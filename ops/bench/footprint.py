@@ -21,6 +21,7 @@ from azq.config import load
 from azq.errors import AzqError
 from azq.host import brokers
 from azq.ledger import Ledger
+from azq.process.apart import alone
 from azq.process.proc import children
 from azq.process.python import AZQ
 from azq.status.observe import read_workers
@@ -82,4 +83,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

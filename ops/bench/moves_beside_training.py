@@ -27,9 +27,9 @@ from azq.host.brokers import open_control
 from azq.host.fronts import free_port
 from azq.ledger import Ledger
 from azq.metrics import CPU_S
+from azq.process.apart import alone
 from azq.process.proc import usage
 from azq.process.python import AZQ
-from azq.process.start import foreign_environment
 from azq.status.observe import read_workers
 from azq.waiting import until
 
@@ -100,7 +100,7 @@ def main() -> None:
         ]
         command = [*AZQ, "up", "--game", given.game, "--run", RUN, "--json", *(word for text in settings for word in ("--set", text))]
         with (Path(folder) / "log").open("w") as log:
-            up = subprocess.Popen(command, stdout=log, stderr=log, env=foreign_environment())
+            up = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             measure(settings, given)
         finally:
@@ -131,4 +131,5 @@ def measure(settings: list[str], given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

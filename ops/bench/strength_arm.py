@@ -18,6 +18,7 @@ from azq.arena.regret import judged
 from azq.config import load as load_config
 from azq.console.move import weight_version
 from azq.console.play import Seating, seated
+from azq.process import apart
 from azq.process.interrupts import Interrupts
 from azq.process.proc import children, command, cpu_s, stat_of
 from azq.process.python import AZQ
@@ -167,8 +168,8 @@ def up_command(arm: Arm) -> list[str]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """This process's variables with the arm's home; log lines become JSON, which `counted` reads."""
-    return {**os.environ, "AZQ_HOME": str(home), "AZQ_LOG": "json"}
+    """What is no setting of what is live here, and the arm's home; log lines become JSON, which `counted` reads."""
+    return {**apart.environment(), "AZQ_HOME": str(home), "AZQ_LOG": "json"}
 
 
 def published(folder: Path) -> list[Path]:

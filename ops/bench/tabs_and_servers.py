@@ -25,8 +25,8 @@ from azq.console.move import open_player, weight_version
 from azq.console.profile import pyplot_of
 from azq.host.browser import chromium
 from azq.host.fronts import free_port
+from azq.process.apart import alone
 from azq.process.python import AZQ
-from azq.process.start import foreign_environment
 from azq.replay.readers import SegmentReader
 
 WAYS = ("tabs", "both", "server")
@@ -43,7 +43,7 @@ def train(folder: Path, game: str, way: str, count: int, settings: list[str]) ->
     command += [word for text in (f'home="{folder}"', *ALIKE, *tag, *settings) for word in ("--set", text)]
     with (
         (folder / f"{game}-{way}.log").open("w+") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, env=foreign_environment()) as up,
+        subprocess.Popen(command, stdout=log, stderr=log) as up,
     ):
         if way != "server":
             with chromium() as browser, tab(browser, f"http://127.0.0.1:{port}/"), tab(browser, f"http://127.0.0.1:{port}/"):
@@ -127,4 +127,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with alone():
+        main()

@@ -1,9 +1,10 @@
-"""A drill and a validation in the folder of an operator whose system is live: its brokers hear nothing of them, and live on."""
+"""A drill and a validation beside a live system: its brokers hear nothing of them, and live on."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,11 @@ import redis
 
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
-from azq.config import RunSections
+from azq.config import Config, RunSections
+from azq.drill.faults.brokers import limit_memory
+from azq.drill.system import System
+from azq.drill.victims import Kin, NoVictim
+from azq.host.brokers import with_urls
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.process.proc import stat_of
@@ -35,14 +40,18 @@ class Live:
     servers: tuple[EmbeddedServer, ...]
     clients: tuple[redis.Redis, ...]
 
-    def state(self) -> list[Any]:
-        """Who serves, since when, who connected, and every key with every byte of its value."""
-        return [self._state(server, client) for server, client in zip(self.servers, self.clients, strict=True)]
+    def kept(self) -> list[Any]:
+        """Who serves, since when, how it is set, and every key with every byte of its value."""
+        return [self._kept(server, client) for server, client in zip(self.servers, self.clients, strict=True)]
 
-    def _state(self, server: EmbeddedServer, client: redis.Redis) -> Any:
-        found, info = stat_of(server.pid), client.info()
+    def _kept(self, server: EmbeddedServer, client: redis.Redis) -> Any:
+        found = stat_of(server.pid)
         values = {key: client.dump(key) for key in sorted(client.keys("*"))}
-        return server.pid, found and found.started, info["total_connections_received"], values
+        return server.pid, found and found.started, client.config_get("*"), values
+
+    def connections(self) -> list[int]:
+        """How many there ever were."""
+        return [client.info()["total_connections_received"] for client in self.clients]
 
 
 @pytest.fixture
@@ -65,6 +74,21 @@ def live(tmp_path: Path) -> Iterator[Live]:
             server.stop()
 
 
+def test_a_broker_that_is_none_of_the_drills_own_gets_no_signal_and_no_command(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, before = System(tmp_path / "drill", "tic_tac_toe", []), live.kept()
+    monkeypatch.setattr(system, "config", lambda: with_urls(Config(), *(server.url for server in live.servers)))
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as up:
+        monkeypatch.setattr(system, "_kin", Kin.of(up.pid))
+        pid = live.servers[0].pid
+        for deed in (lambda: system.working("broker-control"), system.counts, lambda: limit_memory(system, "control")):
+            with pytest.raises(NoVictim, match=f"pid {pid}, taken for broker-control, does not descend from this drill's azq up"):
+                deed()
+        up.kill()
+    assert live.kept() == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_live_system_is_as_it_was_byte_for_byte(live: Live, tmp_path: Path, command: str) -> None:
@@ -76,9 +100,9 @@ def test_a_live_system_is_as_it_was_byte_for_byte(live: Live, tmp_path: Path, co
         *(f'{server}_url = "{live.servers[n].url}"' for n, server in enumerate(("control", "data"))),
     ]
     (folder / "azq.toml").write_text("\n".join(settings))
-    before = live.state()
+    before = live.kept(), live.connections()
     done = subprocess.run([*AZQ, *command.split()], cwd=folder, capture_output=True, text=True, check=False, timeout=500)
-    assert live.state() == before
+    assert (live.kept(), live.connections()) == before
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)
     assert [path.name for path in folder.iterdir()] == ["azq.toml"]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import redis
 
+import azq
 from azq.drill.victims import Kin, NoVictim, Victim, borne
 from azq.errors import NotFound, StateConflict
 from azq.process.proc import stat_of
@@ -102,6 +105,18 @@ def test_what_is_gone_is_let_go_on_without_complaint_and_cannot_be_struck() -> N
     lift()
     with pytest.raises(NotFound, match=f"pid {victim.pid}, taken for learner, is gone"):
         own.send(signal.SIGKILL, victim)
+
+
+def test_drills_and_validation_send_signals_in_one_place() -> None:
+    package = Path(azq.__file__).parent
+    files = [file for folder in ("drill", "validate") for file in (package / folder).rglob("*.py")]
+    senders = {file.name for file in files if re.search(r"os\.kill|killpg|pidfd_send_signal", file.read_text("utf-8"))}
+    assert senders == {"victims.py", "hosts.py"}  # hosts: in network namespaces that it made itself
+
+
+def test_azq_up_is_started_in_one_place() -> None:
+    package = Path(azq.__file__).parent
+    assert [file.name for file in package.rglob("*.py") if '*AZQ, "up"' in file.read_text("utf-8")] == ["apart.py"]
 
 
 def test_what_a_hurt_system_raises_is_borne_but_not_that_a_victim_is_none() -> None:
