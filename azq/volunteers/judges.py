@@ -19,9 +19,11 @@ from azq.process.start import PARENT_VARIABLE
 from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge
 from azq.volunteers.standing import ContributorStanding, Judgement, TrackRecord, after_batch, standing_of
 from azq.volunteers.verifier import Answer, Failed, JudgeRequest
+from azq.waiting import AwakeClock
 
 COMMAND = (*PYTHON, "-m", "azq.volunteers.verifier")
 ANSWER_AFTER_S = 300.0
+LOOK_S = 1.0
 TRIES = 3  # of a batch, by a process each that died over it
 
 log = logs.get(__name__)
@@ -106,9 +108,11 @@ class VerifierProcess:
     def _ask(self, question: bytes) -> Answer:
         pipe = (self._running or self._start())[1]
         pipe.send_bytes(question)
-        if not pipe.poll(self._answer_after_s):
-            self._end()
-            raise EvaluationTimeout(f"the verifier gave no answer within {self._answer_after_s:g} s; it is started again")
+        awake_s = AwakeClock()
+        while not pipe.poll(min(LOOK_S, self._answer_after_s)):
+            if awake_s() >= self._answer_after_s:
+                self._end()
+                raise EvaluationTimeout(f"the verifier gave no answer within {self._answer_after_s:g} s; it is started again")
         answer: Answer = msgspec.msgpack.decode(pipe.recv_bytes(), type=Answer)
         return answer
 

@@ -10,13 +10,13 @@ import os
 import selectors
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO, Any
 
 from azq.arena.player import DEADLINE_S, Player, Tick, no_tick
 from azq.errors import EngineError
+from azq.waiting import AwakeClock
 
 POLL_S = 0.1
 END_AFTER_S = 2.0
@@ -71,10 +71,10 @@ class EngineProcess:
         """
         self._answer = b""
         waiting = question.encode() + b"\n"
-        deadline = time.monotonic() + self._deadline_s
+        awake_s = AwakeClock()
         while not complete(lines := self._lines()):
             self._tick()
-            if time.monotonic() > deadline:
+            if awake_s() > self._deadline_s:
                 raise self.broke(f"gave no answer to {question[:80]!r} within {self._deadline_s:g} s", about)
             waiting = self._send(waiting)
             self._receive(question, about)

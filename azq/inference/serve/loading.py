@@ -17,6 +17,7 @@ from azq.inference.serve.roster import AGAIN, LOOK_S, NOT_THE_RUNS, Life, Roster
 from azq.inference.serve.served import RunLoader, ServedRun
 from azq.inference.serve.stats import Stats
 from azq.ledger.types import RunView
+from azq.waiting import AwakeClock
 
 WAIT_S = 0.1  # for weights or a promotion, which end the wait at once
 ASKED_S, ASKED_WAIT_S = 1.0, 0.01  # for so long after a version was asked for, more are waited for in so short steps
@@ -44,6 +45,7 @@ class LoadingThread:
         self._lives: dict[str, Life] = {}  # of each run there is: one made again under its name has other weights
         self._failures = Unserved()
         self._failure: DeviceError | None = None
+        self._awake_s = AwakeClock()
         self._loading = ("", float("inf"))  # which run is at work, and since when
         self._ask = threading.Event()
         self._stop = threading.Event()
@@ -64,7 +66,7 @@ class LoadingThread:
         if self._failure is not None:
             raise self._failure
         run, since_s = self._loading
-        if time.monotonic() - since_s > HANGS_S:
+        if self._awake_s() - since_s > HANGS_S:
             raise EvaluationTimeout(f"loading run {run} has not ended within {HANGS_S:.0f} s; after three times this host leaves it out")
         if self._thread is None:
             self._stop.clear()
@@ -97,7 +99,7 @@ class LoadingThread:
 
     @contextmanager
     def _at(self, run: str) -> Iterator[None]:
-        self._loading = run, time.monotonic()
+        self._loading = run, self._awake_s()
         try:
             yield
         finally:

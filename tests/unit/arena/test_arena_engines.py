@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from waiting import until
 
 from azq import games
+from azq.arena.engines import process as process_module
 from azq.arena.engines.gtp import GtpPlayer, answered
 from azq.arena.engines.process import EngineProcess
 from azq.arena.match import play_match
@@ -21,6 +22,7 @@ from azq.arena.players import make_player
 from azq.config import SearchConfig
 from azq.errors import AzqError, ConfigError, EngineError
 from azq.notation.boards import coordinates
+from azq.waiting import AwakeClock
 from azq.wire.messages import MatchSpec
 
 OTHELLO = games.load("othello")
@@ -97,6 +99,14 @@ def test_whatever_goes_wrong_is_one_error_with_engine_place_and_remedy(script: s
         assert part in str(caught.value)
     with pytest.raises(EngineError, match="ended"):
         process.ask("hello", "position P")
+    process.close()
+
+
+def test_a_pause_of_everything_is_no_silence_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter([0.0, 3600.0])
+    monkeypatch.setattr(process_module, "AwakeClock", lambda: AwakeClock(lambda: next(now, 3600.0)))
+    process = start(ECHO)
+    assert process.ask("hello", "here") == ["HELLO"]
     process.close()
 
 

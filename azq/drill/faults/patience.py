@@ -1,0 +1,151 @@
+"""What may take longer than any watch waits: a pause of everything, a control plane that is away or takes no writes, a slow start.
+
+Nobody may be ended meanwhile, and the daemon answers throughout.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import re
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from azq.bus.embedded import EmbeddedServer
+from azq.drill.scenarios import PROCESSES, Harm, Scenario, fault
+from azq.drill.system import READY_S, RUN, System, signalled
+from azq.errors import StateConflict
+from azq.host.fronts import free_port
+from azq.process.proc import PROC, alive, children
+
+PAUSES_S = {"pause": 15.0, "pause-long": 60.0}
+AWAY_S = 120.0
+SLOW_S = 12.0
+ASK_EVERY_S = 1.0
+ANSWER_S = 5.0  # of the daemon's, within which it counts as one
+READY, NOT_READY = 200, 503
+
+Ask = Callable[[str], int | None]
+
+
+@fault("pause", "all")
+@fault("pause-long", "all")
+def pause(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGSTOP to `azq up` and all below it, brokers too; whoever goes on repeats nothing, so nobody may be another one afterwards."""
+    before = _at_work(system)
+    lift = signalled(signal.SIGSTOP, *tree(system.pid_of_all()))
+    return Harm(lambda: _same(system, before), lasts_s=PAUSES_S[scenario.fault], lift=lift)
+
+
+@fault("read-only", "broker-control")
+def take_no_writes(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Makes the control plane a replica of a server that is not there, which answers and takes no writes."""
+    before, watch = _at_work(system), ReadyWatch(rest_of(system))
+    with system.client() as client:
+        client.replicaof("127.0.0.1", str(free_port(1)))
+
+    def lift() -> None:
+        with system.client() as client:
+            client.replicaof("NO", "ONE")
+        watch.end()
+
+    return Harm(lambda: _same(system, before), lasts_s=AWAY_S, lift=lift)
+
+
+@fault("away", "broker-control")
+def be_away(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Stops a control plane that is none of `azq up`'s, so that nobody starts it again, and starts it much later."""
+    server = EmbeddedServer("control", system.folder / "own")
+    server.start()
+    system.move_to(server.url, server.stop)
+    before, watch = _at_work(system), ReadyWatch(rest_of(system))
+    server.stop()
+
+    def lift() -> None:
+        server.start()
+        watch.end()
+
+    return Harm(lambda: _same(system, before), lasts_s=AWAY_S, lift=lift)
+
+
+@fault("slow-start", "daemon")
+def start_slowly(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL to the daemon, and its follower is stopped for a while between its first look at the broker and READY."""
+    while (harm := _slowed(system)) is None:
+        pass
+    return harm
+
+
+def _slowed(system: System) -> Harm | None:
+    """None where the daemon listened before it could be stopped."""
+    before, log = system.working("daemon"), system.log("daemon")
+    os.kill(before, signal.SIGKILL)
+    pid = system.until(lambda: (found := system.pid("daemon")) != before and found, "another daemon", READY_S)
+    lift = signalled(signal.SIGSTOP, pid)
+    if log.says("listening"):
+        lift()
+        return None
+    return Harm(lambda: _same(system, {"daemon": pid}) and log.says("listening"), lasts_s=SLOW_S, lift=lift)
+
+
+def tree(pid: int, proc: Path = PROC) -> list[int]:
+    """A process and all below it, parents first."""
+    found = [pid]
+    for parent in found:
+        found += children(parent, proc)
+    return found
+
+
+class ReadyWatch:
+    """Asks a daemon once a second whether it is ready, in a thread, and counts the answers; None stands for none."""
+
+    def __init__(self, url: str, ask: Ask | None = None, every_s: float = ASK_EVERY_S) -> None:
+        self.answers: Counter[int | None] = Counter()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(url, ask or readiness, every_s), name="ready watch", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Raises `StateConflict` where an answer was neither of the two, or it was always ready."""
+        self._over.set()
+        self._thread.join()
+        if set(self.answers) - {READY, NOT_READY} or not self.answers[NOT_READY]:
+            raise StateConflict(f"/readyz did not answer {READY} or {NOT_READY} throughout: {dict(self.answers)}")
+
+    def _run(self, url: str, ask: Ask, every_s: float) -> None:
+        while not self._over.wait(every_s):
+            self.answers[ask(url)] += 1
+
+
+def readiness(url: str) -> int | None:
+    """The status that `/readyz` answers; None where nobody does."""
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_S)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def rest_of(system: System) -> str:
+    """Where the system's daemon listens, by its log."""
+    text = (system.folder / RUN / "logs" / "daemon.log").read_text("utf-8", "replace")
+    return str(re.findall(r"\blistening\b.*\burl=(http://[^\s']+)", text)[-1])
+
+
+def _at_work(system: System) -> dict[str, int]:
+    return {role: system.working(role) for role in PROCESSES}
+
+
+def _same(system: System, before: Mapping[str, int]) -> bool:
+    """Whether these processes work again; raises `StateConflict` where one ended."""
+    if gone := [role for role, pid in before.items() if not alive(pid)]:
+        raise StateConflict(f"{', '.join(gone)} ended and should have waited; see {system.folder}")
+    return all(system.pid(role) == pid for role, pid in before.items())
