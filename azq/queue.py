@@ -60,6 +60,7 @@ _SETTINGS = {
     "worker_hijack_root_logger": False,
     "worker_cancel_long_running_tasks_on_connection_loss": False,
     "broker_connection_retry_on_startup": True,
+    "broker_channel_error_retry": True,  # a replica, or a full disk: the broker answers, and takes no writes for a while
     "broker_connection_max_retries": None,
 }
 _TRANSPORT = {

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from celery import current_app
 from kombu.transport import redis as kombu_redis
+from redis import exceptions
 
 from azq.queue import make_app
 
@@ -113,3 +114,10 @@ def test_a_message_that_is_refused_is_dropped_unless_it_is_asked_back(monkeypatc
         with contextlib.suppress(ConnectionError):
             qos.reject(tag, **how)
     assert back == ["two"]
+
+
+def test_a_broker_that_takes_no_writes_for_a_while_ends_no_worker() -> None:
+    app = make_app("redis://localhost:1/0")
+    assert app.conf.broker_channel_error_retry
+    passing = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.ResponseError, exceptions.ExecAbortError)
+    assert all(issubclass(error, app.connection().channel_errors) for error in passing)
