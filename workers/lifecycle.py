@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Any
 from celery import bootsteps
 from celery.apps.worker import Worker
 from celery.exceptions import Ignore
+from celery.worker.consumer import Consumer
 from celery.worker.request import Request
+from celery.worker.state import maybe_shutdown
 
 from azq import logs
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import leave_terminal
-from azq.process.liveness import READY, WATCHDOG, notify, watchdog_interval_s
+from azq.process.liveness import READY, WATCHDOG, notify, waits_for_brokers, watchdog_interval_s
 from azq.wire.kinds import Kind
 from workers.board import Board, merge, versions
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 END_AFTER_S = 1.0
 STOP_AFTER_S = 12.0  # a pool that has not ended by then never will (celery's warm shutdown can hang)
 LOOP_TICK_S = 1.0
+CONNECT_EVERY_S = 1.0
 LOOP_TICKS = 3.0  # the event loop must have turned within so many watchdog intervals
 
 log = logs.get(__name__)
@@ -67,10 +70,11 @@ class Heart(threading.Thread):
     def run(self) -> None:
         """Beats until `end`, whatever happens to the broker."""
         interval = min(self._config.heartbeat_s, watchdog_interval_s() or self._config.heartbeat_s)
-        while not self._over.wait(0.0 if self._bus is None and not self._lost else interval):
-            self._try(self._beat)
-            if loop_lives(self.loop_turned_s, time.monotonic(), LOOP_TICKS * max(interval, 2.0), self._away_s):
-                notify(WATCHDOG)
+        with waits_for_brokers():
+            while not self._over.wait(0.0 if self._bus is None and not self._lost else interval):
+                self._try(self._beat)
+                if loop_lives(self.loop_turned_s, time.monotonic(), LOOP_TICKS * max(interval, 2.0), self._away_s):
+                    notify(WATCHDOG)
 
     def end(self) -> None:
         """Stops beating and says good-bye, so that nobody waits for the life of the last beat to run out."""
@@ -149,6 +153,17 @@ class ToldRequest(Request):  # type: ignore[misc]
         super().on_failure(exc_info, send_failed_event, return_ok)
         if isinstance(exc_info.exception, Ignore):
             self.send_event("task-revoked", terminated=False, signum=None, expired=False)
+
+
+class PatientConsumer(Consumer):  # type: ignore[misc]
+    """Celery's consumer, which connects where the control plane takes writes: it would come and go five times a second elsewhere."""
+
+    def connect(self) -> Any:
+        """Waits for that as long as it takes; raises what a signal asks for."""
+        while not self.app.azq.takes_writes():
+            maybe_shutdown()
+            time.sleep(CONNECT_EVERY_S)
+        return super().connect()
 
 
 class LoopMark(bootsteps.StartStopStep):  # type: ignore[misc]

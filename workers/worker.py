@@ -20,7 +20,7 @@ from celery.exceptions import SecurityWarning
 from azq import logs
 from azq.bus.redis import RedisBus, admit_data_planes, another_control, connect_at_start, control_url_of
 from azq.config import Config, forget_environment
-from azq.errors import ConfigError, ExitCode, JobFailed
+from azq.errors import AzqError, BrokerUnavailable, ConfigError, ExitCode, JobFailed
 from azq.ledger import Ledger
 from azq.process.answers import Answers
 from azq.process.liveness import STOPPING, notify
@@ -28,10 +28,11 @@ from azq.process.proc import is_my_child
 from azq.process.stacks import ForkedStacks
 from azq.queue import detect_tags, make_app
 from azq.wire.connect import agree_on_schema, connect
+from azq.wire.doorman import admit
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs
-from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, SoftWorker, end_for_sure, node_name
+from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, SoftWorker, end_for_sure, node_name
 
 GARBAGE_AFTER = 50_000  # objects more than there were: the trees of games in Python are many objects and no cycles
 TASKS = {Kind.SELFPLAY: "workers.selfplay", Kind.EVAL: "workers.evaluate"}  # imported by the child that runs the first of its kind
@@ -54,6 +55,7 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
         hostname=node_name(queues),
         concurrency=concurrency,
         pool_cls="prefork",
+        consumer_cls=PatientConsumer,
         loglevel="WARNING",
         queues=list(queues),
         quiet=True,
@@ -88,6 +90,17 @@ class WorkerParts:
 
     def open_ledger(self) -> Ledger:
         return Ledger(self._connect())
+
+    def takes_writes(self) -> bool:
+        """Whether the control plane is there and takes writes; where it never will, whoever connects next says why."""
+        try:
+            with closing(self._connect()) as client:
+                admit(client)
+        except BrokerUnavailable:
+            return False
+        except AzqError:
+            pass
+        return True
 
     def _connect(self) -> redis.Redis:
         broker = self.config.broker

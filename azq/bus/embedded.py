@@ -38,6 +38,7 @@ DATA_MEMORY = "1gb"
 TCP_KEEPALIVE_S = 10  # a client whose machine was cut off holds its messages no longer than about twice that
 _LONGEST_SOCKET_PATH = 100  # bytes; the kernel takes 107 and the server appends nothing
 _POLL_S = 0.01
+FULL = "max number of clients"  # an answer, which redis-py takes for a lost connection
 
 # Runs in the child before the server: asks Linux to end it with its parent, then becomes the server.
 _SHIM = """
@@ -127,8 +128,8 @@ class EmbeddedServer:
                 client.ping()
             except (BusyLoadingError, ResponseError):
                 return True
-            except RedisError:
-                return False
+            except RedisError as error:
+                return FULL in str(error)
         return True
 
     def kill(self) -> None:

@@ -233,10 +233,15 @@ class Gateway:
 
     # -- runs
 
+    async def turn(self) -> None:
+        """Marks that the event loop turns until the gateway stops, whatever a look waits for."""
+        while not self.stopping.is_set():
+            self.turned_s = self._clock()
+            await asyncio.sleep(LOOK_S)
+
     async def look(self) -> None:
         """Follows runs and their weights until the gateway stops."""
         while not self.stopping.is_set():
-            self.turned_s = self._clock()
             try:
                 await self._look()
             except (BrokerError, ConfigError) as error:

@@ -157,10 +157,11 @@ def make_site(gateway: Gateway, networks: Networks, public: Public) -> ASGIApp:
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
-        looking = asyncio.create_task(gateway.look())
+        tasks = [asyncio.create_task(work) for work in (gateway.look(), gateway.turn())]
         yield
         await gateway.stop()
-        looking.cancel()
+        for task in tasks:
+            task.cancel()
 
     def to(place: str) -> Callable[[Request], Response]:
         return lambda request: RedirectResponse(place)

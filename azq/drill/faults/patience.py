@@ -37,7 +37,7 @@ Ask = Callable[[str], int | None]
 @fault("pause-long", "all")
 def pause(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """SIGSTOP to `azq up` and all below it, brokers too; whoever goes on repeats nothing, so nobody may be another one afterwards."""
-    before = _at_work(system)
+    before = _at_work(system, *system.brokers())
     lift = signalled(signal.SIGSTOP, *tree(system.pid_of_all()))
     return Harm(lambda: _same(system, before), lasts_s=PAUSES_S[scenario.fault], lift=lift)
 
@@ -45,7 +45,7 @@ def pause(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 @fault("read-only", "broker-control")
 def take_no_writes(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Makes the control plane a replica of a server that is not there, which answers and takes no writes."""
-    before, watch = _at_work(system), ReadyWatch(rest_of(system))
+    before, watch = _at_work(system, *system.brokers()), ReadyWatch(rest_of(system))
     with system.client() as client:
         client.replicaof("127.0.0.1", str(free_port(1)))
 
@@ -140,8 +140,8 @@ def rest_of(system: System) -> str:
     return str(re.findall(r"\blistening\b.*\burl=(http://[^\s']+)", text)[-1])
 
 
-def _at_work(system: System) -> dict[str, int]:
-    return {role: system.working(role) for role in PROCESSES}
+def _at_work(system: System, *brokers: str) -> dict[str, int]:
+    return {role: system.working(role) for role in (*PROCESSES, *brokers)}
 
 
 def _same(system: System, before: Mapping[str, int]) -> bool:

@@ -319,6 +319,18 @@ def test_a_broker_that_is_killed_again_while_it_starts_is_tried_again(tmp_path, 
         assert len(starts) == 3
 
 
+def test_one_that_has_no_room_for_another_client_does_not_hang(tmp_path):
+    server = EmbeddedServer("control", tmp_path / "control")
+    server.start()
+    client = connect(server.url)
+    try:
+        client.config_set("maxclients", 1)
+        assert server.responds(5.0)
+    finally:
+        client.close()
+        server.stop()
+
+
 def test_one_that_hangs_is_noticed_killed_and_started_again(tmp_path):
     with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
         first, data = brokers.pids

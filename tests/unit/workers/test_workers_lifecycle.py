@@ -7,9 +7,12 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
+from celery.exceptions import WorkerShutdown
+from celery.worker import state
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,9 +22,9 @@ from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
 from azq.process.liveness import READY_PID, watchdog_interval_s
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
-from workers import worker
+from workers import lifecycle, worker
 from workers.board import Board, ChildFigures, merge, versions
-from workers.lifecycle import Heart, loop_lives, node_name, role_of
+from workers.lifecycle import Heart, PatientConsumer, loop_lives, node_name, role_of
 
 SPENT = ("phase_wall_search", "phase_cpu_wait")
 FIGURES = ChildFigures(True, "my-run", 12, {name: 1.5 + place for place, name in enumerate((*metrics.OF_CHILDREN, *SPENT))})
@@ -184,3 +187,35 @@ def test_a_worker_whose_user_is_gone_tells_itself_to_stop_and_remembers_why(monk
     heart.run()  # returns: it beats no more
     assert told == [(os.getpid(), signal.SIGTERM)]
     assert heart.refused is not None
+
+
+def test_a_worker_connects_again_once_its_broker_takes_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, slept = iter([False, False, True]), list[float]()
+    consumer = PatientConsumer.__new__(PatientConsumer)
+    consumer.app = SimpleNamespace(azq=SimpleNamespace(takes_writes=lambda: next(answers)))
+    monkeypatch.setattr("time.sleep", slept.append)
+    monkeypatch.setattr("celery.worker.consumer.Consumer.connect", lambda consumer: "connected")
+    assert consumer.connect() == "connected"
+    assert slept == [lifecycle.CONNECT_EVERY_S] * 2
+    consumer.app.azq.takes_writes = lambda: False
+    monkeypatch.setattr(state, "should_stop", 0)
+    with pytest.raises(WorkerShutdown):
+        consumer.connect()
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"), [(None, True), (BrokerUnavailable("takes no writes"), False), (AccessRefused("sent away"), True)]
+)
+def test_whether_a_broker_takes_writes_is_asked_at_its_door(error: Exception | None, answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = worker.WorkerParts(Config(), ["selfplay.cpu"])
+    asked: list[object] = []
+
+    def admit(client: object) -> None:
+        asked.append(client)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(worker, "admit", admit)
+    monkeypatch.setattr(parts, "_connect", lambda: SimpleNamespace(close=lambda: None))
+    assert parts.takes_writes() is answer
+    assert len(asked) == 1
