@@ -48,7 +48,7 @@ class Victim:
 
 @dataclass(frozen=True, slots=True)
 class Kin:
-    """The processes below one `azq up`. Methods raise `NoVictim` for any other, `NotFound` for one that is gone."""
+    """An `azq up` and the processes below it. Methods raise `NoVictim` for any other, `NotFound` for one that is gone."""
 
     root: Victim
     proc: Path = PROC
@@ -71,7 +71,7 @@ class Kin:
             raise NoVictim(f"pid {victim.pid}, taken for {victim.role}, is another process by now; nothing was sent to it")
         if not alive(self.root.pid, self.proc):
             raise NotFound(f"this drill's azq up (pid {self.root.pid}) has ended")
-        if not self._descends(victim.pid):
+        if victim != self.root and not self._descends(victim.pid):
             raise NoVictim(
                 f"pid {victim.pid}, taken for {victim.role}, does not descend from this drill's azq up (pid {self.root.pid}); "
                 "nothing was sent to it, as it may be live"

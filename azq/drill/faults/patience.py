@@ -5,23 +5,24 @@ Nobody may be ended meanwhile, and the daemon answers throughout.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import os
 import random
 import re
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from azq.bus.embedded import EmbeddedServer
 from azq.drill.scenarios import PROCESSES, Harm, Scenario, fault
-from azq.drill.system import READY_S, RUN, System, signalled
+from azq.drill.system import READY_S, RUN, System
+from azq.drill.victims import Kin, Victim
 from azq.errors import StateConflict
+from azq.files import locked
+from azq.host.brokers import BROKER_FOLDER
 from azq.host.fronts import free_port
-from azq.process.proc import PROC, alive, children
+from azq.process.proc import alive
 
 PAUSES_S = {"pause": 15.0, "pause-long": 60.0}
 AWAY_S = 120.0
@@ -38,7 +39,7 @@ Ask = Callable[[str], int | None]
 def pause(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """SIGSTOP to `azq up` and all below it, brokers too; whoever goes on repeats nothing, so nobody may be another one afterwards."""
     before = _at_work(system, *system.brokers())
-    lift = signalled(signal.SIGSTOP, *tree(system.pid_of_all()))
+    lift = system.kin.signalled(signal.SIGSTOP, *tree(system.kin))
     return Harm(lambda: _same(system, before), lasts_s=PAUSES_S[scenario.fault], lift=lift)
 
 
@@ -59,18 +60,17 @@ def take_no_writes(system: System, scenario: Scenario, rng: random.Random) -> Ha
 
 @fault("away", "broker-control")
 def be_away(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """Stops a control plane that is none of `azq up`'s, so that nobody starts it again, and starts it much later."""
-    server = EmbeddedServer("control", system.folder / "own")
-    server.start()
-    system.move_to(server.url, server.stop)
-    before, watch = _at_work(system), ReadyWatch(rest_of(system))
-    server.stop()
+    """SIGKILL to the control plane, and its folder's lock is held, so that `azq up` has to wait before it starts another one."""
+    before, watch, held = _at_work(system), ReadyWatch(rest_of(system)), contextlib.ExitStack()
+    broker = system.working(scenario.role)
+    held.enter_context(locked(system.folder / BROKER_FOLDER / "control" / "lock"))
+    system.kin.send(signal.SIGKILL, broker)
 
     def lift() -> None:
-        server.start()
+        held.close()
         watch.end()
 
-    return Harm(lambda: _same(system, before), lasts_s=AWAY_S, lift=lift)
+    return Harm(lambda: _same(system, before) and system.replaced(scenario.role, broker), lasts_s=AWAY_S, lift=lift)
 
 
 @fault("slow-start", "daemon")
@@ -84,20 +84,21 @@ def start_slowly(system: System, scenario: Scenario, rng: random.Random) -> Harm
 def _slowed(system: System) -> Harm | None:
     """None where the daemon listened before it could be stopped."""
     before, log = system.working("daemon"), system.log("daemon")
-    os.kill(before, signal.SIGKILL)
-    pid = system.until(lambda: (found := system.pid("daemon")) != before and found, "another daemon", READY_S)
-    lift = signalled(signal.SIGSTOP, pid)
+    system.kin.send(signal.SIGKILL, before)
+    system.until(lambda: system.replaced("daemon", before), "another daemon", READY_S)
+    daemon = system.working("daemon")
+    lift = system.kin.signalled(signal.SIGSTOP, daemon)
     if log.says("listening"):
         lift()
         return None
-    return Harm(lambda: _same(system, {"daemon": pid}) and log.says("listening"), lasts_s=SLOW_S, lift=lift)
+    return Harm(lambda: _same(system, [daemon]) and log.says("listening"), lasts_s=SLOW_S, lift=lift)
 
 
-def tree(pid: int, proc: Path = PROC) -> list[int]:
-    """A process and all below it, parents first."""
-    found = [pid]
+def tree(kin: Kin) -> list[Victim]:
+    """An `azq up` and all below it, parents first."""
+    found = [kin.root]
     for parent in found:
-        found += children(parent, proc)
+        found += kin.below(parent)
     return found
 
 
@@ -140,12 +141,12 @@ def rest_of(system: System) -> str:
     return str(re.findall(r"\blistening\b.*\burl=(http://[^\s']+)", text)[-1])
 
 
-def _at_work(system: System, *brokers: str) -> dict[str, int]:
-    return {role: system.working(role) for role in (*PROCESSES, *brokers)}
+def _at_work(system: System, *brokers: str) -> list[Victim]:
+    return [system.working(role) for role in (*PROCESSES, *brokers)]
 
 
-def _same(system: System, before: Mapping[str, int]) -> bool:
+def _same(system: System, before: Sequence[Victim]) -> bool:
     """Whether these processes work again; raises `StateConflict` where one ended."""
-    if gone := [role for role, pid in before.items() if not alive(pid)]:
+    if gone := [victim.role for victim in before if not alive(victim.pid)]:
         raise StateConflict(f"{', '.join(gone)} ended and should have waited; see {system.folder}")
-    return all(system.pid(role) == pid for role, pid in before.items())
+    return all(system.pid(victim.role) == victim.pid for victim in before)

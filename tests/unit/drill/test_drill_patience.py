@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
-from pathlib import Path
 
 import pytest
+from waiting import until
 
 from azq.drill.faults.patience import ReadyWatch, readiness, tree
+from azq.drill.victims import Kin
 from azq.errors import StateConflict
+from azq.process.proc import stat_of
 
 
 @pytest.mark.parametrize(
@@ -36,8 +41,14 @@ def test_a_daemon_that_is_not_there_answers_nothing() -> None:
     assert readiness("http://127.0.0.1:1") is None
 
 
-def test_a_tree_is_all_below_a_process_parents_first(tmp_path: Path) -> None:
-    for pid, below in {"1": "2 3", "2": "4", "3": "", "4": ""}.items():
-        (tmp_path / pid / "task" / pid).mkdir(parents=True)
-        (tmp_path / pid / "task" / pid / "children").write_text(below)
-    assert tree(1, tmp_path) == [1, 2, 3, 4]
+def test_a_tree_is_an_azq_up_and_all_below_it_and_may_be_stopped() -> None:
+    script = "import subprocess, sys; subprocess.Popen(['sleep', '600']); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as parent:
+        kin = Kin.of(parent.pid)
+        until(lambda: len(tree(kin)) == 2)
+        go_on = kin.signalled(signal.SIGSTOP, *tree(kin))
+        until(lambda: [stat_of(victim.pid).state for victim in tree(kin)] == ["T", "T"])
+        go_on()
+        until(lambda: "T" not in [stat_of(victim.pid).state for victim in tree(kin)])
+        for victim in reversed(tree(kin)):
+            kin.send(signal.SIGKILL, victim)
