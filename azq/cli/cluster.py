@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from azq.cli.options import Answer, ConfigFile, Overrides, with_answer
-from azq.errors import ConfigError, ExitCode, HostError
+from azq.errors import ConfigError, ExitCode, HostError, StateConflict
 
 if TYPE_CHECKING:
     from azq.cluster.conduct import Conductor
@@ -117,12 +117,25 @@ def secrets(
 
 @cluster_app.command("translate")
 @with_answer
-def translate(file: Annotated[Path, typer.Argument(help="A training cluster's settings in YAML.")]) -> Answer:
-    """What each key of another system's settings becomes here."""
+def translate(
+    file: Annotated[Path, typer.Argument(help="A training cluster's settings in YAML.")],
+    out: Annotated[Path | None, typer.Option("--out", help="The cluster's file to write: machines, budget, run.")] = None,
+    game: Annotated[str, typer.Option("--game", help="Of the run, where no key of the file is one game's.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> Answer:
+    """What each key of another system's settings becomes here; with `--out`, as a cluster's file."""
     from azq.cluster.foreign import read_foreign, settings_of
+    from azq.cluster.translated import cluster_text
+    from azq.files import publish_file
 
     fates = read_foreign(file)
-    return Answer({"settings": settings_of(fates), "keys": fates}, [str(fate) for fate in fates])
+    if out is not None:
+        text = cluster_text(fates, out.stem, file.name, game)
+        if out.exists() and out.read_text("utf-8") != text and not force:
+            raise StateConflict(f"{out} exists and says something else; name another with --out, or lose it with --force")
+        publish_file(out, text.encode())
+    told = [f"{out}: the cluster; `azq cluster check {out}`"] if out else []
+    return Answer({"settings": settings_of(fates), "keys": fates}, [*map(str, fates), *told])
 
 
 @cluster_app.command("up")

@@ -10,6 +10,8 @@ from azq.cluster.cost import bill
 from azq.cluster.description import Cluster, Role
 from azq.config.host import BudgetConfig, MachineConfig
 from azq.errors import ConfigError
+from azq.goals import Goals
+from azq.presets import for_gpus
 
 NEEDED: Mapping[Role, str] = {
     "broker": "nothing carries jobs and leaves",
@@ -37,7 +39,15 @@ class ClusterFinding:
 
 def check(cluster: Cluster, figures: Mapping[str, float]) -> list[ClusterFinding]:
     """Errors first; raises `ConfigError` where a price is missing. `figures` are those of `azq.cluster.arithmetic`."""
-    found = [*_missing(cluster), *_twice(cluster), *_misplaced(cluster), *_fed(cluster, figures), *_budgeted(cluster), *_cut_short(cluster)]
+    found = [
+        *_missing(cluster),
+        *_twice(cluster),
+        *_misplaced(cluster),
+        *_fed(cluster, figures),
+        *_budgeted(cluster),
+        *_cut_short(cluster),
+        *_runs(cluster),
+    ]
     return sorted(found, key=lambda finding: not finding.error)
 
 
@@ -103,6 +113,26 @@ def _cut_short(cluster: Cluster) -> Iterator[ClusterFinding]:
     if cluster.budget.hours and margin_s <= drain_s:
         text = f"a machine's timer waits {margin_s:g} s and the last evaluations may take {drain_s:g} s (budget.drain_s): make it longer"
         yield ClusterFinding(True, "settings.machine.margin_s", text)
+
+
+def _runs(cluster: Cluster) -> Iterator[ClusterFinding]:
+    """A run that costs money ends by itself, and machines with GPUs do not train as two cores would."""
+    per_hour, gpus = bill(cluster).per_hour, cluster.total("inference", "gpus") + cluster.total("learner", "gpus")
+    for run in cluster.wanted_runs():
+        place = f"run {run.name}"
+        try:
+            run.sections()
+            endless = not Goals.parse(run.until).until
+        except ConfigError as error:
+            yield ClusterFinding(True, place, str(error))
+            continue
+        if per_hour and endless:
+            text = f'nothing ends it, and an hour costs {per_hour:,.2f} {cluster.currency}: say until = "steps=N", or minutes, games, money'
+            yield ClusterFinding(True, place, text)
+        if gpus and not for_gpus(run.game, run.preset):
+            there = f"preset {run.preset!r}" if run.preset else "its preset"
+            text = f'{there} is for two cores without a GPU, and {gpus} GPUs infer and train: say preset = "gpu"'
+            yield ClusterFinding(True, place, text)
 
 
 def margin_s_of(cluster: Cluster) -> float:

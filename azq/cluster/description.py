@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from azq.config import RUN_NAME_PATTERN
+from azq.config import RUN_NAME_PATTERN, RunSections, merge, parse_overrides, parse_run
 from azq.config.base import first_wrong
 from azq.config.loading import read_toml
 from azq.errors import ConfigError
+from azq.presets import preset
 from azq.prices import catalogue
 
 Role = Literal["broker", "daemon", "learner", "rank", "inference", "selfplay", "eval", "gateway", "store", "metrics"]
@@ -121,6 +123,10 @@ class FirstRun(_Part):
     def _named(cls, said: Any) -> Any:
         return {"name": said["game"], **said} if isinstance(said, dict) and "game" in said else said
 
+    def sections(self) -> RunSections:
+        """Its settings as a daemon will have them; raises `ConfigError`."""
+        return parse_run(merge(preset(self.game, self.preset), parse_overrides(self.settings)), f"run {self.name}")
+
     def created_by(self) -> tuple[str, ...]:
         """The command that creates it at a daemon, without what is as by default."""
         options = {"--game": self.game, "--preset": self.preset, "--until": self.until}
@@ -170,6 +176,15 @@ class Cluster(_Part):
     def total(self, role: Role, part: Literal["gpus", "vcpus"]) -> int:
         """GPUs or cores of all machines that have a role."""
         return sum(group.count * int(getattr(self.kinds[group.kind], part)) for group in self.of_role(role).values())
+
+
+def as_variables(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Settings of hosts as variables of their environment."""
+    return {
+        f"AZQ_{section.upper()}__{key.upper()}": value if isinstance(value, str) else json.dumps(value)
+        for section, values in sections.items()
+        for key, value in values.items()
+    }
 
 
 def read_cluster(path: Path, smallest: bool = False) -> Cluster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,7 @@ def fate_of(key: str, value: Any) -> Fate:
         raise ConfigError(f"{key}: {value!r} is no number") from None
 
 
-def settings_of(fates: list[Fate]) -> Settings:
+def settings_of(fates: Sequence[Fate]) -> Settings:
     """All settings that came of it; lists for one setting are joined."""
     found: Settings = {}
     for name, value in (item for fate in fates for item in fate.settings.items()):

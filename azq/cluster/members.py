@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from azq.cluster.description import Cluster, FirstRun
+from azq.cluster.description import Cluster, FirstRun, as_variables
 from azq.config import merge
 from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError
@@ -108,12 +107,7 @@ def admit_order(cluster: Cluster, first: Member, guests: Iterable[Member]) -> Me
 
 def variables(cluster: Cluster, member: Member) -> dict[str, str]:
     """The settings of a member's processes, as variables."""
-    said = {
-        f"AZQ_{section.upper()}__{key.upper()}": value if isinstance(value, str) else json.dumps(value)
-        for section, values in host_settings(cluster, member).items()
-        for key, value in values.items()
-    }
-    return {"AZQ_HOME": member.home, **said}
+    return {"AZQ_HOME": member.home, **as_variables(host_settings(cluster, member))}
 
 
 def host_settings(cluster: Cluster, member: Member) -> dict[str, dict[str, Any]]:

@@ -30,19 +30,36 @@ def host_preset(game: str, variant: str = "") -> dict[str, Any]:
     return dict(_layered(game, variant).get(HOST, {}))
 
 
+def variants(game: str) -> tuple[str, ...]:
+    """What may be named over the game's own preset."""
+    return tuple(_variants(game))
+
+
+def for_gpus(game: str, variant: str) -> bool:
+    """Whether such a preset is for machines with GPUs; a game that has none for them is played with any."""
+    known = _variants(game)
+    return "gpu" not in known or any(name == "gpu" or name.startswith(BOX) for name in _names(variant, known))
+
+
+def _variants(game: str) -> dict[str, str]:
+    """Files by the name of their variant: the game's, and those of machines."""
+    kind = "python" if ":" in game else game
+    files = sorted(entry.name.removesuffix(".toml") for entry in importlib.resources.files("azq.presets").iterdir())
+    own = {name.removeprefix(f"{kind}-"): name for name in files if name.startswith(f"{kind}-")}
+    return own | {name: name for name in files if name.startswith(BOX)}
+
+
 def _layered(game: str, variant: str) -> dict[str, Any]:
     folder = importlib.resources.files("azq.presets")
     kind = "python" if ":" in game else game
     base = folder / f"{kind}.toml"
     values = tomllib.loads(base.read_text("utf-8")) if base.is_file() else {"run": {"game": game}}
     values["run"]["game"] = game
-    files = {entry.name.removesuffix(".toml"): entry for entry in folder.iterdir()}
-    known = {name.removeprefix(f"{kind}-"): name for name in sorted(files) if name.startswith(f"{kind}-")}
-    known |= {name: name for name in sorted(files) if name.startswith(BOX)}
+    known = _variants(game)
     for name in _names(variant, known):
         if name not in known:
             raise ConfigError(f"{game} has no preset {name!r}; it has: {', '.join(known)}")
-        values = merge(values, tomllib.loads(files[known[name]].read_text("utf-8")))
+        values = merge(values, tomllib.loads((folder / f"{known[name]}.toml").read_text("utf-8")))
     return values
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from azq import __version__
 from azq.cluster.arithmetic import broker_count, read_figures
-from azq.cluster.description import Cluster, MachineGroup, MachineKind, Role
+from azq.cluster.description import Cluster, MachineGroup, MachineKind, Role, as_variables
 from azq.errors import ConfigError, MissingExtra
 from azq.wire import keys
 from azq.wire.kinds import Kind, queue_name
@@ -46,6 +46,7 @@ class ContainerProcess:
     gpu: int = 0  # the first of them on its machine
     kind: str = ""  # of its machines
     spot: bool = False
+    settings: Mapping[str, str] = field(default_factory=dict)  # of all hosts, as variables
 
     @property
     def grace_s(self) -> int:
@@ -58,7 +59,7 @@ class ContainerProcess:
         listens = {
             role: {f"AZQ_{role.upper()}__HOST": "0.0.0.0", f"AZQ_{role.upper()}__PLAINTEXT": "true"} for role in ("daemon", "gateway")
         }
-        return {**common, "CREDENTIALS_DIRECTORY": SECRETS, "AZQ_STORE__URL": "redis", **listens.get(self.role, {})}
+        return {**common, **self.settings, "CREDENTIALS_DIRECTORY": SECRETS, "AZQ_STORE__URL": "redis", **listens.get(self.role, {})}
 
 
 def planes(cluster: Cluster) -> tuple[str, ...]:
@@ -67,8 +68,12 @@ def planes(cluster: Cluster) -> tuple[str, ...]:
     return (CONTROL, *data_names(max(1, broker_count(read_figures()[0], gpus)) if gpus else 1))
 
 
-def processes(cluster: Cluster) -> Iterator[ContainerProcess]:
+def processes(cluster: Cluster) -> list[ContainerProcess]:
     """Everything but the creation of the run, brokers first; raises `ConfigError` for ranks on machines of their own."""
+    return [replace(each, settings=as_variables(cluster.settings)) for each in _processes(cluster)]
+
+
+def _processes(cluster: Cluster) -> Iterator[ContainerProcess]:
     if alone := [name for name, group in cluster.of_role("rank").items() if "learner" not in group.roles]:
         raise ConfigError(
             f"machines.{alone[0]}: in containers a learner trains on the GPUs of one machine; give rank to the learner's alone"

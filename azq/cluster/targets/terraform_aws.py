@@ -10,6 +10,7 @@ from azq.cluster.checks import margin_s_of
 from azq.cluster.cost import bill
 from azq.cluster.description import Cluster, MachineGroup, Role
 from azq.cluster.targets.files import RenderedFile, Rendering, static
+from azq.config.loading import to_toml
 from azq.errors import ConfigError
 
 VALUES = "cluster.auto.tfvars.json"
@@ -33,7 +34,7 @@ def terraform_aws(cluster: Cluster) -> Rendering:
         "max_hours": _timer_h(cluster),
         "budget": cluster.budget.money or 0,
     }
-    ignored = RenderedFile(".terraform/\n*.tfstate*\nterraform.tfvars\n")
+    ignored = RenderedFile(".terraform/\n*.tfstate*\nterraform.tfvars\nazq.tar.gz\n")
     return {**static("terraform"), VALUES: RenderedFile(json.dumps(values, indent=2) + "\n"), ".gitignore": ignored}
 
 
@@ -58,7 +59,27 @@ def _group(cluster: Cluster, group: MachineGroup, head: bool) -> dict[str, Any]:
         "efa": kind.network_gbps >= EFA_GBPS,
         "spot": group.spot,
         "head": head,
+        "settings": _settings(cluster) if head else _told(cluster, group),
     }
+
+
+def _settings(cluster: Cluster) -> list[str]:
+    """Lines of the head's azq.toml, below those that its first boot writes."""
+    own = {"broker", "store"} & cluster.settings.keys() or cluster.settings.get("machine", {}).keys() - {"margin_s"}
+    if own:
+        raise ConfigError(f"settings: {', '.join(sorted(own))}: a host's first boot in AWS says that itself; leave it out of [settings]")
+    return to_toml({section: values for section, values in cluster.settings.items() if section != "machine"}).splitlines()
+
+
+def _told(cluster: Cluster, group: MachineGroup) -> list[str]:
+    """The same for a machine that joins, as words of `azq join`."""
+    said = [
+        f"--set={section}.{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for section, values in cluster.settings.items()
+        if section != "machine"
+        for key, value in values.items()
+    ]
+    return [shlex.quote(word) for word in (*said, *([f"--concurrency={group.concurrency}"] if group.concurrency else []))]
 
 
 def _broker(cluster: Cluster, head: str) -> dict[str, Any]:

@@ -24,8 +24,11 @@ FITS: dict[str, Any] = {
 }
 
 
+RUN = {"game": "othello", "preset": "gpu", "until": "steps=9"}
+
+
 def findings(machines: dict[str, Any], **parts: object) -> list[str]:
-    data = {"cluster": {"name": "c", "hours": 10}, "kinds": KINDS, "machines": machines, **parts}
+    data = {"cluster": {"name": "c", "hours": 10}, "kinds": KINDS, "machines": machines, "run": RUN, **parts}
     return [str(finding) for finding in check(cluster_of(data, "here"), FIGURES)]
 
 
@@ -65,6 +68,39 @@ def test_who_is_there_twice_is_told_what_the_others_may_be():
     assert learners.endswith("make it one machine, and give the others 'rank'")
     [daemons] = findings({**FITS, "more": {"kind": "tiny", "roles": ["daemon"]}})
     assert daemons.endswith("make it one machine, a group of its own")
+
+
+ENDLESS = 'nothing ends it, and an hour costs 2.10 USD: say until = "steps=N", or minutes, games, money'
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"game": "othello", "preset": "gpu"}, f"run othello: {ENDLESS}"),
+        ({**RUN, "until": "moons=3"}, "run othello: --until 'moons=3' is not one of"),
+        ({**RUN, "preset": ""}, "run othello: its preset is for two cores without a GPU, and 4 GPUs infer and train"),
+        ({"game": "connect_four", "preset": "sprint", "until": "steps=9"}, "run connect_four: preset 'sprint' is for two cores"),
+        ({**RUN, "preset": "big"}, "run othello: othello has no preset 'big'"),
+        ({**RUN, "settings": ["search.simulations=3"]}, "run othello: "),
+        ({**RUN, "preset": "box-8gpu"}, None),
+        ({**RUN, "game": "games/own.py:Own", "preset": "", "name": "own"}, None),
+    ],
+)
+def test_a_run_that_costs_has_an_end_and_settings_for_its_machines(run, said):
+    found = findings(FITS, run=run)
+    assert len(found) == (said is not None)
+    assert all(line.startswith(f"error: {said}") for line in found)
+
+
+def test_a_cluster_without_a_run_would_train_connect_four_for_ever_and_is_refused():
+    data = {"cluster": {"name": "c"}, "kinds": KINDS, "machines": FITS}
+    assert [finding.place for finding in check(cluster_of(data, "here"), FIGURES) if finding.error] == ["run connect_four"] * 2
+
+
+def test_each_further_run_is_looked_at_and_what_costs_nothing_may_go_on():
+    assert findings(FITS, runs=[{"game": "hex", "preset": "gpu"}]) == [f"error: run hex: {ENDLESS}"]
+    free = {name: {**kind, "per_hour": 0.0} for name, kind in KINDS.items()}
+    assert findings(FITS, kinds=free, run={"game": "othello", "preset": "gpu"}) == []
 
 
 def test_a_budget_that_ends_it_early_is_said():

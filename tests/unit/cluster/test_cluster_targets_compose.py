@@ -13,7 +13,7 @@ from commands import parsed
 
 from azq.cluster.description import cluster_of, read_cluster
 from azq.cluster.targets.compose import compose
-from azq.cluster.targets.containers import ALIVE, HEALTHY, SILENT_AFTER_S
+from azq.cluster.targets.containers import ALIVE, HEALTHY, SILENT_AFTER_S, planes
 from azq.cluster.targets.registry import render
 from azq.cluster.targets.secrets import contents, make
 from azq.config import load
@@ -53,6 +53,12 @@ def test_the_run_is_created_as_the_file_says():
     values = parsed(shlex.split(created)[1:])
     assert (values["run"], values["game"], values["preset"], values["until"]) == ("big", "othello", "box-2gpu", "steps=9")
     assert values["settings"] == ["search.num_simulations=64"]
+
+
+def test_what_the_file_sets_for_all_hosts_is_in_every_process_of_azq():
+    services = composed(cluster_of({**GPUS, "settings": {"inference": {"max_batch": 512}}}, ""))["services"]
+    told = {name: service["environment"].get("AZQ_INFERENCE__MAX_BATCH") for name, service in services.items() if name != "run"}
+    assert told == {name: None if name in planes(cluster_of(GPUS, "")) else "512" for name in told}
 
 
 def test_a_learner_and_the_inference_of_one_machine_share_its_gpus():

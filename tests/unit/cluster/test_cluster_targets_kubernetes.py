@@ -79,7 +79,7 @@ def test_every_command_is_one_that_azq_takes():
     for name, pod in found.items():
         if name != "run":
             parsed(pod["containers"][0]["args"])
-    assert found["learner"]["containers"][0]["args"] == ["learner", "--run", "connect_four"]
+    assert found["learner"]["containers"][0]["args"] == ["learner", "--run", "beasty_bar"]
 
 
 def test_each_role_gets_what_its_machines_have():

@@ -40,7 +40,7 @@ SCANCEL = '#!/bin/sh\necho "scancel $*" >>"$LOG"\n'
 
 def lab(machines: dict[str, Any] = MACHINES, folder: str = "/home/ada/azq", **slurm: Any) -> Cluster:
     kinds = {"cpu": {"per_hour": 0.0, "vcpus": 16, "memory_gb": 62.5}, "gpu": {"per_hour": 0.0, "vcpus": 32, "gpus": 4}}
-    run = {"game": "othello", "name": "big", "until": "steps=9", "settings": ["search.num_simulations=64"]}
+    run = {"game": "othello", "name": "big", "preset": "gpu", "until": "steps=9", "settings": ["search.num_simulations=64"]}
     data = {"cluster": {"name": "lab", "folder": folder}, "kinds": kinds, "machines": machines, "run": run, "slurm": SLURM | slurm}
     return cluster_of(data, "lab.toml")
 

@@ -46,7 +46,7 @@ def lab(machines: dict[str, Any] = MACHINES, **said: Any) -> Cluster:
         "cluster": {"name": "lab"},
         "kinds": kinds,
         "machines": machines,
-        "run": {"game": "othello", "name": "big", "until": "steps=9"},
+        "run": {"game": "othello", "name": "big", "preset": "gpu", "until": "steps=9"},
         "budget": {"hours": 3.0},
         "settings": {"machine": {"poweroff_command": ["systemctl", "poweroff"]}, "daemon": {"lease_s": 30}},
         "ssh": {"azq": ["/opt/azq/bin/azq"]},

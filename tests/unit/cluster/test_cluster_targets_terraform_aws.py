@@ -110,6 +110,24 @@ def test_the_values_are_the_clusters():
     assert all(group.keys() == fields for group in values["groups"].values())
 
 
+def test_what_the_file_sets_for_all_hosts_reaches_them():
+    cluster = small().model_copy(update={"settings": {"inference": {"device": "a b", "max_batch": 512}, "machine": {"margin_s": 1800}}})
+    groups = json.loads(terraform_aws(cluster)[VALUES].text)["groups"]
+    assert groups["head"]["settings"] == ["[inference]", 'device = "a b"', "max_batch = 512"]
+    assert groups["play"]["settings"] == ["'--set=inference.device=a b'", "--set=inference.max_batch=512"]
+    assert json.loads(FILES[VALUES])["groups"]["selfplay"]["settings"][-1] == "--concurrency=150"
+    for settings in ({"broker": {"data_shards": 2}}, {"machine": {"kind": "x"}}):
+        with pytest.raises(ConfigError, match="first boot in AWS says that itself"):
+            terraform_aws(small().model_copy(update={"settings": settings}))
+
+
+def test_the_cluster_of_the_plan_trains_its_game_and_ends():
+    run = json.loads(FILES[VALUES])["run"]
+    seen = parsed(shlex.split(run["create"])[1:])
+    assert (run["name"], seen["game"], seen["preset"], seen["until"]) == ("beasty_bar", "beasty_bar", "gpu,structured", "steps=2000")
+    assert {"search.num_simulations=200", "learner.batch_size=16384"} <= set(seen["settings"])
+
+
 def test_a_host_may_have_the_brokers_and_a_budget_is_hours():
     values = json.loads(terraform_aws(small())[VALUES].text)
     assert "broker_node_type" not in values
@@ -180,8 +198,17 @@ BOOT = {
     "namespace": "azq/c",
     "figures": ["azq_games_per_s"],
     "ending": ["hours = 1.5", "margin_s = 0", 'poweroff_command = ["systemctl", "poweroff"]'],
+    "settings": ["--set=inference.max_batch=512", "--concurrency=150"],
 }
-HEAD = {**BOOT, "machine": "head-0", "head": True, "roles": ["inference", "eval"], "gpus": 2, "joining": {"play-0": ["selfplay", "eval"]}}
+HEAD = {
+    **BOOT,
+    "machine": "head-0",
+    "head": True,
+    "roles": ["inference", "eval"],
+    "gpus": 2,
+    "joining": {"play-0": ["selfplay", "eval"]},
+    "settings": ["[inference]", "max_batch = 512"],
+}
 
 
 def booted(tmp_path, values):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,7 @@ from azq.cluster.targets.files import static
 TERRAFORM = """#!/bin/sh
 echo "terraform $*" >>"$LOG"
 [ "$1" = output ] || exit 0
-[ "$(cat running)" = yes ] || { [ "$3" = trainer_id ] && exit 1; }
+[ "$(cat "$(dirname "$LOG")/running")" = yes ] || { [ "$3" = trainer_id ] && exit 1; }
 case $3 in
     instance_ids) echo '["i-1","i-2"]' ;;
     redis_url) printf rediss://10.0.0.10:6379/0 ;;
@@ -118,7 +121,33 @@ def test_words_that_a_script_does_not_know_are_refused(desk):
         assert desk.asked == []
 
 
+CLUSTERS = Path(__file__).parents[3] / "ops" / "clusters"
+
+
+@pytest.mark.slow
+def test_a_plans_own_yaml_is_launched_and_shut_down_by_the_words_that_it_uses(desk, tmp_path):
+    """`launch_cluster.sh --config configs/cluster_maxout.yaml`, then `shutdown_cluster.sh`: both twice."""
+    work = tmp_path / "work"
+    work.mkdir()
+    path = os.pathsep.join([str(desk.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
+    run = partial(subprocess.run, capture_output=True, text=True, check=False, cwd=work)
+    said = {"PATH": path, "LOG": str(desk.folder / "log"), "AZQ_POLL_S": "0", "READY": "i-1 i-2", "DRAIN": "Success", "HOME": str(tmp_path)}
+    (desk.folder / "running").write_text("yes")
+    for _ in range(2):
+        up = run([CLUSTERS / "launch_cluster.sh", "--config", CLUSTERS / "cluster_maxout.yaml"], env=said)
+        assert up.returncode == 0, up.stderr
+        assert "164.16 USD" in up.stdout
+        assert "i-2 is ready (2 of 2)" in up.stdout
+        assert "azq.tar.gz s3://bucket/azq.tar.gz" in "\n".join(desk.asked)
+    values = json.loads((work / "cluster-aws" / "cluster.auto.tfvars.json").read_text())
+    assert "--game beasty_bar --preset gpu,structured --until steps=2000" in values["run"]["create"]
+    for _ in range(2):
+        down = run([CLUSTERS / "shutdown_cluster.sh"], env=said)
+        assert (down.returncode, down.stdout.splitlines()[-1]) == (0, "nothing costs by the hour any more")
+    assert run([CLUSTERS / "launch_cluster.sh", "--with", "x"], env=said).returncode == 2
+
+
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck here")
 def test_the_scripts_are_sound(desk):
     builder = Path(__file__).parents[3] / "ops" / "containers" / "build.sh"
-    subprocess.run(["shellcheck", builder, *desk.folder.glob("*.sh")], check=True)
+    subprocess.run(["shellcheck", builder, *CLUSTERS.glob("*.sh"), *desk.folder.glob("*.sh")], check=True)

@@ -30,6 +30,7 @@ variable "groups" {
     efa           = bool
     spot          = bool
     head          = bool
+    settings      = list(string)
   }))
 }
 

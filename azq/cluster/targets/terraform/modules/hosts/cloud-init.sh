@@ -56,6 +56,14 @@ ${line}
 %{ endfor ~}
 TOML
 %{ endif ~}
+%{ if length(settings) > 0 ~}
+cat >>/etc/azq/azq.toml <<'TOML'
+
+%{ for line in settings ~}
+${line}
+%{ endfor ~}
+TOML
+%{ endif ~}
 %{ if broker_address == "" ~}
 azq systemd install --listen ${head_address}
 %{ else ~}
@@ -100,7 +108,7 @@ systemctl enable --now azq-worker@${kind}.cpu
 %{ else ~}
 read_token() { aws secretsmanager get-secret-value --secret-id ${secret}/${machine} --query SecretString --output text >/run/azq-token; }
 (umask 077 && patiently 3600 read_token)
-patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}%{ for line in ending } --set 'machine.${line}'%{ endfor }
+patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}%{ for line in ending } --set 'machine.${line}'%{ endfor }%{ for word in settings } ${word}%{ endfor }
 rm -f /run/azq-token
 %{ endif ~}
 

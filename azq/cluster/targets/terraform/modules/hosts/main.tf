@@ -130,6 +130,7 @@ resource "aws_launch_template" "this" {
     run               = var.run
     max_minutes       = floor(var.max_hours * 60)
     ending            = local.ending
+    settings          = var.settings.settings
     log_group         = var.log_group
     figures_log_group = var.figures_log_group
     namespace         = var.namespace

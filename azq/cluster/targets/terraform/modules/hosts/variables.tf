@@ -19,6 +19,7 @@ variable "settings" {
     efa           = bool
     spot          = bool
     head          = bool
+    settings      = list(string)
   })
 }
 
