@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq import logs
 from azq.errors import AzqError, NotFound
+from azq.process.redirects import RelativeRedirects
 from azq.volunteers.backing import Networks
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.public import Public
@@ -185,4 +186,4 @@ def make_site(gateway: Gateway, networks: Networks, public: Public) -> ASGIApp:
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),
         Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
     ]
-    return Guarded(Starlette(routes=routes, lifespan=life))
+    return Guarded(RelativeRedirects(Starlette(routes=routes, lifespan=life)))

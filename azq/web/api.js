@@ -1,6 +1,8 @@
 // The daemon's REST interface: one door, which knows the token and tells a refusal from a daemon that is away.
 
-const KEY = "azq-token";
+import { ROOT, at } from "./address.js";
+
+const KEY = `azq-token ${ROOT.pathname}`;  // one host may have several azq, each below a prefix of its own
 const PATIENCE_MS = 10_000;
 const LONGER_MS = 120_000;  // of what is large
 
@@ -62,7 +64,7 @@ async function reach(path, { method = "GET", body, key, patience_ms = PATIENCE_M
   let response;
   try {
     const signal = AbortSignal.timeout(patience_ms);
-    response = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
+    response = await fetch(at(path), { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body) });
   } catch (error) {
     throw new Away(String(error));
   }

@@ -28,7 +28,7 @@ export function themeButton() {
 /** Shows the ways to the pages for everybody; `current` is the folder of this one. */
 export function showPages(current) {
   if (document.querySelector(".pages")) return;
-  const links = PAGES.map((one) => h("a", { href: `/web/${one}/`, "aria-current": one === current && "page" }, one));
+  const links = PAGES.map((one) => h("a", { href: `../${one}/`, "aria-current": one === current && "page" }, one));
   document.querySelector(".mark").after(h("nav", { class: "pages", "aria-label": "pages" }, links));
 }
 

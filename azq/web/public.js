@@ -1,5 +1,6 @@
 // What everybody may see of a run and of those who contribute to it.
 
+import { at } from "./address.js";
 import { Chart } from "./chart.js";
 import { signed } from "./format.js";
 
@@ -7,7 +8,7 @@ const PATIENCE_MS = 10_000;
 
 /** The JSON of a public route, of one run where it is named; throws an Error that a person understands. */
 export async function fetchPublic(rest = "", run = "") {
-  const response = await fetch(`/v1/public${rest}${run && `?run=${encodeURIComponent(run)}`}`, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE_MS) }).catch(() => null);
+  const response = await fetch(at(`/v1/public${rest}${run && `?run=${encodeURIComponent(run)}`}`), { headers: { accept: "application/json" }, signal: AbortSignal.timeout(PATIENCE_MS) }).catch(() => null);
   if (!response) throw new Error("the gateway does not answer");
   const answer = await response.json().catch(() => null);
   if (!response.ok || answer === null) throw new Error(answer?.detail ?? `the gateway answered ${response.status}`);

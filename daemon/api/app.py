@@ -7,6 +7,7 @@ from functools import partial
 from fastapi import FastAPI
 
 import azq
+from azq.process.redirects import RelativeRedirects
 from azq.status.audit import Auditor
 from azq.status.schemas import ProblemOut
 from daemon.api import audit, compare, events, fleet, jobs, moves, page, problems, promotions, recorded, runs, studies, weights
@@ -32,6 +33,7 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         strict_content_type=True,  # a body without a JSON content type is none, as the guard says too
         docs_url=None,  # FastAPI's own pages load scripts from other hosts
         redoc_url=None,
+        servers=[{"url": "./"}],  # beside the schema, whatever prefix that has
     )
     app.state.services = services
     for module in (runs, weights, promotions, events, audit, recorded, compare, studies, moves, jobs, fleet, page):
@@ -44,4 +46,5 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
     app.add_middleware(Trail, auditor=app.state.auditor, clock_ms=services.clock_ms)
     make_limiter = partial(Limiter, config.rate_per_s, config.rate_burst)
     app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter, max_body_bytes=max_body_bytes)
+    app.add_middleware(RelativeRedirects)
     return app

@@ -1,8 +1,8 @@
 // The page put together: which view is shown, who asks the daemon how often, and what happens when it is away.
 
-import { Away, Refused, call, takeToken } from "/web/api.js";
-import { h, show } from "/web/dom.js";
-import { askForToken, themeButton } from "/web/frame.js";
+import { Away, Refused, call, takeToken } from "../web/api.js";
+import { h, show } from "../web/dom.js";
+import { askForToken, themeButton } from "../web/frame.js";
 import { CompareView } from "./compare.js";
 import { JobsView } from "./jobs.js";
 import { Notices } from "./notices.js";
@@ -10,7 +10,7 @@ import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
 import { StudiesView, StudyView } from "./studies.js";
 import { Viewer } from "./viewer.js";
-import { span } from "/web/format.js";
+import { span } from "../web/format.js";
 
 const AGAIN_MS = 2000;
 const $ = (id) => document.getElementById(id);
@@ -84,7 +84,7 @@ function drawHead(to) {
     runs.map((run) => h("option", { value: run.name }, `${run.name}${run.state === "running" ? "" : ` (${run.state})`}`)));
   $("runs").value = ["runs", "studies"].includes(to.page) ? "" : to.run;
   const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
-  const play = h("a", { href: `/web/play/#run=${encodeURIComponent(to.run)}` }, "play");
+  const play = h("a", { href: `../web/play/#run=${encodeURIComponent(to.run)}` }, "play");
   const studies = h("a", { href: "#/studies", "aria-current": to.page === "studies" && "page" }, "studies");
   show($("tabs"), to.page === "studies" ? studies : to.run ? [tab("run", "run"), tab("games", "games"), tab("jobs", "jobs"), tab("compare", "compare"), play] : studies);
   document.title = to.run ? `${to.run} · azq` : "azq";

@@ -1,9 +1,9 @@
 // Runs of one game beside each other: curves over each other, figures where all were, settings that differ, graded positions, recorded games.
 
-import { call } from "/web/api.js";
-import { Chart } from "/web/chart.js";
-import { h, show } from "/web/dom.js";
-import { count, fixed, percent, signed } from "/web/format.js";
+import { call } from "../web/api.js";
+import { Chart } from "../web/chart.js";
+import { h, show } from "../web/dom.js";
+import { count, fixed, percent, signed } from "../web/format.js";
 import { table } from "./tables.js";
 
 const AXES = ["minutes", "games", "steps", "cpu-s"];

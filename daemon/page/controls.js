@@ -1,7 +1,7 @@
 // Buttons that change a run. What the server refuses is shown in its own words.
 
-import { Away, Refused, call, newKey, path } from "/web/api.js";
-import { h, show } from "/web/dom.js";
+import { Away, Refused, call, newKey, path } from "../web/api.js";
+import { h, show } from "../web/dom.js";
 
 const number = (value) => (value === "" ? undefined : Number(value));
 

@@ -1,7 +1,7 @@
 // What one process says when it is asked: the newest lines of its log, and where its threads are.
 
-import { Away, Refused, call } from "/web/api.js";
-import { h, show } from "/web/dom.js";
+import { Away, Refused, call } from "../web/api.js";
+import { h, show } from "../web/dom.js";
 
 const LINES = 300;
 const TOPICS = { log: `log?lines=${LINES}`, stack: "stack" };

@@ -1,8 +1,8 @@
 // The newest jobs of a run: what became of each, how long it waited and ran, and why it failed last.
 
-import { call } from "/web/api.js";
-import { h, show } from "/web/dom.js";
-import { ago, span } from "/web/format.js";
+import { call } from "../web/api.js";
+import { h, show } from "../web/dom.js";
+import { ago, span } from "../web/format.js";
 import { table } from "./tables.js";
 
 const SHOWN = 100;

@@ -1,6 +1,6 @@
 // Notices of the browser when a run ends, also while this tab is behind others; a button asks for the right to show them.
 
-import { h, show } from "/web/dom.js";
+import { h, show } from "../web/dom.js";
 
 const ENDS = ["finished", "failed"];
 
@@ -39,7 +39,7 @@ export class Notices {
 }
 
 function tell(run) {
-  const notice = new Notification(`${run.name} ${run.state}`, { body: run.reason, icon: "/web/icon.svg", tag: `azq ${run.name}` });
+  const notice = new Notification(`${run.name} ${run.state}`, { body: run.reason, icon: "../web/icon.svg", tag: `azq ${run.name}` });
   notice.onclick = () => {
     window.focus();
     location.hash = `#/run/${encodeURIComponent(run.name)}`;

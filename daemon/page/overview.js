@@ -1,8 +1,8 @@
 // All runs in one table.
 
-import { call } from "/web/api.js";
-import { h, show } from "/web/dom.js";
-import { ago, clock } from "/web/format.js";
+import { call } from "../web/api.js";
+import { h, show } from "../web/dom.js";
+import { ago, clock } from "../web/format.js";
 
 export class Overview {
   element = h("section", { class: "panel" });

@@ -1,10 +1,10 @@
 // One run at work: figures, charts, workers, queues, ledger, matches, and the buttons that change it.
 
-import { call, path } from "/web/api.js";
-import { Chart } from "/web/chart.js";
+import { call, path } from "../web/api.js";
+import { Chart } from "../web/chart.js";
 import { Controls } from "./controls.js";
-import { h, show } from "/web/dom.js";
-import { clock, count, fixed, moment, percent, signed } from "/web/format.js";
+import { h, show } from "../web/dom.js";
+import { clock, count, fixed, moment, percent, signed } from "../web/format.js";
 import { stagesStrip } from "./stages.js";
 import { arenaPanel, findingsPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel, scoresPanel } from "./tables.js";
 import { Weights } from "./weights.js";

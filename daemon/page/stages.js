@@ -1,7 +1,7 @@
 // A run's way in stages as one thin strip: how long each took stands below it, when and with which pauses under the pointer.
 
-import { h, s } from "/web/dom.js";
-import { moment, span } from "/web/format.js";
+import { h, s } from "../web/dom.js";
+import { moment, span } from "../web/format.js";
 
 const COLOURS = { "spin-up": 7, fill: 2, main: 1, final: 3 };
 const WIDTH = 1000;

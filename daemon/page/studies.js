@@ -1,8 +1,8 @@
 // Studies: all that told of themselves, and one of them: its trials as lines over all settings, what mattered, a table.
 
-import { call } from "/web/api.js";
-import { h, s, show } from "/web/dom.js";
-import { ago, percent } from "/web/format.js";
+import { call } from "../web/api.js";
+import { h, s, show } from "../web/dom.js";
+import { ago, percent } from "../web/format.js";
 import { table } from "./tables.js";
 
 const WIDTH = 940;

@@ -1,7 +1,7 @@
 // Tables from the daemon's answers: queues, ledger, matches, ratings. Each function gives the content of its panel.
 
-import { h, s } from "/web/dom.js";
-import { ago, count, fixed, percent, signed, span, whole } from "/web/format.js";
+import { h, s } from "../web/dom.js";
+import { ago, count, fixed, percent, signed, span, whole } from "../web/format.js";
 
 const MATCHES_SHOWN = 14;
 const WAITS_LONG_S = 60;

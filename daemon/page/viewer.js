@@ -1,9 +1,9 @@
 // Recorded games: a list, newest first, and one game ply by ply.
 
-import { call, callPage, path } from "/web/api.js";
-import { h, show } from "/web/dom.js";
-import { ago } from "/web/format.js";
-import { Replay, results } from "/web/replay.js";
+import { call, callPage, path } from "../web/api.js";
+import { h, show } from "../web/dom.js";
+import { ago } from "../web/format.js";
+import { Replay, results } from "../web/replay.js";
 
 const PAGE = 40;
 

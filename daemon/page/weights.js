@@ -1,8 +1,8 @@
 // The weights of a run: each version with what it was evaluated on and what became of it, and the buttons that say which serves.
 
-import { call, path } from "/web/api.js";
-import { h, show } from "/web/dom.js";
-import { count, percent, signed } from "/web/format.js";
+import { call, path } from "../web/api.js";
+import { h, show } from "../web/dom.js";
+import { count, percent, signed } from "../web/format.js";
 import { table } from "./tables.js";
 
 const SHOWN = 12;

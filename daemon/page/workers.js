@@ -1,8 +1,8 @@
 // The fleet by host: role, heartbeat, rates. A worker that fell silent stays in sight for a while.
 
-import { h, show } from "/web/dom.js";
+import { h, show } from "../web/dom.js";
 import { Inspector } from "./inspect.js";
-import { count, percent, span } from "/web/format.js";
+import { count, percent, span } from "../web/format.js";
 
 const LATE_S = 4;
 const SILENT_S = 8;

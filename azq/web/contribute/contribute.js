@@ -1,5 +1,6 @@
 // The page on which a browser makes games for a run: its controls, what it does, and the threads between gateway and workers.
 
+import { at } from "../address.js";
 import { board } from "../board.js";
 import { h, show } from "../dom.js";
 import { clock, count, many, whole } from "../format.js";
@@ -26,7 +27,7 @@ const marks = []; // [at_ms, totals] of the last seconds
 let crew = null, power = null, core = "", told_ms = 0, left = ""; // the run whose games an earlier page left
 
 const link = new Link({
-  url: new URL("/v1/volunteers/tab", location.href.replace(/^http/, "ws")).href,
+  url: at("/v1/volunteers/tab").replace(/^http/, "ws"),
   hello: () => ({ page: PAGE, token: token.get(), invite, device: settings.device, run: settings.run || run.name || left, name: settings.name }),
   on: { message: hear, state: (state, why) => (state === "ended" && why ? give("gateway", why, false) : Object.assign(me, { state, why }) && draw()) },
   kept: new Kept({ answered: (theirs, uids) => link.forget(theirs, uids) }),
@@ -85,7 +86,7 @@ async function fetchModel(model) {
 /** {name, params, version, bytes, test}, as worker.js takes it. */
 async function fetched({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
   if (!wanted) return { name: game, params, version, bytes: null };
-  const response = await fetch(`/models/${wanted}.onnx`);
+  const response = await fetch(at(`/models/${wanted}.onnx`));
   if (!response.ok) throw new Error(`weights ${version} are not there (${response.status}); the ones before stay in use`);
   const bytes = new Uint8Array(await response.arrayBuffer());
   if (sha256(bytes) !== wanted) throw new Error(`weights ${version} were damaged on their way; the ones before stay in use`);

@@ -1,5 +1,6 @@
 // The play page: a person at the board against a run's networks, from the first ply to the analysis.
 
+import { at } from "../address.js";
 import { Away, Refused, takeToken } from "../api.js";
 import { beside, board } from "../board.js";
 import { loadCore } from "../core.js";
@@ -271,7 +272,7 @@ function nearest(wanted, options) {
 
 async function start() {
   const said = readAddress();
-  page.core ??= await loadCore("/web/azq.wasm");
+  page.core ??= await loadCore(at("/web/azq.wasm"));
   page.source ??= await findSource(guarded);
   if (page.source.gateway) showPages("play");
   if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is nobody to play against" : "there are no runs yet; `azq up` starts one");
