@@ -1,4 +1,4 @@
-// Where this azq answers: its own root, which a proxy may have put below a prefix (https://host/azq/).
+// Where this azq answers: its own root, which a proxy may have put below a prefix.
 
 export const ROOT = new URL("../", import.meta.url);
 
