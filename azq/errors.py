@@ -38,6 +38,8 @@ Messages follow one form: what is wrong, where, and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import IntEnum
 
 
@@ -250,3 +252,9 @@ def reason_of(error: BaseException, most: int = 300) -> str:
         said = "says nothing"
     text = said if isinstance(error, AzqError) else f"{type(error).__name__}: {said}"
     return " ".join(text.encode("utf-8", "replace").decode().split())[:most]
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` where something known is nearly that word; empty otherwise."""
+    near = get_close_matches(word, known, 1)
+    return f"; did you mean {near[0]}?" if near else ""

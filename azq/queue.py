@@ -6,6 +6,7 @@ ledger decides whether it counts.
 
 from __future__ import annotations
 
+import os
 import platform
 import ssl
 from collections.abc import Iterable, Iterator, Sequence
@@ -140,6 +141,8 @@ def make_app(
     all_tags = dict.fromkeys((*KNOWN_TAGS, *tags))
     keepalive = {} if control_url.startswith("unix://") else {"socket_keepalive_options": keepalive_options()}
     transport = {"visibility_timeout": visibility_timeout_s, "socket_timeout": socket_timeout_s}
+    for name in [name for name in os.environ if name.startswith("CELERY_")]:
+        del os.environ[name]  # another application's: Celery has CELERY_BROKER_URL and its like go before what an app is given
     app = Celery("azq", broker=celery_url(control_url), set_as_current=False)
     app.conf.update(
         **_SETTINGS,

@@ -34,7 +34,7 @@ from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_int
 from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Supervisor
-from azq.process.webserver import WebServer, bind, url_of
+from azq.process.webserver import OWN_WORD, WebServer, bind, url_of
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
 from azq.volunteers.backing import Backing
@@ -113,6 +113,7 @@ def serving(app: ASGIApp, listener: socket.socket, config: GatewayConfig) -> Ite
         log_config=None,
         access_log=False,
         server_header=False,
+        **OWN_WORD,
         timeout_graceful_shutdown=2,
         ssl_certfile=config.tls_certificate,
         ssl_keyfile=config.tls_key,

@@ -27,7 +27,7 @@ from azq.process.liveness import STOPPING, notify
 from azq.process.proc import is_my_child
 from azq.process.stacks import ForkedStacks
 from azq.queue import detect_tags, make_app
-from azq.wire.connect import agree_on_schema, connect
+from azq.wire.connect import address, agree_on_schema, connect
 from azq.wire.doorman import admit
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
@@ -36,6 +36,8 @@ from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, So
 
 GARBAGE_AFTER = 50_000  # objects more than there were: the trees of games in Python are many objects and no cycles
 TASKS = {Kind.SELFPLAY: "workers.selfplay", Kind.EVAL: "workers.evaluate"}  # imported by the child that runs the first of its kind
+
+log = logs.get(__name__)
 
 
 def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
@@ -164,6 +166,8 @@ def _connect_signals(app: Celery) -> None:
         Answers(shared.open_control, sender.hostname, lambda: shared.stacks.of(shared.children())).start()
         shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
         shared.care.start()
+        broker = address(shared.config.broker.control_url)
+        log.info("serving", queues=queues, tags=shared.tags, concurrency=slots, evaluator=shared.config.worker.evaluator, broker=broker)
 
     def shutting_down(**_: Any) -> None:
         shared.board.stop()

@@ -14,7 +14,7 @@ from azq.errors import ConfigError, ExitCode, HostError, StateConflict
 if TYPE_CHECKING:
     from azq.cluster.conduct import Conductor
 
-ClusterFile = Annotated[Path, typer.Argument(help="The cluster: `[cluster]`, `[machines.NAME]`, `[budget]` (docs/cluster.md).")]
+ClusterFile = Annotated[Path, typer.Argument(help=r"The cluster: `\[cluster]`, `\[machines.NAME]`, `\[budget]` (docs/cluster.md).")]
 Local = Annotated[bool, typer.Option("--local", help="All of it as processes of this machine.")]
 Patience = Annotated[float, typer.Option("--within", metavar="SECONDS", min=1.0, help="How long machines may take to be there.")]
 Smallest = Annotated[bool, typer.Option("--smallest", help="One machine of each kind.")]

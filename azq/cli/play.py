@@ -171,8 +171,9 @@ def games_list() -> Answer:
         game = games.load(name)
         row = {"players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
         rows.append({"name": name, **row, "chance": game.is_chance(), "hidden": game.is_hidden()})
+        seats = f"{row['players']} player{'s' if row['players'] > 1 else ''}"
         kind = ", hidden hands" if game.is_hidden() else ", chance" if game.is_chance() else ""
-        lines.append(f"{name:<16} {row['players']} players{kind}, {row['actions']} actions, at most {row['max_length']} plies")
+        lines.append(f"{name:<16} {seats}{kind}, {row['actions']} actions, at most {row['max_length']} plies")
     return Answer(rows, lines)
 
 

@@ -12,6 +12,7 @@ import typer
 
 from azq.arena.players import REQUESTED_FORMS
 from azq.cli.options import Answer, AsJson, ConfigFile, emit, with_answer, with_client
+from azq.errors import ConfigError
 
 if TYPE_CHECKING:
     from azq.client import Client
@@ -313,6 +314,7 @@ def jobs_revoke(client: Client, job: Job) -> Answer:
 @with_client
 def workers(
     client: Client,
+    what: Annotated[str, typer.Argument(metavar="[list]", help="What there is to do, as with `azq runs`; may be left out.")] = "list",
     role: Annotated[str | None, typer.Option("--role", help="selfplay, eval, inference, learner, daemon")] = None,
     host: Annotated[str | None, typer.Option("--host")] = None,
     tag: Annotated[str | None, typer.Option("--tag")] = None,
@@ -322,6 +324,8 @@ def workers(
     stack: Annotated[str | None, typer.Option("--stack", metavar="WORKER", help="Instead: where its threads are now.")] = None,
 ) -> Answer:
     """List live processes, over the daemon's REST interface; or ask one of them, wherever it runs."""
+    if what != "list":
+        raise ConfigError(f"azq workers {what}: there is `azq workers list`, --log WORKER and --stack WORKER")
     if asked := log or stack:
         said = client.worker_log(asked, lines=count) if log else client.worker_stack(asked)
         return Answer(said, said)

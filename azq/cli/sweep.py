@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @with_settings
 def sweep(
     settings: Config,
-    file: Annotated[Path, typer.Argument(help="The study: `[study]`, `[settings]`, `[space]` (docs/sweeps.md).")],
+    file: Annotated[Path, typer.Argument(help=r"The study: `\[study]`, `\[settings]`, `\[space]` (docs/sweeps.md).")],
     look: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
     url: Annotated[str, typer.Option("--url", help="The daemon that shows the study, and has the runs of one `where` is a fleet.")] = "",
     report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, parallel coordinates, trials.")] = None,

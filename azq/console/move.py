@@ -13,7 +13,7 @@ from azq import games, logs, pretrained
 from azq.arena.analyse import analyse, outcomes_of, over_chance
 from azq.arena.player import asked, position
 from azq.config import Config, RunSections, SearchConfig, merge, parse_run
-from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError
+from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError, meant
 from azq.games.files import absolute, is_python_file
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
@@ -176,8 +176,9 @@ def newest_weights(folder: rundir.RunDir) -> Path:
     files = {path: weight_version(path) for path in (folder.path / "weights").glob("*.safetensors")}
     newest = max(files, key=lambda path: files[path], default=None)
     if newest is None or not files[newest]:
+        likely = "" if folder.exists() or folder.name in games.names() else meant(folder.name, games.names())
         raise NotFound(
-            f"run {folder.name!r} has no weights in {folder.path / 'weights'}; train it with `azq up --run {folder.name}`, "
+            f"run {folder.name!r} has no weights in {folder.path / 'weights'}{likely}; train it with `azq up --run {folder.name}`, "
             "or name a file with --weights"
         )
     return newest

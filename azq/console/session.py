@@ -60,6 +60,7 @@ class Start:
     host: Mapping[str, Any] = field(default_factory=dict)  # what the run's preset sets of the host
     volunteers: bool = False  # browsers' tabs may play
     weights: bytes = b""  # that a new run begins with, as a file has them; empty: random ones
+    again: str = "azq up"  # with the settings of this host that say where its runs and ports are
 
 
 @dataclass
@@ -93,12 +94,12 @@ class Session:
             with watching(self.config) as self.machine, shown as screen:
                 code = self._watch_until_end(screen)
                 self.drain(screen)
-                screen.note(f"the run lies in {self.start.run.path}; `azq up --run {name}` goes on with it")
+                screen.note(f"the run lies in {self.start.run.path}; `{self.start.again} --run {name}` goes on with it")
                 screen.show(self.watch.summary(name), force=True)
             return code
         except Aborted:
             self.supervisor.kill()
-            log.warning("aborted", run=name, remedy=f"azq up --run {name} resumes; open games are adopted again")
+            log.warning("aborted", run=name, remedy=f"{self.start.again} --run {name} resumes; open games are adopted again")
             return int(ExitCode.INTERRUPTED)
         finally:
             self.supervisor.stop(tuple(self.supervisor.children), threading.Event().wait)

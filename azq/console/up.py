@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import shlex
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -166,7 +168,14 @@ def read_start(asked: UpRequest) -> Start:
     check_search(config.search, games.load(config.run.game, **config.run.params))  # an unknown game ends here, before anything starts
     weights = first_weights(origin, config.run_sections()) if origin else b""
     until = dict(Goals.parse(asked.until).until)
-    return Start(rundir.with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights)
+    return Start(rundir.with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights, again=again(asked))
+
+
+def again(asked: UpRequest) -> str:
+    """The command that finds home and ports as this one did; what else was set of the run is kept in its folder."""
+    places = [text for text in asked.overrides if re.match(r"home=|\w+\.(host|port)=", text)]
+    file = ["--config", str(asked.config_file)] if asked.config_file else []
+    return shlex.join(["azq", "up", *file, *(word for text in places for word in ("--set", text))])
 
 
 def _chosen(asked: UpRequest, game: str | None) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from azq import _core
 from azq._core import Game
-from azq.errors import ConfigError, GameContractError, UnknownGameError
+from azq.errors import ConfigError, GameContractError, UnknownGameError, meant
 from azq.games.adapter import AdaptedGame
 from azq.games.openspiel import PREFIX, from_openspiel
 from azq.games.scores import ScoreScale, read_scale
@@ -41,7 +41,10 @@ class GameFiles:
             return cast(Game, from_python_file(name, self.path(name), params))
         if name.startswith(PREFIX):
             return cast(Game, from_openspiel(name, params))
-        return _core.load_game(name, dict(params))
+        try:
+            return _core.load_game(name, dict(params))
+        except UnknownGameError as error:
+            raise UnknownGameError(f"{error}{meant(name, _core.game_names())}") from None
 
     def path(self, name: str) -> Path:
         """The file of a game, symbolic links followed, where it is allowed; `ConfigError` otherwise."""

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from azq.config import merge
-from azq.errors import ConfigError
+from azq.errors import ConfigError, meant
 
 HOST = "host"
 BOX = "box-"  # begins the names of machines; one stands over the game's `gpu` where no other variant is named with it
@@ -58,7 +58,7 @@ def _layered(game: str, variant: str) -> dict[str, Any]:
     known = _variants(game)
     for name in _names(variant, known):
         if name not in known:
-            raise ConfigError(f"{game} has no preset {name!r}; it has: {', '.join(known)}")
+            raise ConfigError(f"{game} has no preset {name!r}; it has: {', '.join(known)}{meant(name, known)}")
         values = merge(values, tomllib.loads((folder / f"{known[name]}.toml").read_text("utf-8")))
     return values
 

@@ -8,13 +8,17 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import uvicorn
 
 from azq.errors import AzqError, ConfigError
 
 START_WITHIN_S = 15.0
+OWN_WORD: Any = {
+    "workers": 1,
+    "forwarded_allow_ips": "127.0.0.1,::1",
+}  # of uvicorn's settings, in place of WEB_CONCURRENCY and FORWARDED_ALLOW_IPS
 
 S = TypeVar("S", bound=socket.socket)
 

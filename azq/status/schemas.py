@@ -364,7 +364,7 @@ class HealthOut(BaseModel):
     """The daemon itself."""
 
     status: str
-    version: str
+    version: str | None = None  # for whoever has a token
     ticks: int
     failed_ticks: int
 

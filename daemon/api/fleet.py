@@ -83,13 +83,13 @@ def worker_stack(use: Use, worker: Asked) -> SaidOut:
     return SaidOut(worker=worker, lines=ask(use.bus, worker, "stack"))
 
 
-@router.get("/healthz", tags=["daemon"])
+@router.get("/healthz", tags=["daemon"], response_model_exclude_none=True)
 async def healthz(request: Request, use: Use) -> HealthOut:
     """The process answers, also while every thread waits for a broker that hangs. Needs no token; tells its version to whoever has one."""
     return _health(request, use, "alive")
 
 
-@router.get("/readyz", tags=["daemon"], response_model=HealthOut)
+@router.get("/readyz", tags=["daemon"], response_model=HealthOut, response_model_exclude_none=True)
 async def readyz(request: Request, use: Use) -> HealthOut | Response:
     """The last tick went through, broker round trip included; else 503 and why. Needs no token; tells its version to whoever has one."""
     patience_s = max(SHORTEST_PATIENCE_S, PATIENCE_TICKS * use.config.tick_s)
@@ -102,7 +102,7 @@ async def readyz(request: Request, use: Use) -> HealthOut | Response:
 
 def _health(request: Request, use: Services, status: str) -> HealthOut:
     pulse = use.health.pulse
-    version = azq.__version__ if request.scope[IDENTITY] else ""
+    version = azq.__version__ if request.scope[IDENTITY] else None
     return HealthOut(status=status, version=version, ticks=pulse.ticks, failed_ticks=pulse.failed_ticks)
 
 

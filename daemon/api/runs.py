@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi import status as http
 
 from azq.config import RunSections, merge, parse_run
-from azq.errors import ConfigError, StateConflict, UnknownGameError
+from azq.errors import ConfigError, StateConflict, UnknownGameError, meant
 from azq.games import openspiel
 from azq.games.files import is_python_file
 from azq.goals import Done
@@ -172,7 +172,7 @@ def _check_game(game: str, params: Mapping[str, Any], use: Services) -> None:
     if game.startswith(openspiel.PREFIX):
         openspiel.check_openspiel(game, params)
     elif game not in names:
-        raise UnknownGameError(f"no game {game!r}; there are: {', '.join(names)}")
+        raise UnknownGameError(f"no game {game!r}; there are: {', '.join(names)}{meant(game, names)}")
 
 
 def _change(use: Services, run: str, state: RunState, body: Reason | None) -> RunOut:

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from azq import games, logs
 from azq.config import BrokerConfig, Config, RunSections
 from azq.inference.ask.stream import open_stream
-from azq.process.webserver import WebServer, url_of
+from azq.process.webserver import OWN_WORD, WebServer, url_of
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
@@ -107,6 +107,7 @@ class Server(WebServer):
             access_log=False,
             lifespan="off",
             server_header=False,
+            **OWN_WORD,
             timeout_graceful_shutdown=2,
             ssl_certfile=certificate,
             ssl_keyfile=key,

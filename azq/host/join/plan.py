@@ -246,7 +246,7 @@ def _read(path: Path) -> str | None:
 
 
 ENDING = ("azq-machine.service", "azq-machine-end.path", "azq-machine-end.service", "azq-deadman.service", "azq-deadman.timer")
-TEMPLATES = ("azq-inference@.service", "azq-worker@.service", *ENDING)
+TEMPLATES = ("azq-inference@.service", "azq-worker@.service", "azq.slice", *ENDING)
 OF_KINDS = {"learner": "azq-learner@.service", "daemon": "azq-daemon.service", "gateway": "azq-gateway.service"}
 TARGET, JOINED_TARGET = "azq.target", "joined.target"
 

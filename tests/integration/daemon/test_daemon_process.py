@@ -189,7 +189,7 @@ def test_a_daemon_that_was_given_no_token_has_its_own_which_azq_finds(broker: An
     process = start(broker.control_url)
     address = address_of(process)
     assert get(address, "/v1/runs")[0] == 401
-    assert get(address, "/readyz")[1]["version"] == ""
+    assert "version" not in get(address, "/readyz")[1]
     token = (tmp_path / "runs" / ".token").read_text().strip()
     assert get(address, "/v1/runs", Authorization=f"Bearer {token}") == (200, [])
     own = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}

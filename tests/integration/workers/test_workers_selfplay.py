@@ -47,6 +47,10 @@ def test_the_main_process_beats_while_its_child_is_busy(fleet: Fleet) -> None:
     assert "cpu" in beat.tags
     assert beat.slots == 1
     assert beat.pid == fleet.processes[0].pid
+    (served,) = [line for line in fleet.log().splitlines() if "serving" in line]
+    assert "selfplay.cpu" in served
+    assert "concurrency=1" in served
+    assert "@" not in served
     assert beat.rates["simulations_per_s"] > beat.rates["games_per_s"]
     assert beat.rates["mean_batch"] > 1
     assert beat.rates["exact_simulations_per_s"] > 0

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
+from rich.text import Text
 from typer.testing import CliRunner
 
 from azq.cli.app import COMMANDS, GROUPS, app
 from azq.cli.options import Answer, with_answer, with_client, with_settings
-from azq.errors import ConfigError, ExitCode
+from azq.errors import AzqError, ConfigError, ExitCode
 
 HEAVY = ("torch", "redis", "celery", "kombu", "fastapi", "numpy", "pydantic")
 
@@ -35,6 +39,51 @@ def test_every_command_says_what_it_is(name: str) -> None:
     answer = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
     assert answer.exit_code == 0
     assert "Usage" in answer.output
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from commands(command, (*path, name))
+
+
+def test_no_help_loses_what_stands_in_brackets() -> None:
+    """They are markup to the library that prints them, unless it is told otherwise."""
+    found = {}
+    for path, command in commands(typer.main.get_command(app)):
+        for text in (command.help or "", *(getattr(parameter, "help", None) or "" for parameter in command.params)):
+            if Text.from_markup(text).plain != text.replace("\\[", "["):
+                found[" ".join(path)] = text
+    assert found == {}
+
+
+def test_a_cluster_s_help_names_the_sections_of_its_file() -> None:
+    answer = CliRunner().invoke(app, ["cluster", "check", "--help"], env={"COLUMNS": "200"})
+    assert all(f"[{name}]" in answer.output for name in ("cluster", "machines.NAME", "budget"))
+
+
+def test_games_are_for_one_player_or_for_several() -> None:
+    lines = CliRunner().invoke(app, ["games", "list"]).output.splitlines()
+    assert {line.split(",")[0].split(maxsplit=1)[1] for line in lines} >= {"1 player", "2 players"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["games", "check", "conect_four"], "did you mean connect_four?"),
+        (["play", "conect_four"], "did you mean connect_four?"),
+        (["up", "--game", "conect_four"], "did you mean connect_four?"),
+        (["up", "--game", "connect_four", "--preset", "gpuu"], "did you mean gpu?"),
+        (["workers", "lst"], "azq workers list"),
+    ],
+)
+def test_a_word_that_is_nearly_known_is_named(words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("AZQ_HOME", str(tmp_path / "runs"))
+    error = CliRunner().invoke(app, words).exception
+    assert isinstance(error, AzqError)
+    assert said in str(error)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_common_options_stand_before_json_in_place_of_the_first_parameter() -> None:

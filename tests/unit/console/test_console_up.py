@@ -146,3 +146,9 @@ def test_a_second_azq_takes_another_port_unless_one_was_chosen() -> None:
         chosen = load(None, [f"daemon.port={taken}"])
         assert up.beside_others(chosen) is chosen
     assert up.beside_others(usual) is usual
+
+
+def test_the_command_that_goes_on_finds_home_and_ports_and_tells_no_secret() -> None:
+    sets = ("home=/srv/my runs", "daemon.port=9090", "daemon.token=secret", "run.seed=3")
+    assert up.again(up.UpRequest(overrides=sets)) == "azq up --set 'home=/srv/my runs' --set daemon.port=9090"
+    assert up.again(up.UpRequest(config_file=Path("box.toml"))) == "azq up --config box.toml"

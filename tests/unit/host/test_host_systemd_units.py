@@ -19,6 +19,7 @@ SERVICES = [name for name in UNITS if name.endswith(".service")]
 ONE_SHOT = ("azq-fleet.service", "azq-deadman.service", "azq-machine-end.service")  # they look and end
 LASTING = [name for name in SERVICES if name not in ONE_SHOT]
 OUTLIVING = ("azq-machine.service", "azq-deadman.service", "azq-machine-end.service")  # who end a machine outlive what works on it
+WITH_CHILDREN = ("azq-worker@.service", "azq-learner@.service", "azq-gateway.service")  # which die and are started again
 ROOTS = "azq-machine-end.service"  # the one that stops services
 INSTANCES = {
     "azq-worker@": "selfplay.cpu",
@@ -91,6 +92,7 @@ def test_all_units_of_the_design_are_there() -> None:
         "azq-machine-end.service",
         "azq-machine.service",
         "azq-worker@.service",
+        "azq.slice",
         "azq.target",
         "joined.target",
     ]
@@ -102,6 +104,14 @@ def test_services_stop_with_the_target_and_never_with_one_another(rendered: Path
     assert section.get("PartOf") == (None if name in OUTLIVING else "azq.target")
     assert "Requires" not in section
     assert "BindsTo" not in section
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_services_share_one_bound_on_memory_and_who_ends_a_machine_is_outside_of_it(rendered: Path, name: str) -> None:
+    service = unit(rendered, name)["Service"]
+    assert service.get("Slice") == (None if name in OUTLIVING else "azq.slice")
+    assert service.get("OOMPolicy") == ("continue" if name in WITH_CHILDREN else None)
+    assert unit(rendered, "azq.slice")["Slice"]["MemoryMax"] == "90%"
 
 
 @pytest.mark.parametrize("name", [name for name in LASTING if not re.search("broker|flower", name)])
