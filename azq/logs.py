@@ -17,22 +17,24 @@ import structlog
 
 from azq.masking import masked
 
+LOUD = ("warning", "error", "exception", "critical")
+
 
 class Tolerant:
-    """A stream whose full disk costs the line, and not the process that says it."""
+    """A stream whose full disk costs the line, and not the process that says it; None: standard error, whatever that is by then."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
 
     def write(self, text: str) -> None:
         """Writes if it can."""
         with contextlib.suppress(OSError):
-            self._stream.write(text)
+            (self._stream or sys.stderr).write(text)
 
     def flush(self) -> None:
         """Flushes if it can."""
         with contextlib.suppress(OSError):
-            self._stream.flush()
+            (self._stream or sys.stderr).flush()
 
 
 class Tail:
@@ -42,11 +44,13 @@ class Tail:
     """
 
     KEPT = 1000  # lines
+    WARNINGS = 3
     LONGEST = 4096  # bytes that a pipe takes whole, whoever else writes
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._lines: deque[str] = deque(maxlen=self.KEPT)
+        self.warnings: deque[str] = deque(maxlen=self.WARNINGS)  # the newest of this process, shortened
         self._source, self._sink = os.pipe()
         os.set_blocking(self._source, False)
         os.set_blocking(self._sink, False)
@@ -90,7 +94,7 @@ TAIL = Tail()  # of the process that imported this; what it forks goes on with i
 
 def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO) -> None:
     """Sends this process's log lines, those of `level` and above, to standard error, stamped with its role."""
-    output = Tolerant(stream or sys.stderr)
+    output = Tolerant(stream)
     renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     if os.environ.get("AZQ_LOG") == "json":
         renderer = structlog.processors.JSONRenderer()
@@ -101,6 +105,7 @@ def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO)
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             _mask,
+            _warn,
             renderer,
             _keep,
         ],
@@ -113,6 +118,13 @@ def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO)
 
 def _mask(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     return {key: masked(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _warn(_logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if method in LOUD:
+        words = [f"{key}={value}" for key, value in event.items() if key not in ("event", "level", "role", "timestamp", "exception")]
+        TAIL.warnings.append(" ".join([str(event.get("timestamp", ""))[11:19], str(event["event"]), *words]))
+    return event
 
 
 def _keep(_logger: object, _method: str, line: Any) -> str:  # Any: what a renderer made of the event

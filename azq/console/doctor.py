@@ -14,6 +14,7 @@ import redis
 from azq import games
 from azq.bus.redis import RedisBus
 from azq.bus.server_program import find_server
+from azq.clock import now_ms
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.console.show import ASK_TIMEOUT_S
@@ -27,6 +28,7 @@ from azq.host.rundir import check_folder
 from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
+from azq.status.deaths import CrashLoop, crash_loops, read_deaths
 from azq.status.observe import read_workers
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
@@ -65,12 +67,16 @@ def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
     yield from _guarded("users", lambda: [_users(config)])
     yield from _guarded("clock", lambda: [checks.check_clock(control)])
     yield from _guarded("daemon", lambda: [checks.check_fleet(checks.read_fleet(control))])
-    yield from _guarded("workers", lambda: judge_workers(read_workers(RedisBus(control)), Ledger(control).runs()))
+    yield from _guarded("workers", lambda: _workers(RedisBus(control), Ledger(control)))
     yield from _guarded("weights", lambda: [_weights(config, control)])
 
 
-def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView]) -> list[Check]:
-    """Who lives, and which running runs lack somebody."""
+def _workers(bus: RedisBus, ledger: Ledger) -> list[Check]:
+    return judge_workers(read_workers(bus), ledger.runs(), crash_loops(read_deaths(bus), now_ms()))
+
+
+def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView], loops: Sequence[CrashLoop] = ()) -> list[Check]:
+    """Who lives, who dies again and again, and which running runs lack somebody whom nobody starts."""
     roles = Counter(beat.role for beat in workers)
     living = ", ".join(f"{count} {role}" for role, count in sorted(roles.items())) or "none"
     lacking = [
@@ -79,10 +85,12 @@ def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView]) -> list
         if view.state is RunState.RUNNING
         for role in NEEDED
         if not any(beat.role == role and beat.run in ("", view.record.run) for beat in workers)
+        and not any(role in loop.name and loop.run in ("", view.record.run) for loop in loops)
     ]
+    dying = [Check("workers", "fail", str(loop)) for loop in loops]
     if lacking:
-        return [Check("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
-    return [Check("workers", "ok", f"{living}; runs: {len(runs)}")]
+        return [*dying, Check("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
+    return dying or [Check("workers", "ok", f"{living}; runs: {len(runs)}")]
 
 
 def judge_devices(config: Config, machine: Machine) -> list[Check]:

@@ -124,7 +124,8 @@ class Session:
         for name, arguments in {"daemon": ["daemon"], **inference, **searches, **gateway, **learner}.items():
             role: Role = arguments[0]  # type: ignore[assignment]  # commands of processes are called as their roles are
             command = [*AZQ, *arguments]
-            yield ChildSpec(name, command, self.start.run.log(name), env=child_environment(of_role(role), role))
+            run = self.start.run.name if role == "learner" else ""
+            yield ChildSpec(name, command, self.start.run.log(name), env=child_environment(of_role(role), role), run=run)
 
     def _watch_until_end(self, screen: Screen) -> int:
         looked_s = 0.0

@@ -17,6 +17,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from azq import logs
 from azq.ledger.types import RunState
 from azq.status.stages import RunStage
 from azq.status.summary import RanksStatus, RunStatus
@@ -26,6 +27,24 @@ REDRAW_EVERY_S = 1.0
 THREE_COLUMNS = 110  # characters; with fewer there are two
 
 
+class AboveTable:
+    """A stream whose lines come above a live table and stay there."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        """Prints the lines that are whole by now; a long one is left to the terminal to wrap, so that links can be copied."""
+        *whole, self._rest = (self._rest + text).split("\n")
+        for one in whole:
+            self._console.print(Group(Text(one, no_wrap=True, overflow="ignore")), crop=False)  # a bare text would be wrapped
+        return len(text)
+
+    def flush(self) -> None:
+        """What is not a whole line yet waits for its end."""
+
+
 class Screen(contextlib.AbstractContextManager["Screen"]):
     """Shows summaries as they come, each as often as its form can bear."""
 
@@ -33,7 +52,9 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         self._output = output or sys.stdout
         self._json = as_json
         self._console = Console(file=self._output)
-        self._live = None if as_json or not self._output.isatty() else Live(console=self._console, auto_refresh=False)
+        live = not as_json and self._output.isatty()
+        self._live = Live(console=self._console, auto_refresh=False, redirect_stderr=False) if live else None
+        self._errors = contextlib.ExitStack()
         self._last_s = -LINE_EVERY_S
         fragment = f"/#token={token}" if token and self._live else ""  # for the terminal alone: what is no terminal may be a log
         self._dashboard = f"dashboard {dashboard}{fragment}" if dashboard else ""
@@ -42,7 +63,10 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
 
     def __enter__(self) -> Screen:
         if self._live:
+            logs.TAIL.warnings.clear()  # what was said so far stands above
             self._live.start()
+            if sys.stderr.isatty():
+                self._errors.enter_context(contextlib.redirect_stderr(AboveTable(self._console)))  # type: ignore[type-var]
         elif not self._json:
             self._write(self._note)
         return self
@@ -50,6 +74,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
     def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
+        self._errors.close()
 
     def note(self, text: str) -> None:
         """A sentence about what goes on now, until the run is next seen at work."""
@@ -76,7 +101,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
 
     def _draw(self) -> None:
         if self._live and self._status:
-            self._live.update(panel(self._status, self._note, self._dashboard), refresh=True)
+            self._live.update(panel(self._status, self._note, self._dashboard, tuple(logs.TAIL.warnings)), refresh=True)
 
     def _write(self, text: str) -> None:
         self._output.write(text + "\n")
@@ -101,10 +126,11 @@ def line(status: RunStatus) -> str:
     )
 
 
-def panel(status: RunStatus, note: str = "", below: str = "") -> RenderableType:
-    """The live table; `below` stands in its lower border."""
+def panel(status: RunStatus, note: str = "", below: str = "", warnings: Sequence[str] = ()) -> RenderableType:
+    """The live table with the newest warnings of the log, a line each; `below` stands in its lower border."""
     notes = [Text(stages_text(status.stages), style="dim")] if status.stages else []
     notes += [Text(match) for match in status.matches] + [Text(condition, style="yellow") for condition in status.conditions]
+    notes += [Text(warning, style="dim", no_wrap=True, overflow="ellipsis") for warning in warnings]
     notes += [Text(note, style="cyan")] if note else []
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
     style = "green" if status.state == "running" else "blue"

@@ -34,8 +34,8 @@ def why(config: Config, run: str, most: int = GAMES) -> Diagnosis:
 
 
 def why_text(found: Diagnosis) -> list[str]:
-    """A line a finding, the first cause first; then what was looked at."""
-    lines = []
+    """Who dies again and again, a line a finding, the first cause first; then what was looked at."""
+    lines = list(found.dying)
     for finding in found.findings:
         lines += [str(finding), *(f"  then: {step}" for step in finding.plan)]
     steps = "no history" if found.steps is None else f"a history of {found.steps:,} steps"

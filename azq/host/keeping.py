@@ -3,19 +3,58 @@
 from __future__ import annotations
 
 import contextlib
+import socket
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from azq import logs
+from azq.bus.base import Bus
+from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.errors import BrokerError
 from azq.host.brokers import Brokers
-from azq.process.supervisor import Supervisor
+from azq.process.supervisor import Death, Supervisor
+from azq.status.deaths import FEWEST, KEPT, Died, crash_loops, tell
 from azq.waiting import AwakeClock
+from azq.wire.machines import ProcessDeath
 
+TELL_AGAIN_S = 5.0
 EXPIRE_S = 5.0  # between two looks after machines whose time is over
 BROKER_HANG_AFTER_S = 8.0  # shorter than that of children, for all others have to find their way back after it
 
 log = logs.get(__name__)
+
+
+class DeathNotes:
+    """Deaths among the children of this process: tells the control plane of each, and the log of crash loops."""
+
+    def __init__(self) -> None:
+        self._known: deque[Died] = deque(maxlen=KEPT)
+        self._untold: deque[ProcessDeath] = deque(maxlen=KEPT)
+        self._due_s = 0.0
+
+    def note(self, deaths: Iterable[Death], at_ms: int) -> None:
+        """Remembers them; a process that dies again and again is an error of its own, once."""
+        for death in deaths:
+            log_file = str(death.spec.log.absolute()) if death.spec.log else ""
+            told = ProcessDeath(death.spec.name, socket.gethostname(), death.pid, death.spec.run, death.cause, log_file)
+            self._untold.append(told)
+            self._known.append(Died(at_ms, told))
+            for loop in crash_loops(self._known, at_ms):
+                if loop.name == told.name and loop.times == FEWEST:
+                    log.error("crash_loop", name=loop.name, reason=str(loop))
+
+    def tell(self, bus: Bus, now_s: float) -> None:
+        """Tells what is not told yet; a control plane that is away is asked again after a while."""
+        if not self._untold or now_s < self._due_s:
+            return
+        try:
+            while self._untold:
+                tell(bus, self._untold[0])
+                self._untold.popleft()
+        except BrokerError:  # said elsewhere
+            self._due_s = now_s + TELL_AGAIN_S
 
 
 @dataclass
@@ -25,6 +64,7 @@ class BrokerKeeper:
     brokers: Brokers
     expire_s: float = 0.0  # when machines whose time is over are looked for again
     awake_s: AwakeClock = field(default_factory=AwakeClock)
+    deaths: DeathNotes = field(default_factory=lambda: DeathNotes())
 
     def revive(self, supervisor: Supervisor) -> dict[str, int]:
         """Ends brokers that hang, and starts what died again: children after their delay, brokers at once; as `Supervisor.look`."""
@@ -32,7 +72,11 @@ class BrokerKeeper:
             log.error("broker_hung", role=role, silent_s=BROKER_HANG_AFTER_S)
         for role in self.brokers.revive():
             log.warning("broker_died", role=role)
-        return supervisor.look(excused=self.silent())
+        failed = supervisor.look(excused=self.silent())
+        self.deaths.note(supervisor.take_deaths(), now_ms())
+        if not self.silent():
+            self.deaths.tell(RedisBus(self.brokers.control), self.awake_s())
+        return failed
 
     def silent(self) -> bool:
         """Whether a broker answers nothing just now."""

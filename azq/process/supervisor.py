@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +22,14 @@ from typing import Protocol
 
 from azq import logs
 from azq.errors import DO_NOT_RESTART
+from azq.masking import masked
 from azq.process.liveness import READY, WATCHDOG, Pings
 from azq.waiting import AwakeClock, Backoff
 
 BACKOFF = Backoff(0.2, 30.0)  # before a child that died is started again
 STEADY_AFTER_S = 10.0  # one that lived so long waits the first pause
+LONGEST_CAUSE = 200  # characters
+DEATHS_KEPT = 64  # until somebody takes them
 
 log = logs.get(__name__)
 
@@ -48,6 +52,16 @@ class ChildSpec:
     log: Path | None
     stop_after_s: float = 15.0  # SIGKILL follows SIGTERM after so long
     env: Mapping[str, str] | None = None  # its own; else the supervisor's
+    run: str = ""  # the one that it works for; empty: all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A child that ended otherwise than well: which, and of what."""
+
+    spec: ChildSpec
+    pid: int
+    cause: str
 
 
 @dataclass(slots=True)
@@ -62,11 +76,23 @@ class Child:
     given_up: int | None = None  # the exit code that forbade a restart
     pings: Pings | None = None
     alive_s: float | None = None  # when it last said so, while the supervisor was awake; READY starts the watch, as under systemd
+    silent_s: float | None = None  # how long it had said nothing when it was killed for that
+    cause: str = ""  # of its last death
 
 
 def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
     """Whether a process that was ready has been silent too long; both times are those of an `AwakeClock`."""
     return alive_s is not None and now_s - alive_s > hang_after_s
+
+
+def cause_of(code: int, silent_s: float | None, said: str) -> str:
+    """Why a process ended, in a line: the signal, or the exit code with the last line of its log. Pure."""
+    if silent_s is not None:
+        return f"SIGKILL, no sign of life for {silent_s:.0f} s"
+    if code < 0:
+        known = {one.value: one.name for one in signal.Signals}
+        return known.get(-code, f"signal {-code}")
+    return f"exit code {code}" + (f", {masked(said)}"[:LONGEST_CAUSE] if code else "")
 
 
 def spawn(spec: ChildSpec, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -105,6 +131,7 @@ class Supervisor:
     children: dict[str, Child] = field(default_factory=dict)
     hang_after_s: float | None = None  # None: nobody is watched
     backoff: Backoff = BACKOFF
+    _deaths: deque[Death] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     _awake_s: AwakeClock = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,7 +164,8 @@ class Supervisor:
         """As `tick`, and says in the log who died and, once, who was given up and why; returns the latter."""
         known = self.failed()
         for name, code in self.tick(excused=excused):
-            log.warning("child_died", name=name, exit_code=code, log=str(self.children[name].spec.log))
+            child = self.children[name]
+            log.warning("child_died", name=name, exit_code=code, cause=child.cause, log=str(child.spec.log))
         failed = self.failed()
         for name in failed.keys() - known.keys():
             path = self.children[name].spec.log
@@ -165,6 +193,12 @@ class Supervisor:
             self._stop_listening(child)
         self.children.clear()
 
+    def take_deaths(self) -> list[Death]:
+        """Who died since this was last called, oldest first; some at most."""
+        deaths = list(self._deaths)
+        self._deaths.clear()
+        return deaths
+
     def failed(self) -> dict[str, int]:
         """Children that were given up, with the exit code that forbade a restart."""
         return {name: child.given_up for name, child in self.children.items() if child.given_up is not None}
@@ -176,11 +210,11 @@ class Supervisor:
         if READY in said or (child.alive_s is not None and (excused or WATCHDOG in said)):
             child.alive_s = now_s
         elif hangs(child.alive_s, now_s, self.hang_after_s):
-            child.alive_s = None
+            child.alive_s, child.silent_s = None, self.hang_after_s
             self._signal(child, signal.SIGKILL)
 
     def _launch(self, child: Child) -> None:
-        child.alive_s = None
+        child.alive_s = child.silent_s = None
         if self.hang_after_s is not None and hasattr(socket, "AF_UNIX"):
             child.pings = Pings(self.hang_after_s)
         env = self.env if child.spec.env is None else child.spec.env
@@ -190,6 +224,9 @@ class Supervisor:
         child.start_again_s = None
 
     def _bury(self, child: Child, code: int) -> None:
+        child.cause = cause_of(code, child.silent_s, last_line(child.spec.log) if code > 0 else "")
+        if code and child.process:
+            self._deaths.append(Death(child.spec, child.process.pid, child.cause))
         child.process = None
         self._stop_listening(child)
         if code in DO_NOT_RESTART:

@@ -24,6 +24,7 @@ from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
+from azq.status.deaths import read_deaths
 from azq.status.history import FirstsOfRuns
 from azq.status.queues import QueueStatus, condense, note_full, note_sent, queue_table
 from azq.status.spending import read_spending
@@ -238,6 +239,7 @@ def gather(
         workers=read_workers(bus) if workers is None else workers,
         spent=read_spending(bus, keys.cost(run)),
         firsts=(firsts or FirstsOfRuns()).of(bus, look.view.record),
+        deaths=read_deaths(bus),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,10 +17,11 @@ from azq.ledger.records import known_section
 from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.cost import RunCost, cost_of, warning
+from azq.status.deaths import Died, crash_loops
 from azq.status.spending import money_of
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
-from azq.status.workers import WorkerStatus, Workforce, team_of, worker_status
+from azq.status.workers import WorkerStatus, Workforce, by_saying, team_of, worker_status
 from azq.wire.kinds import Kind
 from azq.wire.machines import Spending
 from azq.wire.messages import LATEST, GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
@@ -81,6 +82,7 @@ class RunFacts:
     spent: Spending | None = None  # None: nobody counted
     firsts: RunFirsts = UNSEEN
     scores: Sequence[Scored] = ()  # of the matches, in a game for one
+    deaths: Sequence[Died] = ()  # of all processes there are, oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +212,7 @@ class RunStatus:
     eta_by: str = ""  # the goal that it reaches first
     games_alone: int = 0  # learned from and on the learner's disk alone, though the run's store is to keep games
     stages: tuple[RunStage, ...] = ()  # that have begun: spin-up, fill, main, final
+    crash_loops: int = 0  # processes that die again and again; `conditions` name them
 
 
 def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Workforce | None = None) -> RunStatus:
@@ -223,6 +226,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     serving = facts.serving or version
     cost = run_cost(facts, team.rates.games_per_s)
     eta_by, eta_s = run_end(facts, team.rates.games_per_s)
+    loops = crash_loops(facts.deaths, now_ms, name)
     return RunStatus(
         run=name,
         state=view.state,
@@ -247,6 +251,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
             dict.fromkeys(
                 (
                     *conditions,
+                    *map(str, loops),  # the daemon's conditions say so, too
                     *_nearly_spent(cost, view),  # the daemon's conditions say so, too
                     *by_saying("not served by ", not_served),
                     *by_saying("", notes),
@@ -260,6 +265,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         eta_by=eta_by,
         matches=under_way(facts.matches, facts.jobs),
         not_served=not_served,
+        crash_loops=len(loops),
         stages=stages_of(view, facts.firsts, evaluated(facts.matches, facts.grades, facts.jobs), now_ms),
     )
 
@@ -336,14 +342,6 @@ def ranks_status(learner: LearnerStatus) -> RanksStatus:
         efficiency=learner.scaling_efficiency,
         each=tuple(RankRow(**msgspec.structs.asdict(rank)) for rank in learner.each_rank),
     )
-
-
-def by_saying(prefix: str, said: Mapping[str, str]) -> list[str]:
-    """What hosts or workers say, a line for each saying that names those who say it."""
-    names: dict[str, list[str]] = {}
-    for name, saying in sorted(said.items()):
-        names.setdefault(saying, []).append(name)
-    return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
 
 
 def evaluated(matches: Sequence[MatchResult], grades: Sequence[GradeResult], jobs: Sequence[JobView] = ()) -> Evaluated:

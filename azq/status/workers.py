@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import msgspec
@@ -121,6 +121,14 @@ def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
         return sum(max(0, version - other) for other in known) / len(known)
 
     return lag
+
+
+def by_saying(prefix: str, said: Mapping[str, str]) -> list[str]:
+    """What hosts or workers say, a line for each saying that names those who say it."""
+    names: dict[str, list[str]] = {}
+    for name, saying in sorted(said.items()):
+        names.setdefault(saying, []).append(name)
+    return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
 
 
 def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> float:

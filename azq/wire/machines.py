@@ -1,4 +1,4 @@
-"""What the control plane keeps of machines: who was let in, and what they cost."""
+"""What the control plane keeps of machines: who was let in, what they cost, and which processes died on them."""
 
 from __future__ import annotations
 
@@ -35,3 +35,14 @@ class Spending(Message, frozen=True):
     per_hour: float = 0.0  # at that moment
     currency: str = ""
     machines: dict[str, MachineTime] = msgspec.field(default_factory=dict)  # by host
+
+
+class ProcessDeath(Message, frozen=True):
+    """A process ended otherwise than well."""
+
+    name: str  # among those of its host: what its supervisor calls it, else by its first heartbeat
+    host: str
+    pid: int
+    run: str  # that it worked for alone; empty: for all
+    cause: str  # empty: nobody saw it end
+    log: str  # file on its host; empty: its manager has it

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from azq import logs
 from azq.config import Config
@@ -110,7 +111,8 @@ class MachineWork:
         command = [*AZQ, *service.command]
         env = {**child_environment(self._of_role(role), role), **dict(service.environment)}
         file = self._folder / LOGS / f"{service.name.replace(':', '+')}.log"
-        return ChildSpec(service.name, command, file, **({"stop_after_s": LEARNER_STOP_S} if role == "learner" else {}), env=env)
+        of_run: dict[str, Any] = {"stop_after_s": LEARNER_STOP_S, "run": service.instance} if role == "learner" else {}
+        return ChildSpec(service.name, command, file, **of_run, env=env)
 
 
 def in_order(names: Iterable[str], outer: Sequence[str]) -> Iterator[tuple[str, ...]]:

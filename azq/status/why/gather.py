@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from azq.bus.base import Bus
+from azq.clock import now_ms
 from azq.config import RunSections
 from azq.errors import IllegalActionError, NotFound, WireError
 from azq.games import Game
 from azq.replay.readers import SegmentReader
 from azq.samples.played import read_games
+from azq.status.deaths import crash_loops, read_deaths
 from azq.status.history import read
 from azq.status.observe import Standings, read_standing
 from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
@@ -45,6 +47,7 @@ class Diagnosis:
     games: int  # that were looked at; 0: none, or not on this host
     steps: int | None  # of the history that was looked at; None: none is known
     note: str = ""  # what could not be looked at, and why
+    dying: tuple[str, ...] = ()  # processes that die again and again
 
 
 def diagnose(
@@ -55,10 +58,11 @@ def diagnose(
         events = list(reader.last(games)) if game is not None else []
     except NotFound:  # no game yet, or none on this host: the curves tell something, too
         events = []
+    dying = tuple(map(str, crash_loops(read_deaths(bus), now_ms(), run))) if bus is not None else ()
     recorded = (read(bus, run, 0), read_standing(bus, run, Standings()).grades) if bus is not None else ()
     try:
         facts = facts_of(game, settings, events, *recorded)
     except (IllegalActionError, WireError) as error:  # recorded under other rules than the run has now
         events, note = [], f"games are not looked at: {error}"
         facts = facts_of(None, settings, events, *recorded)
-    return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note)
+    return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note, dying)

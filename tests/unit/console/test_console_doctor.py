@@ -17,6 +17,7 @@ from azq.host.brokers import Brokers
 from azq.host.hardware import Machine, remember
 from azq.ledger.types import RunState, RunView
 from azq.process.cards import Gpu
+from azq.status.deaths import CrashLoop
 from azq.wire.messages import Heartbeat, RunRecord
 
 
@@ -89,6 +90,17 @@ def test_running_runs_need_players_evaluators_and_a_learner_of_their_own() -> No
     assert check.verdict == "warn"
     assert "two has no live learner" in check.detail
     assert "one has" not in check.detail
+
+
+def test_who_dies_again_and_again_fails_and_nobody_is_to_start_it() -> None:
+    loop = CrashLoop("learner", "box", "one", 4, 190.0, "SIGKILL", "/l.log")
+    workers = [beat("selfplay"), beat("inference")]
+    (check,) = judge_workers(workers, [view("one")], [loop])
+    assert (check.verdict, check.detail) == ("fail", str(loop))
+    dying, lacking = judge_workers(workers, [view("one"), view("two")], [loop])
+    assert dying == check
+    assert "two has no live learner" in lacking.detail
+    assert "one has" not in lacking.detail
 
 
 @pytest.mark.parametrize(("overrides", "code"), [([], 0), (["--set", "daemon.host=0.0.0.0"], 2)])

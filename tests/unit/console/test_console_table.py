@@ -3,11 +3,14 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import sys
 
 import msgspec
 import pytest
+import structlog
 from rich.console import Console
 
+from azq import logs
 from azq.arena.rating import Rating
 from azq.console import table, top
 from azq.goals import Done
@@ -156,6 +159,40 @@ def test_a_terminal_shows_a_note_at_once_until_the_run_is_seen_at_work(monkeypat
             output.truncate(0)
             act()
             assert ("draining: games go back" in output.getvalue()) is shown
+
+
+def test_log_lines_stay_above_the_table_whole_and_the_last_warnings_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    output, errors = Terminal(), Terminal()
+    monkeypatch.setattr(sys, "stderr", errors)
+    printed = structlog.PrintLogger(logs.Tolerant(None))  # type: ignore[arg-type]
+    log = structlog.wrap_logger(printed, processors=[logs._warn, structlog.processors.KeyValueRenderer()])
+    long = "/a/long/path" * 10
+    with table.Screen("first", as_json=False, output=output) as screen:
+        screen.show(status(), force=True)
+        begun = len(output.getvalue())
+        log.warning("child_died", name="learner", log=long)
+        log.info("device_plan")
+        said = output.getvalue()[begun:]
+        output.truncate(0)
+        screen.show(status(), force=True)
+        shown = output.getvalue()
+    assert errors.getvalue() == ""
+    assert said.index(long) < said.index("first") < said.index("device_plan")  # above the table, which is drawn again below each
+    assert long in said  # not cut into lines
+    assert "child_died name=learner" in shown
+    assert "device_plan" not in shown
+    log.warning("after")
+    assert "after" in errors.getvalue()
+
+
+def test_errors_that_go_elsewhere_than_to_the_terminal_stay_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    output, errors = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    with table.Screen("first", as_json=False, output=output):
+        sys.stderr.write("a line\n")
+    assert errors.getvalue() == "a line\n"
+    assert "a line" not in output.getvalue()
 
 
 def test_json_lines_are_json() -> None:

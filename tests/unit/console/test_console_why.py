@@ -14,10 +14,14 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.config import RunConfig, RunSections, SearchConfig
-from azq.console.why import EVERY_S, Adviser
+from azq.console.why import EVERY_S, Adviser, why_text
 from azq.host.rundir import RunDir
+from azq.replay.readers import SegmentReader
 from azq.replay.segments import LogEntry, SegmentLog
+from azq.status.deaths import FEWEST, tell
+from azq.status.why.gather import diagnose
 from azq.wire.codec import encode
+from azq.wire.machines import ProcessDeath
 
 
 def plant(home: Path, *, simulations: int) -> RunDir:
@@ -57,6 +61,17 @@ def test_a_run_at_work_is_looked_at_once_a_minute(tmp_path: Path) -> None:
     (told,) = adviser.look()
     assert told.startswith("azq why: targets: ")
     assert adviser.look() == (told,)
+
+
+def test_a_process_that_dies_again_and_again_is_named_in_place_of_nothing_found(tmp_path: Path) -> None:
+    folder, bus = plant(tmp_path, simulations=64), MemoryBus()
+    for pid in range(FEWEST):
+        tell(bus, ProcessDeath("learner", "box", pid, "first", "SIGSEGV", "/l.log"))
+    found = diagnose(bus, "first", folder.sections(), None, SegmentReader(folder.path / "segments"))
+    told, *_ = why_text(found)
+    assert told.startswith("learner died 3 times in ")
+    assert "nothing found" not in why_text(found)
+    assert diagnose(bus, "second", folder.sections(), None, SegmentReader(folder.path / "segments")).dying == ()
 
 
 def test_nothing_wrong_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

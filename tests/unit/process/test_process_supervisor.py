@@ -145,6 +145,7 @@ def test_a_child_that_was_ready_and_fell_silent_is_killed_and_started_again() ->
     silent(supervisor, clock, 0.2)
     assert clock.started[0].signals == [signal.SIGKILL]
     assert supervisor.tick() == [("learner", -signal.SIGKILL)]
+    assert [death.cause for death in supervisor.take_deaths()] == ["SIGKILL, no sign of life for 10 s"]
     clock.now += sup.BACKOFF.first_s
     supervisor.tick()
     assert len(clock.started) == 2
@@ -187,3 +188,30 @@ def test_a_look_tells_once_who_was_given_up_and_why(tmp_path: Path) -> None:
         assert bench.supervisor.look() == bench.supervisor.look() == {"learner": int(ExitCode.CONFIG)}
     assert [line["event"] for line in lines] == ["child_died", "child_given_up"]
     assert lines[1]["reason"] == "no such run"
+
+
+@pytest.mark.parametrize(
+    ("code", "silent_s", "cause"),
+    [
+        (-signal.SIGKILL, 10.0, "SIGKILL, no sign of life for 10 s"),
+        (-signal.SIGKILL, None, "SIGKILL"),
+        (-signal.SIGSEGV, None, "SIGSEGV"),
+        (-199, None, "signal 199"),
+        (1, None, "exit code 1, no room at redis://***@here"),
+        (0, None, "exit code 0"),
+    ],
+)
+def test_the_cause_of_a_death_is_told_by_name_and_without_passwords(code: int, silent_s: float | None, cause: str) -> None:
+    assert sup.cause_of(code, silent_s, "no room at redis://:s3cret@here") == cause
+
+
+def test_deaths_are_taken_once_and_a_good_end_is_none() -> None:
+    bench = Bench()
+    spec = bench.supervisor.children["learner"].spec
+    for code in (-signal.SIGSEGV, 0):
+        bench.started[-1].code = code
+        bench.supervisor.tick()
+        bench.now += 1000
+        bench.supervisor.tick()
+    assert bench.supervisor.take_deaths() == [sup.Death(spec, 1, "SIGSEGV")]
+    assert bench.supervisor.take_deaths() == []

@@ -10,10 +10,11 @@ from reconcile_worlds import view
 from azq.arena.rating import Rating
 from azq.arena.scores import Scored
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
+from azq.status.deaths import Died
 from azq.status.stages import RunFirsts
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
 from azq.wire.kinds import Kind
-from azq.wire.machines import MachineTime, Spending
+from azq.wire.machines import MachineTime, ProcessDeath, Spending
 from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
@@ -29,6 +30,13 @@ def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
     assert (status.games_per_s, status.mean_batch, status.samples_per_insert, status.policy_lag) == (0.0, 0.0, 0.0, 0.0)
     assert (status.learner_live, status.loss_policy, status.strength) == (False, None, Strength())
     assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
+
+
+def test_a_crash_loop_is_a_condition_and_a_figure() -> None:
+    death = ProcessDeath("learner", "h", 7, "r", "SIGSEGV", "/l.log")
+    status = summarise(RunFacts(VIEW, COUNTS, deaths=[Died(at_ms, death) for at_ms in (1_000, 2_000, 3_000)]), 5_000)
+    assert status.conditions == ("learner died 3 times in 2 s: SIGSEGV; log h:/l.log",)
+    assert status.crash_loops == 1
 
 
 def test_the_end_of_a_run_is_told_by_its_pace_and_not_while_it_rests() -> None:

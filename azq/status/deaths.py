@@ -1,0 +1,70 @@
+"""Processes that die again and again: what is told of each death, when that is a condition, and its words. They are here alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from azq.bus.base import Bus, order
+from azq.wire import keys
+from azq.wire.codec import decode, encode, skip_unreadable
+from azq.wire.machines import ProcessDeath
+
+KEPT = 64  # newest deaths of a whole fleet
+FEWEST = 3  # deaths of one process, within
+WITHIN_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """A death and its moment, by the broker's clock, which never goes back in a stream."""
+
+    at_ms: int
+    told: ProcessDeath
+
+
+@dataclass(frozen=True, slots=True)
+class CrashLoop:
+    """One process that is started and dies again and again."""
+
+    name: str
+    host: str
+    run: str  # empty: it works for all
+    times: int
+    over_s: float  # between the first death and the last
+    cause: str  # of the last whose cause is known
+    log: str
+
+    def __str__(self) -> str:
+        span = f"{self.over_s / 60:.0f} min" if self.over_s >= 90 else f"{self.over_s:.0f} s"
+        where = f"log {self.host}:{self.log}" if self.log else f"its manager on {self.host} has the log"
+        return f"{self.name} died {self.times} times in {span}: {self.cause or 'nobody saw it end'}; {where}"
+
+
+def tell(bus: Bus, death: ProcessDeath) -> None:
+    """Lets all who show conditions know of a death. Raises `BrokerError`."""
+    bus.publish(keys.DEATHS, encode(death), max_length=KEPT)
+
+
+def read_deaths(bus: Bus) -> tuple[Died, ...]:
+    """The newest deaths, oldest first. Raises `BrokerError`."""
+    found = []
+    for entry in reversed(bus.newest(keys.DEATHS, KEPT)):
+        with skip_unreadable(entry.place):
+            found.append(Died(order(entry.id)[0], decode(entry.frame, ProcessDeath)))
+    return tuple(found)
+
+
+def crash_loops(deaths: Iterable[Died], now_ms: int, run: str = "") -> tuple[CrashLoop, ...]:
+    """Who died `FEWEST` times within `WITHIN_S`, of those that work for a run (empty: all there are), by name. Pure."""
+    each: dict[tuple[str, str, str], list[Died]] = {}
+    for died in deaths:
+        told = died.told
+        if died.at_ms >= now_ms - WITHIN_S * 1000 and (not run or told.run in ("", run)):
+            each.setdefault((told.name, told.host, told.run), []).append(died)
+    return tuple(_loop(*who, found) for who, found in sorted(each.items()) if len(found) >= FEWEST)
+
+
+def _loop(name: str, host: str, run: str, deaths: Sequence[Died]) -> CrashLoop:
+    known = next((died.told for died in reversed(deaths) if died.told.cause), deaths[-1].told)
+    return CrashLoop(name, host, run, len(deaths), (deaths[-1].at_ms - deaths[0].at_ms) / 1000, known.cause, known.log)

@@ -1,0 +1,46 @@
+"""What the keeper of a machine tells of deaths among its children."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from azq.bus.memory import MemoryBus
+from azq.errors import BrokerUnavailable
+from azq.host.keeping import TELL_AGAIN_S, DeathNotes
+from azq.process.supervisor import ChildSpec, Death
+from azq.status.deaths import crash_loops, read_deaths
+
+LEARNER = Death(ChildSpec("learner", ["x"], Path("/logs/learner.log"), run="first"), 7, "SIGSEGV")
+
+
+def test_every_death_is_told_and_a_crash_loop_is_an_error_once() -> None:
+    bus, notes = MemoryBus(), DeathNotes()
+    with capture_logs() as lines:
+        for _ in range(4):
+            notes.note([LEARNER], 1_000)
+            notes.tell(bus, 0.0)
+    (loop,) = crash_loops(deaths := read_deaths(bus), deaths[-1].at_ms, "first")
+    assert (loop.times, loop.cause, loop.log) == (4, "SIGSEGV", "/logs/learner.log")
+    assert [line["event"] for line in lines] == ["crash_loop"]
+
+
+def test_what_could_not_be_told_is_told_once_the_control_plane_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus, notes = MemoryBus(), DeathNotes()
+    notes.note([LEARNER, LEARNER], 1_000)
+    asked = []
+    with monkeypatch.context() as patched:
+
+        def away(*_: object, **__: object) -> str:
+            asked.append(1)
+            raise BrokerUnavailable("away")
+
+        patched.setattr(MemoryBus, "publish", away)
+        notes.tell(bus, 0.0)
+        notes.tell(bus, TELL_AGAIN_S / 2)  # not each tick: a broker that hangs takes its time
+    assert asked == [1]
+    notes.tell(bus, TELL_AGAIN_S)
+    notes.tell(bus, 2 * TELL_AGAIN_S)
+    assert len(read_deaths(bus)) == 2
