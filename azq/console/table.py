@@ -66,7 +66,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
             logs.TAIL.warnings.clear()  # what was said so far stands above
             self._live.start()
             if sys.stderr.isatty():
-                self._errors.enter_context(contextlib.redirect_stderr(AboveTable(self._console)))  # type: ignore[type-var]
+                self._errors.enter_context(contextlib.redirect_stderr(AboveTable(self._console)))
         elif not self._json:
             self._write(self._note)
         return self
