@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from azq.ledger.types import JobView, RunState
@@ -101,11 +101,23 @@ class ReportSpent:
 
 
 @dataclass(frozen=True, slots=True)
+class ReportCrashLoop:
+    """A process dies again and again; the same condition while its words change."""
+
+    run: str  # that it works for alone
+    who: str
+    text: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
 class EndFleet:
     """Tell all machines to end, for there is nothing left to do that may be paid for."""
 
     reason: str
 
 
-Report: TypeAlias = ReportUnroutable | ReportSpent  # conditions, not deeds
+Report: TypeAlias = ReportUnroutable | ReportSpent | ReportCrashLoop  # conditions, not deeds
 Action: TypeAlias = PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | EndRun | Promote | EndFleet | Report

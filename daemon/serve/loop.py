@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,20 +22,24 @@ from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.ledger.types import RunState
 from azq.process.heartbeat import Presence
 from azq.status.brokers import fleet_of
+from azq.status.deaths import crash_loops, read_deaths
+from azq.status.deaths import tell as tell_death
 from azq.status.history import Recorder
 from azq.status.observe import Beats, Observer
 from azq.status.spending import Accountant
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import translate
-from azq.wire.messages import Fleet
+from azq.wire.messages import Fleet, Heartbeat
 from daemon.decide import actions as do
+from daemon.decide.deaths import Lives, crash_reports, deaths, lives
 from daemon.decide.guard import guard
 from daemon.decide.notices import Notice, ends, lasting, states_of
 from daemon.decide.reconcile import reconcile
 from daemon.serve.act import Hands, act
 from daemon.serve.health import Health
 
+LINES = {do.ReportUnroutable: "unroutable", do.ReportSpent: "budget", do.ReportCrashLoop: "crash_loop"}  # of log
 LIFE_S = 4.0  # at least; longer than a few ticks
 
 # KEYS[1] the lock; ARGV[1] holder, ARGV[2] life in ms, ARGV[3] a holder that is dead. Returns the holder after the call.
@@ -115,6 +119,7 @@ class Loop:
         self._states: dict[str, RunState] = {}  # of the look before
         self._since_ms = 0  # when it looked first
         self._entered = False
+        self._lives: Lives = {}
         self._presence = Presence("daemon", life_s=self.life_s)
 
     @property
@@ -139,7 +144,7 @@ class Loop:
         if self.health.pulse.error:
             log.info("recovered", failed_ticks=self.health.pulse.failed_ticks)
         for report in self.health.tick_ok(reports):
-            log.warning("budget" if isinstance(report, do.ReportSpent) else "unroutable", run=report.run, reason=str(report))
+            log.warning(LINES[type(report)], run=report.run, reason=str(report))
             self.tell(lasting(report, now_ms()))
         return True
 
@@ -165,7 +170,16 @@ class Loop:
         self._tell_end(next((action.reason for action in actions if isinstance(action, do.EndFleet)), ""))
         self._beat()
         self._history.note(desired, observed, now_ms)
-        return [action for action in actions if isinstance(action, do.ReportUnroutable | do.ReportSpent)]
+        loops = self._look_at_deaths(seen.workers, now_ms)
+        return [*loops, *(action for action in actions if isinstance(action, do.ReportUnroutable | do.ReportSpent))]
+
+    def _look_at_deaths(self, beats: Sequence[Heartbeat], now_ms: int) -> list[do.ReportCrashLoop]:
+        """Tells of deaths that nobody told of; who dies again and again."""
+        told = read_deaths(self.bus)
+        self._lives, found = deaths(lives(self._lives, beats, now_ms, 1000 * self.life_s), told)
+        for death in found:
+            tell_death(self.bus, death)
+        return crash_reports(crash_loops(told, now_ms))
 
     def _tell_end(self, reason: str) -> None:
         """What machines hear at the next heartbeat."""
