@@ -29,6 +29,10 @@ class DeviceEvent(Protocol):
     def elapsed_time(self, end: DeviceEvent) -> float: ...
 
 
+def nothing() -> None:
+    """Where nobody listens."""
+
+
 class Span:
     """Lets one phase run for the length of a `with` block; the phase around it goes on afterwards."""
 
@@ -72,6 +76,7 @@ class Phases:
         self._marks: deque[tuple[str, DeviceEvent]] = deque()  # the phase that begins there
         self._at_s, self._at_cpu_s = clock(), cpu_clock()
         self._window: deque[tuple[float, dict[str, float]]] = deque([(self._at_s, {})])
+        self.on_switch: Callable[[], object] = nothing  # called whenever a phase begins or ends: work gets on
 
     def __call__(self, name: str) -> Span:
         """The block that runs a phase."""
@@ -112,10 +117,12 @@ class Phases:
     def _enter(self, name: str) -> None:
         self._switched(name)
         self._stack.append(name)
+        self.on_switch()
 
     def _leave(self) -> None:
         self._switched(self._stack[-2])
         self._stack.pop()
+        self.on_switch()
 
     def _switched(self, following: str) -> float:
         """Books the time since the last switch; returns the moment."""

@@ -6,6 +6,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from azq import games, logs
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, another_control, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
-from azq.errors import ExitCode
+from azq.errors import AzqError, ExitCode
 from azq.learner.keeping.kept import folder_of
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, open_follower, prepare_training
@@ -32,7 +33,7 @@ from azq.process.answers import Answers
 from azq.process.breaker import CircuitBreaker
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
-from azq.process.liveness import READY, STOPPING, WATCHDOG, more_time, notify
+from azq.process.liveness import READY, STOPPING, WATCHDOG, WorkWatch, more_time, notify
 from azq.store import open_store
 from azq.store.shelf import open_shelf
 from azq.wire.connect import agree_on_schema
@@ -75,11 +76,15 @@ def main(config: Config, run: str, folder: Path | None = None) -> int:
                 learner = _open(config, view, directory, bus, client, ledger, beat, place, lease)
             notify(READY, f"STATUS=learning {run}")
 
+            watch = WorkWatch(beat.say)
+
             def on_turn(status: LearnerStatus) -> None:
+                watch.mark()
                 beat.turn(status, learner.shares, learner.trainer.note)
                 launcher.turn()
 
-            learner.run(stop, on_turn)
+            with watch.beside():
+                learner.run(stop, on_turn, watch)
         beat.end()
     return int(ExitCode.OK)
 
@@ -92,7 +97,9 @@ def follow(config: Config, view: RunView, directory: Path, bus: Bus, place: Rank
     shelf = open_shelf(config.store, folder_of(view.record))
     follower = open_follower(view.record.run, directory, sections, game, bus=bus, place=place, shelf=shelf)
     notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
-    follower.run(stop, lambda: notify(WATCHDOG))
+    watch = WorkWatch(partial(notify, WATCHDOG))
+    with watch.beside():
+        follower.run(stop, watch=watch)
     return int(ExitCode.OK)
 
 
@@ -154,7 +161,7 @@ class Opening:
 
 
 class LearnerBeat:
-    """Says that the learner lives: a heartbeat in the control plane, and the watchdog's ping. Fed from the learner's own loop."""
+    """Says that the learner lives: a heartbeat in the control plane, with news from the learner's own loop, and the watchdog's ping."""
 
     def __init__(self, bus: Bus, run: str, directory: Path, config: WorkerConfig) -> None:
         self._presence = Presence("learner", life_s=config.heartbeat_life_s, every_s=config.heartbeat_s, run=run)
@@ -164,17 +171,24 @@ class LearnerBeat:
         self._directory = directory
         self._outage = CircuitBreaker()
         self.gauge: Gauge | None = None  # of the device, once there is one
+        self._known: Callable[[], object] = lambda: None  # beats with what was known last
 
     def turn(self, status: LearnerStatus | None, shares: Callable[[], dict[str, float]] = dict, note: str = "") -> None:
         """Beats when it is time; `status` is None before the learner is open."""
         if not self._presence.due():
             return
-        if status is not None:  # a first ping starts the watch, and to fill the window takes as long as it takes
-            notify(WATCHDOG)
         rates = {**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **shares(), **self._disk()}
         rates |= self.gauge.figures if self.gauge else {}
         versions = {self._run: status.weight_version} if status else {}
-        self._outage.attempt(lambda: self._presence.beat(self._bus, rates, weight_versions=versions, note=note))
+        self._known = partial(self._presence.beat, self._bus, rates, weight_versions=versions, note=note)
+        self._outage.attempt(self._known)
+
+    def say(self) -> None:
+        """To be called while the learner gets on: in the middle of a long step, too, of which there is no news yet."""
+        notify(WATCHDOG)
+        if self._presence.due():
+            with suppress(AzqError):  # the learner's own loop meets the same
+                self._outage.attempt(self._known)
 
     def end(self) -> None:
         """Takes the heartbeat away, so that nobody waits for its life to run out."""

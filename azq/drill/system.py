@@ -37,8 +37,10 @@ from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
 from azq.status.observe import read_workers
 from azq.waiting import until
+from azq.wire import keys
+from azq.wire.codec import decode
 from azq.wire.connect import open_client
-from azq.wire.messages import Heartbeat
+from azq.wire.messages import Heartbeat, LearnerStatus
 from azq.wire.shards import data_names
 
 RUN = "drill"
@@ -235,6 +237,11 @@ class System:
             if (version := beat.weight_versions.get(RUN, 0)) in self.refused:
                 raise StateConflict(f"{beat.worker} works with weights that had to be refused: version {version}")
         return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
+
+    def learner_status(self) -> LearnerStatus | None:
+        """What the learner said last; None where that is long ago, or the brokers are away."""
+        frame = self.asked(lambda client: RedisBus(client).get(keys.learner_status(RUN)))
+        return decode(frame, LearnerStatus) if frame else None
 
     def broker_pid(self, plane: str) -> int | None:
         return self.asked(_pid_of, plane)

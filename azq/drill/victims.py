@@ -17,7 +17,7 @@ from azq.errors import AzqError, NotFound
 from azq.process.proc import PROC, alive, children, command, stat_of
 
 SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
-SLOW_PART_S = 0.9  # of each second in which a process that is slowed down does not work
+SLOW_SHARE = 0.1  # of each second in which a process that is slowed down works
 CHILD = "selfplay-child"  # the process of a self-play worker's pool that plays
 COMMANDS = {"daemon": ["daemon"], "inference": ["inference"], "learner": ["learner"], "selfplay": ["worker", "--queues", "selfplay."]}
 
@@ -107,18 +107,18 @@ class Kin:
             signal.pidfd_send_signal(file, signal.SIGKILL if found else signal.SIGCONT)
             return found
 
-    def braked(self, victim: Victim, look: Callable[[], object] = lambda: None) -> Callable[[], None]:
-        """Lets a process work a tenth of the time and calls `look` while it does not; returns what ends that."""
+    def braked(self, victim: Victim, look: Callable[[], object] = lambda: None, share: float = SLOW_SHARE) -> Callable[[], None]:
+        """Lets a process work that share of the time and calls `look` while it does not; returns what ends that."""
         over = threading.Event()
 
         def brake() -> None:
             while not over.is_set():
                 with contextlib.suppress(NotFound, ProcessLookupError):
                     lift = self.signalled(signal.SIGSTOP, victim)
-                    time.sleep(SLOW_PART_S)
+                    time.sleep(1.0 - share)
                     look()
                     lift()
-                over.wait(1.0 - SLOW_PART_S)
+                over.wait(share)
 
         thread = threading.Thread(target=brake, daemon=True)
         thread.start()

@@ -39,7 +39,9 @@ from azq.nets.weights import state_to_bytes
 from azq.phases import beside
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
+from azq.process.liveness import WorkWatch
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
+from azq.waiting import MOST_DOUBLINGS
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import LearnerStatus
@@ -50,6 +52,7 @@ STATUS_EVERY_S = 2.0
 STATUS_LIFE_S = 30.0
 DRAIN_S = 10.0
 NO_LOSSES = MeanLosses(0.0, 0.0, 0)
+SOON_S = 5.0  # until the first checkpoint of a learner that went on from one; each further pause is twice as long, up to the setting
 
 log = logs.get(__name__)
 
@@ -101,18 +104,24 @@ class Learner:
         self._progress = 0.0
         self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
-        self._done_s = {"checkpoint": self.clock()}  # when what is due now and then was done last
+        self._watch = WorkWatch()
+        # When what is due now and then was done last. Without a checkpoint one is due before the first step, which may take long.
+        self._done_s = {"checkpoint": self.clock()} if start.resumed else {}
+        self._saves, self._saved = 0, (self.trainer.step, start.version) if start.resumed else (-1, -1)
         self._done_step: dict[str, int] = {}  # and at which step
-        self._began_at = self._counted_step = self.trainer.step
+        self._began_at = self._counted_step = self._new_at = self.trainer.step  # `_new_at`: no step of this network and device before
 
-    def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None) -> None:
+    def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None, watch: WorkWatch | None = None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
-        `on_turn` is called at least every second while both threads get on. Raises `BrokerRefused` when the broker turns us away,
+        `on_turn` is called after each turn while all threads get on; `watch` is marked within turns, too, by each phase of a step.
+        Raises `BrokerRefused` when the broker turns us away,
         `NotFound` when the run is gone, `WeightsError` when training diverges, `StateConflict` when another learner took its place; an
         absent broker and a disk that takes nothing are waited for, games stay unacknowledged meanwhile. Raises `StoreError` when the
         last checkpoint cannot be written.
         """
+        self._watch = watch = watch or self._watch
+        watch.others_get_on, self.phases.on_switch = lambda: self.taking.gets_on, watch.mark
         with self.keeper.beside() if self.keeper else contextlib.nullcontext():
             with self.taking.beside():
                 while not stop.is_set():
@@ -138,10 +147,11 @@ class Learner:
         """Drains the stream (10 seconds at most), publishes, writes the last checkpoint."""
         self.taking.drain(DRAIN_S, lambda: on_turn(self.status()))
         self._publish_if_possible()
-        self.save()
-        self._voice.attempt(self.report)
-        self.ranks.close()
-        self.tracker.close()
+        with self._watch.does("end"):
+            self.save()
+            self._voice.attempt(self.report)
+            self.ranks.close()
+            self.tracker.close()
         log.info("learner_stopped", step=self.trainer.step, games=self.intake.segments.games, weight_version=self.publisher.version)
 
     def shares(self) -> dict[str, float]:
@@ -192,7 +202,8 @@ class Learner:
         if not steps or not size:  # the first games may be on disk, and so allow steps, a moment before they are in the window
             return
         start, batch = self.clock(), self.config.batch_size
-        done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, size, self._progress))
+        with self._watch.does("step"):
+            done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, size, self._progress))
         self._step_s = max(1e-6, (self.clock() - start) / max(1, done))
         self._rate.add(max(0, done) * batch)
         self._count_steps()
@@ -208,13 +219,22 @@ class Learner:
             self._voice.attempt(self.report)
         if self.lockstep is not None or self._is_due("publish", self.config.publish_every_s, self.config.publish_every_steps):
             self._publish_if_possible()
-        if self._is_due("checkpoint", self.config.checkpoint_every_s, self.config.checkpoint_every_steps):
-            with self.phases("checkpoint"):
-                self._disk.attempt(self.save)
+        if self._is_due("checkpoint", self._checkpoint_every_s(), self.config.checkpoint_every_steps):
+            self._checkpoint()
+
+    def _checkpoint_every_s(self) -> float:
+        """Short at first: who has to begin again early, as often as that may be, does not begin at nothing."""
+        return min(self.config.checkpoint_every_s, SOON_S * 2.0 ** min(self._saves, MOST_DOUBLINGS))
+
+    def _checkpoint(self) -> None:
+        with self._watch.does("checkpoint"), self.phases("checkpoint"):
+            self._disk.attempt(self.save)
+            self._watch.done("checkpoint")
 
     def _publish_if_possible(self) -> None:
-        with self.phases("publish"):
+        with self._watch.does("publish"), self.phases("publish"):
             self._broker.attempt(partial(self._disk.attempt, self.publish))
+            self._watch.done("publish")
 
     def _is_due(self, what: str, every_s: float, every_steps: int = 0) -> bool:
         """Whether the time is over, or a multiple of the steps was passed; it is taken for done then."""
@@ -245,7 +265,7 @@ class Learner:
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)
             self._disk.attempt(self.publish)
-            self._disk.attempt(self.save)
+            self._checkpoint()
         self._running = running
         self._grow()
 
@@ -253,8 +273,12 @@ class Learner:
         """Goes on with the next larger network when its time has come; what it says does not change."""
         wanted = self.networks.at(self._network, self._progress, self.intake.segments.samples)
         if wanted != self._network:
-            for trainer in self.ranks.trainers:
-                trainer.grow(self.networks.make(wanted))
+            self._checkpoint()  # before what takes long: nobody grows twice for nothing
+            self._watch.done("step", once=False)
+            self._new_at = self.trainer.step
+            with self._watch.does("growth"):
+                for trainer in self.ranks.trainers:
+                    trainer.grow(self.networks.make(wanted))
             log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=self.trainer.step)
             self._network = wanted
 
@@ -262,6 +286,8 @@ class Learner:
         losses = self.trainer.mean_losses()
         if losses.steps:
             self._losses = losses
+        if self.trainer.step > self._new_at:
+            self._watch.done("step")  # and the device is done with it, too
 
     def publish(self) -> None:
         """Publishes when there is something new; the first weights go out before any data is in, in lockstep only whole versions."""
@@ -320,6 +346,9 @@ class Learner:
         """
         if self.lockstep is not None and self.trainer.step > self._published_step:
             return
+        now = self.trainer.step, self.publisher.version
+        if now == self._saved:
+            return
         tensors, ranks = self.ranks.tensors(), self.ranks.figures()
         self._count_steps()
         state = TrainState(
@@ -337,6 +366,7 @@ class Learner:
             ranks=ranks.each,
         )
         path = checkpoint.save(self.checkpoints, Checkpoint(state, tensors))
+        self._saves, self._saved = self._saves + 1, now
         log.info("checkpoint_written", file=path.name, step=state.step)
 
 

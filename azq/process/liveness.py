@@ -12,12 +12,13 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, MutableMapping
+from collections import deque
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 
 from azq import logs
 from azq.metrics import Rate
-from azq.waiting import WAITS, meanwhile
+from azq.waiting import WAITS, AwakeClock, meanwhile
 
 READY = "READY=1"
 WATCHDOG = "WATCHDOG=1"
@@ -27,6 +28,10 @@ READY_PID = "NOTIFY_READY_PID"  # the process that said READY
 ALIVE_FILE = "AZQ_ALIVE_FILE"  # the variable that names the file
 HANG_AFTER_S = 10.0  # who said READY and then nothing for so long is killed and started again; the units of systemd say the same
 PATIENCE_EVERY_S = 1.0
+UNTRIED_S = 300.0  # work that was never done before may take so long: a device loads its kernels, a file system wakes up
+STILL_S = 30.0  # and other work between two marks, at least: a step of a large network on a machine that others use
+TIMES = 5.0  # or this times the longest of late
+LATE_S = 600.0
 LONGEST_MESSAGE = 4096  # bytes
 
 DROPPED = Rate()  # messages that found the socket's buffer full: whoever should read does not
@@ -81,6 +86,76 @@ def patient(longest_s: float) -> Iterator[None]:
 
     with meanwhile("patience", say):
         yield
+
+
+def may_be_still_s(longest_s: float, *, untried: bool) -> float:
+    """Seconds that work may go on without a mark, by how long it lately did at the longest. Pure."""
+    return UNTRIED_S if untried else max(STILL_S, TIMES * longest_s)
+
+
+class WorkWatch:
+    """Says that a process lives while its work gets on: work marks its steps, and what takes long between two is borne with.
+
+    `look` is for a thread beside the one that works, all else for that one.
+    """
+
+    def __init__(self, say: Callable[[], object] = lambda: None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._say = say
+        self._clock = clock
+        self._awake_s = AwakeClock(clock)  # a process that was stopped as a whole was not still
+        self._doing, self._done = "", set[str]()
+        self._marks, self._marked_s = 0, clock()
+        self._longest: deque[tuple[float, float]] = deque(maxlen=64)  # when, and how long; short ones change nothing
+        self._seen, self._since_s = 0, 0.0
+        self.others_get_on: Callable[[], bool] = lambda: True  # else no mark counts
+
+    def mark(self) -> None:
+        """The work got on."""
+        if not self.others_get_on():
+            return
+        now_s = self._clock()
+        still_s, self._marked_s = now_s - self._marked_s, now_s
+        if still_s > STILL_S / TIMES:
+            self._longest.append((now_s, still_s))
+        self._marks += 1
+
+    @contextlib.contextmanager
+    def does(self, what: str) -> Iterator[None]:
+        """For the length of a block: a kind of work that may take very long as long as none of it is `done`."""
+        before, self._doing = self._doing, what
+        self.mark()
+        try:
+            yield
+        finally:
+            self._doing = before
+            self.mark()
+
+    def done(self, what: str, *, once: bool = True) -> None:
+        """Such work was done, or with `once=False` none like what comes next."""
+        (self._done.add if once else self._done.discard)(what)
+
+    @property
+    def untried(self) -> bool:
+        """Whether what is done now was never done before."""
+        return bool(self._doing) and self._doing not in self._done
+
+    def look(self) -> None:
+        """Says so, unless there was no mark for too long. To be called every `PATIENCE_EVERY_S`."""
+        awake_s, now_s = self._awake_s(), self._clock()
+        if self._seen != self._marks:
+            self._seen, self._since_s = self._marks, awake_s
+        longest_s = max((still_s for at_s, still_s in tuple(self._longest) if now_s - at_s < LATE_S), default=0.0)
+        if awake_s - self._since_s < may_be_still_s(longest_s, untried=self.untried):
+            self._say()
+
+    def beside(self) -> contextlib.AbstractContextManager[None]:
+        """Looks in a thread for the length of the block."""
+
+        def looks(ended: threading.Event) -> None:
+            while not ended.wait(PATIENCE_EVERY_S):
+                self.look()
+
+        return meanwhile("work watch", looks)
 
 
 @contextlib.contextmanager

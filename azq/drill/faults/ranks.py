@@ -13,15 +13,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from typing import Any
 
-from azq.bus.redis import RedisBus
 from azq.drill.scenarios import RANK, Harm, Scenario, fault
-from azq.drill.system import READY_S, RUN, System
+from azq.drill.system import READY_S, System
 from azq.drill.victims import Victim
 from azq.errors import NotFound, StateConflict
 from azq.process.proc import PROC, command
-from azq.wire import keys
-from azq.wire.codec import decode
-from azq.wire.messages import LearnerStatus
 from azq.wire.ranks import RankStatus
 
 _PIDFD_GETFD = 438  # pidfd_getfd(2), which neither Python nor glibc before 2.36 calls
@@ -87,7 +83,7 @@ def starve_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
         with suppress(ProcessLookupError, NotFound):
             system.kin.check(rank)
             resource.prlimit(rank.pid, resource.RLIMIT_DATA, had)
-        status = _status(system)
+        status = system.learner_status()
         if status is not None and status.each_rank and (rows := sum(rank.rows for rank in status.each_rank)) != _batch(system):
             raise StateConflict(f"a step has {rows} rows of {_batch(system)}")
 
@@ -96,7 +92,7 @@ def starve_rank(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
 def _rank(system: System) -> RankStatus:
     """The rank beside the learner, as it was last heard of."""
-    status = _status(system)
+    status = system.learner_status()
     return status.each_rank[1] if status is not None and len(status.each_rank) > 1 else RankStatus()
 
 
@@ -164,15 +160,10 @@ def _at_work(system: System) -> tuple[Victim, int]:
 
 
 def _all_train(system: System) -> bool:
-    status = _status(system)
+    status = system.learner_status()
     return status is not None and status.ranks_healthy == status.ranks
 
 
 def _lost(system: System) -> int:
-    status = _status(system)
+    status = system.learner_status()
     return status.rank_failures if status is not None else 0
-
-
-def _status(system: System) -> LearnerStatus | None:
-    frame = system.asked(lambda client: RedisBus(client).get(keys.learner_status(RUN)))
-    return decode(frame, LearnerStatus) if frame else None

@@ -20,6 +20,8 @@ from azq.wire import keys
 SIGNALS = {"kill": signal.SIGKILL, "kill-child": signal.SIGKILL, "stop": signal.SIGSTOP, "stop-child": signal.SIGSTOP}
 NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to
 SLOW_S = 10.0
+SLOW_STEP_S = 25.0
+LEAST_SHARE = 0.02  # of each second, in which a process gets something done
 CREDITS = 8  # requests of one self-play process on their way, and a few times as many entries where it asked again
 MOST_ENTRIES = 4 * CREDITS
 MOST_GROWTH = 8 << 20  # bytes
@@ -112,6 +114,32 @@ def slow(system: System, scenario: Scenario, rng: random.Random) -> Harm:
             raise StateConflict(f"{max(entries)} requests and {max(memory) - memory[0]} bytes piled up before a slow inference worker")
 
     return Harm(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=SLOW_S, lift=lift)
+
+
+@fault("slow-step", "learner")
+def slow_step(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Lets the learner work so little that a training step takes `SLOW_STEP_S`, as a large network does on a machine that others use.
+
+    Raises `StateConflict` at the end where no step took nearly as long, or where the learner was killed for it.
+    """
+    slowed, batch_s = system.working(scenario.role), [0.0]
+
+    def look() -> bool:
+        status = system.learner_status()
+        batch_s.append(status.batch_s if status is not None else 0.0)
+        return batch_s[-1] > 0
+
+    system.until(look, "a first training step", READY_S)
+    release = system.kin.braked(slowed, look, share=max(LEAST_SHARE, min(1.0, batch_s[-1] / SLOW_STEP_S)))
+
+    def lift() -> None:
+        release()
+        if system.pid(scenario.role) != slowed.pid:
+            raise StateConflict(f"the learner was killed over a step that took its time; the longest before took {max(batch_s):.1f} s")
+        if max(batch_s) < SLOW_STEP_S / 2:
+            raise StateConflict(f"no training step took longer than {max(batch_s):.1f} s; raise the drill's learner.batch_size")
+
+    return Harm(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=3 * SLOW_STEP_S, lift=lift)
 
 
 @fault("restart", "all")

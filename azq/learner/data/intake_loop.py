@@ -74,6 +74,14 @@ class IntakeLoop:
         """Whether the thread gets on, or waits for a broker; raises what ended it."""
         if self._error is not None:
             raise self._error
+        return self._in_time()
+
+    @property
+    def gets_on(self) -> bool:
+        """The same, whatever ended it; where no thread is at work, none hangs."""
+        return self._error is None and (not self._thread or self._in_time())
+
+    def _in_time(self) -> bool:
         return self.clock() < self._begun_s + HANGS_AFTER_S or WAITS.excuse(self._thread)
 
     def _run(self, ended: threading.Event) -> None:
@@ -86,6 +94,8 @@ class IntakeLoop:
                 self.cores = self.intake.phases.shares().get(CPU + "intake", 0.0)
         except BaseException as error:  # the learner's thread raises it
             self._error = error
+        finally:
+            self._thread = 0
 
     def _read(self) -> int:
         if self._leftovers:

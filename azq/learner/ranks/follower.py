@@ -27,6 +27,7 @@ from azq.learner.rounds import Batches, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
+from azq.process.liveness import WorkWatch
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
@@ -77,13 +78,16 @@ class Follower:
         self._meeting = ""  # the last one that it was in
         self._has_seen_table = False
         self._beaten: tuple[bool, float] = (False, 0.0)
+        self._watch = WorkWatch()
         self._dealt: Sharded | None = None  # while this rank holds a part of the network alone
 
-    def run(self, stop: StopSign, on_turn: Callable[[], object] = lambda: None) -> None:
-        """Trains until `stop` is set; `on_turn` is called at least every few seconds while rank 0 lives."""
+    def run(self, stop: StopSign, on_turn: Callable[[], object] = lambda: None, watch: WorkWatch | None = None) -> None:
+        """Trains until `stop` is set; `on_turn` is called every few seconds and after each step, `watch` marked within steps, too."""
+        self._watch = watch or self._watch
+        self.work.trainer.phases.on_switch = self._watch.mark
         try:
             while not stop.is_set():
-                on_turn()
+                self._turned(on_turn)
                 read = self.work.take_in()
                 if self.work.ready():
                     self._beat(free=True)
@@ -127,7 +131,9 @@ class Follower:
                 store = reach_store(self.meetings, table.meeting, table.host, size, timeout_s=JOIN_S)
             group = RankGroup(store, table.epoch, place, size, self.work.trainer.device, timeouts(self.config.rank_timeout_s, place))
             log.info("rank_joined", rank=self.place.rank, epoch=table.epoch, ranks=size)
-            self._serve(group, stop, on_turn)
+            self._watch.done("epoch", once=False)  # kernels are loaded or compiled, and others are waited for
+            with self._watch.does("epoch"):
+                self._serve(group, stop, on_turn)
         except RuntimeError as error:
             log.warning("group_lost", rank=self.place.rank, epoch=table.epoch, reason=str(error).partition("\n")[0][:200])
         if self._dealt is not None:  # of a part nothing can be trained; rank 0 gives the next epoch all it needs
@@ -148,7 +154,13 @@ class Follower:
             sync = sync_of(trainer.module, self.config, trainer.device)
         trainer.join(sync)
         while not stop.is_set() and self._obey(group, sync):
-            on_turn()
+            self._turned(on_turn)
+            if group.has_trained:
+                self._watch.done("epoch")
+
+    def _turned(self, on_turn: Callable[[], object]) -> None:
+        self._watch.mark()
+        on_turn()
 
     def _obey(self, group: RankGroup, sync: Sync) -> bool:
         """Does what rank 0 says next; False when the group is to part."""

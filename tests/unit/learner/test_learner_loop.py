@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 
 import msgspec
@@ -12,12 +13,19 @@ from learner_workplace import RUN, Workplace, run_dry, stopped, turns
 from azq.config import LearnerConfig
 from azq.errors import StateConflict
 from azq.learner import checkpoint
-from azq.learner.learner import steps_until_due
+from azq.learner.learner import Learner, steps_until_due
 from azq.ledger.types import RunState
 from azq.nets import from_bytes
+from azq.process.liveness import WorkWatch
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+
+
+def one_step_a_turn(learner: Learner) -> None:
+    """Whatever the clock of a test says of how long steps take."""
+    train = learner.ranks.train
+    learner.ranks.train = lambda planned: train(dataclasses.replace(planned, steps=1))  # type: ignore[method-assign]
 
 
 def test_first_weights_go_out_before_any_data(place):
@@ -41,10 +49,12 @@ def test_no_training_before_the_window_has_its_minimum(place):
 def test_weights_and_checkpoints_are_due_at_multiples_of_steps_and_not_again_once_resumed(place):
     options = {"publish_every_steps": 4, "checkpoint_every_steps": 6}
     learner = place.learner(**options)
+    one_step_a_turn(learner)
+    learner.clock = lambda: 0.0  # nothing is due by time but what always is at first
     place.finish_games(1, 30)
     run_dry(learner)
     last = learner.status().step
-    assert last > 12
+    assert last > 18
     assert [event.step for event in place.weights()] == list(range(0, last + 1, 4))
     assert [checkpoint.load(path).state.step for path in checkpoint.stored(learner.checkpoints)] == list(range(6, last + 1, 6))[-3:]
     learner.finish()
@@ -53,6 +63,68 @@ def test_weights_and_checkpoints_are_due_at_multiples_of_steps_and_not_again_onc
     assert len(place.weights()) == published
     assert steps_until_due(5, learner.config) == 1
     assert steps_until_due(5, LearnerConfig()) > 10**9
+
+
+def test_the_first_checkpoint_comes_before_the_first_step_and_the_next_ones_soon(place):
+    now_s, options = [0.0], {"checkpoint_every_s": 60.0, "publish_every_s": 3600.0, "samples_per_insert": 10_000.0}
+    learner = place.learner(**options)
+    learner.clock = lambda: now_s[0]
+    one_step_a_turn(learner)
+    written: list[tuple[float, int]] = []
+    save = learner.checkpoints
+
+    def turn_until(end_s: float) -> None:
+        while now_s[0] < end_s:
+            turns(learner, 1)
+            found = checkpoint.stored(save)
+            if found and (step := int(found[-1].stem)) not in [step for _, step in written]:
+                written.append((now_s[0], step))
+            now_s[0] += 5.0
+
+    turn_until(5.0)
+    assert written == [(0.0, 0)]
+    assert place.weights()[0].step == 0
+    place.finish_games(1, 30)
+    turn_until(300.0)
+    assert [at_s for at_s, _ in written] == [0.0, 10.0, 30.0, 70.0, 130.0, 190.0, 250.0]
+
+
+def test_a_learner_that_dies_after_each_long_step_loses_one_step_each_time_and_repeats_no_checkpoint(place):
+    options = {"checkpoint_every_s": 60.0, "samples_per_insert": 10_000.0}
+    place.finish_games(1, 30)
+    turns(place.learner(**options), 1)
+    for life in range(1, 4):
+        learner, now_s = place.learner(**options), [0.0]
+        assert learner.status().step == life - 1
+        learner.clock = lambda now_s=now_s: now_s[0]
+        learner._done_s["checkpoint"] = 0.0
+        one_step_a_turn(learner)
+        before = checkpoint.stored(learner.checkpoints)
+        turns(learner, 1)
+        assert checkpoint.stored(learner.checkpoints) == before  # it holds what it began with
+        now_s[0] = 40.0
+        learner.ranks.train = lambda planned: 0  # it dies in the second step
+        turns(learner, 1)
+        assert int(checkpoint.stored(learner.checkpoints)[-1].stem) == life
+
+
+def test_long_work_is_known_to_be_new_until_it_was_done_once(place):
+    learner, progress = place.learner(samples_per_insert=10_000.0), WorkWatch()
+    place.finish_games(1, 30)
+    stop = threading.Event()
+    untried: list[int] = []
+    known: list[int] = []
+    train = learner.ranks.train
+
+    def trains(planned):
+        (untried if progress.untried else known).append(planned.step)
+        return train(planned)
+
+    learner.ranks.train = trains
+    learner.run(stop, lambda status: stop.set() if known else None, progress)
+    assert untried[0] == 0
+    assert known
+    assert progress._marks > 2 * len(untried)  # by phases, not by turns alone
 
 
 def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_up(place):
