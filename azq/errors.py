@@ -7,7 +7,8 @@
     │   └── UnknownTagError      a job asks for a hardware tag nobody declared
     ├── IllegalActionError       an action that the rules forbid here                      exit 2
     ├── BrokerError
-    │   ├── BrokerUnavailable    nobody answers at the broker's address                    exit 3
+    │   ├── BrokerUnavailable    the broker cannot be worked with now                      exit 3
+    │   │   └── BrokerAbsent     nobody listens at its address
     │   └── BrokerRefused        it answers and refuses the password or the command        exit 4
     │       └── AccessRefused    its user is unknown there, or lacks the right
     ├── WireError                bytes that do not decode: size, shape or schema number    exit 5
@@ -24,6 +25,7 @@
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── HostError                a machine of a cluster is not reached, or does not do its part     exit 15
     ├── NotFound                 no such run, job, weights                                 exit 9
+    │   └── UnknownRun           the control plane does not know the run
     ├── StateConflict            the thing exists and its state forbids this               exit 10
     ├── MissingExtra             an optional package is not installed                      exit 11
     └── RequestError             a request that the REST interface refuses                 exit 12
@@ -113,9 +115,13 @@ class BrokerError(AzqError):
 
 
 class BrokerUnavailable(BrokerError):
-    """Nobody answers at the broker's address."""
+    """The broker is away, or does not do now what it is there for; to try again later may help."""
 
     exit_code = ExitCode.BROKER_UNAVAILABLE
+
+
+class BrokerAbsent(BrokerUnavailable):
+    """Nobody listens at the broker's address."""
 
 
 class BrokerRefused(BrokerError):
@@ -204,6 +210,14 @@ class NotFound(AzqError):
     """No such run, job or weights."""
 
     exit_code = ExitCode.NOT_FOUND
+
+
+class UnknownRun(NotFound):
+    """The control plane does not know the run."""
+
+    def __init__(self, text: str, run: str) -> None:
+        super().__init__(text)
+        self.run = run
 
 
 class StateConflict(AzqError):

@@ -23,11 +23,12 @@ from urllib.parse import quote
 
 from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 
+from azq.bus.append_only import cut_zeros
 from azq.bus.server_program import find_server, note_writer, server_at, unreadable
-from azq.errors import BrokerError, BrokerUnavailable, ConfigError, StateConflict
+from azq.errors import BrokerAbsent, BrokerError, BrokerUnavailable, ConfigError, StateConflict
 from azq.files import locked, publish_file
 from azq.wire import acl
-from azq.wire.connect import open_client, translate
+from azq.wire.connect import open_client, translate, turned_away
 
 Role = Literal["control", "data"]
 
@@ -38,7 +39,6 @@ DATA_MEMORY = "1gb"
 TCP_KEEPALIVE_S = 10  # a client whose machine was cut off holds its messages no longer than about twice that
 _LONGEST_SOCKET_PATH = 100  # bytes; the kernel takes 107 and the server appends nothing
 _POLL_S = 0.01
-FULL = "max number of clients"  # an answer, which redis-py takes for a lost connection
 
 # Runs in the child before the server: asks Linux to end it with its parent, then becomes the server.
 _SHIM = """
@@ -75,14 +75,14 @@ class EmbeddedServer:
 
     @property
     def url(self) -> str:
-        """The address with its password. Raises `BrokerUnavailable` where no server was ever started."""
+        """The address with its password. Raises `BrokerAbsent` where no server was ever started."""
         return self._url_of(self.password)
 
     @property
     def password(self) -> str:
-        """Its password. Raises `BrokerUnavailable` where no server was ever started."""
+        """Its password. Raises `BrokerAbsent` where no server was ever started."""
         if (password := self._kept_password()) is None:
-            raise BrokerUnavailable(f"no embedded {self._role} server was ever started in {self._directory}; `azq up` starts one")
+            raise BrokerAbsent(f"no embedded {self._role} server was ever started in {self._directory}; `azq up` starts one")
         return password
 
     def known_url(self) -> str | None:
@@ -94,7 +94,8 @@ class EmbeddedServer:
         """Starts the server and waits until it answers; True when one ran here already and was adopted.
 
         Unless `detached`, the server ends with the thread that called this, so call it from one that lasts.
-        Raises `MissingExtra` without a server program and `BrokerUnavailable` with the server's own words when it does not come up.
+        Raises `MissingExtra` without a server program and `BrokerUnavailable` with the server's own words when it does not come up, or
+        there is one and it cannot be adopted now.
         """
         self._make_directories()
         with locked(self._directory / "lock"):
@@ -102,6 +103,8 @@ class EmbeddedServer:
                 self.pid = pid
                 self._check_listening()
                 return True
+            if self._role == "control":
+                cut_zeros(self._directory)
             socket = self._make_socket_folder()
             binary = find_server(self._directory if self._role == "control" else None)
             server = server_at(binary)
@@ -129,7 +132,7 @@ class EmbeddedServer:
             except (BusyLoadingError, ResponseError):
                 return True
             except RedisError as error:
-                return FULL in str(error)
+                return turned_away(error)
         return True
 
     def kill(self) -> None:
@@ -169,7 +172,7 @@ class EmbeddedServer:
         """An adopted server has the settings of whoever started it."""
         if self._listen is None:
             return
-        port = int(self._info("server")["tcp_port"])
+        port = int(self._info()["tcp_port"])
         if port != self._listen[1]:
             raise ConfigError(
                 f"an embedded {self._role} server (pid {self.pid}) runs already and does not listen at port {self._listen[1]}; "
@@ -214,38 +217,35 @@ class EmbeddedServer:
         assert self._process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         latest = time.monotonic() + LOAD_TIMEOUT_S
-        pause = threading.Event()
-        while not self._answering_pid():
-            if self._loading():
+        pause, why = threading.Event(), ""
+        while True:
+            try:
+                if not self._info()["loading"]:
+                    return
                 deadline = min(time.monotonic() + START_TIMEOUT_S, latest)
+            except BrokerError as error:
+                why = str(error)
             if self._process.poll() is not None:
                 said = self._last_words()
                 if why := unreadable(said, self._directory, self._log_file):
                     raise StateConflict(why)
                 raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self._log_file}")
             if time.monotonic() > deadline:
-                raise BrokerUnavailable(f"embedded {self._role} server does not answer at {self.socket}; see {self._log_file}")
+                raise BrokerUnavailable(f"embedded {self._role} server does not answer: {why or 'it still loads'}; see {self._log_file}")
             pause.wait(_POLL_S)
 
     def _answering_pid(self) -> int:
-        """The process id of the server that answers here; 0 while none does, or it loads its file."""
+        """The process id of the server that runs here; 0 where none does, or it loads its file. Raises why it is not known."""
         try:
-            return int(self._info("server", loaded=True)["process_id"])
-        except BrokerError:
+            info = self._info()
+        except BrokerAbsent:
             return 0
+        return 0 if info["loading"] else int(info["process_id"])
 
-    def _loading(self) -> bool:
-        try:
-            return bool(self._info("persistence").get("loading"))
-        except BrokerError:
-            return False
-
-    def _info(self, section: str, *, loaded: bool = False) -> dict[str, Any]:
+    def _info(self) -> dict[str, Any]:
+        """What the server says of itself, also while it loads its file or its disk is full."""
         with contextlib.closing(open_client(self.url, timeout_s=2.0)) as client, translate(client):
-            if loaded:
-                client.ping()  # INFO answers even while the file is being loaded
-            found: Any = client.info(section)
-        return dict(found)
+            return dict(client.info())
 
     def _last_words(self) -> str:
         try:

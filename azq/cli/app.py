@@ -15,6 +15,7 @@ from azq.cli.drill import drill_app
 from azq.cli.estimate import estimate
 from azq.cli.machine import machine_app
 from azq.cli.options import Command
+from azq.cli.output import checked_output
 from azq.cli.samples import balance, samples_app
 from azq.cli.solve import solve
 from azq.cli.sweep import sweep
@@ -35,7 +36,8 @@ def main() -> None:
     """Runs the command line; every foreseen error is one line and an exit code of the README's table."""
     logs.setup("azq")  # to standard error: what a command answers stays alone on standard output
     try:
-        app()
+        with checked_output():
+            app()
     except AzqError as error:
         print(f"azq: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(int(error.exit_code))

@@ -41,8 +41,11 @@ def with_settings(command: Command) -> Command:
 
     def run(config: Path | None, overrides: list[str] | None, **values: Any) -> Any:
         from azq.config import load
+        from azq.host.rundir import naming_folder
 
-        return command(load(config, overrides or []), **values)
+        settings = load(config, overrides or [])
+        with naming_folder(settings.home):
+            return command(settings, **values)
 
     return offering(run, command, given=1, config=(ConfigFile, None), overrides=(Overrides, None))
 

@@ -57,11 +57,17 @@ def _process(command: Command) -> Command:
     role: Role = command.__name__  # type: ignore[assignment]
 
     def run(config: Path | None, overrides: list[str] | None, device: str | None = None, tags: str = "", **values: Any) -> None:
+        from azq.host.rundir import naming_folder
         from azq.process.start import run_main, use_config
 
         chosen = [f'inference.device="{device}"'] if device else []
         settings = use_config(config, [*(overrides or []), *chosen], role, tags=names(tags))
-        raise typer.Exit(run_main(role, lambda: command(settings, **values)))
+
+        def main() -> int:
+            with naming_folder(settings.home):
+                return int(command(settings, **values))
+
+        raise typer.Exit(run_main(role, main))
 
     return offering(run, command, given=1, config=(ConfigFile, None), overrides=(Overrides, None))
 

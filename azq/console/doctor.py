@@ -18,7 +18,7 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.console.show import ASK_TIMEOUT_S
-from azq.errors import AzqError, BrokerUnavailable, ConfigError
+from azq.errors import AzqError, BrokerAbsent, ConfigError
 from azq.host import brokers
 from azq.host.devices import Wishes, plan
 from azq.host.hardware import Machine, detect, vanished
@@ -52,7 +52,7 @@ def examine(config: Config) -> Iterator[Check]:
         with contextlib.closing(connect(resolved.broker.control_url, timeout_s=ASK_TIMEOUT_S)) as control:
             yield from _fleet(resolved, control)
     except AzqError as error:
-        if config.broker.control_url or not isinstance(error, (ConfigError, BrokerUnavailable)):
+        if config.broker.control_url or not isinstance(error, (ConfigError, BrokerAbsent)):
             yield Check("control", "fail", str(error))
         else:
             why = "none was ever started" if isinstance(error, ConfigError) else str(error).partition(";")[0]

@@ -117,7 +117,7 @@ def brokers_text(planes: Sequence[PlaneFacts]) -> Text:
 
 def conditions(planes: Sequence[PlaneFacts]) -> tuple[str, ...]:
     """What an operator should know of them."""
-    return tuple(f"broker {plane.plane} does not answer" for plane in planes if not plane.up)
+    return tuple(f"broker {plane.plane} does not answer: {plane.reason}" for plane in planes if not plane.up)
 
 
 def _state(plane: PlaneFacts) -> str:

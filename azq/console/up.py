@@ -79,7 +79,7 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
     if asked.volunteers:
         start = dataclasses.replace(start, config=open_gateway(start.config, where.host if where else None, asked.port), volunteers=True)
     rundir.make_folder(start.run.home)
-    with home_lock(start.run.home), Brokers(start.config, start.run.home, where) as brokers:
+    with home_lock(start.run.home), rundir.naming_folder(start.run.home), Brokers(start.config, start.run.home, where) as brokers:
         config = beside_others(brokers.apply(start.config))
         if listen:
             if plaintext:

@@ -15,7 +15,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import admit_data_planes, admitted
 from azq.config import Config
 from azq.config.host import data_settings
-from azq.errors import BrokerUnavailable, ConfigError
+from azq.errors import BrokerAbsent, BrokerUnavailable, ConfigError
 from azq.files import locked
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
 from azq.host.users import Machines, knows_roles, owners_of
@@ -60,15 +60,16 @@ def certificate_file(home: Path) -> Path:
 def open_control(config: Config) -> tuple[Config, redis.Redis]:
     """Settings with the addresses in force, and a connection to the control plane.
 
-    Raises `BrokerUnavailable`; where the broker is the embedded one, the remedy is to start `azq up`.
+    Raises `BrokerUnavailable`; where nobody listens and the broker is the embedded one, the remedy is to start `azq up`.
     """
     resolved = resolve(config)
     try:
         return resolved, connect(resolved.broker.control_url, timeout_s=config.broker.connect_timeout_s)
-    except BrokerUnavailable:
+    except BrokerAbsent as error:
         if config.broker.control_url:
             raise
-        raise BrokerUnavailable(f"nothing runs in {config.home.absolute()}: its embedded broker does not answer; start `azq up`") from None
+        why = str(error).partition(";")[0]
+        raise BrokerAbsent(f"nothing runs in {config.home.absolute()}: {why}; start `azq up`") from None
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ class PlaneFacts:
     limit_bytes: int = 0  # 0: none set
     dead_letters: int = 0  # ever
     waiting: Mapping[str, int] = field(default_factory=dict)  # run -> entries of the plane's stream that nobody acknowledged yet
+    reason: str = ""  # why it is not up
 
 
 class Plane:
@@ -46,8 +47,8 @@ class Plane:
                 for run in runs:
                     pipe.xlen(self._stream_of(run))
                 memory, dead, *lengths = pipe.execute()
-        except BrokerError:
-            return PlaneFacts(self._name)
+        except BrokerError as error:
+            return PlaneFacts(self._name, reason=str(error))
         waiting = dict(zip(runs, map(int, lengths), strict=True))
         return PlaneFacts(self._name, True, int(memory["used_memory"]), int(memory["maxmemory"]), int(dead or 0), waiting)
 

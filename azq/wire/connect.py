@@ -6,6 +6,7 @@ retries: callers know which of their calls are safe to repeat.
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from azq.config.host import TLS_SCHEME
-from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, ConfigError, SchemaMismatch
+from azq.errors import AccessRefused, BrokerAbsent, BrokerRefused, BrokerUnavailable, ConfigError, SchemaMismatch
 from azq.waiting import WAITS
 from azq.wire import keys, tls
 from azq.wire.messages import READABLE, SCHEMA
@@ -41,7 +42,7 @@ SCHEMES = ("unix", "redis", "rediss")
 BLOCKING_TIMEOUT_S = 15.0  # a read waits at most half of this in the server, so that a frozen one is noticed
 _DENIED = ("ACL failure", "NOPERM")  # of a command in a script
 _ADMISSION = "check it in azq.toml, or let this machine in again: `azq join-token` on the first one"
-_PASSING = ("LOADING", "BUSY ", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "UNKILLABLE")
+_PASSING = ("LOADING", "BUSY ", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNKILLABLE")
 
 UNMARKED = 1  # of control planes from before the mark: whatever runs they hold were written under this schema
 
@@ -160,10 +161,12 @@ def translate(client: redis.Redis) -> Iterator[None]:
     except TimeoutError:
         raise BrokerUnavailable(f"broker at {address_of(client)} did not answer in time; {_silent(client)}?") from None
     except (ConnectionError, InvalidResponse, OSError) as error:
-        raise BrokerUnavailable(f"no broker at {address_of(client)} ({_reason(error)}); start it, or mend its URL in azq.toml") from None
+        raise _unreached(client, error) from None
     except ResponseError as error:
         if str(error).startswith(_DENIED):
             raise AccessRefused(f"broker at {address_of(client)} refuses the command: {error}; {_ADMISSION}") from None
+        if str(error).startswith("MISCONF"):
+            raise BrokerUnavailable(f"broker at {address_of(client)} takes no writes: {error}; look at its disk") from None
         if str(error).startswith(_PASSING):
             raise BrokerUnavailable(f"broker at {address_of(client)} is busy: {error}; try again in a moment") from None
         raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; azq needs Redis >= 6.2 or Valkey") from None
@@ -195,6 +198,31 @@ def _silent(client: redis.Redis) -> str:
     """Why a server may say nothing: one without TLS waits for the end of what it takes for a command."""
     secured = issubclass(client.connection_pool.connection_class, redis.SSLConnection)
     return "is it frozen or overloaded, or does it not speak TLS" if secured else "is it frozen or overloaded"
+
+
+def _unreached(client: redis.Redis, error: Exception) -> BrokerUnavailable:
+    """Why there is no connection: nobody is there, or there is no room for one, or it is not allowed."""
+    place, why, code = address_of(client), _reason(error), _code(error)
+    if turned_away(error):
+        room = "has no room for one more (maxclients, `ulimit -n`), or it ends; see its log"
+        return BrokerUnavailable(f"broker at {place} turned the connection away ({why}); it {room}")
+    if code in (errno.EMFILE, errno.ENFILE):
+        return BrokerUnavailable(f"no descriptor is left for a connection to the broker at {place} ({why}); raise `ulimit -n` here")
+    if code in (errno.EACCES, errno.EPERM):
+        return BrokerUnavailable(f"this user may not connect to the broker at {place} ({why}); be the user who owns it")
+    kind = BrokerAbsent if code in (errno.ENOENT, errno.ECONNREFUSED) else BrokerUnavailable
+    return kind(f"no broker at {place} ({why}); start it, or mend its URL in azq.toml")
+
+
+def turned_away(error: Exception) -> bool:
+    """Whether somebody listens there and ended the connection, as a server without room for one more does."""
+    words = str(error)
+    return "max number of clients" in words or "closed by server" in words or _code(error) in (errno.EPIPE, errno.ECONNRESET)
+
+
+def _code(error: Exception) -> int | None:
+    cause = error if isinstance(error, OSError) else error.__context__
+    return cause.errno if isinstance(cause, OSError) else None
 
 
 def _reason(error: Exception) -> str:

@@ -53,11 +53,11 @@ def check_broker(client: redis.Redis, plane: str) -> list[Check]:
     delay_ms, place = 1e3 * (time.perf_counter() - began), address_of(client)
     facts = doorman.look(client)
     found = [Check(plane, "ok", f"{place} answers in {delay_ms:.1f} ms, {facts.program}")]
-    judgement = doorman.judge(facts, plane, place)
-    if judgement.error:
-        raise judgement.error
-    if judgement.reason:
-        found.append(Check("durable" if plane == doorman.CONTROL else plane, "warn", judgement.reason))
+    fitness = doorman.judge(facts, plane, place)
+    if fitness.error:
+        raise fitness.error
+    if fitness.reason:
+        found.append(Check("durable" if plane == doorman.CONTROL else plane, "warn", fitness.reason))
     elif plane == doorman.CONTROL:
         found.append(Check("durable", "ok", "append-only file is on, nothing is evicted"))
     return found

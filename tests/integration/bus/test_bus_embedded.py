@@ -89,6 +89,41 @@ def test_a_file_that_cannot_be_read_is_not_sent_to_be_repaired(server, tmp_path)
     assert "--fix" not in str(caught.value)
 
 
+@pytest.mark.parametrize("half", [b"", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$9\r\nbegun"], ids=["whole", "cut in a command"])
+def test_zeros_that_a_power_cut_left_are_cut_and_it_goes_on(server, tmp_path, half):
+    with connect(server.url) as client:
+        client.set("kept", "here")
+    server.stop()
+    (appended,) = (tmp_path / "control").glob("appendonlydir/*.incr.*")
+    damaged = appended.read_bytes() + half + bytes(4096)
+    appended.write_bytes(damaged)
+    server.start()
+    with connect(server.url) as client:
+        assert client.get("kept") == b"here"
+        assert client.get("k") is None
+    (copy,) = (tmp_path / "control").glob("*before-cut")
+    assert copy.read_bytes() == damaged
+
+
+def test_what_is_no_zero_is_not_cut(server, tmp_path):
+    server.stop()
+    (appended,) = (tmp_path / "control").glob("appendonlydir/*.incr.*")
+    damaged = appended.read_bytes() + bytes(512) + b"\x7f" * 512
+    appended.write_bytes(damaged)
+    with pytest.raises(StateConflict, match="cannot read the append-only file"):
+        server.start()
+    assert appended.read_bytes() == damaged
+
+
+def test_one_that_cannot_be_asked_is_neither_adopted_nor_started_twice(server, tmp_path):
+    with connect(server.url) as owner:
+        owner.config_set("maxclients", 1)
+    second = EmbeddedServer("control", tmp_path / "control")
+    with connect(server.url), pytest.raises(BrokerUnavailable, match=r"turned the connection away.*maxclients"):
+        second.start()
+    assert second.responds(2.0)
+
+
 def test_a_running_one_is_adopted_and_left_running(server, tmp_path):
     second = EmbeddedServer("control", tmp_path / "control")
     assert second.start() is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,6 +33,18 @@ except SystemExit:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Trains AlphaZero agents" in done.stdout
     assert done.stderr == ""
+
+
+def test_an_answer_that_cannot_be_written_is_one_line() -> None:
+    code = "import sys; from azq.cli.app import main; sys.argv = ['azq', '--version']; main()"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.CRASH, "azq: cannot write to standard output: No space left on device\n")
+    reader, writer = os.pipe()
+    os.close(reader)  # as of one who has seen enough
+    with open(writer, "w") as nobody:
+        done = subprocess.run([sys.executable, "-c", code], stdout=nobody, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (ExitCode.CRASH, "")
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from azq.config import Config, load
-from azq.errors import BrokerUnavailable, ConfigError
+from azq.errors import BrokerAbsent, BrokerUnavailable, ConfigError
 from azq.host import brokers
 from azq.host.fronts import Listen
 
@@ -31,9 +31,20 @@ def test_an_embedded_broker_at_rest_asks_for_azq_up(tmp_path: Path) -> None:
         folder = tmp_path / brokers.BROKER_FOLDER / role
         folder.mkdir(parents=True)
         (folder / "password").write_text("secret")
-    with pytest.raises(BrokerUnavailable, match="start `azq up`") as caught:
+    with pytest.raises(BrokerAbsent, match=r"nothing runs in .*No such file or directory.*start `azq up`") as caught:
         brokers.open_control(settings(tmp_path))
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("words", ["MISCONF Errors writing to the AOF file: No space left on device", "READONLY of a replica"])
+def test_an_embedded_broker_that_answers_is_not_called_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BrokerUnavailable(f"broker at there takes no writes: {words}")
+
+    monkeypatch.setattr(brokers, "connect", refuse)
+    monkeypatch.setattr(brokers, "resolve", lambda config: config)
+    with pytest.raises(BrokerUnavailable, match=f"^broker at there takes no writes: {words}$"):
+        brokers.open_control(settings(tmp_path))
 
 
 def test_a_configured_broker_that_is_away_is_named(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 from azq import games
 from azq.config import RunSections, dump_run, load, parse_run
 from azq.config.loading import to_toml
-from azq.errors import ConfigError, NotFound
+from azq.errors import ConfigError, NotFound, UnknownRun
 from azq.host import rundir
+from azq.ledger.rules.state import no_run
 from azq.presets import preset
 
 
@@ -62,3 +63,15 @@ def test_a_home_that_cannot_be_made_is_named_with_the_remedy(tmp_path: Path) -> 
         with pytest.raises(ConfigError, match=why) as refused:
             rundir.make_folder(place)
         assert "--set home=" in str(refused.value)
+
+
+def test_a_run_that_only_its_folder_knows_is_named_with_what_goes_on_from_there(tmp_path: Path) -> None:
+    rundir.RunDir(tmp_path, "here").create(load().run_sections())
+    words: dict[str, str] = {}
+    for run in ("here", "nowhere"):
+        with pytest.raises(UnknownRun) as caught, rundir.naming_folder(tmp_path):
+            raise no_run(run, [])
+        words[run] = str(caught.value)
+    assert words["nowhere"] == "no run 'nowhere'; there are: none"
+    assert words["here"].startswith(f"no run 'here'; there are: none; its folder {tmp_path / 'here'} is there: `azq up --run here` goes on")
+    assert f"azq runs restore {tmp_path / 'here'}" in words["here"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import exceptions
 
-from azq.errors import BrokerRefused, BrokerUnavailable
+from azq.errors import BrokerAbsent, BrokerRefused, BrokerUnavailable
 from azq.waiting import Waits
 from azq.wire import connect
 from azq.wire.connect import address, address_of, open_client, socket_timeout_s, translate
@@ -43,6 +44,46 @@ def test_addresses_name_the_place(url, shown):
 def test_a_client_says_where_it_connects():
     assert address_of(open_client("unix://:pw@/run/azq.sock")) == "unix:///run/azq.sock"
     assert address_of(open_client("redis://:pw@host:6380/2")) == "redis://host:6380/2"
+
+
+@pytest.mark.parametrize(
+    ("cause", "becomes", "words"),
+    [
+        (FileNotFoundError(errno.ENOENT, "No such file"), BrokerAbsent, "no broker at.*No such file.*start it"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), BrokerAbsent, "no broker at.*refused"),
+        (ConnectionResetError(errno.ECONNRESET, "reset by peer"), BrokerUnavailable, "turned.*away.*reset"),
+        (BrokenPipeError(errno.EPIPE, "Broken pipe"), BrokerUnavailable, "turned.*away.*maxclients"),
+        (PermissionError(errno.EACCES, "Permission denied"), BrokerUnavailable, "may not connect.*the user who owns it"),
+        (OSError(errno.EMFILE, "Too many open files"), BrokerUnavailable, "no descriptor is left.*ulimit -n"),
+        (OSError(errno.ENFILE, "Too many open files in system"), BrokerUnavailable, "no descriptor is left.*ulimit -n"),
+        (None, BrokerUnavailable, "turned.*away.*max number of clients reached.*maxclients"),
+    ],
+)
+def test_why_there_is_no_connection_is_told_with_its_own_remedy(cause, becomes, words):
+    client = open_client("redis://host:6380/2")
+
+    def fail():
+        if cause is None:
+            raise exceptions.ConnectionError("max number of clients reached")
+        try:
+            raise cause
+        except OSError as error:
+            raise exceptions.ConnectionError(str(error))  # noqa: B904  # as redis-py does
+
+    with pytest.raises(BrokerUnavailable, match=words) as caught, translate(client):
+        fail()
+    assert type(caught.value) is becomes
+    if cause is not None:
+        with pytest.raises(becomes, match=words), translate(client):
+            raise cause
+
+
+def test_a_full_disk_is_named():
+    with (
+        pytest.raises(BrokerUnavailable, match=r"takes no writes: MISCONF.*No space left on device; look at its disk"),
+        translate(open_client("redis://h:1")),
+    ):
+        raise exceptions.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
 
 
 def test_a_blocking_client_is_more_patient():

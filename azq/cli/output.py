@@ -1,0 +1,46 @@
+"""Standard output that may fail: a full disk behind `>`, a reader of a pipe that has seen enough."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from azq.errors import AzqError, ExitCode
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+class _Output(io.FileIO):
+    """The descriptor of standard output; once it has failed, what else is written goes nowhere."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            if isinstance(error, BrokenPipeError):
+                raise
+            raise AzqError(f"cannot write to standard output: {error.strerror}") from None
+
+
+@contextmanager
+def checked_output() -> Iterator[None]:
+    """Has everything on its way by the end. Raises `AzqError` where it cannot be written, and ends quietly where nobody reads it."""
+    output = sys.stdout
+    if output is None or output.isatty():
+        yield
+        return
+    raw = io.BufferedWriter(_Output(output.fileno(), "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(raw, output.encoding, output.errors, line_buffering=bool(output.line_buffering))
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            sys.exit(int(ExitCode.CRASH))
