@@ -26,7 +26,8 @@ from azq.waiting import WAITS
 from azq.wire import keys, tls
 from azq.wire.connect import address, keepalive_options
 from azq.wire.kinds import Kind, queue_name, task_name
-from azq.wire.messages import Job
+from azq.wire.messages import GradeSpec, Job, MatchSpec
+from azq.wire.parts import spec_of
 
 KNOWN_TAGS = ("cpu", "cuda", "rocm", "mps")
 PRIORITY_STEPS = (0, 3, 6, 9)
@@ -48,7 +49,7 @@ _SETTINGS = {
     "task_reject_on_worker_lost": True,
     "task_retry_on_worker_lost": True,  # without it a job that kills its process comes back for ever
     "task_create_missing_queues": False,
-    "task_send_sent_event": False,
+    "task_send_sent_event": True,  # monitors learn a task's queue from it
     # One more try covers a pooled connection that died with an earlier broker; a job sent twice is claimed once.
     "task_publish_retry": True,
     "task_publish_retry_policy": {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0},
@@ -56,7 +57,7 @@ _SETTINGS = {
     "worker_disable_prefetch": True,
     "worker_soft_shutdown_timeout": SOFT_SHUTDOWN_S,
     "worker_send_task_events": True,
-    "worker_enable_remote_control": False,  # whoever reaches the broker could end every worker; the ledger takes jobs back
+    "worker_enable_remote_control": True,  # read-only: `workers.control` leaves no command that changes a worker
     "worker_max_tasks_per_child": 50,
     "worker_hijack_root_logger": False,
     "worker_cancel_long_running_tasks_on_connection_loss": False,
@@ -156,8 +157,8 @@ def make_app(
     return app
 
 
-def publish(app: Celery, view: PublishedJob) -> None:
-    """Hands a job's current attempt to the queue of its kind and tag.
+def publish(app: Celery, view: PublishedJob, game: str = "") -> None:
+    """Hands a job's current attempt to the queue of its kind and tag; monitors are told what it is, of which game.
 
     Raises `BrokerUnavailable` when the broker does not take it in time, `BrokerRefused` where it refuses the password, and
     `UnknownTagError` for a malformed kind or tag.
@@ -170,6 +171,7 @@ def publish(app: Celery, view: PublishedJob) -> None:
             app.send_task(
                 task_name(job.kind),
                 args=(job.job_id, view.attempt),
+                argsrepr=described(job, view.attempt, game),
                 queue=queue,
                 priority=min(max(job.priority, 0), 9),
                 task_id=f"{job.job_id}:{view.attempt}",
@@ -180,6 +182,18 @@ def publish(app: Celery, view: PublishedJob) -> None:
         raise BrokerUnavailable(
             f"broker at {place} does not take job {job.job_id}: {error}; it is sent again when the broker answers"
         ) from None
+
+
+def described(job: Job, attempt: int, game: str = "") -> str:
+    """A job in a few words: `ttt:7 attempt 1 · selfplay.cpu · tic_tac_toe · 128 games`."""
+    match spec := spec_of(job):
+        case MatchSpec():
+            work = f"{spec.first} - {spec.second}, {spec.games} games"
+        case GradeSpec():
+            work = f"weights:{spec.weight_version} graded on {spec.positions} positions"
+        case _:
+            work = f"{job.games} games" if job.games else ""
+    return " · ".join(part for part in (f"{job.job_id} attempt {attempt}", job.queue, game, work) if part)
 
 
 def make_queue(name: str) -> Queue:

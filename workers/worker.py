@@ -32,6 +32,7 @@ from azq.wire.doorman import admit
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs
+from workers.control import may_listen, read_only
 from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, SoftWorker, end_for_sure, node_name
 
 GARBAGE_AFTER = 50_000  # objects more than there were: the trees of games in Python are many objects and no cycles
@@ -52,6 +53,7 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     app = build_app(config, queues)
     with closing(connect_at_start(config.broker)) as client:
         agree_on_schema(client)
+        app.conf.worker_enable_remote_control = may_listen(client)
     admit_data_planes(config.broker)
     worker = app.subclass_with_self(SoftWorker, name="Worker", attribute="app")(
         hostname=node_name(queues),
@@ -154,6 +156,7 @@ def _connect_signals(app: Celery) -> None:
     shared: WorkerParts = app.azq
 
     def init(sender: Any, **_: Any) -> None:
+        read_only()
         shared.board = Board(sender.concurrency or 1)
         shared.stacks = ForkedStacks()
 

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from itertools import accumulate, pairwise
 
 from msgspec.structs import asdict, replace
 
 from azq.arena.sprt import SequentialTest, sequential_test
-from azq.errors import WireError
-from azq.wire.codec import decode_either, encode
+from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec
-from azq.wire.parts import each_once, opponents, together, whole_of
+from azq.wire.parts import each_once, opponents, spec_of, together, whole_of
 
 EVAL_PRIORITY = 3  # before self-play, whose jobs have 6
 
@@ -59,14 +57,6 @@ def job_of(run: str, tag: str, spec: MatchSpec | GradeSpec) -> Job:
     """The job, not yet the ledger's, that plays a match or a part of one, or grades."""
     games = spec.games if isinstance(spec, MatchSpec) else 0
     return Job("", run, Kind.EVAL, tag, priority=EVAL_PRIORITY, games=games, payload=encode(spec))
-
-
-def spec_of(job: Job) -> MatchSpec | GradeSpec | None:
-    """What an evaluation job is about; None for every other job."""
-    if job.kind == Kind.EVAL:
-        with suppress(WireError):
-            return decode_either(job.payload, MatchSpec, GradeSpec)
-    return None
 
 
 def part_of(job: Job) -> MatchSpec | None:

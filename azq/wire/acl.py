@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from azq.wire.keys import AZQ_ROLES, TABLE, Key, Role
+from azq.wire.keys import AZQ_ROLES, CELERY_PREFIX, TABLE, Key, Role
 
 SINCE = (7, 0)  # of Redis; Valkey tells such a version too
 ROLES: tuple[Role, ...] = (*AZQ_ROLES, "flower")
@@ -26,8 +26,15 @@ _COMMANDS = (
     "-@all +@read +@write +@transaction +@connection -@admin -@dangerous -scan -randomkey -dbsize -client +client|setinfo +client|setname "
     "+eval +evalsha +script|load +script|exists +time +info"
 )
-# Who listens to a pattern of channels must be given that very pattern, or all of them.
-_MORE: dict[Role, str] = {"daemon": "+scan", "worker": "+publish &azq.*", "gateway": "+publish &azq.*", "flower": "+@pubsub allchannels"}
+# Celery's channels. Who listens to a pattern of them must be given that very pattern; what is in brackets is judged by itself.
+PIDBOX, EVENTS = f"{CELERY_PREFIX}/0.celery.pidbox", f"{CELERY_PREFIX}/0.celeryev/*"
+_TELLS = ("+publish", f"&{EVENTS}")
+_MORE: dict[Role, tuple[str, ...]] = {
+    "daemon": ("+scan", *_TELLS),
+    "worker": (*_TELLS, f"(+psubscribe +punsubscribe &{PIDBOX})"),
+    "gateway": _TELLS,
+    "flower": (f"(+publish &{PIDBOX})", f"(+psubscribe +punsubscribe &{EVENTS})"),
+}
 
 
 def role_user(role: Role) -> str:
@@ -57,8 +64,8 @@ def role_password(password: str, role: Role) -> str:
 def rules(user: str, roles: Iterable[Role]) -> list[str]:
     """What a user of these roles may do, as words of ACL SETUSER; its password is not among them."""
     wanted = tuple(roles)
-    words = ["on", "resetkeys", "resetchannels", *_COMMANDS.split()]
-    words += dict.fromkeys(word for role in wanted for word in _MORE.get(role, "").split())
+    words = ["on", "clearselectors", "resetkeys", "resetchannels", *_COMMANDS.split()]
+    words += dict.fromkeys(word for role in wanted for word in _MORE.get(role, ()))
     return words + [f"{sign}~{glob}" for glob, sign in _patterns(user, wanted).items()]
 
 

@@ -110,7 +110,12 @@ TABLE = (
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
-    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", flower="rw", **_PLAYED),
+    _key("azq._kombu.<binding>.celeryev", "set", "who hears Celery's events", flower="rw", **_PLAYED),
+    _key("azq._kombu.<binding>.celery.pidbox", "set", "who answers Celery's remote control, and who asks by it", flower="rw", **_PLAYED),
+    _key("azq._kombu.binding_deadlines", "zset", "when who hears and asks is forgotten", flower="rw", **_PLAYED),
+    _key("azq.<asker>.reply.celery.pidbox<step>", "list", "such answers", flower="rw", **_PLAYED),
+    _key("azq.unacked_mutex", "string", "who looks for messages of dead workers; seconds", flower="rw", **_PLAYED),
+    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", flower="r", **_PLAYED),
 )
 # fmt: on
 

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
-from azq.wire.messages import MatchResult, MatchSpec
+from azq.errors import WireError
+from azq.wire.codec import decode_either
+from azq.wire.kinds import Kind
+from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec
+
+
+def spec_of(job: Job) -> MatchSpec | GradeSpec | None:
+    """What an evaluation job is about; None for every other job."""
+    if job.kind == Kind.EVAL:
+        with suppress(WireError):
+            return decode_either(job.payload, MatchSpec, GradeSpec)
+    return None
 
 
 def whole_of(spec: MatchSpec) -> MatchSpec:

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Literal
 
 from azq.arena.sprt import sequential_test
-from azq.arena.whole import is_trial, job_of, spec_of, split
+from azq.arena.whole import is_trial, job_of, split
 from azq.bus.promotions import before, best, candidate, judged, pinned, served
 from azq.config import ArenaConfig
 from azq.errors import StateConflict
@@ -16,7 +16,7 @@ from azq.status.queues import live_tags, slots_of
 from azq.status.state import ObservedRun
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import Deed, MatchResult, MatchSpec, PromotionEvent
-from azq.wire.parts import opponents
+from azq.wire.parts import opponents, spec_of
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
 from daemon.decide.rounds import SEED_LIMIT, Arena

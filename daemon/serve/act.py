@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from azq import logs
 from azq.arena.whole import job_of
@@ -26,8 +26,9 @@ class Hands:
 
     ledger: Ledger
     bus: Bus
-    publish: Callable[[JobView], None]
+    publish: Callable[[JobView, str], None]
     max_attempts: int
+    games: Mapping[str, str] = field(default_factory=dict)  # of runs, by name
 
 
 def act(decided: Sequence[Action], hands: Hands) -> None:
@@ -41,7 +42,7 @@ def act(decided: Sequence[Action], hands: Hands) -> None:
 
 def send(hands: Hands, view: JobView) -> None:
     """Publishes a job, then notes it: a crash in between publishes twice, which the claim makes harmless."""
-    hands.publish(view)
+    hands.publish(view, hands.games.get(view.job.run, ""))
     hands.ledger.mark_published(view.job.job_id, view.attempt)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -166,7 +166,8 @@ class Loop:
         observed = self._accountant.note(desired, seen, now_ms)
         actions = reconcile(desired, observed, now_ms, self.config, self.has_positions)
         actions += guard(desired, observed, actions, now_ms, self.budget, self._since_ms)
-        act(actions, self.hands)
+        games = {run.name: run.sections.run.game for run in desired.runs if run.sections}
+        act(actions, replace(self.hands, games=games))
         self._tell_end(next((action.reason for action in actions if isinstance(action, do.EndFleet)), ""))
         self._beat()
         self._history.note(desired, observed, now_ms)

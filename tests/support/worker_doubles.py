@@ -69,6 +69,10 @@ class Fleet:
         )
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), until or {}, str(self._tmp_path), 0))
 
+    def work_as(self, control_url: str) -> None:
+        """Has the workers that start from now on be another user of the control plane."""
+        self._env["AZQ_BROKER__CONTROL_URL"] = control_url
+
     def start_inference(self) -> subprocess.Popen[bytes]:
         return self._spawn("import sys; from azq.config import load; from workers.inference import main; sys.exit(main(load()))")
 

@@ -24,6 +24,9 @@ REAL = {
     "<worker>": "selfplay.cpu-1@host",
     "<period>": "2026-11",
     "<celery's>": "selfplay.cpu",
+    "<asker>": "4a5b",
+    "<binding>": "binding.reply",
+    "<step>": "\x06\x163",
 }
 FORBIDDEN = (
     ("CONFIG", "GET", "dir"),
@@ -130,16 +133,24 @@ def test_a_script_may_do_what_its_caller_may(server: EmbeddedServer, user: str) 
 
 
 def test_celerys_channels_are_for_those_who_tell_and_those_who_watch(server: EmbeddedServer) -> None:
-    for user, tells, hears in (
-        (MACHINE, True, False),
-        ("azq-flower", True, True),
-        ("azq-learner", False, False),
-        ("azq-daemon", False, False),
+    for user, tells, watches, asks, answers in (
+        (MACHINE, True, False, False, True),
+        ("azq-worker", True, False, False, True),
+        ("azq-flower", False, True, True, False),
+        ("azq-daemon", True, False, False, False),
+        ("azq-gateway", True, False, False, False),
+        ("azq-learner", False, False, False, False),
     ):
-        with client_of(server, user) as client:
-            assert may(client, "PUBLISH", "azq./0.celeryev/worker.heartbeat", "x") == tells
-        with client_of(server, user) as client:
-            assert may(client, "PSUBSCRIBE", "azq./0.celeryev/*") == hears
+        for words, may_do in (
+            (("PUBLISH", "azq./0.celeryev/worker.heartbeat", "x"), tells),
+            (("PSUBSCRIBE", "azq./0.celeryev/*"), watches),
+            (("PUBLISH", "azq./0.celery.pidbox", "x"), asks),
+            (("PSUBSCRIBE", "azq./0.celery.pidbox"), answers),
+            (("PUBLISH", "azq./0.else", "x"), False),
+            (("PSUBSCRIBE", "*"), False),
+        ):
+            with client_of(server, user) as client:
+                assert may(client, *words) == may_do, (user, words)
 
 
 def test_users_outlive_the_server_and_only_machines_are_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,19 +11,33 @@ from typing import Any
 
 import pytest
 from celery import Celery, states
+from celery.worker.control import Panel
+from kombu.exceptions import OperationalError
 from waiting import until
 from worker_doubles import RUN, Fleet
 
+from azq.config.host import with_user
+from azq.errors import BrokerRefused
 from azq.ledger.types import JobState, JobView
+from azq.queue import make_app, publish
+from azq.wire import acl
 from azq.wire.codec import encode
+from azq.wire.keys import Role
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec
+from workers.control import TELLS
+
+
+def url_of(broker: Any, role: Role) -> str:
+    """The control plane as a role's user reaches it."""
+    return with_user(broker.control_url, acl.role_user(role), acl.role_password(broker.control.password, role))
 
 
 @pytest.fixture
 def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(broker, tmp_path)
     fleet.create_run()
+    fleet.work_as(url_of(broker, "worker"))
     yield fleet
     fleet.close()
 
@@ -73,3 +88,61 @@ def test_each_message_ends_as_the_ledger_says_and_none_is_left_or_sent_again(fle
         assert task_of(state, done).state == states.SUCCESS
     assert fleet.client.hlen("azq.unacked") == fleet.client.llen("azq.eval.cpu") == 0, "acknowledged, each of them"
     assert "Traceback" not in fleet.log(), "what is expected needs none"
+
+
+FORBIDDEN: dict[str, dict[str, Any]] = {
+    "shutdown": {},
+    "pool_grow": {"n": 2},
+    "pool_shrink": {"n": 1},
+    "pool_restart": {},
+    "autoscale": {"max": 4, "min": 3},
+    "rate_limit": {"task_name": "azq.eval", "rate_limit": "1/h"},
+    "time_limit": {"task_name": "azq.eval", "hard": 1, "soft": 1},
+    "add_consumer": {"queue": "selfplay.jarvis"},
+    "cancel_consumer": {"queue": "eval.cpu"},
+    "revoke": {"task_id": f"{RUN}:1:1", "terminate": True},
+    "revoke_by_stamped_headers": {"headers": {"a": "b"}, "terminate": True},
+    "terminate": {"signal": "KILL", "task_id": f"{RUN}:1:1"},
+    "election": {"id": "1", "topic": "t"},
+    "enable_events": {},
+    "disable_events": {},
+    "heartbeat": {},
+    "hello": {"from_node": "another", "revoked": {f"{RUN}:1:1": 1.0}},
+    "memsample": {},
+    "objgraph": {},
+    "report": {},
+}
+
+
+def test_every_command_that_celery_knows_is_told_or_forbidden() -> None:
+    known = set(Panel.meta)
+    assert known - set(FORBIDDEN) - set(TELLS) <= {"clock", "memdump", "query_task"}, "a new command of Celery's: may it change a worker?"
+
+
+def test_a_worker_tells_about_itself_and_nobody_changes_it(broker: Any, fleet: Fleet) -> None:
+    worker, app = fleet.start(), make_app(url_of(broker, "flower"))
+    until(fleet.beats, "heartbeat")
+    inspect, password = app.control.inspect(timeout=30.0, limit=1), acl.role_password(broker.control.password, "worker")
+    told = {command: until(getattr(inspect, command), command) for command in TELLS}
+    (name,) = {name for answer in told.values() for name in answer}
+    assert told["ping"][name] == {"ok": "pong"}
+    assert {queue["name"] for queue in told["active_queues"][name]} == {"selfplay.cpu", "eval.cpu"}
+    assert len(told["stats"][name]["pool"]["processes"]) == 1
+    assert password not in json.dumps(told)
+    assert password not in json.dumps(inspect.conf(with_defaults=True))
+    for command, arguments in FORBIDDEN.items():
+        (answer,) = app.control.broadcast(command, arguments, reply=True, timeout=30.0, limit=1)
+        assert f"no command {command!r}" in answer[name]["error"]
+    after = {command: getattr(inspect, command)() for command in ("active_queues", "conf", "revoked", "registered")}
+    assert after == {command: told[command] for command in after}
+    assert inspect.stats()[name]["pool"]["processes"] == told["stats"][name]["pool"]["processes"]
+    assert worker.poll() is None
+    with pytest.raises(BrokerRefused):
+        publish(app, fleet.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu")))
+    another = make_app(url_of(broker, "worker"))
+    for command, arguments in FORBIDDEN.items():
+        with pytest.raises(OperationalError, match="No permissions"):
+            another.control.broadcast(command, arguments)
+    for own in (app, another):
+        own.close()
+    assert "Traceback" not in fleet.log()

@@ -16,12 +16,12 @@ from azq.arena.match import MatchGame, deal, failed, play_match, result_of, whol
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.arena.sprt import sequential_test
-from azq.arena.whole import job_of, part_of, put_together, spec_of, split
+from azq.arena.whole import job_of, part_of, put_together, split
 from azq.config import SearchConfig
 from azq.search.evaluator import UniformEvaluator
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec
-from azq.wire.parts import opponents, whole_of
+from azq.wire.parts import opponents, spec_of, whole_of
 
 CARDS: Any = CardGame()
 FIGURES = ("wins", "draws", "losses", "games", "seats", "share", "points", "points_se", "score")

@@ -14,8 +14,9 @@ from azq.errors import BrokerRefused, BrokerUnavailable, UnknownTagError
 from azq.ledger.types import JobState, JobView
 from azq.queue import make_app, publish
 from azq.waiting import Waits
+from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import Job
+from azq.wire.messages import GradeSpec, Job, MatchSpec
 
 
 def view(kind: Kind = Kind.SELFPLAY, tag: str = "cpu", priority: int = 0) -> JobView:
@@ -23,11 +24,11 @@ def view(kind: Kind = Kind.SELFPLAY, tag: str = "cpu", priority: int = 0) -> Job
     return JobView(job, JobState.QUEUED, 2, "", 0, 0, 0, 0, 0, "")
 
 
-def sent(monkeypatch: pytest.MonkeyPatch, job: JobView) -> tuple[str, dict[str, Any]]:
+def sent(monkeypatch: pytest.MonkeyPatch, job: JobView, game: str = "") -> tuple[str, dict[str, Any]]:
     """The task and the options of the one message that is sent."""
     app, messages = make_app("redis://localhost:1/0"), []
     monkeypatch.setattr(app, "send_task", lambda task, **options: messages.append((task, options)))
-    publish(app, job)
+    publish(app, job, game)
     [message] = messages
     return message
 
@@ -36,6 +37,31 @@ def test_a_message_is_a_job_and_its_attempt_and_nothing_else(monkeypatch: pytest
     task, options = sent(monkeypatch, view(Kind.EVAL, "jarvis"))
     assert (task, options["args"], options["task_id"], options["queue"].name) == ("azq.eval", ("r:7", 2), "r:7:2", "eval.jarvis")
     assert (options["queue"].exchange.name, options["queue"].routing_key) == ("eval.jarvis", "eval.jarvis")
+
+
+@pytest.mark.parametrize(
+    ("job", "game", "words"),
+    [
+        (Job("ttt:7", "ttt", Kind.SELFPLAY, "cpu", games=128), "connect_four", "ttt:7 attempt 2 · selfplay.cpu · connect_four · 128 games"),
+        (Job("r:7", "r", Kind.SELFPLAY, "browser"), "", "r:7 attempt 2 · selfplay.browser"),
+        (
+            Job("r:7", "r", Kind.EVAL, "cpu", payload=encode(MatchSpec("latest", "gtp:x y", 20, 8, 0, 3))),
+            "hex",
+            "latest - gtp:x y, 20 games",
+        ),
+        (
+            Job("r:7", "r", Kind.EVAL, "cpu", payload=encode(GradeSpec(5, 60, 16, 1))),
+            "hex",
+            "weights:5 graded on 60 positions",
+        ),
+        (Job("r:7", "r", Kind.EVAL, "cpu", payload=b"?"), "hex", "· hex"),
+    ],
+)
+def test_monitors_are_told_what_a_job_is(monkeypatch: pytest.MonkeyPatch, job: Job, game: str, words: str) -> None:
+    told = JobView(job, JobState.QUEUED, 2, "", 0, 0, 0, 0, 0, "")
+    said = sent(monkeypatch, told, game)[1]["argsrepr"]
+    assert said.startswith(f"{job.job_id} attempt 2 · {job.queue}")
+    assert said.endswith(words)
 
 
 def test_whoever_publishes_waits_for_the_broker_and_is_excused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,10 @@ URL = "redis://localhost:1/0"
         ),
         ("a job that fails is tried again by the ledger alone", {"task_acks_on_failure": True, "task_acks_on_timeout": True}),
         ("a worker holds no message that it does not work on", {"worker_prefetch_multiplier": 1, "worker_disable_prefetch": True}),
-        ("the ledger is the record, so nothing is kept here", {"task_ignore_result": True, "task_send_sent_event": False}),
+        (
+            "the ledger is the record, so nothing is kept here, but it is told where a job was sent",
+            {"task_ignore_result": True, "task_send_sent_event": True},
+        ),
         ("messages are data, never code", {"task_serializer": "msgpack", "accept_content": ["msgpack"], "event_serializer": "json"}),
         ("a job sees its end a minute before its process is killed", {"task_time_limit": 900, "task_soft_time_limit": 840}),
         (
@@ -47,7 +50,7 @@ URL = "redis://localhost:1/0"
             {"worker_soft_shutdown_timeout": 10.0, "worker_max_tasks_per_child": 50, "worker_hijack_root_logger": False},
         ),
         ("a worker tells the daemon what it does", {"worker_send_task_events": True}),
-        ("nobody at the broker commands a worker", {"worker_enable_remote_control": False}),
+        ("a worker answers who asks about it", {"worker_enable_remote_control": True}),
     ],
 )
 def test_what_rests_on_a_setting(why: str, settings: dict[str, object]) -> None:
