@@ -39,7 +39,7 @@ class Fleet:
         self.observer = Observer(self.ledger, self.bus, Beats(self.bus), lambda: self.steady_s)
         self._hands = Hands(self.ledger, self.bus, self._publish, max_attempts=9)
 
-    def _publish(self, view: JobView) -> None:
+    def _publish(self, view: JobView, _game: str) -> None:
         self._queue.append((view.job.job_id, view.attempt))
         self.attempts[view.job.job_id] = view.attempt
 
