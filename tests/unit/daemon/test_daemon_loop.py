@@ -35,7 +35,7 @@ class Bench:
         self.loop = Loop(
             config=DaemonConfig(),
             observer=Observer(ledger, bus, Beats(bus)),
-            hands=Hands(ledger, bus, lambda view: None, 3),
+            hands=Hands(ledger, bus, lambda view, _game: None, 3),
             bus=bus,
             hold=lambda: self.answers(),
             clock_ms=lambda: 1,
