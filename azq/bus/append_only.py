@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 from azq import logs
@@ -66,3 +67,7 @@ def zeros_at_end(path: Path) -> int:
                 return size - start - len(kept)
             end = start
     return size
+
+
+if __name__ == "__main__":  # before a server that systemd starts itself
+    cut_zeros(Path(sys.argv[1]))

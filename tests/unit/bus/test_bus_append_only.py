@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,15 @@ def test_zeros_are_cut_once_and_a_copy_is_kept(tmp_path: Path, appended: Path) -
     kept.unlink()
     cut_zeros(tmp_path)
     assert not list(tmp_path.glob("*before-cut"))
+
+
+def test_a_unit_has_it_done_before_its_server_starts(tmp_path: Path, appended: Path) -> None:
+    appended.write_bytes(WHOLE + bytes(9))
+    unit = (Path(__file__).parents[3] / "systemd" / "azq-broker@.service").read_text("utf-8")
+    (command,) = (line.split() for line in unit.splitlines() if "azq.bus.append_only" in line)
+    assert command[1:-1] == ["-P", "-m", "azq.bus.append_only"]
+    subprocess.run([sys.executable, *command[1:-1], str(tmp_path)], check=True)
+    assert appended.read_bytes() == WHOLE
 
 
 def test_nothing_is_cut_where_no_copy_can_be_kept(tmp_path: Path, appended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
