@@ -17,7 +17,6 @@ SIMULATIONS_PER_S = "simulations_per_s"
 EVALUATIONS_PER_S = "evaluations_per_s"
 MEAN_BATCH = "mean_batch"
 BATCH_LEAVES = "batch_leaves"
-POLICY_LAG = "policy_lag"
 EVAL_LATENCY_MS = "eval_latency_ms"
 NETWORK_BUSY = "network_busy"
 RESENT = "evaluations_resent"
@@ -157,7 +156,6 @@ FIGURES = (
            (Chart("Weight switch", unit="s"),)),
     Figure(MEAN_BATCH, "azq_worker_mean_batch", "Leaves per forward pass, or per request of a searching process.", combine=mean),
     Figure(TABS, "azq_gateway_tabs", "Browsers' tabs connected to a gateway.", (Chart("Tabs"),)),
-    Figure(POLICY_LAG),
     Figure(DEAD_LETTERS),
     Figure(SAMPLES_PER_S),
 )

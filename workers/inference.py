@@ -126,7 +126,7 @@ class ServingBeat:
             return
         server = self._server
         try:
-            facts = {"weight_versions": server.versions, "unserved": server.unserved, "note": server.note}
+            facts = {"weight_versions": server.versions, "unserved": server.unserved, "note": server.note, "by_run": server.stats.by_run()}
             self._presence.beat(self._control, server.rates() | self._gauge.figures, **facts)
         except BrokerError as error:
             if not self._ready or isinstance(error, AccessRefused):

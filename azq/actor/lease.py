@@ -13,7 +13,7 @@ from typing import TypeVar
 from azq import logs
 from azq.errors import BrokerUnavailable
 from azq.ledger import Ledger
-from azq.ledger.types import Directive, Lease
+from azq.ledger.types import Directive, Effort, Lease
 from azq.waiting import Backoff
 from azq.wire.arrays import size_of
 from azq.wire.messages import GameRecord, SampleEvent
@@ -39,6 +39,8 @@ class HeldLease:
         self._clock = clock
         self._wait = wait
         self._renewed_s = clock()
+        self._counted = Effort()
+        self.done = Effort()  # since the lease began, as its holder knows it
         self.directive = Directive.GO_ON
 
     def adopt(self, count: int) -> list[GameRecord]:
@@ -63,6 +65,7 @@ class HeldLease:
             self._renewing(partial(self._ledger.journal, self._lease, batch))
         if not batches:
             self._renewing(partial(self._ledger.renew, self._lease))
+        self._count()
 
     def replace(self, events: Sequence[SampleEvent], count: int) -> list[GameRecord]:
         """Closes games, hands over their samples and adopts up to `count` others: where games ended, in one atomic step and round trip."""
@@ -81,11 +84,17 @@ class HeldLease:
         """Journals the last changes, gives every held game back to the pool and ends the job."""
         for batch in calls(records):
             self._renewing(partial(self._ledger.journal, self._lease, batch))
+        self._count()
         self._persist(partial(self._ledger.release, self._lease, []))
 
     def complete(self, result: bytes) -> None:
         """Commits the job's result and ends it."""
         self._persist(partial(self._ledger.complete, self._lease, result))
+
+    def _count(self) -> None:
+        if self.done != self._counted:
+            self._persist(partial(self._ledger.count_work, self._lease, self.done))
+            self._counted = self.done
 
     def _renewing(self, call: Callable[[], Directive]) -> None:
         self.directive = self._persist(call)

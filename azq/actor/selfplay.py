@@ -28,6 +28,7 @@ from azq.errors import (
     WireError,
 )
 from azq.ledger import Ledger
+from azq.ledger.types import Effort
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Record, leaves_at_once
@@ -147,6 +148,7 @@ class SelfPlay:
 
     def _journal(self) -> None:
         """Writes the next group's moves; by turns, for nothing is searched meanwhile and the evaluator shall not run dry."""
+        self._held.done = self._work()
         with self._phases("ledger"):
             self._held.journal(self._groups[self._to_journal].changed())
         self._to_journal = next_group(self._to_journal, len(self._groups))
@@ -273,8 +275,13 @@ class SelfPlay:
             self._replace(group, adopting=False)
             records += group.changed()
             self._abandon_broken(group)
+        self._held.done = self._work()
         with self._phases("ledger"):
             self._held.release(records)
+
+    def _work(self) -> Effort:
+        self._progress.searched = counts_of([group.search for group in self._groups]) - self._base
+        return Effort(self._progress.searched["simulations"], self._progress.evaluations, self._progress.requests)
 
     def _tell(self) -> None:
         self._progress.searched = counts_of([group.search for group in self._groups]) - self._base

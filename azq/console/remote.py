@@ -21,6 +21,7 @@ from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, NotFound, StoreError
 from azq.files import publish_file
 from azq.status.schemas import AuditOut, WeightsOut
+from azq.status.strength import MILLI
 
 FORMATS = ("onnx", "safetensors")
 
@@ -180,6 +181,8 @@ def weights_row(weights: WeightsOut) -> str:
         elo = f"score {weights.score:,.0f} ({weights.score_low:,.0f} to {weights.score_high:,.0f}), {weights.scored_games} games"
     if weights.errors is not None:
         share = f"errors {weights.errors / weights.graded_positions:.1%} of {weights.graded_positions}"
+    if weights.loss is not None:
+        share = f"{MILLI * weights.loss:.1f} millipoints of {weights.graded_positions}"
     serves = f"served by {weights.served_by}" if weights.served_by else ""
     became = "pinned" if weights.pinned else weights.state.replace("_", " ")
     played = ", ".join(f"{games} with {opponent}" for opponent, games in sorted(weights.opponents.items()))

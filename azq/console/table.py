@@ -113,22 +113,32 @@ def line(status: RunStatus) -> str:
     return " ".join(
         [
             f"{clock(status.active_s)} {status.run} {status.state}{_stage(status)}",
-            f"games/s={status.games_per_s:.1f} simulations/s={count(status.simulations_per_s)}",
-            f"evaluations/s={count(status.evaluations_per_s)}",
-            f"batch={status.mean_batch:.0f} open={status.open_games} samples={count(status.samples)} steps={status.learner_step}",
-            f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version} lag={status.policy_lag:.1f}",
+            *_rates(status),
+            f"open={status.open_games} games={status.ledger.finished} samples={count(status.samples)} steps={status.learner_step}",
+            f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version}",
             *([f"network={status.network.blocks}x{status.network.channels}"] if status.network and status.network.blocks else []),
-            f"errors={error_share(status)} {'elo' if status.strength.score is None else 'score'}={elo(status)}",
+            *(f"{measure.kind}={measure.text}" for measure in status.measures),
             *([f"eta={clock(status.eta_s)}"] if status.eta_s is not None else []),
             *([f"cost={money}"] if (money := cost(status)) else []),
-            *(f"[{text}]" for text in (*status.matches, *status.conditions)),
+            *(f"[{text}]" for text in (status.reason, *status.matches, *status.conditions) if text),
         ]
     )
+
+
+def _rates(status: RunStatus) -> list[str]:
+    """What a run does now; nothing where it does not run."""
+    if status.state is not RunState.RUNNING:
+        return []
+    return [
+        f"games/s={rate(status.games_per_s)} simulations/s={count(status.simulations_per_s)}",
+        f"evaluations/s={count(status.evaluations_per_s)} batch={status.mean_batch:.0f} lag={status.policy_lag:.1f}",
+    ]
 
 
 def panel(status: RunStatus, note: str = "", below: str = "", warnings: Sequence[str] = ()) -> RenderableType:
     """The live table with the newest warnings of the log, a line each; `below` stands in its lower border."""
     notes = [Text(stages_text(status.stages), style="dim")] if status.stages else []
+    notes += [Text(status.reason, style="cyan")] if status.reason else []
     notes += [Text(match) for match in status.matches] + [Text(condition, style="yellow") for condition in status.conditions]
     notes += [Text(warning, style="dim", no_wrap=True, overflow="ellipsis") for warning in warnings]
     notes += [Text(note, style="cyan")] if note else []
@@ -176,7 +186,11 @@ def _column(title: str, rows: Iterator[tuple[str, str]]) -> Table:
 
 
 def _selfplay(status: RunStatus) -> Iterator[tuple[str, str]]:
-    yield "games/s", f"{status.games_per_s:.1f}"
+    if status.state is not RunState.RUNNING:
+        yield "games", count(status.ledger.finished)
+        yield "open games", str(status.open_games)
+        return
+    yield "games/s", rate(status.games_per_s)
     yield "simulations/s", count(status.simulations_per_s)
     yield "evaluations/s", count(status.evaluations_per_s)
     yield "mean batch", f"{status.mean_batch:.0f}"
@@ -190,7 +204,8 @@ def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "steps", count(status.learner_step)
     yield "samples", count(status.samples)
     yield "samples per insert", f"{status.samples_per_insert:.2f}"
-    yield "samples/s", count(status.samples_per_s)
+    if status.state is RunState.RUNNING:
+        yield "samples/s", count(status.samples_per_s)
     yield "loss, policy", _loss(status.loss_policy)
     yield "loss, value", _loss(status.loss_value)
     yield "learning rate", f"{status.learning_rate:.1e}" if status.learning_rate else "-"
@@ -211,16 +226,10 @@ def _ranks(ranks: RanksStatus) -> Iterator[tuple[str, str]]:
 
 
 def _strength(status: RunStatus) -> Iterator[tuple[str, str]]:
-    yield "errors, graded", error_share(status)
-    if status.strength.score is None:
-        yield "elo (anchor 0)", elo(status)
-    else:
-        yield "score", elo(status)
-        yield (
-            status.strength.baseline or "baseline",
-            "-" if status.strength.baseline_score is None else f"{status.strength.baseline_score:,.0f}",
-        )
-    version = status.strength.graded_version or status.strength.rated_version
+    yield from ((measure.name, measure.text) for measure in status.measures)
+    if status.strength.baseline_score is not None:
+        yield status.strength.baseline, f"{status.strength.baseline_score:,.0f}"
+    version = next((measure.version for measure in status.measures if measure.version), None)
     yield "evaluated", f"version {version}" if version else "-"
 
 
@@ -248,19 +257,9 @@ def cost(status: RunStatus) -> str:
     return f"{told.money:.2f}{end} {told.currency}"
 
 
-def error_share(status: RunStatus) -> str:
-    """Share of graded moves that lost a result class."""
-    return "-" if status.strength.error_share is None else f"{status.strength.error_share:.1%}"
-
-
-def elo(status: RunStatus) -> str:
-    """The rating with its 95 % interval; in a game for one the mean score."""
-    strength = status.strength
-    if strength.score is not None and strength.score_low is not None and strength.score_high is not None:
-        return f"{strength.score:,.0f} ({strength.score_low:,.0f}..{strength.score_high:,.0f})"
-    if strength.elo is None or strength.elo_low is None or strength.elo_high is None:
-        return "-"
-    return f"{strength.elo:+.0f} ({strength.elo_low:+.0f}..{strength.elo_high:+.0f})"
+def rate(per_s: float) -> str:
+    """Games a second, those that take long as well: 31.5, 0.04."""
+    return f"{per_s:.1f}" if per_s >= 1 or not per_s else f"{per_s:.2g}"
 
 
 def stages_text(stages: Sequence[RunStage]) -> str:

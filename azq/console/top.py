@@ -24,9 +24,10 @@ from rich.text import Text
 
 from azq.config import Config
 from azq.console.show import brokers_text, planes_of
-from azq.console.table import clock, count, elo, error_share
+from azq.console.table import clock, count, rate
 from azq.errors import BrokerError
 from azq.host import brokers
+from azq.ledger.types import RunState
 from azq.metrics import gpu_texts
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import Watch
@@ -134,23 +135,37 @@ RUN_COLUMNS: tuple[tuple[str, int, Callable[[RunStatus], str | Text]], ...] = (
     ("run", 0, lambda run: run.run),
     ("state", 0, lambda run: Text(run.state, style="green" if run.state == "running" else "yellow")),
     ("active", 1, lambda run: clock(run.active_s)),
-    ("#games/s", 0, lambda run: f"{run.games_per_s:.1f}"),
-    ("#sims/s", 0, lambda run: count(run.simulations_per_s)),
-    ("#evals/s", 2, lambda run: count(run.evaluations_per_s)),
-    ("#batch", 3, lambda run: f"{run.mean_batch:.0f}"),
-    ("#busy", 1, lambda run: f"{run.network_busy:.0%}"),
-    ("#lag", 4, lambda run: f"{run.policy_lag:.1f}"),
-    ("#step", 0, lambda run: count(run.learner_step) if run.learner_live else Text("no learner", style="red")),
+    ("#games/s", 0, lambda run: _now(run, rate(run.games_per_s))),
+    ("#sims/s", 0, lambda run: _now(run, count(run.simulations_per_s))),
+    ("#evals/s", 2, lambda run: _now(run, count(run.evaluations_per_s))),
+    ("#batch", 3, lambda run: _now(run, f"{run.mean_batch:.0f}")),
+    ("#busy", 1, lambda run: _now(run, f"{run.network_busy:.0%}")),
+    ("#lag", 4, lambda run: _now(run, f"{run.policy_lag:.1f}")),
+    ("#step", 0, lambda run: _step(run)),
     ("#loss p/v", 2, lambda run: "-" if run.loss_policy is None else f"{run.loss_policy:.2f}/{run.loss_value:.2f}"),
     ("#version", 3, lambda run: str(run.weight_version)),
     ("#network", 4, lambda run: str(run.network or "-")),
-    ("#errors", 0, error_share),
-    ("#elo", 0, elo),
+    ("strength", 0, lambda run: _headline(run)),
+    ("#elo", 2, lambda run: next((measure.text for measure in run.measures if measure.kind == "elo"), "-")),
     ("#left", 4, lambda run: "-" if run.eta_s is None else clock(run.eta_s)),
     ("#cost", 3, lambda run: f"{run.cost.money:.2f}" if run.cost else "-"),
     ("#open", 3, lambda run: count(run.open_games)),
     ("#ledger", 0, lambda run: Text("balanced", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red")),
 )
+
+
+def _now(run: RunStatus, text: str) -> str:
+    return text if run.state is RunState.RUNNING else "-"
+
+
+def _headline(run: RunStatus) -> str:
+    first = run.measures[0]
+    return first.text if first.against or first.value is None else f"{first.text} {first.name}"
+
+
+def _step(run: RunStatus) -> str | Text:
+    lacks = run.state is RunState.RUNNING and not run.learner_live
+    return Text("no learner", style="red") if lacks else count(run.learner_step)
 
 
 def runs_table(runs: Sequence[RunStatus]) -> RenderableType:

@@ -252,6 +252,7 @@ class Learner:
         self._look_at_losses()
         status = self.status()
         bus.put(keys.learner_status(run), encode(status), life_s=STATUS_LIFE_S)
+        bus.put(keys.learned(run), encode(status))
         if status.stall_selfplay:
             bus.put(keys.stall(run), b"1", life_s=STATUS_LIFE_S)
         else:

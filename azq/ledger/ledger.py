@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
 from typing import Any
 
 from azq.errors import LeaseLost, StateConflict, WireError
@@ -12,7 +13,7 @@ from azq.ledger.rules.learner import held_by, superseded
 from azq.ledger.rules.state import lease_ms
 from azq.ledger.runs import LedgerRuns
 from azq.ledger.scripts import Argument, fields_of, job_view, new_job, spelt
-from azq.ledger.types import Directive, JobView, LearnerLease, Lease, Once, split_job_id
+from azq.ledger.types import Directive, Effort, JobView, LearnerLease, Lease, Once, split_job_id
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
@@ -24,8 +25,8 @@ class Ledger(LedgerRuns):
 
     Each method that changes something is one Lua script: atomic, fenced, on the server's clock. None repeats itself; every method may
     raise `BrokerUnavailable` or `BrokerRefused`, and after `BrokerUnavailable` a change may have been made all the same.
-    `journal`, `renew`, `abandon`, `release`, `complete`, `renew_learner` and `record_inserted` are safe to repeat. Safe to share between
-    threads.
+    `journal`, `renew`, `count_work`, `abandon`, `release`, `complete`, `renew_learner` and `record_inserted` are safe to repeat. Safe to
+    share between threads.
     """
 
     # -- jobs
@@ -80,6 +81,10 @@ class Ledger(LedgerRuns):
     def renew(self, lease: Lease) -> Directive:
         """Lengthens a lease to `lease_s` from now. Raises `LeaseLost`."""
         return self._directive("jobs.renew", lease)
+
+    def count_work(self, lease: Lease, work: Effort) -> None:
+        """Counts for the run what this attempt of the job has done so far, from its beginning on. Raises `LeaseLost`."""
+        self._commit("jobs.count_work", lease, *astuple(work))
 
     def expire(self, run: str, max_attempts: int) -> list[JobView]:
         """Ends every lease whose time is over and returns those jobs as they are now.

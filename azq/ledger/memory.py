@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from azq.ledger.rules.state import State, no_job, no_run
 from azq.ledger.types import (
     ONCE_LIFE_S,
     Directive,
+    Effort,
     JobView,
     LearnerLease,
     Lease,
@@ -135,7 +136,7 @@ class MemoryLedger(Ledger):
         with self._lock:
             state, in_transit = self.state(run), self._bus.length(keys.samples(run))
             games = (state.opened, state.finished, len(state.open), len(state.abandoned), state.inserted)
-            return LedgerCounts(*games, in_transit, state.duplicates_dropped, state.written_off)
+            return LedgerCounts(*games, in_transit, state.duplicates_dropped, state.written_off, *astuple(state.work))
 
     # -- jobs
 
@@ -190,6 +191,9 @@ class MemoryLedger(Ledger):
             full = self._bus.length(keys.samples(run)) >= rules.runs.max_waiting(self.state(run).record)
             stalled = full or self._bus.get(keys.stall(run)) is not None
             return self._answer(run, rules.jobs.renew, self._now_ms(), lease, stalled=stalled)
+
+    def count_work(self, lease: Lease, work: Effort) -> None:
+        self._change(lease.job.run, rules.jobs.count_work, lease, work)
 
     def expire(self, run: str, max_attempts: int) -> list[JobView]:
         return self._answer(run, rules.jobs.expire, self._now_ms(), max_attempts) if run in self._runs else []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import cache
 from importlib import resources
 from itertools import chain
@@ -23,7 +24,7 @@ from azq.ledger.rules.learner import WRITTEN_OFF
 from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT, TRANSITIONS, active_until
 from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, KEPT_PAUSES, no_job, no_run
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
-from azq.ledger.types import ONCE_LIFE_S, RECENT, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
+from azq.ledger.types import ONCE_LIFE_S, RECENT, Effort, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
@@ -81,6 +82,7 @@ _CONSTANTS: Mapping[str, Constant] = {
     "SUSPECT": SUSPECT,
     "TRANSITIONS": {f"{before} {after}": True for before, allowed in TRANSITIONS.items() for after in sorted(allowed)},
     "UNCHECKED": UNCHECKED,
+    "WORK": tuple(each.name for each in fields(Effort)),
     "WRITTEN_OFF": WRITTEN_OFF,
 }
 

@@ -67,6 +67,15 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class Effort:
+    """What playing took, in numbers that only grow."""
+
+    simulations: int = 0
+    evaluations: int = 0  # leaves
+    requests: int = 0  # they were evaluated in
+
+
+@dataclass(frozen=True, slots=True)
 class LearnerLease:
     """A process's claim to be a run's learner; its commits name the token and are refused once another took its place."""
 
@@ -127,6 +136,9 @@ class LedgerCounts:
     in_transit: int  # finished, in the sample stream, not yet in the segment log
     duplicates_dropped: int
     written_off: int = 0  # of the abandoned: games that went with a lost control plane or folder
+    simulations: int = 0  # of self-play so far, and the two below, as `Effort`
+    evaluations: int = 0
+    requests: int = 0
 
     @property
     def balanced(self) -> bool:

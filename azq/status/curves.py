@@ -20,6 +20,7 @@ from azq.ledger.types import LedgerCounts, RunView
 from azq.status.history import Firsts, read
 from azq.status.observe import Standings, read_standing, read_weights
 from azq.status.stages import UNSEEN, RunFirsts
+from azq.status.strength import WITHOUT_ERRORS, game_of
 from azq.wire.messages import GradeResult, HistoryPoint, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
@@ -73,6 +74,11 @@ class Course:
     scores: Sequence[Scored] = ()  # of a game for one
 
     @property
+    def has_errors(self) -> bool:
+        """Whether a move of the game can lose a result class."""
+        return game_of(self.view.record) not in WITHOUT_ERRORS
+
+    @property
     def at_ms(self) -> NDArray[np.int64]:
         """(1 + N,) when the run was created, and when each point was recorded."""
         return np.array([self.view.record.created_ms, *(point.at_ms for point in self.points)], np.int64)
@@ -105,7 +111,7 @@ class Course:
         trained = [number for number, point in enumerate(self.points) if point.step]
         kept = [(float(places[1 + number]), self.points[number]) for number in trained[:: -max(1, -(-len(trained) // MOST_POINTS))]]
         found: dict[str, list[CurvePoint | None]] = {
-            "errors": [_error_share(place, grade) for grade in most_positions(self.grades)],
+            "errors": [_error_share(place, grade) for grade in most_positions(self.grades)] if self.has_errors else [],
             "elo": [_elo(place, rating) for rating in self.ratings],
             "score": [_score(place, scored) for scored in self.scores],
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],

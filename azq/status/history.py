@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 
@@ -14,17 +14,19 @@ from azq.bus.promotions import serving
 from azq.errors import WireError
 from azq.ledger.types import RunState
 from azq.phases import CPU, OF_ROLE, WALL, merged, of_heartbeat, part
+from azq.status.rates import KEPT_MS, counters, rates
 from azq.status.stages import UNSEEN, RunFirsts
 from azq.status.state import SILENT, Desired, Observed, ObservedRun
-from azq.status.workers import FleetRates, fleet_rates, lag_of
+from azq.status.workers import lag_of, network_uses
 from azq.wire import keys
 from azq.wire.codec import decode, encode, skip_unreadable
 from azq.wire.messages import Heartbeat, HistoryPoint, RunRecord, WeightEvent
 
 LENGTH = 34_560  # points kept of a run: two days at one every five seconds
+RESUMED = 12  # newest points that a daemon begins with: a minute
 FIRST_WEIGHTS = 16  # among the oldest so many are those that were trained first: fewer are published before
 TRAINED = ("loss_policy", "loss_value", "step")  # known only once the learner has made a step
-COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name not in ("at_ms", "spent", "cores"))
+COLUMNS = tuple(name for name in HistoryPoint.__struct_fields__ if name not in ("at_ms", "spent", "cores", "active_ms"))
 SPENT = "spent_"  # columns of shares of time: this, the role, the phase
 
 
@@ -44,33 +46,48 @@ class Recorder:
         self._bus = bus
         self._every_ms = every_s * 1000
         self._last_ms = 0
+        self._points: dict[str, list[HistoryPoint]] = {}  # the newest of each running run, oldest first
 
     def note(self, desired: Desired, observed: Observed, now_ms: int) -> None:
         """Writes the points that are due. Raises `BrokerError`."""
         if abs(now_ms - self._last_ms) < self._every_ms:  # a clock that was set back must not silence it
             return
         self._last_ms = now_ms
-        points = points_of(desired, observed, now_ms)
+        running = [run.name for run in desired.runs if run.state is RunState.RUNNING]
+        self._points = {run: self._points.get(run) or self._written(run) for run in running}
+        points = list(points_of(desired, observed, now_ms, self._points))
         self._bus.publish_each([(keys.history(run), encode(point)) for run, point in points], max_length=LENGTH)
+        for run, point in points:
+            since_ms = point.active_ms - KEPT_MS
+            self._points[run] = [one for one in self._points[run] if since_ms <= one.active_ms <= point.active_ms] + [point]
+
+    def _written(self, run: str) -> list[HistoryPoint]:
+        """What this daemon, or another, wrote last of a run."""
+        found = [_try(entry.frame) for entry in self._bus.newest(keys.history(run), RESUMED)]
+        return [point for point in reversed(found) if point is not None and point.active_ms]
 
 
-def points_of(desired: Desired, observed: Observed, now_ms: int) -> Iterator[tuple[str, HistoryPoint]]:
-    """The figures of every running run. Pure."""
+def points_of(
+    desired: Desired, observed: Observed, now_ms: int, before: Mapping[str, Sequence[HistoryPoint]] = {}
+) -> Iterator[tuple[str, HistoryPoint]]:
+    """The figures of every running run; `before` are its newest points, oldest first. Pure."""
     bound: dict[str, list[Heartbeat]] = {}
     learners: dict[str, list[Heartbeat]] = {}
     for beat in observed.workers:  # what a learner does for its run is in its status, all but where its time goes
         (learners if beat.run and beat.role == "learner" else bound).setdefault(beat.run, []).append(beat)
     shared = bound.get("", [])
     # Once: hundreds of runs may share a thousand workers.
-    rates, lag, spent, cores = fleet_rates(shared), lag_of(shared), spent_by(shared), cores_by(shared)
+    networks, lag, spent, cores = network_uses(observed.workers), lag_of(shared), spent_by(shared), cores_by(shared)
     for run in desired.runs:
         seen = observed.runs.get(run.name)
         if run.state is RunState.RUNNING and seen is not None:
             team = [*shared, *bound[run.name]] if run.name in bound else None
-            point = _point(run.name, seen, fleet_rates(team) if team else rates, lag_of(team) if team else lag, now_ms)
+            point = _point(run.name, seen, lag_of(team) if team else lag, now_ms)
+            told = rates(before.get(run.name, ()), point, networks.get(run.name))
             learner = learners.get(run.name, [])
             own = (spent_by(team) if team else spent) | spent_by(learner)
-            yield run.name, msgspec.structs.replace(point, spent=own, cores=(cores_by(team) if team else cores) | cores_by(learner))
+            own_cores = (cores_by(team) if team else cores) | cores_by(learner)
+            yield run.name, msgspec.structs.replace(point, **asdict(told), spent=own, cores=own_cores)
 
 
 def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
@@ -142,21 +159,17 @@ def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> Hi
     )
 
 
-def _point(run: str, seen: ObservedRun, rates: FleetRates, lag: Callable[[str, int], float], now_ms: int) -> HistoryPoint:
-    learner = seen.learner or SILENT
+def _point(run: str, seen: ObservedRun, lag: Callable[[str, int], float], now_ms: int) -> HistoryPoint:
+    learner = seen.learned or SILENT
     version = max(seen.weight_version, learner.weight_version)
-    return HistoryPoint(
+    return msgspec.structs.replace(
+        counters(seen.active_ms, seen.counts, learner),
         at_ms=now_ms,
-        **asdict(rates),
         policy_lag=lag(run, serving(seen.promotions) or version),
-        samples_per_s=learner.samples_per_s,
         loss_policy=learner.loss_policy,
         loss_value=learner.loss_value,
         open_games=seen.counts.open,
-        samples=learner.samples_inserted,
-        step=learner.step,
         weight_version=version,
-        games=seen.counts.finished,
     )
 
 

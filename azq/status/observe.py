@@ -33,7 +33,7 @@ from azq.status.summary import RunFacts, RunStatus, summarise
 from azq.status.workers import WorkerStatus, Workforce, joined, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, skip_unreadable
-from azq.wire.messages import EvalRound, GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, Message, WeightEvent
+from azq.wire.messages import EvalRound, GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, Message, WeightEvent
 from azq.wire.parts import whole_of
 
 log = logs.get(__name__)
@@ -222,13 +222,16 @@ def gather(
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
     look, standings = ledger.look_at(run), standings or Standings()
-    newest, result = bus.newest_each([keys.weights(run), keys.results(run)])
+    newest, result, point = bus.newest_each([keys.weights(run), keys.results(run), keys.history(run)])
+    learner, learned = bus.get_each([keys.learner_status(run), keys.learned(run)])
     standing = standings.of(run, result.id if result else "", lambda: read_results(bus, run))
     return RunFacts(
         view=look.view,
         counts=look.counts,
         jobs=look.jobs,
-        learner=_decode(bus.get(keys.learner_status(run)), LearnerStatus, keys.learner_status(run)),
+        learner=_decode(learner, LearnerStatus, keys.learner_status(run)),
+        learned=_decode(learned, LearnerStatus, keys.learned(run)),
+        point=_decode_entry(point, HistoryPoint),
         weights=_decode_entry(newest, WeightEvent),
         serving=read_promotions(bus, run).version,
         matches=standing.matches,
@@ -265,14 +268,16 @@ class Observer:
         looks = self._ledger.look()
         workers = self.beats.refresh()
         names = [look.view.record.run for look in looks]
-        learners = self._bus.get_each([keys.learner_status(name) for name in names])
+        learners = self._bus.get_each([key(name) for name in names for key in (keys.learner_status, keys.learned)])
         rounds = self._bus.get_each([keys.eval_round(name) for name in names])
         newest = self._bus.newest_each([stream(name) for name in names for stream in VersionLook.STREAMS])
         desired = tuple(_desired(look.view) for look in looks)
         self._versions = {life: self._versions.get(life) or VersionLook(self._bus, life[0]) for life in map(_life, looks)}
         runs = {
-            run.name: self._versions[_life(look)].observed(run, _observed(look, learner, latest), *heads)
-            for run, look, learner, latest, *heads in zip(desired, looks, learners, rounds, *(newest[i::3] for i in range(3)), strict=True)
+            run.name: self._versions[_life(look)].observed(run, _observed(look, said, latest), *heads)
+            for run, look, said, latest, *heads in zip(
+                desired, looks, zip(learners[::2], learners[1::2], strict=True), rounds, *(newest[i::3] for i in range(3)), strict=True
+            )
         }
         self._turn(workers, [view for look in looks for view in look.jobs])
         return Desired(desired), Observed(workers, runs, self._full_ms, self._sent_ms, self._clock_ms)
@@ -338,14 +343,16 @@ def _desired(view: RunView) -> DesiredRun:
     return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms, view.changed_job, unreadable, view.reason)
 
 
-def _observed(look: RunLook, learner: bytes | None, latest: bytes | None) -> ObservedRun:
+def _observed(look: RunLook, said: tuple[bytes | None, bytes | None], latest: bytes | None) -> ObservedRun:
     name = look.view.record.run
+    learner, learned = (_decode(frame, LearnerStatus, keys.learner_status(name)) for frame in said)
     return ObservedRun(
         counts=look.counts,
         active_ms=look.view.active_ms,
         jobs=look.jobs,
         ended=look.ended,
-        learner=_decode(learner, LearnerStatus, keys.learner_status(name)),
+        learner=learner,
+        learned=learner or learned,
         round=_decode(latest, EvalRound, keys.eval_round(name)) or NO_ROUND,
     )
 

@@ -304,7 +304,8 @@ class WeightsOut(MessageOut):
     elo: float | None = None  # with its 95 % interval; None: no match of them is among the newest results
     elo_low: float | None = None
     elo_high: float | None = None
-    errors: int | None = None  # of the positions that they were graded on
+    errors: int | None = None  # of the positions that they were graded on; None also where no move of the game can be one
+    loss: float | None = None  # mean of their graded moves, in the unit of the graded values, in games that are graded by it
     graded_positions: int = 0
     rated_games: int = 0
     score: float | None = None  # mean of a game for one, with its 95 % interval and games

@@ -76,6 +76,7 @@ class ObservedRun:
     jobs: tuple[JobView, ...] = ()  # queued and leased
     ended: tuple[JobView, ...] = ()  # newest first: self-play jobs back to the last one that did not fail, some at most
     learner: LearnerStatus | None = None  # None: no live learner
+    learned: LearnerStatus | None = None  # what a learner said last, alive or not; None: none ever reported
     weight_version: int = 0  # 0: none published yet
     weight_step: int = 0  # of training, of the newest weights
     round: EvalRound = NO_ROUND  # the newest evaluation round that was asked for

@@ -10,7 +10,7 @@ from azq.clock import now_ms
 from azq.errors import NotFound
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import StudyRecord
+from azq.wire.machines import StudyRecord
 
 KEPT_S = 30 * 24 * 3600  # from the last word of its sweep
 MOST_TRIALS = 1000  # in a report: the newest

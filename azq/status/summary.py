@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from azq.arena.players import version_of, versions_of
 from azq.arena.whole import WholeMatch, part_of
-from azq.config import LearnerConfig, NetworkConfig
+from azq.config import NetworkConfig
 from azq.goals import Done, Goals
 from azq.ledger.records import known_section
 from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.cost import RunCost, cost_of, warning
 from azq.status.deaths import Died, crash_loops
+from azq.status.rates import STILL, Pace, counters, latest
 from azq.status.spending import money_of
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
+from azq.status.strength import Measure, Strength, game_of, measures, strength
 from azq.status.workers import WorkerStatus, Workforce, by_saying, team_of, worker_status
 from azq.wire.kinds import Kind
 from azq.wire.machines import Spending
-from azq.wire.messages import LATEST, GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.messages import LATEST, GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 from azq.wire.parts import whole_of
 
 _DEFAULT = NetworkConfig()
@@ -71,7 +72,9 @@ class RunFacts:
     view: RunView
     counts: LedgerCounts
     jobs: tuple[JobView, ...] = ()  # queued and leased
-    learner: LearnerStatus | None = None
+    learner: LearnerStatus | None = None  # None: no live learner
+    learned: LearnerStatus | None = None  # what one said last, alive or not
+    point: HistoryPoint | None = None  # the newest
     weights: WeightEvent | None = None
     matches: tuple[WholeMatch, ...] = ()  # newest first
     grades: tuple[GradeResult, ...] = ()  # newest first
@@ -83,25 +86,6 @@ class RunFacts:
     firsts: RunFirsts = UNSEEN
     scores: Sequence[Scored] = ()  # of the matches, in a game for one
     deaths: Sequence[Died] = ()  # of all processes there are, oldest first
-
-
-@dataclass(frozen=True, slots=True)
-class Strength:
-    """How well the newest evaluated weights play; None where nothing was measured yet."""
-
-    graded_version: int | None = None
-    error_share: float | None = None  # of graded moves that lose a result class
-    graded_positions: int = 0
-    rated_version: int | None = None
-    elo: float | None = None
-    elo_low: float | None = None
-    elo_high: float | None = None
-    score: float | None = None  # mean, in a game for one
-    score_low: float | None = None
-    score_high: float | None = None
-    baseline: str = ""  # of the players that never change, the one with the best score
-    baseline_score: float | None = None
-    marks: str = ""  # of each of the game's positions, as digits of `GradeResult.marks`
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +160,7 @@ class RunStatus:
     active_s: float
     until: dict[str, float]
     progress: float
-    games_per_s: float
+    games_per_s: float  # this and all rates are the run's own, and 0 while it does not run
     simulations_per_s: float
     evaluations_per_s: float
     mean_batch: float
@@ -213,6 +197,9 @@ class RunStatus:
     games_alone: int = 0  # learned from and on the learner's disk alone, though the run's store is to keep games
     stages: tuple[RunStage, ...] = ()  # that have begun: spin-up, fill, main, final
     crash_loops: int = 0  # processes that die again and again; `conditions` name them
+    steps_per_s: float = 0.0
+    game: str = ""
+    measures: tuple[Measure, ...] = ()  # how well it plays: what its game is judged by first, and those others that are known
 
 
 def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team: Workforce | None = None) -> RunStatus:
@@ -222,10 +209,12 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     leased = sum(job.state is JobState.LEASED for job in facts.jobs)
     not_served = {beat.host: beat.unserved[name] for beat in team.beats if name in beat.unserved}
     notes = {beat.worker: beat.note for beat in team.beats if beat.note}
-    version = max(facts.weights.version if facts.weights else 0, (facts.learner or SILENT).weight_version)
+    version = max(facts.weights.version if facts.weights else 0, last_learner(facts).weight_version)
     serving = facts.serving or version
-    cost = run_cost(facts, team.rates.games_per_s)
-    eta_by, eta_s = run_end(facts, team.rates.games_per_s)
+    running, game = view.state is RunState.RUNNING, game_of(view.record)
+    rates = rates_of(facts, team) if running else STILL
+    cost, (eta_by, eta_s) = run_cost(facts, rates), run_end(facts, rates)
+    plays = strength(facts.grades, facts.ratings, facts.scores, game)
     loops = crash_loops(facts.deaths, now_ms, name)
     return RunStatus(
         run=name,
@@ -234,14 +223,17 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         draining=view.state is not RunState.RUNNING and leased > 0,
         active_s=view.active_ms / 1000,
         until=dict(view.record.until),
-        **asdict(team.rates),
-        **_learner_figures(facts.learner),
+        **asdict(rates),
+        **_learner_figures(facts),
+        game=game,
+        progress=Goals(view.record.until).progress(done_of(facts)),
         open_games=counts.open,
         selfplay_stalled=bool(stalled(facts.learner, counts, max_waiting(view.record))),
         weight_version=version,
-        policy_lag=team.lag(name, serving),
+        policy_lag=team.lag(name, serving) if running else 0.0,
         serving_version=serving,
-        strength=strength(facts.grades, facts.ratings, facts.scores),
+        strength=plays,
+        measures=measures(game, plays, facts.matches),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
@@ -253,8 +245,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
                     *conditions,
                     *map(str, loops),  # the daemon's conditions say so, too
                     *_nearly_spent(cost, view),  # the daemon's conditions say so, too
-                    *by_saying("not served by ", not_served),
-                    *by_saying("", notes),
+                    *(by_saying("not served by ", not_served) if running else ()),
+                    *(by_saying("", notes) if running else ()),
                     *failed_matches(facts.matches),
                     *map(str, facts.strangers),
                 )
@@ -270,33 +262,43 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     )
 
 
-class _Training(msgspec.Struct):
-    batch_size: int = LearnerConfig().batch_size
+def last_learner(facts: RunFacts) -> LearnerStatus:
+    """What a learner of the run said last; of a run of an older azq what its newest weights tell."""
+    if (said := facts.learner or facts.learned) is not None or facts.weights is None:
+        return said or SILENT
+    told = {"step": facts.weights.step, "samples_inserted": facts.weights.samples, "weight_version": facts.weights.version}
+    return msgspec.structs.replace(SILENT, **told)
 
 
-def run_cost(facts: RunFacts, games_per_s: float) -> RunCost | None:
+def rates_of(facts: RunFacts, team: Workforce) -> Pace:
+    """How fast a run goes, by its own counters."""
+    now = counters(facts.view.active_ms, facts.counts, last_learner(facts))
+    return latest(facts.point, now, team.networks.get(facts.view.record.run))
+
+
+def run_cost(facts: RunFacts, rates: Pace) -> RunCost | None:
     """What a run costs so far and where that leads at its present pace."""
     if facts.spent is None:
         return None
-    done, pace = _course(facts, games_per_s)
-    return cost_of(facts.spent, facts.view.record.until, done, pace, running=facts.view.state is RunState.RUNNING)
+    return cost_of(facts.spent, facts.view.record.until, done_of(facts), _pace(facts, rates), running=facts.view.state is RunState.RUNNING)
 
 
-def run_end(facts: RunFacts, games_per_s: float) -> tuple[str, float | None]:
+def run_end(facts: RunFacts, rates: Pace) -> tuple[str, float | None]:
     """The goal that a run reaches first and in how many seconds at its present pace; empty and None where it does not."""
     if facts.view.state is not RunState.RUNNING:
         return "", None
-    done, pace = _course(facts, games_per_s)
-    return Goals(facts.view.record.until).first_end(done, pace)
+    return Goals(facts.view.record.until).first_end(done_of(facts), _pace(facts, rates))
 
 
-def _course(facts: RunFacts, games_per_s: float) -> tuple[Done, dict[str, float]]:
-    """What a run has behind it, and its present pace by goal."""
-    view, learner = facts.view, facts.learner or SILENT
-    steps_per_s = learner.samples_per_s / known_section(view.record, "learner", _Training).batch_size
-    money, per_hour = (money_of(facts.spent), facts.spent.per_hour) if facts.spent else (0.0, 0.0)
-    done = Done.of(view.active_ms, facts.counts.finished, learner.step, money)
-    return done, {"games": games_per_s, "steps": steps_per_s, "money": per_hour / 3600}
+def done_of(facts: RunFacts) -> Done:
+    """What a run has behind it."""
+    money = money_of(facts.spent) if facts.spent else 0.0
+    return Done.of(facts.view.active_ms, facts.counts.finished, last_learner(facts).step, money)
+
+
+def _pace(facts: RunFacts, rates: Pace) -> dict[str, float]:
+    per_hour = facts.spent.per_hour if facts.spent else 0.0
+    return {"games": rates.games_per_s, "steps": rates.steps_per_s, "money": per_hour / 3600}
 
 
 def _nearly_spent(cost: RunCost | None, view: RunView) -> list[str]:
@@ -306,21 +308,20 @@ def _nearly_spent(cost: RunCost | None, view: RunView) -> list[str]:
     return [text for text in (warning(f"the run's {limit:g} {cost.currency}", cost.money / limit),) if text]
 
 
-def _learner_figures(live: LearnerStatus | None) -> dict[str, Any]:
-    """What a learner tells of a run, by the names in `RunStatus`."""
-    learner = live or SILENT
+def _learner_figures(facts: RunFacts) -> dict[str, Any]:
+    """What a learner tells of a run, or told last, by the names in `RunStatus`."""
+    live, learner = facts.learner, last_learner(facts)
+    trained = learner.step and (live or facts.learned)  # weights alone tell no losses
     return {
-        "progress": learner.progress,
         "samples": learner.samples_inserted,
         "window": learner.window,
-        "samples_per_s": learner.samples_per_s,
         "samples_per_insert": learner.samples_consumed / learner.samples_inserted if learner.samples_inserted else 0.0,
         "learner_live": live is not None,
         "learner_step": learner.step,
-        "loss_policy": learner.loss_policy if learner.step else None,
-        "loss_value": learner.loss_value if learner.step else None,
-        "learning_rate": live.learning_rate if live else None,
-        "learner_waiting": learner.waiting,
+        "loss_policy": learner.loss_policy if trained else None,
+        "loss_value": learner.loss_value if trained else None,
+        "learning_rate": learner.learning_rate or None,
+        "learner_waiting": live is not None and live.waiting,
         "games_alone": learner.games_alone,
         "ranks": ranks_status(live) if live else RanksStatus(),
         "population": tuple(MemberStatus(**msgspec.structs.asdict(member)) for member in learner.members),
@@ -372,26 +373,3 @@ def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
 def ledger_status(counts: LedgerCounts) -> LedgerStatus:
     """The counts, with the verdict."""
     return LedgerStatus(**{one.name: getattr(counts, one.name) for one in fields(LedgerStatus)})
-
-
-def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: Sequence[Scored] = ()) -> Strength:
-    """The newest grade (grades come newest first) and the rating, or in a game for one the score, of the highest weight version."""
-    grade = next((grade for grade in grades if grade.positions), None)
-    rated, scored, baseline = _newest(ratings), _newest(scores), next((one for one in scores if not versions_of(one.player)), None)
-    return Strength(
-        graded_version=grade.weight_version if grade else None,
-        error_share=grade.errors / grade.positions if grade else None,
-        graded_positions=grade.positions if grade else 0,
-        rated_version=version_of((rated or scored).player) if rated or scored else None,
-        elo=rated.elo if rated else None,
-        elo_low=rated.low if rated else None,
-        elo_high=rated.high if rated else None,
-        **({"score": scored.score, "score_low": scored.low, "score_high": scored.high} if scored else {}),
-        baseline=baseline.player if baseline else "",
-        baseline_score=baseline.score if baseline else None,
-        marks="".join(map(str, grade.marks)) if grade else "",
-    )
-
-
-def _newest(told: Sequence[Any]) -> Any:
-    return max((one for one in told if version_of(one.player) is not None), default=None, key=lambda one: version_of(one.player) or 0)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 
 import msgspec
 
-from azq import metrics
 from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
 
@@ -38,14 +37,11 @@ _TAKEN_OVER = tuple(each.name for each in fields(WorkerStatus) if each.name in H
 
 
 @dataclass(frozen=True, slots=True)
-class FleetRates:
-    """What a set of workers does together."""
+class NetworkUse:
+    """What inference workers do for one run."""
 
-    games_per_s: float
-    simulations_per_s: float
-    evaluations_per_s: float
-    mean_batch: float
-    network_busy: float
+    mean_batch: float  # each worker weighted by its passes a second
+    network_busy: float  # mean over those that serve it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +51,25 @@ class Workforce:
     beats: tuple[Heartbeat, ...]
     workers: tuple[WorkerStatus, ...]
     encoded: msgspec.Raw  # the workers as JSON
-    rates: FleetRates
+    networks: dict[str, NetworkUse]  # by run
     lag: Callable[[str, int], float]  # of their weights behind a version of a run, see `lag_of`
 
 
 def team_of(beats: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Workforce:
     """These workers; `status` tells how each is read."""
     listed = tuple(map(status, beats))
-    return Workforce(tuple(beats), listed, msgspec.Raw(msgspec.json.encode(listed)), fleet_rates(beats), lag_of(beats))
+    return Workforce(tuple(beats), listed, msgspec.Raw(msgspec.json.encode(listed)), network_uses(beats), lag_of(beats))
 
 
 def joined(shared: Workforce, own: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Workforce:
     """The workers of every run, and those of one: hundreds of runs may share a thousand workers, and most have but a learner of their own.
 
-    A learner plays and evaluates nothing, so the sums of the shared ones stand.
+    A learner plays and evaluates nothing, so what is known of the shared ones stands.
     """
     more, beats = tuple(map(status, own)), (*shared.beats, *own)
     players = [beat for beat in own if beat.role != "learner"]
-    rates, lag = (fleet_rates(beats), lag_of(beats)) if players else (shared.rates, shared.lag)
-    return Workforce(beats, (*shared.workers, *more), _one_list(shared.encoded, msgspec.json.encode(more)), rates, lag)
+    networks, lag = (network_uses(beats), lag_of(beats)) if players else (shared.networks, shared.lag)
+    return Workforce(beats, (*shared.workers, *more), _one_list(shared.encoded, msgspec.json.encode(more)), networks, lag)
 
 
 def _one_list(first: msgspec.Raw, second: bytes) -> msgspec.Raw:
@@ -88,37 +84,35 @@ def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
     return WorkerStatus(**same, age_s=max(0, now_ms - beat.sent_ms) / 1000, up_s=max(0, beat.sent_ms - beat.started_ms) / 1000)
 
 
-def fleet_rates(workers: Sequence[Heartbeat]) -> FleetRates:
-    """The rates of all these workers, summed or averaged as each asks for."""
-    busy = [beat.rates[metrics.NETWORK_BUSY] for beat in workers if beat.role == "inference" and metrics.NETWORK_BUSY in beat.rates]
-    return FleetRates(
-        games_per_s=_total(workers, metrics.GAMES_PER_S, (Kind.SELFPLAY, GATEWAY)),
-        simulations_per_s=_total(workers, metrics.SIMULATIONS_PER_S, (*Kind, GATEWAY)),
-        evaluations_per_s=_evaluations_per_s(workers),
-        mean_batch=_mean_batch(workers),
-        network_busy=sum(busy) / len(busy) if busy else 0.0,
-    )
+def network_uses(workers: Iterable[Heartbeat]) -> dict[str, NetworkUse]:
+    """What inference workers do for each run that they had batches of, or serve; one that none serves is left out."""
+    told: dict[str, list[tuple[float, float, float]]] = {}
+    for beat in workers:
+        if beat.role == "inference":
+            for run in {*beat.weight_versions, *beat.by_run}:
+                told.setdefault(run, []).append(beat.by_run.get(run, (0.0, 0.0, 0.0)))
+    return {run: _network_use(said) for run, said in told.items() if any(batch for _, batch, _ in said)}
+
+
+def _network_use(said: Sequence[tuple[float, float, float]]) -> NetworkUse:
+    passes_per_s = sum(rate / batch for rate, batch, _ in said if batch)
+    return NetworkUse(sum(rate for rate, _, _ in said) / passes_per_s, sum(busy for *_, busy in said) / len(said))
 
 
 def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
     """How many versions self-play searches behind the weights that serve, mean over its workers: by run and that version.
 
-    What workers say themselves goes before what their versions tell; one that waits for its first evaluation (version 0) has none.
+    One that waits for its first evaluation (version 0) tells none.
     """
-    said: list[float] = []
     held: dict[str, list[int]] = {}
     for beat in workers:
         if beat.role == Kind.SELFPLAY:
-            said += [beat.rates[metrics.POLICY_LAG]] if metrics.POLICY_LAG in beat.rates else []
             for run, version in beat.weight_versions.items():
                 held.setdefault(run, []).extend([version] if version else ())
-    mean_said = sum(said) / len(said) if said else 0.0
 
     def lag(run: str, version: int) -> float:
         known = held.get(run)
-        if said or not known:
-            return mean_said
-        return sum(max(0, version - other) for other in known) / len(known)
+        return sum(max(0, version - other) for other in known) / len(known) if known else 0.0
 
     return lag
 
@@ -129,19 +123,3 @@ def by_saying(prefix: str, said: Mapping[str, str]) -> list[str]:
     for name, saying in sorted(said.items()):
         names.setdefault(saying, []).append(name)
     return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
-
-
-def _total(workers: Iterable[Heartbeat], rate: str, roles: tuple[str, ...]) -> float:
-    return sum(beat.rates.get(rate, 0.0) for beat in workers if beat.role in roles)
-
-
-def _evaluations_per_s(workers: Sequence[Heartbeat]) -> float:
-    """What inference workers do; where there is none (a local evaluator), what the searching workers do."""
-    return _total(workers, metrics.EVALUATIONS_PER_S, ("inference",)) or _total(workers, metrics.EVALUATIONS_PER_S, tuple(Kind))
-
-
-def _mean_batch(workers: Sequence[Heartbeat]) -> float:
-    """Mean over the inference workers, each weighted by its batches per second."""
-    busy = [(beat.rates.get(metrics.EVALUATIONS_PER_S, 0.0), batch) for beat in workers if (batch := beat.rates.get(metrics.MEAN_BATCH))]
-    batches_per_s = sum(rate / batch for rate, batch in busy)
-    return sum(rate for rate, _ in busy) / batches_per_s if batches_per_s else 0.0

@@ -19,7 +19,7 @@ from azq.clock import now_ms
 from azq.config import RunSections
 from azq.errors import AzqError, BrokerError, ConfigError, EvaluationTimeout, LeaseLost, WireError
 from azq.games.files import GameFiles
-from azq.ledger.types import Directive, Lease
+from azq.ledger.types import Directive, Effort, Lease
 from azq.volunteers.backing import Backing
 from azq.volunteers.judging import GamesBatch, GamesVerdict, MatchOrder, Returned
 from azq.volunteers.matches import TabMatch, deal_match
@@ -117,6 +117,8 @@ class Leases:
 
     def _commit(self, held: HeldLease, events: list[SampleEvent], wanted: int) -> tuple[list[GameRecord], Any]:
         """In a thread: the one atomic step, and the contributors' totals after it."""
+        simulations = sum(sum(memoryview(event.record.simulations).cast("H")) for event in events)
+        held.done = Effort(held.done.simulations + simulations)
         records = held.replace(events, wanted)
         return records, self._credit(events)
 

@@ -13,7 +13,8 @@ from azq.waiting import until
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
-from azq.wire.messages import BROWSER_PREFIX, PurgedGames, PurgeOrders
+from azq.wire.machines import PurgedGames, PurgeOrders
+from azq.wire.messages import BROWSER_PREFIX
 
 
 def purge(client: redis.Redis, run: str, contributor: str, until_ms: int, wait_s: float) -> PurgedGames | None:

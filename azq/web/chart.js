@@ -50,7 +50,7 @@ export class Chart {
     const { x, ys, bands = {}, domain } = this.data;
     const tops = this.stacked ? stack(ys) : ys;
     const shown = [...tops.flat(), ...Object.values(bands).flat(2)].filter((value) => value !== null && value !== undefined);
-    const ticks = niceTicks(Math.min(this.floor ?? Infinity, ...shown), Math.max(this.ceiling ?? -Infinity, ...shown), 3);
+    const ticks = niceTicks(Math.min(this.floor ?? Infinity, ...shown), Math.max(this.ceiling ?? -Infinity, ...(this.stacked && this.ceiling !== null ? [] : shown)), 3);  // shares of one whole go no higher
     const [low, high] = [ticks[0], ticks.at(-1)];
     const [from, to] = domain ?? [x[0] ?? 0, x.at(-1) ?? 1];
     this.toX = (value) => PAD.left + ((value - from) / (to - from || 1)) * (this.width - PAD.left - PAD.right);
@@ -78,6 +78,7 @@ export class Chart {
 
   #timeLabels(from, to) {
     if (!this.data.x.length) return [];
+    if (from === to) return [s("text", { x: this.toX(from), y: HEIGHT - 4, class: "tick start" }, this.formatX(from))];
     const places = [[from, "start"], [(from + to) / 2, "middle"], [to, "end"]];
     return places.map(([value, side]) => s("text", { x: this.toX(value), y: HEIGHT - 4, class: `tick ${side}` }, this.formatX(value)));
   }

@@ -26,6 +26,13 @@ export const fixed = (digits) => (value) => (value === null || value === undefin
 
 export const signed = (value) => (value === null || value === undefined ? "–" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(0)}`);
 
+const WIDEST_ELO = 400;  // as in azq/status/strength.py: half an interval beyond which a rating says nothing yet
+
+export const fewGames = (low, high) => high - low > 2 * WIDEST_ELO;
+
+/** A rating with half of its 95 % interval. */
+export const eloText = (elo, low, high) => (fewGames(low, high) ? "too few games" : `${signed(elo)} ± ${((high - low) / 2).toFixed(0)}`);
+
 /** Seconds as h:mm:ss. */
 export function clock(seconds) {
   const all = Math.floor(seconds);

@@ -79,6 +79,7 @@ TABLE = (
     _key("azq:once:<name>", "string", "the request that an idempotency key was sent with; a day", daemon="rw"),
     _key("azq:{run}:learner_lease", "hash", "holder, token and until_ms of the one learner", daemon="rw", learner="rw"),
     _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw", gateway="r"),
+    _key("azq:{run}:learned", "string", "the newest LearnerStatus, alive or not; until the run is deleted", daemon="rw", learner="w"),
     _key("azq:{run}:trial:<what>", "string", "how often an inference worker began what may kill it; ten minutes", inference="rw"),
     _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_STORED),
     _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_STORED),
@@ -166,6 +167,7 @@ onnx = _of_run("onnx")
 results = _of_run("results")
 events = _of_run("events")
 learner_status = _of_run("learner")
+learned = _of_run("learned")
 learner_lease = _of_run("learner_lease")
 ranks = _of_run("ranks")
 stall = _of_run("stall")
@@ -242,5 +244,5 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, promotions, learner_status, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges, cost),
+    *(weights, promotions, learner_status, learned, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges, cost),
 )

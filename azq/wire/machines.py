@@ -1,4 +1,4 @@
-"""What the control plane keeps of machines: who was let in, what they cost, and which processes died on them."""
+"""What the control plane keeps of machines, who was let in, what they cost and which processes died on them; of studies and of purges."""
 
 from __future__ import annotations
 
@@ -46,3 +46,26 @@ class ProcessDeath(Message, frozen=True):
     run: str  # that it worked for alone; empty: for all
     cause: str  # empty: nobody saw it end
     log: str  # file on its host; empty: its manager has it
+
+
+class StudyRecord(Message, frozen=True):
+    """What a sweep told of its study."""
+
+    study: str
+    report: bytes  # JSON of azq.status.studies.StudyReport
+    sent_ms: int
+
+
+class PurgeOrders(Message, frozen=True):
+    """Whose games leave a run's window: those that a worker had finished until a moment."""
+
+    until_ms: dict[str, int]  # by worker, as `browser:<contributor>`
+
+
+class PurgedGames(Message, frozen=True):
+    """What became of a purge order in the learner's window."""
+
+    until_ms: int  # of the order
+    games: int
+    samples: int
+    window: int  # samples in it before

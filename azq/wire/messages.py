@@ -256,6 +256,7 @@ class Heartbeat(Message, frozen=True):
     machine_kind: str = ""  # of its host, as in the catalogue of prices
     per_hour: float | None = None  # what its host costs; None: nobody said
     leaving: str = ""  # why its host gives its work back and takes no more; empty: it does not
+    by_run: dict[str, tuple[float, float, float]] = {}  # of an inference worker: evaluations/s, leaves of a pass, share of time in passes
 
 
 class Fleet(Message, frozen=True):
@@ -345,7 +346,7 @@ class RankTable(Message, frozen=True):
 
 
 class HistoryPoint(Message, frozen=True):
-    """A running run's figures at one moment, for charts; rates and means are those of the live table."""
+    """A running run's figures at one moment; rates and means are those of the live table, from the counters of the points before."""
 
     at_ms: int
     games_per_s: float = 0.0
@@ -359,34 +360,17 @@ class HistoryPoint(Message, frozen=True):
     loss_value: float = 0.0
     open_games: int = 0
     samples: int = 0
-    step: int = 0  # 0: no live learner, or none that has begun
+    step: int = 0  # 0: no learner has begun
     weight_version: int = 0
     spent: dict[str, float] = {}  # share of wall time by "<role>_<phase>", phases as in azq.phases
     games: int = 0  # finished
     cores: dict[str, float] = {}  # CPU by role, of processes that tell their phases
-
-
-class PurgeOrders(Message, frozen=True):
-    """Whose games leave a run's window: those that a worker had finished until a moment."""
-
-    until_ms: dict[str, int]  # by worker, as `browser:<contributor>`
-
-
-class PurgedGames(Message, frozen=True):
-    """What became of a purge order in the learner's window."""
-
-    until_ms: int  # of the order
-    games: int
-    samples: int
-    window: int  # samples in it before
-
-
-class StudyRecord(Message, frozen=True):
-    """What a sweep told of its study."""
-
-    study: str
-    report: bytes  # JSON of azq.status.studies.StudyReport
-    sent_ms: int
+    active_ms: int = 0  # time spent running; 0: a point of an older azq, without the counters below
+    simulations: int = 0  # of self-play, as the next two
+    evaluations: int = 0
+    requests: int = 0
+    trained: int = 0  # samples trained on
+    steps_per_s: float = 0.0
 
 
 class DeadLetter(Message, frozen=True):

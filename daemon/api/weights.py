@@ -19,6 +19,7 @@ from azq.ledger.records import sections_of
 from azq.status import observe
 from azq.status.curves import most_positions
 from azq.status.schemas import WeightsOut
+from azq.status.strength import game_of, strength
 from azq.wire import keys
 from azq.wire.codec import decode_either
 from azq.wire.messages import MatchResult, ModelEvent, WeightEvent
@@ -63,7 +64,9 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
         if score := scores.get(event.version):
             found |= {"score": score.score, "score_low": score.low, "score_high": score.high, "scored_games": score.games}
         if grade := grades.get(event.version):
-            found |= {"errors": grade.errors, "graded_positions": grade.positions}
+            judged = strength([grade], (), game=game_of(record))
+            found |= {"errors": None if judged.error_share is None else grade.errors, "loss": judged.loss}
+            found |= {"graded_positions": grade.positions}
         return WeightsOut.of(event).model_copy(update=found)
 
     newest = observe.read_weights(use.bus, run, limit)

@@ -4,7 +4,7 @@ import { call, path } from "../web/api.js";
 import { Chart } from "../web/chart.js";
 import { Controls } from "./controls.js";
 import { h, show } from "../web/dom.js";
-import { clock, count, fixed, moment, percent, signed } from "../web/format.js";
+import { clock, count, fewGames, fixed, moment, percent, signed } from "../web/format.js";
 import { stagesStrip } from "./stages.js";
 import { arenaPanel, findingsPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel, scoresPanel } from "./tables.js";
 import { Weights } from "./weights.js";
@@ -104,6 +104,7 @@ export class RunView {
 
   async askStatus() {
     const [status, queues] = await Promise.all([call(path(this.run, "/status")), call("/v1/queues")]);
+    this.headline = status.measures[0].kind;
     this.#drawHead(status);
     show(this.stages, stagesStrip(status.stages));
     this.#drawTiles(status);
@@ -150,11 +151,17 @@ export class RunView {
     show(this.ratings, scores.length ? scoresPanel(scores) : ratingsPanel(arena.ratings));
     const rated = [...arena.ratings, ...scores].map((rating) => ({ ...rating, version: Number(/^weights:(\d+)$/.exec(rating.player)?.[1]) }))
       .filter((rating) => rating.version).sort((one, other) => one.version - other.version);
+    if (!this.headline) await this.askStatus();
+    const known = scores.length ? rated : rated.filter((one) => !fewGames(one.low, one.high));
+    if (rated.length && !known.length) this.elo.empty = "too few games";
     if (scores.length) this.elo.rename("score by weight version", count);
-    this.elo.update({ x: rated.map((one) => one.version), ys: [rated.map((one) => (scores.length ? one.score : one.elo))], bands: { 0: [rated.map((one) => one.low), rated.map((one) => one.high)] } });
+    this.elo.update({ x: known.map((one) => one.version), ys: [known.map((one) => (scores.length ? one.score : one.elo))], bands: { 0: [known.map((one) => one.low), known.map((one) => one.high)] } });
     const newest = new Map(arena.grades.filter((grade) => grade.positions).reverse().map((grade) => [grade.weight_version, grade]));
     const graded = [...newest.values()].sort((one, other) => one.weight_version - other.weight_version);
-    this.errors.update({ x: graded.map((one) => one.weight_version), ys: [graded.map((one) => one.errors / one.positions)] });
+    const byLoss = this.headline === "loss";
+    if (byLoss) this.errors.rename("equity loss by weight version, millipoints", fixed(1));
+    this.errors.element.hidden = !byLoss && this.headline !== "errors" && !graded.length;
+    this.errors.update({ x: graded.map((one) => one.weight_version), ys: [graded.map((one) => (byLoss ? 1000 * one.mean_loss : one.errors / one.positions))] });
   }
 
   #drawHead(status) {
@@ -167,18 +174,20 @@ export class RunView {
   }
 
   #drawTiles(status) {
-    const { strength } = status;
     const limiter = status.selfplay_stalled ? "self-play waits" : status.learner_waiting ? "learner waits" : "both go on";
+    const running = status.state === "running";
+    const lost = running && !status.learner_live;
+    const step = ["step", lost ? "no learner" : count(status.learner_step), lost ? "bad" : ""];
     const tiles = [
-      ["games/s", count(status.games_per_s)], ["simulations/s", count(status.simulations_per_s)], ["evaluations/s", count(status.evaluations_per_s)],
-      ["mean batch", count(Math.round(status.mean_batch))], ["network busy", percent(status.network_busy, 0)], ["open games", count(status.open_games)],
-      ["samples", count(status.samples)], ["step", status.learner_live ? count(status.learner_step) : "no learner", status.learner_live ? "" : "bad"],
-      ["samples/insert", fixed(2)(status.samples_per_insert)], ["limiter", limiter, status.selfplay_stalled ? "warn" : ""],
-      ["weights", weightsTile(status)], ["network", networkSize(status.network)], ["policy lag", fixed(1)(status.policy_lag)],
-      strength.score !== null && strength.score !== undefined ? ["score", `${count(strength.score)} ± ${count((strength.score_high - strength.score_low) / 2)}`]
-        : ["Elo", strength.elo === null ? "–" : `${signed(strength.elo)} ± ${((strength.elo_high - strength.elo_low) / 2).toFixed(0)}`],
-      ["graded errors", percent(strength.error_share)],
-      ["cost", costTile(status.cost), status.cost?.unpriced.length ? "warn" : ""],
+      ...(running ? [] : status.measures.map(({ name, text }) => [name, text])),
+      ...(running ? [["games/s", count(status.games_per_s)], ["simulations/s", count(status.simulations_per_s)], ["evaluations/s", count(status.evaluations_per_s)],
+        ["mean batch", count(Math.round(status.mean_batch))], ["network busy", percent(status.network_busy, 0)]]
+        : [["time", clock(status.active_s)], ["games", count(status.ledger.finished)]]),
+      ["open games", count(status.open_games)], ["samples", count(status.samples)], step, ["samples/insert", fixed(2)(status.samples_per_insert)],
+      ...(running ? [["limiter", limiter, status.selfplay_stalled ? "warn" : ""]] : []),
+      ["weights", weightsTile(status)], ["network", networkSize(status.network)],
+      ...(running ? [["policy lag", fixed(1)(status.policy_lag)], ...status.measures.map(({ name, text }) => [name, text])] : []),
+      ...(status.cost ? [["cost", costTile(status.cost), status.cost.unpriced.length ? "warn" : ""]] : []),
     ];
     show(this.tiles, tiles.map(([name, value, tone]) => h("div", { class: `tile ${tone ?? ""}`, "data-tile": name }, h("span", {}, name), h("b", {}, value))));
   }
@@ -186,7 +195,6 @@ export class RunView {
 
 /** So far, and what it will have been at the run's end where one is in sight; `+ ?` for machines whose price nobody knows. */
 function costTile(cost) {
-  if (!cost) return "–";
   const end = cost.ends_money === null ? "" : ` of ${cost.ends_money.toFixed(2)}`;
   return `${cost.money.toFixed(2)}${end} ${cost.currency}${cost.unpriced.length ? " + ?" : ""}`;
 }

@@ -1,7 +1,7 @@
 // Tables from the daemon's answers: queues, ledger, matches, ratings. Each function gives the content of its panel.
 
 import { h, s } from "../web/dom.js";
-import { ago, count, fixed, percent, signed, span, whole } from "../web/format.js";
+import { ago, count, fewGames, fixed, percent, signed, span, whole } from "../web/format.js";
 
 const MATCHES_SHOWN = 14;
 const WAITS_LONG_S = 60;
@@ -79,9 +79,10 @@ export function ratingsPanel(ratings) {
   const bar = (one) => s("svg", { class: "interval", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
     s("line", { x1: at(0), x2: at(0), y1: 0, y2: 10, class: "zero" }),
     s("line", { x1: at(one.low), x2: at(one.high), y1: 5, y2: 5, class: "range" }), s("rect", { x: at(one.elo) - 1, y: 1, width: 2, height: 8 }));
+  const interval = ({ low, high }) => (fewGames(low, high) ? "too few games" : low === high ? "–" : `${signed(low)} … ${signed(high)}`);
   const rows = ratings.slice(0, MATCHES_SHOWN).map((one) => ({
     key: one.player,
-    cells: [one.player, signed(one.elo), `${signed(one.low)} … ${signed(one.high)}`, h("td", { class: "wide" }, bar(one)), count(one.games), fixed(1)(one.score)],
+    cells: [one.player, signed(one.elo), interval(one), h("td", { class: "wide" }, fewGames(one.low, one.high) ? "" : bar(one)), count(one.games), fixed(1)(one.score)],
   }));
   return [h("h2", {}, "ratings"), rows.length ? table(["player", "#Elo", "#95 % interval", "", "#games", "#points"], rows) : empty("nobody is rated yet")];
 }

@@ -2,7 +2,7 @@
 
 import { call, path } from "../web/api.js";
 import { h, show } from "../web/dom.js";
-import { count, percent, signed } from "../web/format.js";
+import { count, eloText, percent } from "../web/format.js";
 import { table } from "./tables.js";
 
 const SHOWN = 12;
@@ -26,18 +26,19 @@ export class Weights {
     const found = await call(path(this.run, `/weights?limit=${SHOWN}`));
     this.general.querySelector("[data-do=unpin]").hidden = !found.some((one) => one.pinned);
     show(this.table, found.length ? table(
-      ["version", "#step", "#bytes", "#Elo", "#errors", "played", "served by", "", ""], found.map((one) => this.#row(one)))
+      ["version", "#step", "#bytes", "#Elo", "#graded", "played", "served by", "", ""], found.map((one) => this.#row(one)))
       : h("p", { class: "empty" }, "nothing is published yet"));
   }
 
   #row(one) {
     const state = one.pinned ? "pinned" : one.state.replace("_", " ");
-    const elo = one.score !== null && one.score !== undefined ? `score ${count(one.score)} ± ${count((one.score_high - one.score_low) / 2)}` : one.elo === null ? "–" : `${signed(one.elo)} ± ${((one.elo_high - one.elo_low) / 2).toFixed(0)}`;
-    const errors = one.errors === null ? "–" : `${percent(one.errors / one.graded_positions)} of ${count(one.graded_positions)}`;
+    const elo = one.score !== null && one.score !== undefined ? `score ${count(one.score)} ± ${count((one.score_high - one.score_low) / 2)}` : one.elo === null ? "–" : eloText(one.elo, one.elo_low, one.elo_high);
+    const share = one.loss !== null && one.loss !== undefined ? `${(1000 * one.loss).toFixed(1)} millipoints` : one.errors === null ? "" : percent(one.errors / one.graded_positions);
+    const graded = share ? `${share} of ${count(one.graded_positions)}` : "–";
     const played = Object.entries(one.opponents).map(([name, games]) => `${games} with ${name}`).join(", ");
     return { key: one.version, cells: [
       h("td", { title: one.sha256 }, `v${one.version} `, one.serves ? pill(one.served_by) : ""),
-      count(one.step), one.size ? count(one.size) : "–", elo, errors, h("td", { class: "muted", title: played }, shortened(played)),
+      count(one.step), one.size ? count(one.size) : "–", elo, graded, h("td", { class: "muted", title: played }, shortened(played)),
       one.served_by ? String(one.served_by) : "", state ? h("span", { class: "tag" }, state) : "",
       h("td", { class: "number" }, button("promote", "promote", one.version), " ", button("pin", "pin", one.version)),
     ] };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,9 @@ class Watched:
 class Site:
     """Doubles, REST interface and page; `start` serves them on a free port."""
 
-    def __init__(self, folder: Path, game: str = "connect_four", **options: Any) -> None:
+    def __init__(self, folder: Path, game: str = "connect_four", clock_ms: Callable[[], int] | None = None, **options: Any) -> None:
         self.bus = MemoryBus(clock=time.time)
-        self.ledger = MemoryLedger(self.bus)
+        self.ledger = MemoryLedger(self.bus, clock_ms=clock_ms)
         self.health = Health()
         self.folder = folder
         self.game = games.load(game)
@@ -112,17 +112,17 @@ class Site:
 
     def plant_workers(self) -> None:
         """Two hosts; one worker is late."""
-        rates = {"games_per_s": 21.5, "simulations_per_s": 90_400.0, "policy_lag": 1.0}
-        cpu: dict[str, Any] = {"queues": ("selfplay.cpu", "eval.cpu"), "tags": ("cpu",)}
+        rates = {"games_per_s": 21.5, "simulations_per_s": 90_400.0}
+        one_behind = {RUN: VERSIONS - 1}
+        cpu: dict[str, Any] = {"queues": ("selfplay.cpu", "eval.cpu"), "tags": ("cpu",), "weight_versions": one_behind}
         self.beat("daemon", "daemon@north:1", "north")
         self.beat("learner", "learner@north:2", "north", run=RUN, rates={"samples_per_s": 640.0})
         self.beat("selfplay", "selfplay@north:3", "north", slots=2, rates=rates, **cpu)
         self.beat("eval", "eval@north:3", "north", rates={"simulations_per_s": 1200.0})
         gpu = {"evaluations_per_s": 88_000.0, "mean_batch": 2048.0, "network_busy": 0.87}
         self.beat("inference", "inference@south:4", "south", tags=("cuda", "h200"), rates=gpu)
-        self.beat(
-            "selfplay", "selfplay@south:5", "south", age_s=6.2, queues=("selfplay.cuda",), tags=("cuda", "h200"), slots=4, rates=rates
-        )
+        cuda: dict[str, Any] = {"queues": ("selfplay.cuda",), "tags": ("cuda", "h200"), "weight_versions": one_behind}
+        self.beat("selfplay", "selfplay@south:5", "south", age_s=6.2, slots=4, rates=rates, **cuda)
 
     def plant_learner(self) -> None:
         """A learner in the middle of its run, and its weights."""
@@ -173,6 +173,8 @@ class Site:
                 },
             )
             self.bus.publish(keys.history(RUN), encode(point))
+        newest = HistoryPoint(now_ms(), 43.0, 182_000.0, 88_000.0, 2048.0, 0.87, 1.0, 640.0, 1.2, 0.43, step=points, active_ms=10**9)
+        self.bus.publish(keys.history(RUN), encode(newest))
 
     def plant_arena(self) -> None:
         """Matches and grades that get better by version."""

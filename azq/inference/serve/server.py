@@ -368,7 +368,7 @@ class InferenceServer:
             return None
         finally:
             batch.served.models.give_back(batch.group.weight_version)
-        self.stats.batch(batch.leaves, busy_s)
+        self.stats.batch(batch.group.run, batch.leaves, busy_s)
         if batch.alone and batch.served.tuned:
             batch.served.tuned.observe(batch.leaves, busy_s)
         return batch, outputs

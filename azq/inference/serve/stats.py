@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from azq import metrics
+
+WINDOW_S = 15.0  # of what a run has of it
 
 
 class Stats:
@@ -16,14 +20,19 @@ class Stats:
         self._requests = metrics.Rate()
         self._latencies = metrics.Recent()
         self._batch_leaves = metrics.Recent()
+        self._by_run: dict[str, tuple[metrics.Rate, metrics.Rate, metrics.Rate]] = {}  # leaves, passes, seconds in them
         self.dead_letters = 0
         self.weight_switch_s = 0.0
 
-    def batch(self, leaves: int, busy_s: float) -> None:
+    def batch(self, run: str, leaves: int, busy_s: float) -> None:
+        """Counts a forward pass for a run."""
         self._evaluations.add(leaves)
         self._batches.add(1)
         self._batch_leaves.add(leaves)
         self._busy_s.add(busy_s)
+        of_run = self._by_run.setdefault(run, (metrics.Rate(WINDOW_S), metrics.Rate(WINDOW_S), metrics.Rate(WINDOW_S)))
+        for rate, more in zip(of_run, (leaves, 1, busy_s), strict=True):
+            rate.add(more)
 
     def answered(self, latencies_ms: list[int]) -> None:
         """Counts replies by the time since their requests were sent; clocks of two hosts may disagree, so negative ones count as 0."""
@@ -35,6 +44,14 @@ class Stats:
     @property
     def evaluations(self) -> int:
         return int(self._evaluations.total)
+
+    def by_run(self) -> dict[str, tuple[float, float, float]]:
+        """What the runs of the last seconds had of it, as in `Heartbeat.by_run`; others are forgotten."""
+        for rate in chain.from_iterable(self._by_run.values()):
+            rate.add(0)  # its window ends now
+        told = {run: (leaves.per_s(), passes.per_s(), busy_s.per_s()) for run, (leaves, passes, busy_s) in self._by_run.items()}
+        self._by_run = {run: self._by_run[run] for run, (_, passes_per_s, _) in told.items() if passes_per_s}
+        return {run: (leaves, leaves / passes, min(1.0, busy)) for run, (leaves, passes, busy) in told.items() if passes}
 
     def rates(self) -> dict[str, float]:
         return {

@@ -24,7 +24,8 @@ from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode, uid_of
-from azq.wire.messages import PurgedGames, PurgeOrders, SampleEvent
+from azq.wire.machines import PurgedGames, PurgeOrders
+from azq.wire.messages import SampleEvent
 
 if TYPE_CHECKING:
     from azq.learner.keeping.keeper import Keeper  # needs torch, as does

@@ -25,7 +25,8 @@ from azq.replay.samples import Rules, judge
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, uid_of
-from azq.wire.messages import PurgeOrders, SampleEvent
+from azq.wire.machines import PurgeOrders
+from azq.wire.messages import SampleEvent
 
 ORDERS_EVERY_S = 2.0
 GAMES_AT_ONCE = 64  # read between two words of rank 0, so that it does not wait long

@@ -82,6 +82,19 @@ function commands.renew()
   return {'ok', renew()}
 end
 
+-- Takes what this attempt has done so far of each of `WORK`; what was counted of it before is not counted again.
+function commands.count_work()
+  if lost() then return {'lost'} end
+  local before = call('HMGET', JOB, 'worked', unpack(WORK))
+  for i, name in ipairs(WORK) do
+    local known = before[1] == token and tonumber(before[i + 1]) or 0
+    local more = math.max(0, tonumber(ARGV[FIRST + i - 1]) - known)
+    call('HSET', JOB, 'worked', token, name, text(known + more))
+    call('HINCRBY', LEDGER, name, text(more))
+  end
+  return {'ok'}
+end
+
 -- Ends every lease whose time is over; answers ok and those jobs.
 function commands.expire(max_attempts)
   local over = {}

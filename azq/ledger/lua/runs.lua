@@ -12,9 +12,9 @@ end
 
 -- In the order of `LedgerCounts`.
 local function counted()
-  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped', 'written_off')
-  for i = 1, 6 do held[i] = held[i] or '0' end
-  return {held[1], held[2], text(call('HLEN', OPEN_GAMES)), held[3], held[4], text(call('XLEN', SAMPLES)), held[5], held[6]}
+  local held = call('HMGET', LEDGER, 'opened', 'finished', 'abandoned', 'inserted', 'duplicates_dropped', 'written_off', unpack(WORK))
+  for i = 1, 6 + #WORK do held[i] = held[i] or '0' end
+  return {held[1], held[2], text(call('HLEN', OPEN_GAMES)), held[3], held[4], text(call('XLEN', SAMPLES)), unpack(held, 5)}
 end
 
 -- `max_waiting`: most games that may wait for the learner; `per_version`: that may be opened for each version of the weights, 0 for any

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from itertools import takewhile
+from operator import add
 
 import msgspec
 
 from azq.errors import StateConflict
 from azq.ledger.rules.state import (
+    NO_EFFORT,
     JobRow,
     State,
     end_job,
@@ -23,7 +25,7 @@ from azq.ledger.rules.state import (
     seen,
 )
 from azq.ledger.rules.strikes import is_suspect, strike
-from azq.ledger.types import RECENT, Directive, JobState, JobView, Lease
+from azq.ledger.types import RECENT, Directive, Effort, JobState, JobView, Lease
 from azq.wire.kinds import MAKES_GAMES
 from azq.wire.messages import Job
 
@@ -74,6 +76,16 @@ def renew(state: State, now_ms: int, lease: Lease, *, stalled: bool) -> tuple[St
     if stalled and row.view.job.kind in MAKES_GAMES:
         return state, Directive.STALL
     return state, Directive.GO_ON
+
+
+def count_work(state: State, lease: Lease, work: Effort) -> State:
+    """Counts what this attempt has done so far; what was counted of it before is not counted again. Raises `LeaseLost`."""
+    number, row = leased_row(state, lease)
+    known = astuple(row.worked[1] if row.worked[0] == lease.attempt else NO_EFFORT)
+    now = Effort(*map(max, known, astuple(work)))
+    more = (after - before for after, before in zip(astuple(now), known, strict=True))
+    state = put(state, number, replace(row, worked=(lease.attempt, now)))
+    return replace(state, work=Effort(*map(add, astuple(state.work), more)))
 
 
 def expire(state: State, now_ms: int, max_attempts: int) -> tuple[State, list[JobView]]:

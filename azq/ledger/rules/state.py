@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from azq.errors import LeaseLost, NotFound, UnknownRun
-from azq.ledger.types import JobState, JobView, Lease, RunState
+from azq.ledger.types import Effort, JobState, JobView, Lease, RunState
 from azq.wire.kinds import MAKES_GAMES
 from azq.wire.messages import GameRecord, RunRecord
 
 KEPT_ENDED_JOBS = 200
 KEPT_EVENTS = 2000
 KEPT_PAUSES = 100
+NO_EFFORT = Effort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class JobRow:
     cancel: bool = False  # its worker is to be told
     released: bool = False  # its last owner ended it well
     held: frozenset[int] = frozenset()
+    worked: tuple[int, Effort] = (0, NO_EFFORT)  # an attempt, and what is counted of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class State:
     ended: tuple[int, ...] = ()  # newest first
     learner: LearnerRow = field(default_factory=LearnerRow)
     strikes: Mapping[int, int] = field(default_factory=dict)  # of open games: leases that ended badly since they moved last
+    work: Effort = NO_EFFORT
     sound: bool = False  # a game moved since a lease ended badly; kept while there are strikes
 
     @property

@@ -15,6 +15,7 @@ from azq.samples.played import read_games
 from azq.status.deaths import crash_loops, read_deaths
 from azq.status.history import read
 from azq.status.observe import Standings, read_standing
+from azq.status.strength import WITHOUT_ERRORS
 from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
 from azq.status.why.probe import probe
 from azq.status.why.rules import LearningFault, findings
@@ -32,7 +33,7 @@ def facts_of(
     grades: Sequence[GradeResult] = (),
 ) -> Facts:
     """The facts of a run; without rules, games or a history those that are left. Raises `IllegalActionError` for games of other rules."""
-    curves, errors = curve_facts(settings, points), error_share(grades)
+    curves, errors = curve_facts(settings, points), error_share(grades) if settings.run.game not in WITHOUT_ERRORS else None
     if game is None or not events:
         return Facts(settings, None, curves, None, errors)
     played = played_facts(game, read_games(game, events, OPENING_PLIES), events, OPENING_PLIES)

@@ -43,6 +43,7 @@ def test_requests_of_two_clients_share_a_batch_and_keep_their_order(connect, she
     with serving(server):
         answers = [client.result(handle, timeout_s=WAIT_S) for client, handle in zip(clients, handles, strict=True)]
     assert server.stats.rates()["mean_batch"] == pytest.approx(100, rel=1e-3)
+    assert set(server.stats.by_run()) == {RUN}
     local = LocalEvaluator.from_bytes(SPEC, weights(1), CONFIG)
     together = local.result(local.submit(np.concatenate(packed)), timeout_s=WAIT_S)
     assert same_bits(answers[0], Evaluation(together.logits[:40], together.values[:40], 1))

@@ -8,7 +8,7 @@ from ledger_worlds import event, record
 
 from azq.errors import LeaseLost, StateConflict, WireError
 from azq.ledger import Ledger
-from azq.ledger.types import Directive, JobState, LedgerCounts, RunState
+from azq.ledger.types import Directive, Effort, JobState, LedgerCounts, RunState
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import connect
@@ -71,6 +71,25 @@ def test_releasing_twice_is_releasing_once(world):
     world.ledger.release(lease, [])
     assert world.ledger.job("r:1").state is JobState.DONE
     assert [game.uid for game in world.ledger.adopt(world.lease(), 4)] == [1, 2, 3, 4]
+
+
+def test_work_is_counted_once_however_often_it_is_told(world):
+    def counted() -> Effort:
+        counts = world.ledger.counts("r")
+        return Effort(counts.simulations, counts.evaluations, counts.requests)
+
+    first, second = world.lease(), world.lease(owner="w2")
+    for told in (Effort(10, 5, 1), Effort(10, 5, 1), Effort(30, 5, 2), Effort(20, 4, 1)):
+        world.ledger.count_work(first, told)
+    assert counted() == Effort(30, 5, 2)
+    world.ledger.count_work(second, Effort(5, 5, 5))
+    assert counted() == Effort(35, 10, 7)
+    world.ledger.fail(first, "gone")
+    with pytest.raises(LeaseLost):
+        world.ledger.count_work(first, Effort(99, 99, 99))
+    again = world.ledger.claim("r:1", 2, "w1", 10.0)
+    world.ledger.count_work(again, Effort(1, 1, 1))  # another attempt begins at nothing
+    assert counted() == Effort(36, 11, 8)
 
 
 def test_an_abandoned_game_stays_abandoned(world):

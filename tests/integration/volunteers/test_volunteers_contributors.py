@@ -23,7 +23,8 @@ from azq.volunteers.tallies import DAY_S
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
-from azq.wire.messages import PurgedGames, PurgeOrders, RunRecord, SampleEvent
+from azq.wire.machines import PurgedGames, PurgeOrders
+from azq.wire.messages import RunRecord, SampleEvent
 from azq.wire.tabs import Refused
 
 GAME = games.load("tic_tac_toe")

@@ -42,6 +42,15 @@ def test_a_slice_finishes_games_refills_its_slots_and_gives_the_rest_back(table:
     assert end.progress.searched["plies"] >= 5 * end.progress.games
 
 
+def test_the_ledger_counts_what_every_slice_did(table: Table) -> None:
+    first = table.play(should_stop=after(100)).progress
+    second = table.play(should_stop=after(70)).progress
+    counts = table.ledger.counts(RUN)
+    assert (counts.evaluations, counts.requests) == (first.evaluations + second.evaluations, first.requests + second.requests)
+    simulations = first.searched["simulations"] + second.searched["simulations"]
+    assert 0.9 * simulations < counts.simulations <= simulations, "all but what games searched that are given back"
+
+
 def test_the_next_slice_adopts_the_open_games_first(table: Table) -> None:
     table.play(should_stop=after(60))
     opened = table.ledger.counts(RUN).opened

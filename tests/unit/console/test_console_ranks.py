@@ -16,7 +16,7 @@ from azq.errors import StateConflict
 from azq.host import brokers
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.status.summary import RunFacts, RunStatus, ranks_status, summarise
-from azq.wire.messages import LearnerStatus, RunRecord
+from azq.wire.messages import HistoryPoint, LearnerStatus, RunRecord
 from azq.wire.ranks import RankStatus
 from daemon.api import figures
 
@@ -32,7 +32,8 @@ LEARNER = LearnerStatus(
 
 def status() -> RunStatus:
     view = RunView(RunRecord("first", b"{}", {}, "runs/first", 0), RunState.RUNNING, "", 0, 0)
-    return summarise(RunFacts(view=view, counts=LedgerCounts(0, 0, 0, 0, 0, 0, 0), learner=LEARNER), 0)
+    newest = HistoryPoint(0, samples_per_s=LEARNER.samples_per_s, active_ms=1)
+    return summarise(RunFacts(view=view, counts=LedgerCounts(0, 0, 0, 0, 0, 0, 0), learner=LEARNER, point=newest), 0)
 
 
 def test_each_rank_has_a_line_and_all_of_them_a_sum() -> None:

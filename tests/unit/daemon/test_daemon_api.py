@@ -18,7 +18,7 @@ from azq.ledger import MemoryLedger
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.machines import MachineTime, Spending
-from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, WeightEvent
 from daemon.api.access import Keyring
 from daemon.api.app import create_app
 from daemon.api.problems import MEDIA_TYPE
@@ -212,8 +212,10 @@ def test_a_paused_run_takes_no_jobs(site: Site) -> None:
 
 def fill(site: Site) -> None:
     site.create()
-    site.put(beat("w1", "selfplay.cpu", rates={"games_per_s": 2.0, "simulations_per_s": 100.0}))
-    site.put(beat("i1", role="inference", rates={"evaluations_per_s": 90.0, "mean_batch": 30.0}))
+    site.put(beat("w1", "selfplay.cpu", rates={"games_per_s": 200.0, "simulations_per_s": 900.0}))
+    site.put(beat("i1", role="inference", rates={"evaluations_per_s": 900.0, "mean_batch": 3.0}))
+    point = HistoryPoint(0, 2.0, 100.0, 90.0, 30.0, samples_per_s=7.0, active_ms=1)
+    site.bus.publish(keys.history("first"), encode(point))
     figures = {
         "step": 5,
         "samples_inserted": 100,
@@ -222,7 +224,6 @@ def fill(site: Site) -> None:
         "weight_version": 2,
         "stall_selfplay": False,
         "waiting": True,
-        "progress": 0.25,
     }
     status = LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": (), **figures})  # type: ignore[arg-type]
     site.bus.put(keys.learner_status("first"), encode(status), life_s=60)
@@ -255,7 +256,7 @@ def test_the_status_shows_every_figure_of_the_live_table(site: Site) -> None:
     assert status["evaluations_per_s"] == 90.0
     assert status["mean_batch"] == pytest.approx(30.0)
     assert status["samples_per_insert"] == 2.5
-    assert (status["learner_step"], status["weight_version"], status["progress"]) == (5, 2, 0.25)
+    assert (status["learner_step"], status["weight_version"], status["samples_per_s"]) == (5, 2, 7.0)
     assert status["learner_waiting"] is True
     assert status["strength"]["error_share"] == pytest.approx(0.09)
     assert status["strength"]["elo_low"] < status["strength"]["elo"] < status["strength"]["elo_high"]

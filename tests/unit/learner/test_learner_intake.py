@@ -22,7 +22,8 @@ from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import DeadLetter, Job, PurgedGames, PurgeOrders, RunEvent, RunRecord, SampleEvent
+from azq.wire.machines import PurgedGames, PurgeOrders
+from azq.wire.messages import DeadLetter, Job, RunEvent, RunRecord, SampleEvent
 
 GAME = games.load("tic_tac_toe")
 

@@ -18,7 +18,7 @@ from azq.ledger.types import RunState
 from azq.nets import from_bytes
 from azq.process.liveness import WorkWatch
 from azq.wire import keys
-from azq.wire.codec import encode
+from azq.wire.codec import decode, encode
 from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 
@@ -138,6 +138,9 @@ def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_u
     learner.report()
     assert not place.status().stall_selfplay
     assert place.bus.get(keys.stall(RUN)) is None
+    said = place.status()
+    place.bus.delete(keys.learner_status(RUN))  # as its life ends
+    assert decode(place.bus.get(keys.learned(RUN)), LearnerStatus) == said
 
 
 def test_resumed_learner_has_the_counters_and_weights_of_an_uninterrupted_one(tmp_path):

@@ -52,7 +52,7 @@ def exposed() -> dict[str, set[str]]:
     grade = GradeResult(2, 9, 9, 1, 0)
     job = JobView(Job("r:1", "r", Kind.SELFPLAY, "cpu"), JobState.QUEUED, 1, "", 0, 0, 0, 0, 0, "")
     rated = [Rating("weights:2", 1.0, 0.0, 2.0, 8, 4.0)]
-    facts = RunFacts(view, LedgerCounts(9, 9, 0, 0, 9, 0, 0), (job,), learner, None, (), (grade,), rated, tuple(beats))
+    facts = RunFacts(view, LedgerCounts(9, 9, 0, 0, 9, 0, 0), (job,), learner, grades=(grade,), ratings=rated, workers=tuple(beats))
     status = summarise(facts, 0)
     families = [
         *figures.of_daemon(Health().pulse),

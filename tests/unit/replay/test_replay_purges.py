@@ -21,7 +21,8 @@ from azq.replay.window import Window, rebuild
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import Job, PurgedGames, PurgeOrders, RunRecord, SampleEvent
+from azq.wire.machines import PurgedGames, PurgeOrders
+from azq.wire.messages import Job, RunRecord, SampleEvent
 
 GAME = games.load("connect_four")
 BAD, GOOD = "browser:bad", "browser:good"

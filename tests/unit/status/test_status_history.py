@@ -22,11 +22,12 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, HistoryPoint, LearnerStatus, RunRecord, WeightEvent
 
-COUNTS = LedgerCounts(10, 6, 4, 0, 6, 0, 0)
+COUNTS = LedgerCounts(10, 6, 4, 0, 6, 0, 0, simulations=60, evaluations=300, requests=5)
 
 
-def beat(role: str, worker: str, run: str = "", **rates: float) -> Heartbeat:
-    return Heartbeat(role, worker, "h", 1, "0", 1, 0, 0, run=run, rates=rates)
+def beat(role: str, worker: str, run: str = "", **rates: Any) -> Heartbeat:
+    facts = {name: rates.pop(name) for name in ("by_run", "weight_versions") if name in rates}
+    return Heartbeat(role, worker, "h", 1, "0", 1, 0, 0, run=run, rates=rates, **facts)
 
 
 def learner(**figures: Any) -> LearnerStatus:
@@ -36,23 +37,24 @@ def learner(**figures: Any) -> LearnerStatus:
 
 def look(state: RunState = RunState.RUNNING, **seen: Any) -> tuple[Desired, Observed]:
     workers = (
-        beat("selfplay", "a", games_per_s=2.0, simulations_per_s=20.0, policy_lag=1.0),
-        beat("inference", "i", evaluations_per_s=90.0, mean_batch=30.0, network_busy=0.5),
-        beat("inference", "j", evaluations_per_s=10.0, mean_batch=30.0, network_busy=0.7),
+        beat("selfplay", "a", games_per_s=9.0, simulations_per_s=9.0, weight_versions={"r": 2}),
+        beat("inference", "i", evaluations_per_s=900.0, mean_batch=99.0, by_run={"r": (90.0, 30.0, 0.5), "other": (7.0, 7.0, 0.1)}),
+        beat("inference", "j", weight_versions={"r": 3}, by_run={"r": (10.0, 30.0, 0.7)}),
         beat("learner", "l", run="r", samples_per_s=5.0),
         beat("selfplay", "b", run="other", games_per_s=100.0),
     )
-    run = ObservedRun(COUNTS, weight_version=3, **seen)
+    run = ObservedRun(**{"counts": COUNTS, "active_ms": 3_000, "weight_version": 3, **seen})
     return Desired((DesiredRun("r", state, RunSections()),)), Observed(workers, {"r": run})
 
 
 def test_a_point_has_the_figures_of_the_live_table() -> None:
-    trained = learner(step=9, loss_policy=1.5, loss_value=0.5, samples_inserted=70, samples_per_s=5.0)
-    ((name, point),) = points_of(*look(learner=trained), 1000)
+    trained = learner(step=9, loss_policy=1.5, loss_value=0.5, samples_inserted=70, samples_consumed=15)
+    ((name, point),) = points_of(*look(learned=trained), 1000)
     assert (name, point.at_ms, point.games_per_s, point.simulations_per_s) == ("r", 1000, 2.0, 20.0)
     assert (point.evaluations_per_s, point.mean_batch, point.network_busy) == (100.0, 30.0, pytest.approx(0.6))
     assert (point.policy_lag, point.open_games, point.weight_version) == (1.0, 4, 3)
     assert (point.step, point.loss_policy, point.loss_value, point.samples, point.samples_per_s) == (9, 1.5, 0.5, 70, 5.0)
+    assert (point.steps_per_s, point.active_ms, point.games, point.simulations, point.trained) == (3.0, 3_000, 6, 60, 15)
 
 
 def test_a_run_that_does_not_run_has_no_points() -> None:
@@ -65,6 +67,14 @@ def test_the_recorder_keeps_its_pace_also_when_the_clock_is_set_back() -> None:
     for now in (100_000, 100_500, 104_999, 105_000, 50_000, 50_500):
         recorder.note(*look(), now)
     assert [point.at_ms for point in read(bus, "r", 0)] == [100_000, 105_000, 50_000]
+
+
+def test_a_recorder_that_begins_goes_on_from_what_another_wrote() -> None:
+    bus = MemoryBus()
+    counts = [LedgerCounts(0, games, 0, 0, games, 0, 0) for games in (1000, 1100, 1200, 1300)]
+    for number, now in enumerate(counts):
+        Recorder(bus, 1.0).note(*look(counts=now, active_ms=1_000_000 + 10_000 * number), 1_000 + 10_000 * number)
+    assert [point.games_per_s for point in read(bus, "r", 0)] == [1.0, 10.0, 10.0, 10.0]
 
 
 def test_the_stream_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from reconcile_worlds import view
 from azq.arena.whole import WholeMatch, put_together, split
 from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
-from azq.metrics import EVALUATIONS_PER_S, GAMES_PER_S, POLICY_LAG
 from azq.status.observe import Beats, Standings, split_results, uncut
 from azq.status.summary import under_way
 from azq.status.workers import joined, lag_of, team_of, worker_status
@@ -77,18 +76,20 @@ def test_an_unchanged_heartbeat_is_the_same_object_and_a_broken_one_is_left_out(
 def test_a_team_has_its_own_and_the_unbound_workers_and_is_put_together_once() -> None:
     world = World()
     world.put(
-        beat("a", rates={GAMES_PER_S: 2.0}), beat("b", "mine", rates={GAMES_PER_S: 3.0}), beat("c", "other", rates={GAMES_PER_S: 4.0})
+        beat("a", weight_versions={"mine": 2}),
+        beat("b", "mine", weight_versions={"mine": 4}),
+        beat("c", "other", weight_versions={"mine": 9}),
     )
     team = world.beats.team("mine", 1000)
     assert [one.worker for one in team.workers] == ["a", "b"]
-    assert team.rates.games_per_s == 5.0
+    assert team.lag("mine", 5) == 2.0
     assert msgspec.json.decode(team.encoded) == [msgspec.json.decode(msgspec.json.encode(one)) for one in team.workers]
     assert world.beats.team("mine", 2000) is team
     world.beats.refresh()
     assert world.beats.team("mine", 2000) is not team
 
 
-def test_lag_is_what_workers_say_or_what_their_versions_tell() -> None:
+def test_lag_is_what_the_versions_of_workers_tell() -> None:
     silent = [
         beat("a", weight_versions={"r": 3}),
         beat("b", weight_versions={"r": 5}),
@@ -98,18 +99,15 @@ def test_lag_is_what_workers_say_or_what_their_versions_tell() -> None:
     assert lag_of(silent)("unknown", 6) == 0.0
     assert lag_of([*silent, beat("begins", weight_versions={"r": 0})])("r", 6) == 2.0
     assert lag_of([beat("begins", weight_versions={"r": 0})])("r", 40) == 0.0
-    assert lag_of([*silent, beat("c", rates={POLICY_LAG: 1.5})])("r", 6) == 1.5
     assert team_of([], lambda one: worker_status(one, 0)).lag("r", 9) == 0.0
 
 
-@pytest.mark.parametrize(
-    "own", [[], [beat("l", "r", role="learner")], [beat("s", "r", rates={GAMES_PER_S: 3.0}, weight_versions={"r": 1})]]
-)
+@pytest.mark.parametrize("own", [[], [beat("l", "r", role="learner")], [beat("s", "r", weight_versions={"r": 1})]])
 def test_joining_a_team_is_as_putting_all_of_it_together(own: list[Heartbeat]) -> None:
-    shared = [beat("a", rates={GAMES_PER_S: 2.0}, weight_versions={"r": 3}), beat("i", role="inference", rates={EVALUATIONS_PER_S: 9.0})]
+    shared = [beat("a", weight_versions={"r": 3}), beat("i", role="inference", by_run={"r": (9.0, 3.0, 0.5)})]
     status = partial(worker_status, now_ms=0)
     one, other = joined(team_of(shared, status), own, status), team_of([*shared, *own], status)
-    assert (one.beats, one.workers, one.rates, one.lag("r", 6)) == (other.beats, other.workers, other.rates, other.lag("r", 6))
+    assert (one.beats, one.workers, one.networks, one.lag("r", 6)) == (other.beats, other.workers, other.networks, other.lag("r", 6))
     assert msgspec.json.decode(one.encoded) == msgspec.json.decode(other.encoded)
     assert msgspec.json.decode(joined(team_of([], status), own, status).encoded) == msgspec.json.decode(team_of(own, status).encoded)
 

@@ -12,10 +12,11 @@ from azq.arena.scores import Scored
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
 from azq.status.deaths import Died
 from azq.status.stages import RunFirsts
-from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, Strength, failed_matches, ranks_status, strength, summarise
+from azq.status.strength import Strength, strength
+from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, failed_matches, ranks_status, summarise
 from azq.wire.kinds import Kind
 from azq.wire.machines import MachineTime, ProcessDeath, Spending
-from azq.wire.messages import GradeResult, Heartbeat, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 
 VIEW = RunView(RunRecord("r", b"{}", {"minutes": 5.0}, "runs/r", 0), RunState.RUNNING, "", 90_000, 0)
 COUNTS = LedgerCounts(10, 6, 3, 1, 5, 1, 0)
@@ -26,7 +27,7 @@ def beat(role: str, worker: str, run: str = "", versions: dict[str, int] | None 
 
 
 def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
-    status = summarise(RunFacts(VIEW, COUNTS), 5_000)
+    status = summarise(RunFacts(VIEW, COUNTS, point=HistoryPoint(0, active_ms=30_000, games=6)), 5_000)
     assert (status.games_per_s, status.mean_batch, status.samples_per_insert, status.policy_lag) == (0.0, 0.0, 0.0, 0.0)
     assert (status.learner_live, status.loss_policy, status.strength) == (False, None, Strength())
     assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
@@ -42,18 +43,20 @@ def test_a_crash_loop_is_a_condition_and_a_figure() -> None:
 def test_the_end_of_a_run_is_told_by_its_pace_and_not_while_it_rests() -> None:
     goals = msgspec.structs.replace(VIEW.record, until={"minutes": 5.0, "games": 16.0, "steps": 20.0, "money": 2.0})
     running = replace(VIEW, record=goals)
-    fast = beat("selfplay", "w", games_per_s=0.5)
-    status = summarise(RunFacts(running, COUNTS, workers=(fast,)), 5_000)
-    assert (status.eta_by, status.eta_s) == ("games=16", 20.0)
-    slow = summarise(RunFacts(running, COUNTS), 5_000)  # no games, no steps: only the clock goes on
+    before = HistoryPoint(0, active_ms=70_000, games=1)
+    status = summarise(RunFacts(running, replace(COUNTS, finished=11), point=before), 5_000)
+    assert (status.eta_by, status.eta_s) == ("games=16", 10.0)
+    still = msgspec.structs.replace(before, games=COUNTS.finished)
+    slow = summarise(RunFacts(running, COUNTS, point=still), 5_000)  # no games, no steps: only the clock goes on
     assert (slow.eta_by, slow.eta_s) == ("minutes=5", 210.0)
-    rests = summarise(RunFacts(replace(running, state=RunState.PAUSED), COUNTS, workers=(fast,)), 5_000)
+    rests = summarise(RunFacts(replace(running, state=RunState.PAUSED), COUNTS, point=before), 5_000)
     assert (rests.eta_by, rests.eta_s) == ("", None)
 
 
 def test_steps_and_money_have_a_pace_too() -> None:
-    record = msgspec.structs.replace(VIEW.record, sections=b'{"learner": {"batch_size": 32}}', until={"steps": 60.0, "money": 4.0})
-    facts = RunFacts(replace(VIEW, record=record), COUNTS, learner=LEARNER)
+    record = msgspec.structs.replace(VIEW.record, until={"steps": 60.0, "money": 4.0})
+    before = HistoryPoint(0, active_ms=70_000, step=0)
+    facts = RunFacts(replace(VIEW, record=record), COUNTS, learner=LEARNER, point=before)
     by_steps = summarise(facts, 5_000)
     assert (by_steps.eta_by, by_steps.eta_s) == ("steps=60", 10.0)  # 20 of them, two a second
     dear = Spending(per_hour=3_600.0, currency="EUR", machines={"gpu": MachineTime("tower", 3_600.0, ("inference",), 3_000, 0.0, 3.0)})
@@ -107,7 +110,7 @@ def test_a_finished_run_is_in_its_final_stage_while_it_is_evaluated() -> None:
 
 def test_what_is_not_measured_yet_is_nothing() -> None:
     status = summarise(RunFacts(VIEW, COUNTS), 5_000)
-    assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.0, 0, 0, 0.0, 0)
+    assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.3, 0, 0, 0.0, 0)
     assert (status.learning_rate, status.loss_value, status.weight_version, status.learner_waiting) == (None, None, 0, False)
     assert (status.jobs_queued, status.jobs_leased, status.draining, status.selfplay_stalled) == (0, 0, False, False)
     assert (status.reason, status.conditions, status.not_served) == ("", (), {})
@@ -117,7 +120,7 @@ def test_what_is_not_measured_yet_is_nothing() -> None:
 
 def test_what_a_live_learner_says_is_shown() -> None:
     status = summarise(RunFacts(VIEW, COUNTS, learner=LEARNER), 5_000)
-    assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.25, 200, 150, 64.0, 40)
+    assert (status.samples, status.window, status.samples_per_insert, status.learner_step) == (200, 150, 2.5, 40)
     assert (status.loss_policy, status.loss_value, status.learning_rate) == (1.5, 0.5, 0.125)
     assert (status.samples_per_insert, status.learner_live, status.learner_waiting, status.weight_version) == (2.5, True, True, 3)
     assert status.ranks == RanksStatus(4, 2, 2, 7, True, 500, 0.5, 0.125, 0.75)
@@ -166,30 +169,43 @@ def test_workers_of_another_run_are_no_part_of_it() -> None:
     assert [worker.worker for worker in summarise(RunFacts(VIEW, COUNTS, workers=workers), 0).workers] == ["all", "own"]
 
 
-def test_rates_add_up_over_workers_of_the_right_role_and_run() -> None:
+def test_rates_are_the_runs_own_whatever_the_fleet_does() -> None:
     workers = (
-        beat("selfplay", "a", games_per_s=1.0, simulations_per_s=10.0, evaluations_per_s=9.0),
-        beat("selfplay", "b", games_per_s=2.0, simulations_per_s=20.0, evaluations_per_s=18.0),
-        beat("eval", "c", games_per_s=50.0, simulations_per_s=5.0),
+        beat("selfplay", "a", games_per_s=50.0, simulations_per_s=10.0, evaluations_per_s=9.0),
         beat("inference", "i", evaluations_per_s=30.0, mean_batch=10.0),
-        beat("inference", "j", evaluations_per_s=90.0, mean_batch=90.0),
         beat("learner", "l", run="other", games_per_s=1000.0),
     )
-    status = summarise(RunFacts(VIEW, COUNTS, workers=workers), 5_000)
-    assert (status.games_per_s, status.simulations_per_s, status.evaluations_per_s) == (3.0, 35.0, 120.0)
-    assert status.mean_batch == 30.0  # 4 batches/s carry 120 leaves/s
-    assert [worker.worker for worker in status.workers] == ["a", "b", "c", "i", "j"]
-    assert status.workers[0].age_s == 1.0
+    counts = replace(COUNTS, finished=26, simulations=4_000, evaluations=2_000, requests=50)
+    facts = RunFacts(VIEW, counts, workers=workers, point=HistoryPoint(0, active_ms=70_000, games=6), learner=LEARNER)
+    status = summarise(facts, 5_000)
+    assert (status.games_per_s, status.simulations_per_s, status.evaluations_per_s, status.mean_batch) == (1.0, 200.0, 100.0, 40.0)
+    assert (status.samples_per_s, status.steps_per_s) == (25.0, 2.0)
+    for state in (RunState.PAUSED, RunState.FINISHED, RunState.FAILED):
+        rests = summarise(replace(facts, view=replace(VIEW, state=state)), 5_000)
+        assert (rests.games_per_s, rests.simulations_per_s, rests.evaluations_per_s, rests.mean_batch, rests.network_busy) == (0.0,) * 5
 
 
-def test_with_a_local_evaluator_the_searching_workers_report_evaluations() -> None:
-    status = summarise(RunFacts(VIEW, COUNTS, workers=(beat("selfplay", "a", evaluations_per_s=9.0),)), 5_000)
-    assert status.evaluations_per_s == 9.0
+def test_policy_lag_follows_from_the_versions_of_workers_while_it_runs() -> None:
+    workers = (beat("selfplay", "a", versions={"r": 2}), beat("selfplay", "b", versions={"r": 1}))
+    facts = RunFacts(VIEW, COUNTS, workers=workers, learner=LEARNER)
+    assert summarise(facts, 0).policy_lag == 1.5
+    assert summarise(replace(facts, view=replace(VIEW, state=RunState.FINISHED)), 0).policy_lag == 0.0
 
 
-def test_policy_lag_is_what_workers_say_or_follows_from_their_versions() -> None:
-    said = summarise(RunFacts(VIEW, COUNTS, workers=(beat("selfplay", "a", policy_lag=1.0), beat("selfplay", "b", policy_lag=2.0))), 0)
-    assert said.policy_lag == 1.5
+def test_what_a_learner_said_last_stays_when_it_is_gone() -> None:
+    over = replace(VIEW, state=RunState.FINISHED, active_ms=300_000)
+    live = summarise(RunFacts(VIEW, COUNTS, learner=LEARNER), 0)
+    status = summarise(RunFacts(over, COUNTS, learned=LEARNER), 0)
+    assert (status.learner_live, status.learner_waiting, status.ranks) == (False, False, RanksStatus())
+    assert status.progress == 1.0
+    for name in ("samples", "window", "learner_step", "loss_policy", "loss_value", "learning_rate", "samples_per_insert", "weight_version"):
+        assert getattr(status, name) == getattr(live, name), name
+
+
+def test_of_an_older_run_the_weights_tell_how_far_it_learned() -> None:
+    told = WeightEvent("r", 7, "", "", 40, 0, samples=200)
+    status = summarise(RunFacts(replace(VIEW, state=RunState.FINISHED), COUNTS, weights=told), 0)
+    assert (status.learner_step, status.samples, status.weight_version, status.loss_policy) == (40, 200, 7, None)
 
 
 def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() -> None:

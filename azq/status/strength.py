@@ -1,0 +1,172 @@
+"""How well a run plays, in the measure that its game has: one table says which, and what does not apply to a game is told nowhere. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from azq.arena.players import version_of, versions_of
+from azq.arena.whole import WholeMatch
+from azq.ledger.records import known_section
+from azq.wire.messages import GradeResult, RunRecord
+
+if TYPE_CHECKING:
+    from azq.arena.rating import Rating
+    from azq.arena.scores import Scored
+
+Kind = Literal["errors", "loss", "score", "points", "share", "elo"]
+
+#: what each game is judged by first; others by Elo, and by errors where there are graded positions
+HEADLINES: dict[str, Kind] = {
+    "tic_tac_toe": "errors",
+    "connect_four": "errors",
+    "backgammon": "loss",
+    "blob": "points",
+    "beasty_bar": "share",
+    "2048": "score",
+}
+NAMES: dict[Kind, str] = {
+    "errors": "graded errors",  # share of graded moves that lose a result class
+    "loss": "equity loss",  # of a graded turn, in thousandths of a point
+    "score": "score",
+    "points": "points a game",
+    "share": "first places",
+    "elo": "Elo",
+}
+#: games in which a graded move cannot lose a result class: none is certain
+WITHOUT_ERRORS = ("backgammon", "blob", "beasty_bar", "2048")
+
+
+class _Named(msgspec.Struct):
+    game: str = ""
+
+
+def game_of(record: RunRecord) -> str:
+    """The name of the game that a run is about."""
+    return known_section(record, "run", _Named).game
+
+
+MILLI = 1000.0
+WIDEST_ELO = 400.0  # half an interval beyond which a rating says nothing yet
+TOO_FEW = "too few games"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One way to tell how well the newest evaluated weights play; `low` and `high` bound its 95 % interval where it has one."""
+
+    kind: Kind
+    name: str
+    text: str  # as people read it, `too few games` where the interval is too wide, a dash where nothing is known
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    version: int | None = None
+    against: str = ""  # the opponent, where it is about one
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """How well the newest evaluated weights play; None where nothing was measured yet, or the measure does not apply to the game."""
+
+    graded_version: int | None = None
+    error_share: float | None = None  # of graded moves that lose a result class
+    graded_positions: int = 0
+    rated_version: int | None = None
+    elo: float | None = None
+    elo_low: float | None = None
+    elo_high: float | None = None
+    score: float | None = None  # mean, in a game for one
+    score_low: float | None = None
+    score_high: float | None = None
+    baseline: str = ""  # of the players that never change, the one with the best score
+    baseline_score: float | None = None
+    marks: str = ""  # of each of the game's positions, as digits of `GradeResult.marks`
+    loss: float | None = None  # mean of graded moves, in the unit of the graded values, where that is what the game is graded by
+
+
+def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: Sequence[Scored] = (), game: str = "") -> Strength:
+    """The newest grade (grades come newest first) and the rating, or in a game for one the score, of the highest weight version."""
+    grade = next((grade for grade in grades if grade.positions), None)
+    rated, scored, baseline = _newest(ratings), _newest(scores), next((one for one in scores if not versions_of(one.player)), None)
+    rated = rated if rated and rated.high > rated.low else None  # nobody but it was met
+    return Strength(
+        graded_version=grade.weight_version if grade else None,
+        error_share=grade.errors / grade.positions if grade and game not in WITHOUT_ERRORS else None,
+        graded_positions=grade.positions if grade else 0,
+        rated_version=version_of((rated or scored).player) if rated or scored else None,
+        elo=rated.elo if rated else None,
+        elo_low=rated.low if rated else None,
+        elo_high=rated.high if rated else None,
+        **({"score": scored.score, "score_low": scored.low, "score_high": scored.high} if scored else {}),
+        baseline=baseline.player if baseline else "",
+        baseline_score=baseline.score if baseline else None,
+        marks="".join(map(str, grade.marks)) if grade else "",
+        loss=grade.mean_loss if grade and HEADLINES.get(game) == "loss" else None,
+    )
+
+
+def measures(game: str, found: Strength, matches: Sequence[WholeMatch] = ()) -> tuple[Measure, ...]:
+    """What the game is judged by, whether it is known yet or not, then the other measures that are known; matches come newest first."""
+    known = {one.kind: one for one in (*_graded(found), *_played(found), *_against_fixed(game, matches))}
+    kind = HEADLINES.get(game, "score" if found.score is not None else "elo")
+    if game not in HEADLINES and found.error_share is not None:
+        kind = "errors"
+    first = known.pop(kind, None) or Measure(kind, NAMES[kind], "–")
+    return (first, *known.values())
+
+
+def _graded(found: Strength) -> list[Measure]:
+    version = found.graded_version
+    told = (
+        [Measure("errors", NAMES["errors"], f"{found.error_share:.1%}", found.error_share, version=version)]
+        if found.error_share is not None
+        else []
+    )
+    if found.loss is not None:
+        loss = MILLI * found.loss
+        told.append(Measure("loss", NAMES["loss"], f"{loss:.1f} millipoints", loss, version=version))
+    return told
+
+
+def _played(found: Strength) -> list[Measure]:
+    told, version = [], found.rated_version
+    if found.score is not None and found.score_low is not None and found.score_high is not None:
+        half = (found.score_high - found.score_low) / 2
+        text = f"{found.score:,.0f} ±{half:,.0f}"
+        told.append(Measure("score", NAMES["score"], text, found.score, found.score_low, found.score_high, version))
+    if found.elo is not None and found.elo_low is not None and found.elo_high is not None:
+        half = (found.elo_high - found.elo_low) / 2
+        text = TOO_FEW if half > WIDEST_ELO else f"{found.elo:+.0f} ±{half:.0f}"
+        told.append(Measure("elo", NAMES["elo"], text, found.elo, found.elo_low, found.elo_high, version))
+    return told
+
+
+def _against_fixed(game: str, matches: Sequence[WholeMatch]) -> list[Measure]:
+    """Points or first places of the newest version against the hardest opponent that never changes."""
+    kind = HEADLINES.get(game)
+    if kind not in ("points", "share"):
+        return []
+    met = [match for match in matches if match.games and _is_fixed(match)]
+    newest = max((version_of(match.first) or 0 for match in met), default=0)
+    hardest = min((match for match in met if version_of(match.first) == newest), default=None, key=lambda match: match.score)
+    if hardest is None:
+        return []
+    if kind == "share":
+        value, half = hardest.score, 1.96 * (hardest.score * (1 - hardest.score) / hardest.games) ** 0.5
+        text = f"{value:.0%} ±{half:.0%} against {hardest.second}"
+    else:
+        value, half = hardest.points, 1.96 * hardest.points_se
+        text = f"{value:+.2f} ±{half:.2f} against {hardest.second}"
+    return [Measure(kind, NAMES[kind], text, value, value - half, value + half, newest, hardest.second)]
+
+
+def _is_fixed(match: WholeMatch) -> bool:
+    return version_of(match.first) is not None and not versions_of(match.second)
+
+
+def _newest(told: Sequence[Any]) -> Any:
+    return max((one for one in told if version_of(one.player) is not None), default=None, key=lambda one: version_of(one.player) or 0)
