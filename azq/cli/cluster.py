@@ -50,11 +50,12 @@ def cost(
 @with_answer
 def check(file: ClusterFile, smallest: Smallest = False) -> Answer:
     """Whether it can work: who is missing, who is twice, who waits for whom."""
-    from azq.cluster.arithmetic import read_figures
     from azq.cluster.checks import check as command
     from azq.cluster.description import read_cluster
+    from azq.cluster.expected import figures_or_general
 
-    found = command(read_cluster(file, smallest), read_figures()[0])
+    cluster = read_cluster(file, smallest)
+    found = command(cluster, figures_or_general(cluster))
     wrong = any(finding.error for finding in found)
     return Answer(
         {"fits": not wrong, "findings": found}, [str(finding) for finding in found] or "fits", ExitCode.CONFIG if wrong else ExitCode.OK
@@ -64,17 +65,17 @@ def check(file: ClusterFile, smallest: Smallest = False) -> Answer:
 @cluster_app.command("plan")
 @with_answer
 def plan(file: ClusterFile, smallest: Smallest = False) -> Answer:
-    """What it would do and cost, by figures that were measured elsewhere (docs/scale.md)."""
-    from azq.cluster.arithmetic import read_figures
-    from azq.cluster.checks import expected
+    """What it would do and cost: its GPUs by their data sheets, its run by its network, and what is assumed (docs/scale.md)."""
     from azq.cluster.cost import bill
     from azq.cluster.description import read_cluster
+    from azq.cluster.expected import expected
 
     cluster = read_cluster(file, smallest)
-    found, steps = bill(cluster), expected(cluster, read_figures()[0])
+    found, (steps, assumed) = bill(cluster), expected(cluster)
+    lines = [f"{step.what:<40} {step.value:>14,.4g} {step.unit}" for step in steps]
     return Answer(
-        {"bill": found.values(), "steps": steps},
-        [*(f"{step.what:<40} {step.value:>14,.4g} {step.unit}" for step in steps), *found.as_text()],
+        {"bill": found.values(), "steps": steps, "assumptions": assumed},
+        [*lines, "assumed:", *(f"- {line}" for line in assumed), *found.as_text()],
     )
 
 

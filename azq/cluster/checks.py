@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from azq.cluster.arithmetic import PlanStep, broker_count, plan
+from azq.cluster.arithmetic import broker_count
 from azq.cluster.cost import bill
 from azq.cluster.description import Cluster, Role
 from azq.config.host import BudgetConfig, MachineConfig
@@ -51,15 +51,6 @@ def check(cluster: Cluster, figures: Mapping[str, float]) -> list[ClusterFinding
     return sorted(found, key=lambda finding: not finding.error)
 
 
-def expected(cluster: Cluster, figures: Mapping[str, float]) -> list[PlanStep]:
-    """What such a cluster does by measured figures; raises `ConfigError` unless GPUs infer and train."""
-    infer, train = (cluster.total(role, "gpus") for role in ("inference", "learner"))
-    if not (infer and train):
-        raise ConfigError(f"cluster {cluster.name}: rates are known for GPUs alone; on a machine without, `azq bench` measures")
-    cores = cluster.total("selfplay", "vcpus")
-    return plan({**figures, "inference_gpus": infer, "training_gpus": train, "cpu_cores": cores})
-
-
 def _missing(cluster: Cluster) -> Iterator[ClusterFinding]:
     for role, what in NEEDED.items():
         if not cluster.of_role(role):
@@ -97,7 +88,9 @@ def _fed(cluster: Cluster, figures: Mapping[str, float]) -> Iterator[ClusterFind
     brokers = sum(group.count for group in cluster.of_role("broker").values())
     if gpus and brokers and (wanted := broker_count(figures, gpus)) > brokers:
         yield ClusterFinding(
-            False, "machines", f"{gpus} GPUs need {wanted} data brokers, each a core; there is room for as many on one machine"
+            False,
+            "machines",
+            f"{gpus} GPUs need {wanted} data brokers, each a core of one machine; larger requests need fewer (selfplay.games_in_flight)",
         )
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from azq.cluster.arithmetic import read_figures
-from azq.cluster.checks import check, expected
+from azq.cluster.checks import check
 from azq.cluster.description import cluster_of
-from azq.errors import ConfigError
 
 FIGURES = read_figures()[0]
 KINDS = {
@@ -105,25 +104,6 @@ def test_each_further_run_is_looked_at_and_what_costs_nothing_may_go_on():
 
 def test_a_budget_that_ends_it_early_is_said():
     assert findings(FITS, budget={"money": 4.2}) == ["note: budget: is spent after 2.00 h of the 10 h asked for; the cluster ends then"]
-
-
-def test_what_is_expected_grows_with_the_gpus_that_infer():
-    more = {**FITS, "more": {"kind": "box", "count": 3, "roles": ["inference"]}}
-    one, four = (
-        {
-            step.what: step.value
-            for step in expected(cluster_of({"cluster": {"name": "c"}, "kinds": KINDS, "machines": machines}, ""), FIGURES)
-        }
-        for machines in (FITS, more)
-    )
-    assert four["evaluations"] == pytest.approx(4 * one["evaluations"])
-    assert four["share of the CPU cores used"] == pytest.approx(4 * one["share of the CPU cores used"])
-
-
-def test_nothing_is_expected_where_nothing_was_measured():
-    machines = {**FITS, "train": {"kind": "cpu", "roles": ["learner", "inference"]}}
-    with pytest.raises(ConfigError, match="rates are known for GPUs alone"):
-        expected(cluster_of({"cluster": {"name": "c"}, "kinds": KINDS, "machines": machines}, ""), FIGURES)
 
 
 @pytest.mark.parametrize(("settings", "errors"), [({}, 0), ({"budget": {"drain_s": 1200}}, 1), ({"machine": {"margin_s": 600}}, 1)])
