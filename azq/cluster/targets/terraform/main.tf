@@ -77,6 +77,7 @@ module "cloudwatch" {
   region    = var.region
   emails    = var.emails
   hosts     = merge([for group in module.hosts : group.instance_ids]...)
+  cached    = var.running && var.broker_node_type != ""
   cache_id  = one(module.broker[*].id)
   namespace = local.namespace
   figures   = local.figures

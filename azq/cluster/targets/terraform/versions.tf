@@ -6,10 +6,6 @@ terraform {
       source  = "hashicorp/aws"
       version = ">= 5.60, < 7"
     }
-    random = {
-      source  = "hashicorp/random"
-      version = "~> 3.6"
-    }
   }
 
   # The broker's password is in the state where the broker is ElastiCache: keep the state in a bucket that is encrypted, not in a file.

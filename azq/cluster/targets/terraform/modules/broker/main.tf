@@ -1,8 +1,17 @@
 # ElastiCache: TLS, one password, no user a machine and no append-only file (docs/cluster.md says what that means).
 
-resource "random_password" "this" {
-  length  = 48
-  special = false
+data "aws_secretsmanager_random_password" "new" {
+  password_length     = 48
+  exclude_punctuation = true
+}
+
+# Kept as it was at first: each run of Terraform is offered another one.
+resource "terraform_data" "password" {
+  input = data.aws_secretsmanager_random_password.new.random_password
+
+  lifecycle {
+    ignore_changes = [input]
+  }
 }
 
 resource "aws_secretsmanager_secret" "password" {
@@ -14,7 +23,7 @@ resource "aws_secretsmanager_secret" "password" {
 
 resource "aws_secretsmanager_secret_version" "password" {
   secret_id     = aws_secretsmanager_secret.password.id
-  secret_string = random_password.this.result
+  secret_string = terraform_data.password.output
 }
 
 resource "aws_elasticache_parameter_group" "this" {
@@ -48,6 +57,6 @@ resource "aws_elasticache_replication_group" "this" {
   security_group_ids         = [var.security_group_id]
   transit_encryption_enabled = true
   at_rest_encryption_enabled = true
-  auth_token                 = random_password.this.result
+  auth_token                 = terraform_data.password.output
   apply_immediately          = true
 }

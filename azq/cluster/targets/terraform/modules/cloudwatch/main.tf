@@ -27,7 +27,7 @@ resource "aws_cloudwatch_metric_alarm" "host" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "broker_memory" {
-  count               = var.cache_id == null ? 0 : 1
+  count               = var.cached ? 1 : 0
   alarm_name          = "${var.name}-broker-memory"
   namespace           = "AWS/ElastiCache"
   metric_name         = "DatabaseMemoryUsagePercentage"

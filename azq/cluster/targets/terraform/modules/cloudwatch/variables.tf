@@ -15,6 +15,11 @@ variable "hosts" {
   type        = map(string)
 }
 
+variable "cached" {
+  description = "Whether the broker is ElastiCache, whose id is known only once it is there."
+  type        = bool
+}
+
 variable "cache_id" {
   type     = string
   nullable = true
