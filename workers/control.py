@@ -22,7 +22,7 @@ ANSWERED_WITHIN_S = 5.0
 log = logs.get(__name__)
 
 
-class Told(dict[str, Callable[..., Any]]):
+class ReadOnlyCommands(dict[str, Callable[..., Any]]):
     """The commands by name; every other one is answered, and not carried out."""
 
     def __missing__(self, command: str) -> Callable[..., Any]:
@@ -31,7 +31,7 @@ class Told(dict[str, Callable[..., Any]]):
 
 def read_only() -> None:
     """Leaves this process's remote control the commands that change nothing."""
-    Panel.data = Told({name: partial(_told, Panel.data[name]) for name in TELLS})
+    Panel.data = ReadOnlyCommands({name: partial(_told, Panel.data[name]) for name in TELLS})
 
 
 def may_listen(client: redis.Redis) -> bool:
