@@ -28,7 +28,7 @@ from azq.errors import (
     WireError,
 )
 from azq.ledger import Ledger
-from azq.ledger.types import Effort
+from azq.ledger.types import Directive, Effort
 from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Record, leaves_at_once
@@ -37,6 +37,7 @@ from azq.wire.messages import LATEST, GameRecord, SampleEvent
 
 POLL_S = 0.1  # a stop is noticed within this time while waiting for an evaluation
 ASK_AGAIN_S = 1.0  # after a failed evaluation, and after the ledger had no more games
+STALL_LOOK_S = 0.25  # between questions to the ledger whether the limiter still holds self-play back
 NEXT_WEIGHTS_S = 0.1  # after it had none in lockstep
 REPORT_S = 0.5
 HASTE_S = 0.5  # before the first journal write, twice as long before each next: a move on disk clears a game of suspicion
@@ -94,6 +95,7 @@ class SelfPlay:
         self._version_for = part.sections.learner.version_for
         self._weight_version = LATEST  # that all open games are played with
         self._to_journal = 0
+        self._stalled_s = 0.0
 
     def run(self) -> SliceEnd:
         """Plays until there is a reason to stop, then gives every open game back; errors of azq's own making propagate."""
@@ -120,12 +122,30 @@ class SelfPlay:
         self._evaluated_s = self._clock()
         turn = 0
         while (stop := self._tick()) is None:
+            if self._held.directive is Directive.STALL:
+                self._hold()
+                continue
             group = self._groups[turn]
             if group.leaves and not self._receive(group):
                 continue
             self._advance(group)
             turn = next_group(turn, len(self._groups))
         return stop
+
+    def _hold(self) -> None:
+        """Takes in what is on its way, writes down what is not yet, and waits a moment for the limiter."""
+        waiting = [group for group in self._groups if group.handle is not None]
+        if [group for group in waiting if not self._receive(group)]:
+            return
+        for group in self._groups:
+            self._replace(group, adopting=False)
+        began = self._clock()
+        with self._phases("ledger"):
+            self._held.journal([record for group in self._groups for record in group.changed()])
+        if self._held.directive is Directive.STALL:
+            self._wait(STALL_LOOK_S)
+        self._evaluated_s = self._journaled_s = self._clock()
+        self._stalled_s += self._evaluated_s - began
 
     def _tick(self) -> Stop | None:
         """Between any two steps: renew the lease by journaling when due, tell the worker, and look for a reason to stop."""
@@ -143,6 +163,7 @@ class SelfPlay:
             asked=self._should_stop(),
             directive=self._held.directive,
             open_games=self._progress.open_games,
+            stalled_s=self._stalled_s,
         )
         return why_stop(moment, self._limits)
 

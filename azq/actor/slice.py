@@ -19,7 +19,7 @@ class Stop(StrEnum):
     SLICE_OVER = "slice_over"
     ASKED = "asked"  # the worker is stopping
     RELEASED = "released"  # the run is paused or finished, or the job was cancelled
-    STALLED = "stalled"  # the limiter says self-play is ahead
+    STALLED = "stalled"  # the limiter said for long that self-play is ahead
     STARVED = "starved"  # no evaluation came for too long
     NO_GAMES = "no_games"  # the ledger had none to give
     LEASE_LOST = "lease_lost"
@@ -36,6 +36,7 @@ class Moment:
     asked: bool
     directive: Directive
     open_games: int
+    stalled_s: float = 0.0  # that the slice has waited for the limiter so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class SliceLimits:
     patience_s: float
     journal_s: float
     waits: bool = False  # for games, where there are none: in lockstep the next weights bring some
+    stall_s: float = 0.0  # in all, for the limiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +70,18 @@ class Slice:
         settings = self.sections.selfplay
         journal_s = journal_interval_s(settings.journal_s, self.lease.lease_s)
         waits = self.sections.learner.lockstep_games > 0
-        return SliceLimits(self.lease.job.slice_s or settings.slice_s, self.patience_s, journal_s, waits)
+        job = self.lease.job
+        return SliceLimits(job.slice_s or settings.slice_s, self.patience_s, journal_s, waits, job.stall_s)
 
 
 def why_stop(moment: Moment, limits: SliceLimits) -> Stop | None:
     """The reason to end the slice now, or None; an order comes before the clock."""
     if moment.asked:
         return Stop.ASKED
-    if moment.directive is not Directive.GO_ON:
-        return Stop.RELEASED if moment.directive is Directive.RELEASE else Stop.STALLED
+    if moment.directive is Directive.RELEASE:
+        return Stop.RELEASED
+    if moment.directive is Directive.STALL and moment.stalled_s >= limits.stall_s:
+        return Stop.STALLED
     if moment.open_games == 0 and not limits.waits:
         return Stop.NO_GAMES
     if moment.now_s - moment.started_s >= limits.slice_s:

@@ -20,6 +20,8 @@ from daemon.decide.actions import Action
 from daemon.decide.promotion import next_promotions
 from daemon.decide.rounds import TABS_MATCHES, Arena, needless, next_evaluation
 
+# How long in all a slice may wait for its limiter before its slot is free: for what another run lacks, or an evaluation.
+STALL_ALONE_S, STALL_SHARED_S = 10.0, 1.0
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
 
@@ -31,7 +33,7 @@ def reconcile(
     `has_positions(run)` tells whether the arena has graded positions of a run's game.
     """
     offers, sharing = condense(staying(observed.workers)), _sharing(desired, observed)
-    scene = _Scene(offers, observed, _taken(observed), sharing, now_ms, config, has_positions)
+    scene = _Scene(offers, observed, _taken(observed), sharing, _running(desired), now_ms, config, has_positions)
     return [
         action for run in desired.runs if (seen := observed.runs.get(run.name)) is not None for action in _reconcile_run(run, seen, scene)
     ]
@@ -45,6 +47,7 @@ class _Scene:
     seen: Observed
     taken_ms: Mapping[tuple[str, int], int]  # queue and priority -> when the newest message was sent that a worker has taken
     sharing: Mapping[str, int]  # hardware tag -> runs that want its self-play slots
+    running: Mapping[str, int]  # and those that would but for their limiters
     now_ms: int
     config: DaemonConfig
     has_positions: Callable[[RunConfig], bool]
@@ -76,6 +79,11 @@ def _sharing(desired: Desired, observed: Observed) -> Counter[str]:
         and not stalled(seen.learner, seen.counts, run.sections.selfplay.max_waiting_games)
         for tag in _slices(run.sections)
     )
+
+
+def _running(desired: Desired) -> Counter[str]:
+    """How many runs have self-play slots of each hardware tag when they want them."""
+    return Counter(tag for run in desired.runs if run.state is RunState.RUNNING and run.sections for tag in _slices(run.sections))
 
 
 def _slices(sections: RunSections) -> dict[str, Job]:
@@ -184,5 +192,6 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
     for tag, job in _slices(sections).items():
         active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
         wanted = -(-slots[tag] // scene.sharing[tag]) + scene.config.jobs_ahead if slots[tag] else 0
-        actions += [do.EnqueueJob(msgspec.structs.replace(job, run=name))] * max(0, wanted - active)
+        stall_s = 0.0 if tag == BROWSER else STALL_ALONE_S if scene.running[tag] == 1 else STALL_SHARED_S
+        actions += [do.EnqueueJob(msgspec.structs.replace(job, run=name, stall_s=stall_s))] * max(0, wanted - active)
     return actions

@@ -41,8 +41,8 @@ class Table:
         self.hook: Callable[[str, Callable[[], Any]], Any] = lambda name, call: call()
         self.arenas = Arenas()
 
-    def lease(self, games: int = 8, slice_s: float = 60.0, lease_s: float = 20.0) -> Lease:
-        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=slice_s))
+    def lease(self, games: int = 8, slice_s: float = 60.0, lease_s: float = 20.0, stall_s: float = 0.0) -> Lease:
+        job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=games, slice_s=slice_s, stall_s=stall_s))
         self.ledger.mark_published(job.job.job_id, 1)
         lease = self.ledger.claim(job.job.job_id, 1, "me", lease_s)
         assert lease is not None
@@ -53,7 +53,8 @@ class Table:
         part = Slice(lease or self.lease(), options.pop("settings", sections()), GAME, **given)
         options.setdefault("clock", ticking())
         ledger = cast(Ledger, self)  # in effect: every call goes on to one
-        return SelfPlay(ledger, part, evaluator or UniformEvaluator(9), self.arenas, wait=lambda s: None, **options).run()
+        options.setdefault("wait", lambda s: None)
+        return SelfPlay(ledger, part, evaluator or UniformEvaluator(9), self.arenas, **options).run()
 
     def balanced(self) -> bool:
         counts = self.ledger.counts(RUN)

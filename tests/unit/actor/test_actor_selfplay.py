@@ -153,6 +153,37 @@ def test_a_stall_of_the_limiter_gives_the_games_back(table: Table) -> None:
     assert table.all_in_the_pool()
 
 
+def test_a_slice_that_may_wait_for_the_limiter_goes_on_with_its_games(table: Table) -> None:
+    lease, waits = table.lease(stall_s=10.0), []
+    table.bus.put(keys.stall(RUN), b"1")
+    games: list[int] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        games.append(table.ledger.counts(RUN).finished)
+        assert not table.ledger.job(lease.job.job_id).ended_ms
+        if len(waits) == 5:
+            table.bus.delete(keys.stall(RUN))
+
+    end = table.play(lease, wait=wait, should_stop=lambda: len(waits) == 5 and table.ledger.counts(RUN).finished > games[-1] + 100)
+    assert end.stop is Stop.ASKED, "it went on"
+    assert len(set(games)) == 1, "nothing is played meanwhile"
+    assert table.journals[:1] != [0], "and what was is written down"
+    assert table.all_in_the_pool()
+
+
+def test_a_slice_waits_so_long_in_all_for_the_limiter_and_no_longer(table: Table) -> None:
+    now, lease = [0.0], table.lease(stall_s=2.0)
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    table.bus.put(keys.stall(RUN), b"1")
+    assert table.play(lease, wait=wait, clock=lambda: now[0]).stop is Stop.STALLED
+    assert now[0] == 2.0
+    assert table.all_in_the_pool()
+
+
 @pytest.mark.parametrize("where", ["adopt", "journal", "replace_games", "release", "renew"])
 def test_a_lost_lease_drops_everything_at_once(table: Table, where: str) -> None:
     lost = False

@@ -46,10 +46,16 @@ CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, asked=False, directive
         ({"now_s": 39.0}, None),
         ({"asked": True, "directive": Directive.RELEASE, "open_games": 0, "now_s": 99.0}, Stop.ASKED),
         ({"directive": Directive.STALL, "now_s": 99.0}, Stop.STALLED),
+        ({"directive": Directive.STALL, "stall_s": 2.0, "stalled_s": 1.9}, None),
+        ({"directive": Directive.STALL, "stall_s": 2.0, "stalled_s": 2.0}, Stop.STALLED),
+        ({"directive": Directive.STALL, "stall_s": 2.0, "now_s": 60.0, "evaluated_s": 59.0}, Stop.SLICE_OVER),
+        ({"directive": Directive.RELEASE, "stall_s": 2.0}, Stop.RELEASED),
+        ({"stall_s": 2.0, "stalled_s": 9.0}, None),  # it waited, and plays
     ],
 )
 def test_why_a_slice_stops(change: dict[str, object], expected: Stop | None) -> None:
-    assert why_stop(replace(CALM, **change), LIMITS) is expected  # type: ignore[arg-type]
+    limits = replace(LIMITS, stall_s=change.pop("stall_s", 0.0))  # type: ignore[arg-type]
+    assert why_stop(replace(CALM, **change), limits) is expected  # type: ignore[arg-type]
 
 
 def test_in_lockstep_a_slice_waits_for_games() -> None:

@@ -25,7 +25,7 @@ from daemon.decide.actions import (
 )
 from daemon.decide.reconcile import reconcile
 
-SELFPLAY = EnqueueJob(Job("", "r", Kind.SELFPLAY, "cpu", games=32, slice_s=60.0))
+SELFPLAY = EnqueueJob(Job("", "r", Kind.SELFPLAY, "cpu", games=32, slice_s=60.0, stall_s=10.0))
 
 
 def test_fills_the_slots_of_live_workers_and_keeps_one_job_ahead() -> None:
@@ -279,6 +279,9 @@ def test_runs_of_one_tag_share_its_slots() -> None:
     actions = reconcile(desired, Observed(workers, runs), NOW, CONFIG, lambda game: False)
     wanted = Counter(action.job.run for action in actions if isinstance(action, EnqueueJob))
     assert wanted == dict.fromkeys("abc", 3 + CONFIG.jobs_ahead)  # a third of seven, rounded up; a run that stalls takes no share
+    assert {action.job.stall_s for action in actions if isinstance(action, EnqueueJob)} == {1.0}, (
+        "none keeps a slot long that it cannot use"
+    )
 
 
 VOLUNTEERED = SECTIONS.model_copy(update={"volunteers": VolunteersConfig(kinds=("selfplay",), slice_s=90.0)})
