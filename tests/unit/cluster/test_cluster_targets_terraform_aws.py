@@ -85,6 +85,19 @@ def test_modules_get_what_they_ask_for_and_give_what_is_asked_of_them():
     }
 
 
+def test_how_many_there_are_hangs_on_nothing_that_is_known_only_once_it_is_there():
+    """Else Terraform plans nothing at all: `Invalid count argument`."""
+    given = {label.strip('"'): dict(re.findall(r"^  (\w+) += (.*)$", body, re.MULTILINE)) for label, body in blocks("module", text_of(""))}
+    counted = {
+        (name, variable)
+        for name in given
+        for line in re.findall(r"^ +count += (.*)$", text_of(f"modules/{name}/"), re.MULTILINE)
+        for variable in re.findall(r"\bvar\.(\w+)", line)
+    }
+    assert ("cloudwatch", "cached") in counted
+    assert [place for place in sorted(counted) if "module." in given[place[0]][place[1]]] == []
+
+
 def test_outputs_are_called_as_those_who_read_them_call_them():
     outputs = declared("output", text_of(""))
     assert {"redis_url", "selfplay_ips", "inference_ips", "trainer_ip", "bucket"} <= outputs
