@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from flower.views import BaseHandler
 
@@ -30,6 +31,18 @@ def _every_queue(page: BaseHandler) -> list[str]:
 
 
 BaseHandler.get_active_queue_names = _every_queue
+
+_broker = BaseHandler.get_broker
+
+
+def _broker_by_its_user(page: BaseHandler) -> Any:
+    """Flower's connection for lengths of queues, as the user that the address names: over a socket it leaves that out."""
+    broker = _broker(page)
+    broker.redis.connection_pool.connection_kwargs["username"] = broker.username
+    return broker
+
+
+BaseHandler.get_broker = _broker_by_its_user
 
 _credential = Path(os.environ.get("CREDENTIALS_DIRECTORY", "")) / "flower.env"
 if _credential.is_file():
