@@ -25,7 +25,6 @@
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── HostError                a machine of a cluster is not reached, or does not do its part     exit 15
     ├── NotFound                 no such run, job, weights                                 exit 9
-    │   └── UnknownRun           the control plane does not know the run
     ├── StateConflict            the thing exists and its state forbids this               exit 10
     ├── MissingExtra             an optional package is not installed                      exit 11
     └── RequestError             a request that the REST interface refuses                 exit 12
@@ -207,15 +206,11 @@ class HostError(AzqError):
 
 
 class NotFound(AzqError):
-    """No such run, job or weights."""
+    """No such run, job or weights; `run`: the name of a run that the control plane does not know."""
 
     exit_code = ExitCode.NOT_FOUND
 
-
-class UnknownRun(NotFound):
-    """The control plane does not know the run."""
-
-    def __init__(self, text: str, run: str) -> None:
+    def __init__(self, text: str, run: str = "") -> None:
         super().__init__(text)
         self.run = run
 

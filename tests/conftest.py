@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 from httpx2._config import DEFAULT_TIMEOUT_CONFIG as OF_A_REQUEST
 from hypothesis import settings
 
@@ -19,6 +20,14 @@ if settings.get_current_profile_name() == "default":
     settings.load_profile("azq")
 # The same of a request's usual five seconds.
 OF_A_REQUEST.connect = OF_A_REQUEST.read = OF_A_REQUEST.write = OF_A_REQUEST.pool = 60.0
+
+
+@pytest.fixture(autouse=True)
+def log_of_its_own() -> Iterator[None]:
+    """What a command of one test made of the log is over with it."""
+    yield
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
 
 
 @dataclass(frozen=True)

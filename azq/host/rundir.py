@@ -12,7 +12,7 @@ from typing import Any
 
 from azq.config import Config, RunSections, dump_run, parse_run
 from azq.config.loading import read_toml, to_toml
-from azq.errors import ConfigError, NotFound, UnknownRun
+from azq.errors import ConfigError, NotFound
 from azq.files import make_folders, publish_file
 from azq.games import GameFiles
 
@@ -67,12 +67,12 @@ def naming_folder(home: Path) -> Iterator[None]:
     """Says what goes on from a run's folder here where the control plane does not know the run."""
     try:
         yield
-    except UnknownRun as error:
+    except NotFound as error:
         run = RunDir(home, error.run)
-        if not run.exists():
+        if not error.run or not run.exists():
             raise
         goes_on = f"`azq up --run {error.run}` goes on from it, in a fleet `azq runs restore {run.path}` and its learner"
-        raise UnknownRun(f"{error}; its folder {run.path} is there: {goes_on}", error.run) from None
+        raise NotFound(f"{error}; its folder {run.path} is there: {goes_on}", error.run) from None
 
 
 def make_folder(path: Path) -> None:

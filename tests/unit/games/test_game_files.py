@@ -139,7 +139,7 @@ def test_only_what_a_person_starts_trusts_a_name() -> None:
         for name in trusting
         if name.startswith(("azq/console/", "azq/cli/", "azq/bench/", "azq/drill/", "azq/validate/", "azq/sweep/"))
     }
-    assert trusting - at_a_terminal == {"azq/host/restore.py"}
+    assert trusting - at_a_terminal == {"azq/host/restore.py", "azq/cluster/workload.py"}
 
 
 @given(st.text())

@@ -8,7 +8,7 @@ import pytest
 from azq import games
 from azq.config import RunSections, dump_run, load, parse_run
 from azq.config.loading import to_toml
-from azq.errors import ConfigError, NotFound, UnknownRun
+from azq.errors import ConfigError, NotFound
 from azq.host import rundir
 from azq.ledger.rules.state import no_run
 from azq.presets import preset
@@ -69,7 +69,7 @@ def test_a_run_that_only_its_folder_knows_is_named_with_what_goes_on_from_there(
     rundir.RunDir(tmp_path, "here").create(load().run_sections())
     words: dict[str, str] = {}
     for run in ("here", "nowhere"):
-        with pytest.raises(UnknownRun) as caught, rundir.naming_folder(tmp_path):
+        with pytest.raises(NotFound) as caught, rundir.naming_folder(tmp_path):
             raise no_run(run, [])
         words[run] = str(caught.value)
     assert words["nowhere"] == "no run 'nowhere'; there are: none"

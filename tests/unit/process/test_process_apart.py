@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from typer.testing import CliRunner
 
 from azq.bench import tabs
@@ -68,7 +67,7 @@ class Started(Exception):
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An operator's own, with settings in each place where they can be."""
     (tmp_path / "azq.toml").write_text(FILE)
     (tmp_path / "credentials").mkdir()
@@ -77,8 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, value in VARIABLES.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    structlog.reset_defaults()  # commands log to a stream that ends with the test
+    return tmp_path
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ URL = "redis://localhost:1/0"
             {"worker_soft_shutdown_timeout": 10.0, "worker_max_tasks_per_child": 50, "worker_hijack_root_logger": False},
         ),
         ("a worker tells the daemon what it does", {"worker_send_task_events": True}),
-        ("a worker answers who asks about it", {"worker_enable_remote_control": True}),
+        ("nobody changes a worker over the broker", {"worker_enable_remote_control": False}),
     ],
 )
 def test_what_rests_on_a_setting(why: str, settings: dict[str, object]) -> None:

@@ -19,7 +19,8 @@ from workers.inference import ServingBeat, serve
 
 
 def make(control, heartbeat_s=1e-9):
-    server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves")
+    stats = SimpleNamespace(by_run=dict)
+    server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves", stats=stats)
     return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s), Gauge(torch.device("cpu")))
 
 
