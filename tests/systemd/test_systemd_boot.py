@@ -16,7 +16,9 @@ DAEMON, WORKER, INFERENCE, LEARNER = "azq-daemon", "azq-worker@selfplay.cpu", "a
 BROKERS = ("azq-broker@control", "azq-broker@data")
 #: what a service says of itself when it does its work
 AT_WORK = {DAEMON: "reconciling", WORKER: "consuming", INFERENCE: "serving ttt", LEARNER: "learning ttt"}
-RUN = {"name": "ttt", "sections": {"run": {"game": "tic_tac_toe"}, "selfplay": {"games_in_flight": 64, "journal_s": 1.0}}}
+SELFPLAY = {"games_in_flight": 64, "journal_s": 1.0}
+LEARNING = {"limiter_slack": 10_000_000}  # games come however far the learner is behind, which deaths put back
+RUN = {"name": "ttt", "sections": {"run": {"game": "tic_tac_toe"}, "selfplay": SELFPLAY, "learner": LEARNING}}
 
 
 @pytest.fixture(scope="module")
