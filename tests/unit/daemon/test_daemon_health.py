@@ -48,3 +48,13 @@ def test_readiness_follows_the_last_tick() -> None:
     health.tick_failed("no broker", now_s=14.0)
     assert why_not_ready(health.pulse, 14.0, 5.0) == "no broker"
     assert (health.pulse.ticks, health.pulse.failed_ticks) == (3, 2)
+
+
+def test_it_says_what_the_daemon_does_and_why_it_does_not() -> None:
+    health = Health()
+    health.tick_ok([], 0.0)
+    assert health.status == "reconciling"
+    health.tick_failed("no broker", 1.0)
+    assert health.status == "degraded: no broker"
+    health.tick_ok([], 2.0)
+    assert health.status == "reconciling"
