@@ -53,7 +53,7 @@ def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
     Raises `RankFailed` when a rank ends before its figures are there, `ConfigError` for ranks that hold a part each.
     """
     if config.learner.shard != "none":
-        raise ConfigError("`azq bench learner` compares ranks that hold all of a network; ops/bench/sharded.py those with learner.shard")
+        raise ConfigError("`azq bench learner` compares ranks that hold all of a network, without learner.shard")
     sections = config.run_sections().model_dump(mode="json")
     with tempfile.TemporaryDirectory(prefix="azq-ranks-") as folder:
         start = partial(child, train, sections=sections, ranks=ranks, seconds=seconds, folder=folder)

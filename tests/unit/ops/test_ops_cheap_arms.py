@@ -177,7 +177,7 @@ def test_an_arm_is_given_up_once_it_is_surely_worse(arms):
 
 def test_tables_of_the_repository_are_plans_of_sound_arms(arms):
     tables = [path for path in (SCRIPTS / "arms").glob("*.toml") if "cpu_s" in path.read_text()]
-    assert len(tables) >= 4
+    assert {path.name for path in tables} >= {"ingredients.toml", "proxies.toml"}
     for path in tables:
         plan = arms.read_plan(path)
         assert len({arms.fingerprint(plan, arms.sections_of(plan, arm, 1)) for arm in plan.arms}) == len(plan.arms)
