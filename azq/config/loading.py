@@ -139,8 +139,11 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, Any]:
 
 
 def _parse_value(text: str) -> Any:
+    """A value of TOML, Python's True and False, or the text itself; raises `ConfigError` for None, which neither means."""
+    if text == "None":
+        raise ConfigError("None is no value; leave the key out for its default")
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text.lower() if text in ('True', 'False') else text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
 

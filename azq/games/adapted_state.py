@@ -22,6 +22,7 @@ from azq.errors import GameContractError, IllegalActionError
 from azq.games.scores import ScoreScale, value_of
 
 MAX_OUTCOME = 65_535  # what fits a record
+RAISED = (Exception, SystemExit)  # by a game: `sys.exit` in one would end a command as if all were well
 T = TypeVar("T")
 
 
@@ -42,6 +43,7 @@ class GameForm:
     scores: ScoreScale | None = None  # on which returns are a score; none: they are values
     shape: tuple[int, ...] = ()  # of an observation, (C, H, W) or flat; () until it is known
     user_scalars: int = -1  # that the object itself counts; -1 until it is known
+    longest: int = 10_000  # decisions of a game, after which it must be over
 
     @property
     def planes(self) -> tuple[int, int, int]:
@@ -67,36 +69,37 @@ class AdaptedState:
     Every answer of the object is read once and checked before it is believed.
     """
 
-    __slots__ = ("_form", "_history", "_inner", "_legal", "_player")
+    __slots__ = ("_decisions", "_form", "_history", "_inner", "_legal", "_player")
 
-    def __init__(self, form: GameForm, inner: Any, history: list[int]) -> None:
-        self._form, self._inner, self._history = form, inner, history
+    def __init__(self, form: GameForm, inner: Any, history: list[int], decisions: int = 0) -> None:
+        self._form, self._inner, self._history, self._decisions = form, inner, history, decisions
         self._player: int | None = None  # to move, once asked; the same for the legal actions
         self._legal: list[int] | None = None
 
     def _broken(self, text: str) -> GameContractError:
         return GameContractError(f"game {self._form.name}: {text} after {len(self._history)} plies")
 
-    def _raised(self, method: str, error: Exception) -> GameContractError:
-        return self._broken(f"{method} raised {type(error).__name__}: {error}")
+    def _raised(self, method: str, error: BaseException) -> GameContractError:
+        late = " (import files beside this one at its top);" if isinstance(error, ImportError) else ""
+        return self._broken(f"{method} raised {type(error).__name__}: {error}{late}")
 
     def _ask(self, method: str, *args: Any) -> Any:
         try:
             return getattr(self._inner, method)(*args)
-        except Exception as error:
+        except RAISED as error:
             raise self._raised(method, error) from error
 
     def _read(self, method: str, convert: Callable[[Any], T], wanted: str, *args: Any) -> T:
         try:
             answer = getattr(self._inner, method)(*args)
-        except Exception as error:
+        except RAISED as error:
             raise self._raised(method, error) from error
         return self._converted(answer, method, convert, wanted)
 
     def _converted(self, answer: Any, method: str, convert: Callable[[Any], T], wanted: str) -> T:
         try:
             return convert(answer)
-        except Exception:
+        except RAISED:
             raise self._broken(f"{method} gave {reprlib.repr(answer)}, which is not {wanted},") from None
 
     def _offers(self, method: str) -> bool:
@@ -111,7 +114,7 @@ class AdaptedState:
         # What a search asks of each position is written out, here and below: by way of `_read` it takes twice as long.
         try:
             over = self._inner.is_terminal()
-        except Exception as error:
+        except RAISED as error:
             raise self._raised("is_terminal", error) from error
         if over if type(over) is bool else self._converted(over, "is_terminal", bool, "true or false"):
             return TERMINAL_PLAYER
@@ -119,7 +122,7 @@ class AdaptedState:
             return CHANCE_PLAYER
         try:
             player = self._inner.current_player()
-        except Exception as error:
+        except RAISED as error:
             raise self._raised("current_player", error) from error
         if type(player) is not int:
             player = self._converted(player, "current_player", index, "a player's number")
@@ -159,7 +162,7 @@ class AdaptedState:
             return sorted(outcome for outcome, _ in self.chance_outcomes())
         try:
             found = self._inner.legal_actions()
-        except Exception as error:
+        except RAISED as error:
             raise self._raised("legal_actions", error) from error
         if type(found) is list and found and ascending_below(found, self._form.actions):
             return found.copy()
@@ -182,9 +185,15 @@ class AdaptedState:
         if action not in legal:
             rest = f"legal actions: {', '.join(map(str, legal))}" if legal else "the game is over"
             raise IllegalActionError(f"action {action} is illegal after {len(self._history)} plies; {rest}")
+        if self._player != CHANCE_PLAYER:
+            self._decisions += 1
+            if self._decisions > self._form.longest:
+                raise self._broken(
+                    f"no end after the {self._form.longest} plies that max_game_length() allows (10000 where it is not written),"
+                )
         try:
             self._inner.apply_action(action)
-        except Exception as error:
+        except RAISED as error:
             raise self._raised("apply_action", error) from error
         self._history.append(action)
         self._player = self._legal = None
@@ -217,7 +226,7 @@ class AdaptedState:
     def _observed(self, player: int) -> Any:
         try:
             return self._form.observe(self._inner, player)
-        except Exception as error:
+        except RAISED as error:
             raise self._raised("observation_tensor", error) from error
 
     def _numbers(self, found: Any) -> NDArray[np.float32]:
@@ -309,7 +318,7 @@ class AdaptedState:
         if twin is None or twin is self._inner:
             raise self._broken("resample_from_infostate gave no position of its own; return a new one;")
         history = [int(action) for action in twin.history()] if callable(getattr(twin, "history", None)) else list(self._history)
-        return AdaptedState(self._form, twin, history)
+        return AdaptedState(self._form, twin, history, self._decisions)
 
     def margin(self, player: int) -> float:
         return 0.0
@@ -319,11 +328,11 @@ class AdaptedState:
         own = getattr(self._inner, "clone", None)
         try:
             inner = own() if callable(own) else copy.deepcopy(self._inner)
-        except Exception as error:
+        except RAISED as error:
             what = "clone" if callable(own) else "copying the position"
             advice = "" if callable(own) else "; write clone(self);"
             raise self._broken(f"{what} raised {type(error).__name__}: {error}{advice}") from error
-        twin = AdaptedState(self._form, inner, self._history.copy())
+        twin = AdaptedState(self._form, inner, self._history.copy(), self._decisions)
         twin._player, twin._legal = self._player, self._legal  # lists of legal actions are never changed, only replaced
         return twin
 

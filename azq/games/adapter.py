@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import AzqError, ConfigError, GameContractError, IllegalActionError
-from azq.games.adapted_state import MAX_OUTCOME, AdaptedState, GameForm
+from azq.games.adapted_state import MAX_OUTCOME, RAISED, AdaptedState, GameForm
 from azq.games.scores import ScoreScale
 
 SCALE = 16.0  # numbers that are no bits travel as int8, this many to one
@@ -52,14 +52,16 @@ class AdaptedGame:
         observe: Callable[[Any, int], Any] = lambda position, player: position.observation_tensor(player),
     ) -> None:
         self.name, self.params, self._lacks = name, dict(params), lacks
-        self._make, self._rules, self._max_length = make, rules, max_length
+        self._make, self._rules = make, rules
         if not 1 <= players <= 16 or not 1 <= actions <= 65_535:
             raise GameContractError(f"game {name} has {players} players and {actions} actions; azq plays 1..16 with at most 65535")
         first = self._fresh()
         hidden = self._both(first, "information_state_string", first, "resample_from_infostate")
         self._chance = self._both(first, "is_chance_node", first, "chance_outcomes")
         has_notation = self._both(first, "notation", rules, "state_from_notation")
-        declared = GameForm(name, players, actions, binary, scale, utility, hidden, has_notation, self._chance, observe, scores)
+        declared = GameForm(
+            name, players, actions, binary, scale, utility, hidden, has_notation, self._chance, observe, scores, longest=max_length
+        )
         self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()
         self._action_layout = self._read_layout()
@@ -68,7 +70,7 @@ class AdaptedGame:
     def _fresh(self) -> Any:
         try:
             return self._make()
-        except Exception as error:
+        except RAISED as error:
             raise GameContractError(f"game {self.name}: a new position raised {type(error).__name__}: {error}") from error
 
     def _both(self, one: Any, method: str, other: Any, partner: str) -> bool:
@@ -100,7 +102,7 @@ class AdaptedGame:
             return [identity]
         try:
             given = [(np.asarray(actions, np.int32), np.asarray(cells, np.int32)) for actions, cells in self._rules.symmetries()]
-        except Exception as error:
+        except RAISED as error:
             raise GameContractError(f"game {self.name}: symmetries are no pairs (actions, cells): {error}") from error
         for number, pair in enumerate(given):
             for what, found, wanted in zip(("actions", "cells"), pair, identity, strict=True):
@@ -123,7 +125,7 @@ class AdaptedGame:
             return {}
         try:
             given = {str(name): np.asarray(places) for name, places in self._rules.token_groups().items()}
-        except Exception as error:
+        except RAISED as error:
             raise GameContractError(f"game {self.name}: token_groups() gives no arrays by name: {error}") from error
         bits = int(np.prod(self.observation_planes()))
         for name, places in given.items():
@@ -142,7 +144,7 @@ class AdaptedGame:
         return self._form.players
 
     def max_game_length(self) -> int:
-        return self._max_length
+        return self._form.longest
 
     def new_initial_state(self) -> AdaptedState:
         return AdaptedState(self._form, self._fresh(), [])
@@ -202,7 +204,7 @@ class AdaptedGame:
         if self._form.has_notation:
             try:
                 return AdaptedState(self._form, self._rules.state_from_notation(text), [])
-            except Exception as error:
+            except RAISED as error:
                 raise ConfigError(f"{self.name} has no position {text!r}: {error}") from error
         state = self.new_initial_state()
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, cast
 from azq import _core
 from azq._core import Game
 from azq.errors import ConfigError, GameContractError, UnknownGameError, meant
+from azq.games.adapted_state import RAISED
 from azq.games.adapter import AdaptedGame
 from azq.games.openspiel import PREFIX, from_openspiel
 from azq.games.scores import ScoreScale, read_scale
@@ -97,11 +99,12 @@ def from_python_file(name: str, path: Path, params: Mapping[str, Any]) -> Adapte
         raise UnknownGameError(f"no class {cls} in {said}; write path/to/file.py:Class")
     makes_positions = hasattr(kind, "new_initial_state")
     _check_methods(name, kind, COUNTS if makes_positions else COUNTS + REQUIRED)
+    _check_params(name, kind, params)
     try:
         game = kind(**params)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"game {name} does not take the parameters {dict(params)}: {error}") from None
-    except Exception as error:
+    except RAISED as error:
         raise GameContractError(f"game {name}: {cls}() raised {type(error).__name__}: {error}") from error
 
     def make() -> Any:
@@ -111,7 +114,7 @@ def from_python_file(name: str, path: Path, params: Mapping[str, Any]) -> Adapte
     longest = _count(name, game, "max_game_length") if hasattr(game, "max_game_length") else 10_000
     try:
         first = make()
-    except Exception as error:
+    except RAISED as error:
         raise GameContractError(f"game {name}: a new position raised {type(error).__name__}: {error}") from error
     _check_methods(name, first, REQUIRED)
     return AdaptedGame(
@@ -125,19 +128,36 @@ def _check_methods(name: str, owner: Any, methods: Sequence[str]) -> None:
             raise GameContractError(f"game {name} has no method {method}(); see docs/games/your-own.md")
 
 
+def _check_params(name: str, kind: type, params: Mapping[str, Any]) -> None:
+    """Raises `ConfigError` for a parameter that the class does not name, and for a text where the default is a number or true or false."""
+    try:
+        known = inspect.signature(kind).parameters
+    except ValueError:  # a class of a library in C tells none
+        return
+    for key, value in params.items():
+        if key not in known and all(one.kind is not one.VAR_KEYWORD for one in known.values()):
+            takes = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ConfigError(f"game {name} has no parameter {key}; {takes}{meant(key, known)}")
+        default = known[key].default if key in known else None
+        if isinstance(default, bool) and value not in (False, True):
+            raise ConfigError(f"game {name}: parameter {key} is true or false, not {value!r}")
+        if isinstance(default, int | float) and isinstance(value, str):
+            raise ConfigError(f"game {name}: parameter {key} is a number, not {value!r}")
+
+
 def _scores(name: str, game: Any, players: int) -> ScoreScale | None:
     if not callable(getattr(game, "scores", None)):
         return None
     try:
         return read_scale(game.scores(), players)
-    except Exception as error:
+    except RAISED as error:
         raise GameContractError(f"game {name}: scores() gives no scale of scores: {type(error).__name__}: {error}") from error
 
 
 def _count(name: str, game: Any, method: str) -> int:
     try:
         return index(getattr(game, method)())
-    except Exception as error:
+    except RAISED as error:
         raise GameContractError(f"game {name}: {method}() gives no whole number: {type(error).__name__}: {error}") from error
 
 
@@ -149,12 +169,19 @@ def _module(path: Path, said: str) -> Any:
     if spec is None or spec.loader is None:
         raise UnknownGameError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(spec)
+    before = set(sys.modules)
     sys.modules[name] = module
     sys.path.append(folder := str(path.parent))  # it may import what lies beside it; last, so that this takes no library's place
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except ImportError as error:
+        remedy = "import a file beside it by its bare name (`from board import N`), and install a library where azq is"
+        raise GameContractError(f"{path} cannot be imported: {type(error).__name__}: {error}; {remedy}") from error
+    except RAISED as error:
         raise GameContractError(f"{path} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         sys.path.remove(folder)
+        for beside in set(sys.modules) - before - {name}:
+            if str(getattr(sys.modules[beside], "__file__", None)).startswith(folder + "/"):
+                del sys.modules[beside]  # another folder's game may import another file of this name
     return module

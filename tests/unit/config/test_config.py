@@ -30,6 +30,7 @@ def test_later_sources_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     [
         (["search.simulations=5"], "search.simulations"),
         (["nosuch.key=1"], "nosuch"),
+        (["run.params.swap=None"], "None is no value; leave the key out"),
         (["search.num_simulations=0"], "search.num_simulations"),
         (["search.num_simulations"], "section.key=value"),
         (["selfplay.evaluator=magic"], "selfplay.evaluator"),

@@ -163,5 +163,5 @@ def test_files_and_classes_that_are_not_there_are_named() -> None:
         games.load("nowhere.py:Game")
     with pytest.raises(UnknownGameError, match="no class Nom in"):
         games.load(NIM.replace("Nim", "Nom"))
-    with pytest.raises(ConfigError, match="does not take the parameters"):
+    with pytest.raises(ConfigError, match="has no parameter sticks; it takes heap"):
         games.load(NIM, sticks=3)

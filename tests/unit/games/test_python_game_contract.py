@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import games
+from azq.config import parse_params
 from azq.errors import AzqError, ConfigError, GameContractError, IllegalActionError
 from azq.games.check import check
 
@@ -112,6 +113,10 @@ WRONG = {
     },
     "current_player": {"return None": "current_player gave None, which is not a player's number", "return 2": "current_player is 2"},
     "is_terminal": {"raise ValueError('x')": "is_terminal raised ValueError: x"},
+    "apply_action": {
+        "raise SystemExit(0)": "apply_action raised SystemExit: 0",
+        "import sticks": r"raised ModuleNotFoundError: No module named 'sticks' \(import files beside this one at its top\)",
+    },
     "returns": {
         "return None": "returns gave None, which is not a list of numbers",
         "return ['a', 'b']": "which is not a list of numbers",
@@ -151,6 +156,33 @@ def test_every_breach_is_a_contract_error_by_name(method: str, code: str, tmp_pa
             game.replay(np.zeros(15, np.uint16))
 
 
+def test_a_game_that_does_not_end_as_declared_ends_by_name_wherever_it_is_played(tmp_path: Path) -> None:
+    endless = NIM.replace("return self.left == 0", "return False").replace("self.left -= action + 1", "pass")
+    name = write(tmp_path, endless + "\n    def max_game_length(self):\n        return 50\n")
+    state = games.load(name).new_initial_state()
+    for _ in range(50):
+        state = state.clone()
+        state.apply_action(0)
+    with pytest.raises(GameContractError, match=r"no end after the 50 plies that max_game_length\(\) allows"):
+        state.apply_action(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"swap": "off"}, "parameter swap is true or false, not 'off'"),
+        ({"swap": 2}, "parameter swap is true or false, not 2"),
+        ({"heap": "many"}, "parameter heap is a number, not 'many'"),
+        ({"hep": 3}, "has no parameter hep; it takes heap, swap; did you mean heap?"),
+    ],
+)
+def test_a_parameter_is_one_that_the_class_names_and_of_its_kind(given: dict[str, str], told: str, tmp_path: Path) -> None:
+    name = write(tmp_path, NIM.replace("heap: int = 15", "heap: int = 15, swap: bool = True"))
+    with pytest.raises(ConfigError, match=told):
+        games.load(name, **given)
+    assert games.load(name, **parse_params(["swap=False"])).params == {"swap": False}
+
+
 def test_a_copy_or_a_new_position_that_raises_is_named(tmp_path: Path) -> None:
     game = games.load(write(tmp_path, NIM + "\n    def __deepcopy__(self, memo):\n        raise RuntimeError('no copies')\n"))
     with pytest.raises(GameContractError, match=r"copying the position raised RuntimeError: no copies; write clone\(self\)"):
@@ -167,9 +199,11 @@ def test_a_copy_or_a_new_position_that_raises_is_named(tmp_path: Path) -> None:
 
 
 def test_two_files_of_one_name_are_two_games(tmp_path: Path) -> None:
+    """And so are those that they import from beside them."""
     for folder, sticks in (("a", 3), ("b", 7)):
         (tmp_path / folder).mkdir()
-        write(tmp_path / folder, NIM.replace("heap: int = 15", f"heap: int = {sticks}"))
+        (tmp_path / folder / "sticks.py").write_text(f"HEAP = {sticks}\n")
+        write(tmp_path / folder, NIM.replace("class Nim", "from sticks import HEAP\n\n\nclass Nim").replace("= 15", "= HEAP"))
     first, second = (games.load(f"{tmp_path / folder / 'game.py'}:Nim") for folder in "ab")
     assert [str(game.new_initial_state())[:8] for game in (first, second)] == ["3 sticks", "7 sticks"]
 
