@@ -10,7 +10,7 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from azq.wire.keys import AZQ_ROLES, CELERY_PREFIX, TABLE, Key, Role
@@ -21,11 +21,23 @@ OWNER = "default"  # who has the password of a server
 ROLE_PREFIX, MACHINE_PREFIX = "azq-", "machine-"  # of users' names: an operator's own are others
 NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,39}"
 
-# Of the data commands none that looks at keys without naming them; of connections only what a client says of itself.
+# Of the data commands none that looks at keys without naming them; of connections only what a client says of itself. What a script or
+# function calls is judged by its caller's rights (Redis and Valkey alike), so EVAL gives no right, and functions would take none.
 _COMMANDS = (
-    "-@all +@read +@write +@transaction +@connection -@admin -@dangerous -scan -randomkey -dbsize -client +client|setinfo +client|setname "
+    "-@all +@read +@transaction +@connection -@admin -@dangerous -scan -randomkey -dbsize -client +client|setinfo +client|setname "
     "+eval +evalsha +script|load +script|exists +time +info"
 )
+# Only what leaves a key its type: nobody but the owner can put a value of another type where scripts look for theirs.
+_WRITES = {
+    "list": "lpush rpush lpop rpop lrem blpop brpop",
+    "set": "sadd srem",
+    "hash": "hset hsetnx hdel hincrby",
+    "zset": "zadd zrem",
+    "stream": "xadd xdel xack xreadgroup xautoclaim xgroup|create",
+    "string": "set incr incrby",
+    "none": "setrange",  # the doorman's probe
+}
+_ENDS = "del unlink expire pexpire persist"
 # Celery's channels. Who listens to a pattern of them must be given that very pattern; what is in brackets is judged by itself.
 PIDBOX, EVENTS = f"{CELERY_PREFIX}/0.celery.pidbox", f"{CELERY_PREFIX}/0.celeryev/*"
 _TELLS = ("+publish", f"&{EVENTS}")
@@ -66,7 +78,22 @@ def rules(user: str, roles: Iterable[Role]) -> list[str]:
     wanted = tuple(roles)
     words = ["on", "clearselectors", "resetkeys", "resetchannels", *_COMMANDS.split()]
     words += dict.fromkeys(word for role in wanted for word in _MORE.get(role, ()))
-    return words + [f"{sign}~{glob}" for glob, sign in _patterns(user, wanted).items()]
+    words += (f"{sign}~{glob}" for glob, sign in _patterns(user, wanted, TABLE).items())
+    return [*words, *_selectors(user, wanted)]
+
+
+def _selectors(user: str, roles: tuple[Role, ...]) -> Iterator[str]:
+    """What writes, by type of the keys, then what ends keys."""
+    for kind, commands in _WRITES.items():
+        yield from _selector(commands, _patterns(user, roles, (key for key in TABLE if key.type == kind), "w"))
+    yield from _selector(_ENDS, _patterns(user, roles, TABLE, "x"))
+    if "daemon" in roles:
+        yield from _selector("rename", _patterns(user, ("daemon",), TABLE, "x"))
+
+
+def _selector(commands: str, patterns: Mapping[str, str]) -> Iterator[str]:
+    if patterns:
+        yield f"({' '.join(f'+{command}' for command in commands.split())} {' '.join(f'{sign}~{glob}' for glob, sign in patterns.items())})"
 
 
 def hashed(password: str) -> str:
@@ -96,17 +123,25 @@ def file_text(password: str, before: str = "") -> str:
     return "\n".join([owner_line(password), *roles, *machines, ""])
 
 
-def glob_of(key: Key, user: str, right: str) -> tuple[str, str]:
+def rights_of(key: Key, role: Role) -> str:
+    """Letters of a role's rights on a key, of those of its own user."""
+    right = key.rights.get(role, "")
+    return "rwx" if right == "own" or (role == "daemon" and "w" in right) else right
+
+
+def glob_of(key: Key, user: str, role: Role) -> tuple[str, str]:
     """A key's pattern as Redis matches it, and which rights on it: of `%R`, `%W` and `` for both."""
-    named = re.sub(r"<[^>]*>", f"{user}:*" if right == "own" else "*", key.pattern)
-    return named.replace("{run}", "{*}"), {"r": "%R", "w": "%W"}.get(right, "")
+    named = re.sub(r"<[^>]*>", f"{user}:*" if key.rights[role] == "own" else "*", key.pattern)
+    letters = rights_of(key, role)
+    return named.replace("{run}", "{*}"), "" if "r" in letters and "w" in letters else f"%{letters[0].upper()}"
 
 
-def _patterns(user: str, roles: tuple[Role, ...]) -> dict[str, str]:
+def _patterns(user: str, roles: tuple[Role, ...], rows: Iterable[Key], letter: str = "") -> dict[str, str]:
+    """Globs of those keys on which roles have a right, and which."""
     found: dict[str, str] = {}
-    for key in TABLE:
+    for key in rows:
         for role in roles:
-            if right := key.rights.get(role):
-                glob, sign = glob_of(key, user, right)
+            if key.rights.get(role) and letter in rights_of(key, role):
+                glob, sign = glob_of(key, user, role)
                 found[glob] = sign if found.setdefault(glob, sign) == sign else ""
     return found

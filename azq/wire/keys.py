@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from azq.wire.kinds import Kind
+
 Plane = Literal["control", "data", "either"]
 Role = Literal["daemon", "learner", "rank", "inference", "worker", "gateway", "flower"]
 RunKey = Callable[[str], str]  # a key of the run with this name
@@ -19,7 +21,8 @@ RunKey = Callable[[str], str]  # a key of the run with this name
 class Key:
     """A key or a family of them: `<word>` stands for whatever is there, `{run}` for a run's name in braces.
 
-    `rights` of a role are of `r`, `w`, and `own`: both, where the name begins with that of the user who asks.
+    `rights` of a role are of `r`, `w` by commands of the key's type alone, `x` to end the key too (DEL, EXPIRE), and `own`: all of them,
+    where the name begins with that of the user who asks. The daemon may end and rename what it writes.
     """
 
     pattern: str
@@ -44,27 +47,28 @@ def _either(pattern: str, kind: str, what: str, **rights: str) -> Key:
 AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "rank", "inference", "worker", "gateway")
 _PLAYS_BY = {"learner": "r", "inference": "r", "worker": "r", "gateway": "r"}
 _ALL_READ = {**_PLAYS_BY, "rank": "r"}
-_ALL_BEAT = {"learner": "w", "inference": "w", "worker": "w", "gateway": "w"}
-_ALL_ASKED = dict.fromkeys(_ALL_BEAT, "rw")
+_ALL_BEAT = dict.fromkeys(_PLAYS_BY, "wx")
+_ALL_ASKED = dict.fromkeys(_PLAYS_BY, "rw")
 _LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r", "gateway": "r"}
-_STORED = _LEARNT | {"gateway": "rw"}  # networks for browsers
+_STORED = _LEARNT | {"learner": "rwx", "gateway": "rwx"}  # networks for browsers
 _PLAYED = {"daemon": "rw", "worker": "rw", "gateway": "rw"}
+_ENDED = {"daemon": "rw", "worker": "rwx", "gateway": "rwx"}
 _HANDED_OVER = {"daemon": "rw", "worker": "w", "gateway": "w"}
 
 # A server tries a user's patterns one after the other: what is asked for each game and each batch comes first.
 # fmt: off
 TABLE = (
     _data("azq:{run}:eval", "stream", "EvalRequest; group `inference`", daemon="rw", inference="rw", worker="w"),
-    _data("azq:reply:<client>", "list", "EvalReply; a minute", daemon="own", inference="w", worker="own"),
+    _data("azq:reply:<client>", "list", "EvalReply; a minute", daemon="own", inference="wx", worker="own"),
     _key("azq:{run}:open", "hash", "uid -> GameRecord of each game not finished (empty: no ply)", learner="r", **_PLAYED),
-    _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", **_PLAYED),
+    _key("azq:{run}:held:<number>", "set", "uids that the job's lease holds", **_ENDED),
     _key("azq:{run}:samples", "stream", "SampleEvent; group `learner`; deleted when acknowledged", learner="rw", **_HANDED_OVER),
     _key("azq:{run}:ledger", "hash", "counts of games, number of the newest job, sound", learner="rw", **_PLAYED),
-    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", **_PLAYED),
+    _key("azq:{run}:job:<number>", "hash", "one job: spec, state, attempt, owner, lease_until_ms", **_ENDED),
     _key("azq:{run}:pool", "list", "uids of open games that no lease holds", **_PLAYED),
     _key("azq:{run}:run", "hash", "record, state, reason, times; until the run is deleted", daemon="rw", **_ALL_READ),
     _key("azq:{run}:", "none", "what scripts of a run declare, itself no key", **dict.fromkeys(AZQ_ROLES, "rw")),
-    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="rw", learner="rw", worker="r", gateway="r"),
+    _key("azq:{run}:stall", "string", "there while self-play is held back; seconds", daemon="rw", learner="rwx", worker="r", gateway="r"),
     _key("azq:runs", "set", "names of all runs; for ever", daemon="rw", **_ALL_READ),
     _key("azq:{run}:strikes", "hash", "uid -> leases that ended badly since the game moved last, of open games", **_PLAYED),
     _key("azq:{run}:abandoned", "hash", "uid -> reason", learner="rw", **_PLAYED),
@@ -72,7 +76,7 @@ TABLE = (
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
     _key("azq:{run}:promotions", "stream", "PromotionEvent: which version serves; plain readers", daemon="rw", **_PLAYS_BY),
-    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", **_PLAYED),
+    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", daemon="rw", gateway="rw"),
     _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="rw"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
@@ -80,12 +84,12 @@ TABLE = (
     _key("azq:{run}:learner_lease", "hash", "holder, token and until_ms of the one learner", daemon="rw", learner="rw"),
     _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw", gateway="r"),
     _key("azq:{run}:learned", "string", "the newest LearnerStatus, alive or not; until the run is deleted", daemon="rw", learner="w"),
-    _key("azq:{run}:trial:<what>", "string", "how often an inference worker began what may kill it; ten minutes", inference="rw"),
+    _key("azq:{run}:trial:<what>", "string", "how often an inference worker began what may kill it; ten minutes", inference="rwx"),
     _key("azq:blob:<sha256>", "string", "a blob of the `redis` store, or the manifest of a large one", **_STORED),
     _key("azq:{azq:blob:<sha256>}:<name>", "string", "a chunk of a large blob; an hour until the blob is whole", **_STORED),
-    _key("azq:{run}:ranks", "string", "RankTable: the learner's epoch of ranks; a minute", daemon="rw", learner="rw", rank="r"),
-    _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw", rank="rw"),
-    _key("azq:{run}:meeting:<name>", "string", "what ranks of several hosts tell each other to meet; minutes", learner="rw", rank="rw"),
+    _key("azq:{run}:ranks", "string", "RankTable: the learner's epoch of ranks; a minute", daemon="rw", learner="rwx", rank="r"),
+    _key("azq:{run}:rank:<number>", "string", "RankBeat; seconds", learner="rw", rank="rwx"),
+    _key("azq:{run}:meeting:<name>", "string", "what ranks of several hosts tell each other to meet; minutes", learner="rwx", rank="rwx"),
     _key("azq:{run}:round", "string", "EvalRound; until the run is deleted", daemon="rw"),
     _key("azq:{run}:history", "stream", "HistoryPoint; capped, about two days; plain readers", daemon="rw"),
     _key("azq:{run}:cost", "string", "Spending: what the run's machines cost so far; until the run is deleted", daemon="rw"),
@@ -102,21 +106,24 @@ TABLE = (
     _key("azq:study:<name>", "string", "StudyRecord: what a sweep found so far; thirty days", daemon="rw"),
     _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
     _key("azq:volunteers:contributors", "hash", "contributor -> Contributor, without his token; for ever", gateway="rw"),
-    _key("azq:volunteers:invitation:<sha256>", "hash", "name, uses: of an invitation, by the hash of its code; days", gateway="rw"),
-    _key("azq:volunteers:quota:<what>", "string", "what an address or a contributor spent; a day", gateway="rw"),
-    _key("azq:volunteers:totals:<period>", "hash", "games, samples and last game by contributor; a month, a year, for ever", gateway="rw"),
+    _key("azq:volunteers:invitation:<sha256>", "hash", "name, uses: of an invitation, by the hash of its code; days", gateway="rwx"),
+    _key("azq:volunteers:quota:<what>", "string", "what an address or a contributor spent; a day", gateway="rwx"),
+    _key("azq:volunteers:totals:<period>", "hash", "games, samples and last game by contributor; a month, a year, for ever", gateway="rwx"),
     _key("azq:volunteers:off", "string", "there while nobody may contribute: why", gateway="r"),
     _key("azq:{run}:purges", "string", "PurgeOrders: whose games leave the window, by the owner; with the run", learner="r"),
     _key("azq:{run}:purged:<worker>", "string", "PurgedGames: what that changed; an hour", learner="w"),
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),
     _either("azq:dead", "stream", "DeadLetter; capped", daemon="rw", learner="w", inference="w"),
     _either("azq:dead:count", "string", "dead letters ever", daemon="rw", learner="rw", inference="rw"),
-    _key("azq._kombu.<binding>.celeryev", "set", "who hears Celery's events", flower="rw", **_PLAYED),
-    _key("azq._kombu.<binding>.celery.pidbox", "set", "who answers Celery's remote control, and who asks by it", flower="rw", **_PLAYED),
-    _key("azq._kombu.binding_deadlines", "zset", "when who hears and asks is forgotten", flower="rw", **_PLAYED),
-    _key("azq.<asker>.reply.celery.pidbox<step>", "list", "such answers", flower="rw", **_PLAYED),
-    _key("azq.unacked_mutex", "string", "who looks for messages of dead workers; seconds", flower="rw", **_PLAYED),
-    _key("azq.<celery's>", "any", "queues, bindings and unacknowledged messages of Celery", flower="r", **_PLAYED),
+    _key("azq._kombu.<binding>.celeryev", "set", "who hears Celery's events", flower="rwx", **_ENDED),
+    _key("azq._kombu.<binding>.celery.pidbox", "set", "who answers Celery's remote control, and who asks by it", flower="rwx", **_ENDED),
+    _key("azq._kombu.binding_deadlines", "zset", "when who hears and asks is forgotten", flower="rwx", **_ENDED),
+    _key("azq._kombu.<binding>.<kind>.<tag>", "set", "which queue an exchange fills", flower="r", **_PLAYED),
+    _key("azq.[^_]<asker>.celery.pidbox<step>", "list", "such questions and answers", flower="rwx", **_ENDED),
+    *(_key(f"azq.{kind}.<tag>", "list", "Celery's messages by tag and priority", flower="r", **_PLAYED) for kind in Kind),
+    _key("azq.unacked", "hash", "messages that a worker took", flower="r", **_PLAYED),
+    _key("azq.unacked_index", "zset", "when it took them", flower="r", **_PLAYED),
+    _key("azq.unacked_mutex", "string", "who looks for messages of dead workers; seconds", flower="rwx", **_ENDED),
 )
 # fmt: on
 

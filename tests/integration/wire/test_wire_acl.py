@@ -23,10 +23,20 @@ REAL = {
     "<sha256>": "0" * 64,
     "<worker>": "selfplay.cpu-1@host",
     "<period>": "2026-11",
-    "<celery's>": "selfplay.cpu",
-    "<asker>": "4a5b",
+    "<kind>": "selfplay",
+    "<tag>": "cpu",
+    "[^_]<asker>": "4a5b.reply",
     "<binding>": "binding.reply",
     "<step>": "\x06\x163",
+}
+WRITES: dict[str, tuple[str, ...]] = {
+    "list": ("RPUSH", "1"),
+    "set": ("SADD", "1"),
+    "hash": ("HSET", "1", "1"),
+    "zset": ("ZADD", "1", "1"),
+    "stream": ("XADD", "*", "1", "1"),
+    "string": ("SET", "1"),
+    "none": ("SETRANGE", "0", ""),
 }
 FORBIDDEN = (
     ("CONFIG", "GET", "dir"),
@@ -46,6 +56,12 @@ FORBIDDEN = (
     ("SCRIPT", "FLUSH"),
     ("SCRIPT", "KILL"),
     ("FUNCTION", "LIST"),
+    ("FUNCTION", "FLUSH"),
+    ("FUNCTION", "LOAD", "#!lua name=x\nredis.register_function('x', function() end)"),
+    ("FCALL", "x", "0"),
+    ("COPY", "azq:runs", keys.pool("ttt")),
+    ("RESTORE", keys.pool("ttt"), "0", ""),
+    ("SUNIONSTORE", keys.held("ttt", 7), "azq:runs"),
     ("MONITOR",),
     ("SAVE",),
     ("BGSAVE",),
@@ -86,13 +102,13 @@ def may(client: redis.Redis, *command: str) -> bool:
 
 
 def wanted(user: str, key: keys.Key, client_name: str) -> set[str]:
-    rights = [key.rights.get(role, "") for role in OF_USERS[user]]
     mine = client_name == user
-    return {letter for right in rights for letter in ("rw" if right == "own" and mine else right if right != "own" else "")}
+    return {letter for role in OF_USERS[user] if mine or key.rights.get(role) != "own" for letter in acl.rights_of(key, role)}
 
 
 @pytest.mark.parametrize("user", OF_USERS)
-def test_each_role_reads_and_writes_what_the_table_says(server: EmbeddedServer, user: str) -> None:
+def test_each_role_reads_writes_and_ends_what_the_table_says(server: EmbeddedServer, user: str) -> None:
+    """And writes nothing that would give a key another type: by no command of another one, whatever lies there."""
     with client_of(server, user) as client:
         for key in keys.TABLE:
             for owner in {user, OTHER}:
@@ -100,8 +116,12 @@ def test_each_role_reads_and_writes_what_the_table_says(server: EmbeddedServer, 
                 for mark, text in REAL.items():
                     name = name.replace(mark, text)
                 assert "<" not in name, name
-                found = {"r" for _ in "1" if may(client, "GET", name)} | {"w" for _ in "1" if may(client, "UNLINK", name)}
-                assert found == wanted(user, key, owner), (user, name)
+                asked = {kind: (command, name, *values) for kind, (command, *values) in WRITES.items()}
+                written = {kind for kind, command in asked.items() if may(client, *command)}
+                found = {letter for letter, command in (("r", "GET"), ("x", "UNLINK")) if may(client, command, name)}
+                assert found == wanted(user, key, owner) - {"w"}, (user, name)
+                assert written == ({key.type} if "w" in wanted(user, key, owner) else set()), (user, name)
+                assert may(client, "RENAME", name, name) == (user == "azq-daemon" and "x" in found)
 
 
 def test_keys_that_are_not_in_the_table_are_nobodys(server: EmbeddedServer) -> None:
@@ -126,10 +146,16 @@ def test_nobody_but_the_owner_touches_the_server(server: EmbeddedServer, user: s
 
 @pytest.mark.parametrize("user", OF_USERS)
 def test_a_script_may_do_what_its_caller_may(server: EmbeddedServer, user: str) -> None:
-    """Declared is the run's prefix alone; each call within is judged by itself."""
-    write = "return redis.call('HSET', KEYS[1] .. 'run', 'record', 'x')"
-    with client_of(server, user) as client:
-        assert may(client, "EVAL", write, "1", keys.run_prefix("ttt")) == (user == acl.role_user("daemon"))
+    """Declared is the run's prefix alone; each call within is judged by itself, in a function that only the owner may load too."""
+    write = "redis.call('HSET', keys[1] .. 'run', 'record', 'x')"
+    code = f"#!lua name=azq\nredis.register_function('azq_try', function(keys) {write} end)"
+    with client_of(server, user) as client, connect(server.url) as owner:
+        is_daemon = user == acl.role_user("daemon")
+        assert may(client, "EVAL", f"local keys = KEYS {write}", "1", keys.run_prefix("ttt")) == is_daemon
+        owner.function_load(code, replace=True)
+        owner.execute_command("ACL", "SETUSER", user, "+fcall")
+        assert may(client, "FCALL", "azq_try", "1", keys.run_prefix("ttt")) == is_daemon
+        owner.execute_command("ACL", "SETUSER", user, "-fcall")
 
 
 def test_celerys_channels_are_for_those_who_tell_and_those_who_watch(server: EmbeddedServer) -> None:
