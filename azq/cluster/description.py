@@ -144,6 +144,9 @@ class Cluster(_Part):
     kinds: dict[str, MachineKind]
     budget: Budget = Budget()
     scenarios: tuple[Stay, ...] = ()
+    image: Annotated[str, Field(pattern=r"^([^\s@]+@sha256:[0-9a-f]{64})?$")] = (
+        ""  # of containers; empty: as it was built here, never pulled
+    )
     folder: str = "~/azq"  # on each host: runs, settings, logs
     port: Annotated[int, Field(gt=0, lt=65_000)] = 6379  # of the first broker; the others take those behind it
     runs: tuple[FirstRun, ...] = ()  # further ones

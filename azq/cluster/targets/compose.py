@@ -25,7 +25,7 @@ from azq.errors import ConfigError
 
 HEAD = """Cluster {name} on this machine: `azq cluster secrets FILE --out secrets` once, then `docker compose up -d`; the dashboard is at
 http://127.0.0.1:8080, its token in secrets/daemon.token. `docker compose up -d --scale selfplay=4` has more games made.
-The image is built from a checkout of azq by ops/containers/build.sh; AZQ_IMAGE names another one."""
+The image is the cluster's `image`; without one what ops/containers/build.sh made here, or AZQ_IMAGE names, is never pulled."""
 PUBLISHED = {"daemon": DAEMON_PORT, "gateway": GATEWAY_PORT}
 SETUP = "run"
 
@@ -38,7 +38,7 @@ def compose(cluster: Cluster) -> Rendering:
                 f"machines.{name}: compose is one machine, and {group.count} with GPUs are not; --smallest renders one of each"
             )
     found = {each.name: each for process in processes(cluster) for each in _by_gpu(process)}
-    common, brokers = _contained(), {plane: {"condition": "service_healthy"} for plane in planes(cluster)}
+    common, brokers = _contained(cluster.image), {plane: {"condition": "service_healthy"} for plane in planes(cluster)}
     services = {name: _service(process, common, brokers) for name, process in found.items()}
     roles = dict.fromkeys(str(process.role) for process in found.values() if process.role != "broker")
     document = {
@@ -98,10 +98,10 @@ def _setup(cluster: Cluster, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _contained() -> dict[str, Any]:
+def _contained(image: str) -> dict[str, Any]:
     """What all services have in common: the image, when it is well, and no right that azq does not need."""
     return {
-        "image": f"${{AZQ_IMAGE:-{IMAGE}}}",
+        **({"image": image} if image else {"image": f"${{AZQ_IMAGE:-{IMAGE}}}", "pull_policy": "never"}),
         "restart": "unless-stopped",
         "read_only": True,
         "tmpfs": ["/tmp"],

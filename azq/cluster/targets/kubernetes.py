@@ -65,21 +65,22 @@ def kubernetes(cluster: Cluster) -> Rendering:
     }
     head = HEAD.format(name=cluster.name, label=KIND_LABEL)
     return {
-        "kustomization.yaml": RenderedFile(as_yaml(_kustomization(cluster.name, list(files), found), head=head)),
+        "kustomization.yaml": RenderedFile(as_yaml(_kustomization(cluster, list(files), found), head=head)),
         **{name: RenderedFile(as_yaml(*objects)) for name, objects in files.items()},
         ".gitignore": RenderedFile("secrets/\n"),
     }
 
 
-def _kustomization(name: str, resources: list[str], found: list[ContainerProcess]) -> Object:
+def _kustomization(cluster: Cluster, resources: list[str], found: list[ContainerProcess]) -> Object:
     roles = dict.fromkeys(str(process.role) for process in found if process.role != "broker")
+    name, _, digest = cluster.image.partition("@")
     own = [{"name": role, "files": [f"azq.env=secrets/{role}.env"]} for role in (*roles, "client")]
     return {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "namespace": name,
+        "namespace": cluster.name,
         "labels": [{"pairs": {"app.kubernetes.io/part-of": "azq"}}],
-        "images": [{"name": "azq", "newName": "azq", "newTag": IMAGE.partition(":")[2]}],
+        "images": [{"name": "azq", "newName": name, "digest": digest} if digest else {"name": "azq", "newTag": IMAGE.partition(":")[2]}],
         "resources": resources,
         "secretGenerator": [
             {"name": "broker", "files": [f"secrets/{PASSWORD}"]},
@@ -142,7 +143,7 @@ def _pod(process: ContainerProcess, cluster: Cluster, most: int) -> Object:
         "containers": [
             {
                 "name": "azq",
-                "image": "azq",
+                **_image(cluster),
                 "args": list(process.arguments),
                 "env": [{"name": name, "value": value} for name, value in environment.items()],
                 **({"ports": [{"containerPort": PORTS[process.role]}]} if process.role in PORTS else {}),
@@ -154,6 +155,11 @@ def _pod(process: ContainerProcess, cluster: Cluster, most: int) -> Object:
         ],
         "volumes": [*scratch, {"name": "tmp", "emptyDir": {}}, {"name": "secrets", "secret": {"secretName": str(process.role)}}],
     }
+
+
+def _image(cluster: Cluster) -> Object:
+    """What kustomization.yaml names: by its hash, or as nodes have it."""
+    return {"image": "azq", "imagePullPolicy": "IfNotPresent" if cluster.image else "Never"}
 
 
 _RIGHTLESS: Object = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
@@ -214,7 +220,7 @@ def _disruption(process: ContainerProcess) -> Object:
 def _setup(cluster: Cluster) -> Object:
     container = {
         "name": "azq",
-        "image": "azq",
+        **_image(cluster),
         "command": ["sh", "-c", creation(cluster)],
         "env": [{"name": "CREDENTIALS_DIRECTORY", "value": SECRETS}],
         "resources": {"requests": {"cpu": "100m", "memory": "512Mi"}, "limits": {"memory": "1Gi"}},

@@ -201,6 +201,8 @@ BOOT = {
     "bucket": "b",
     "region": "r",
     "secret": "azq/c/join",
+    "source_sha256": "ab" * 32,
+    "agent": {"version": "1.2", "sha256": "cd" * 32},
     "broker_address": "",
     "broker_secret": "",
     "joining": {},
@@ -220,6 +222,8 @@ HEAD = {
     "roles": ["inference", "eval"],
     "gpus": 2,
     "joining": {"play-0": ["selfplay", "eval"]},
+    "source_sha256": "",
+    "agent": None,
     "settings": ["[inference]", "max_batch = 512"],
 }
 
@@ -310,6 +314,26 @@ def test_a_first_boot_is_a_sound_script(tmp_path, values, commands, told):
     assert_watched(values, script)
     seen = set().union(*({name for name, value in parsed(line).items() if value} for line in commands_in(script)))
     assert commands <= seen
+    for hashed, what in ((values["source_sha256"], "azq.tar.gz"), ((values["agent"] or {}).get("sha256"), "agent.deb")):
+        fetched = [line for line in script.splitlines() if what in line and ("s3 cp" in line or "curl" in line)]
+        assert (f'"{hashed}  /opt/{what}" | sha256sum --check' in script) == bool(hashed) == bool(fetched), what
+
+
+def test_machines_read_weights_and_the_head_alone_writes_them():
+    """And none writes azq.tar.gz, which later machines run as root."""
+    (body,) = (text for label, text in blocks("data", text_of("modules/hosts/")) if label == '"aws_iam_policy_document" "this"')
+    said = re.findall(r"( *)actions +=(.*)\n +resources = (.*)", body)
+    assert [
+        (len(indent) > 4, re.findall(r'"s3:(\w+)"', actions), re.findall(r"objects\W+(\w[^\"]*)", places))
+        for indent, actions, places in said[:4]
+    ] == [
+        (False, ["GetObject"], ["weights/*", "azq.tar.gz"]),
+        (False, ["PutObject"], ["health/${each.value}/*"]),
+        (True, ["PutObject", "DeleteObject"], ["weights/*", "state/*"]),
+        (False, ["ListBucket"], []),
+    ]
+    assert not re.search("s3:", "".join("".join(each) for each in said[4:]))
+    assert re.search(r"for_each = var\.settings\.head \? \[1\] : \[\]\n\n +content {\n +actions +=.*DeleteObject", body)
 
 
 @needs_terraform

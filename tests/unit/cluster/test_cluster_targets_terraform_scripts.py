@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ echo "terraform $*" >>"$LOG"
 [ "$1" = output ] || exit 0
 [ "$(cat "$(dirname "$LOG")/running")" = yes ] || { [ "$3" = trainer_id ] && exit 1; }
 case $3 in
-    instance_ids) echo '["i-1","i-2"]' ;;
+    machines) echo '["a-0/i-1","b-0/i-2"]' ;;
     redis_url) printf rediss://10.0.0.10:6379/0 ;;
     *) printf %s "$3" ;;
 esac
@@ -63,22 +64,25 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def test_launch_applies_waits_for_every_host_and_says_where_the_dashboard_is(desk):
-    (desk.folder / "azq.tar.gz").write_text("")
+    (desk.folder / "azq.tar.gz").write_text("source")
     for _ in range(2):  # it may be run again
-        answer = desk.run("launch_cluster.sh", "--source", str(desk.folder / "azq.tar.gz"), READY="i-1 i-2")
+        answer = desk.run("launch_cluster.sh", "--source", str(desk.folder / "azq.tar.gz"), READY="a-0/i-1 b-0/i-2")
         assert answer.returncode == 0, answer.stderr
         assert "terraform apply -input=false -auto-approve -var running=true" in desk.asked
         assert any(line.startswith("aws s3 cp") and line.endswith("azq.tar.gz s3://bucket/azq.tar.gz") for line in desk.asked)
-        assert "i-2 is ready (2 of 2)" in answer.stdout
+        assert "b-0/i-2 is ready (2 of 2)" in answer.stdout
+        told = json.loads((desk.folder / "source.auto.tfvars.json").read_text())
+        assert told == {"source_sha256": hashlib.sha256(b"source").hexdigest()}
         assert "rediss://10.0.0.10:6379/0" in answer.stdout
         assert "http://127.0.0.1:8080/" in answer.stdout
         assert "--target trainer_id" in answer.stdout
 
 
 def test_a_host_that_never_comes_is_named_with_what_it_costs(desk):
-    answer = desk.run("launch_cluster.sh", READY="i-1")
+    answer = desk.run("launch_cluster.sh", READY="a-0/i-1")
     assert answer.returncode == 1
-    assert "i-2 is not ready after 0 s (1 of 2 are)" in answer.stderr
+    assert "b-0/i-2 is not ready after 0 s (1 of 2 are)" in answer.stderr
+    assert "ssm start-session --target i-2" in answer.stderr
     assert "shutdown_cluster.sh" in answer.stderr
 
 
@@ -131,13 +135,20 @@ def test_a_plans_own_yaml_is_launched_and_shut_down_by_the_words_that_it_uses(de
     work.mkdir()
     path = os.pathsep.join([str(desk.folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
     run = partial(subprocess.run, capture_output=True, text=True, check=False, cwd=work)
-    said = {"PATH": path, "LOG": str(desk.folder / "log"), "AZQ_POLL_S": "0", "READY": "i-1 i-2", "DRAIN": "Success", "HOME": str(tmp_path)}
+    said = {
+        "PATH": path,
+        "LOG": str(desk.folder / "log"),
+        "AZQ_POLL_S": "0",
+        "READY": "a-0/i-1 b-0/i-2",
+        "DRAIN": "Success",
+        "HOME": str(tmp_path),
+    }
     (desk.folder / "running").write_text("yes")
     for _ in range(2):
         up = run([CLUSTERS / "launch_cluster.sh", "--config", CLUSTERS / "cluster_maxout.yaml"], env=said)
         assert up.returncode == 0, up.stderr
         assert "164.16 USD" in up.stdout
-        assert "i-2 is ready (2 of 2)" in up.stdout
+        assert "b-0/i-2 is ready (2 of 2)" in up.stdout
         assert "azq.tar.gz s3://bucket/azq.tar.gz" in "\n".join(desk.asked)
     values = json.loads((work / "cluster-aws" / "cluster.auto.tfvars.json").read_text())
     assert "--game beasty_bar --preset gpu,structured --until steps=2000" in values["run"]["create"]

@@ -17,6 +17,8 @@ for program in terraform aws; do
 done
 
 aws sts get-caller-identity >/dev/null || { echo "aws has no credentials: aws configure" >&2 && exit 2; }
+# Hosts take azq.tar.gz in these bytes or not at all.
+[ -z "$source_file" ] || printf '{"source_sha256": "%s"}\n' "$(sha256sum <"$source_file" | cut -d ' ' -f 1)" >source.auto.tfvars.json
 terraform init -input=false >/dev/null
 terraform apply -input=false -auto-approve -var running=true
 bucket=$(terraform output -raw bucket)
@@ -24,13 +26,13 @@ AWS_DEFAULT_REGION=$(terraform output -raw region)
 export AWS_DEFAULT_REGION
 [ -z "$source_file" ] || aws s3 cp --only-show-errors "$source_file" "s3://$bucket/azq.tar.gz"
 
-read -r -a hosts <<<"$(terraform output -json instance_ids | tr -d '[]"' | tr ',' ' ')"
+read -r -a hosts <<<"$(terraform output -json machines | tr -d '[]"' | tr ',' ' ')"
 end=$((SECONDS + wait_s)) ready=0
 for host in "${hosts[@]}"; do
     until aws s3api head-object --bucket "$bucket" --key "health/$host" >/dev/null 2>&1; do
         if ((SECONDS >= end)); then
             echo "$host is not ready after $wait_s s ($ready of ${#hosts[@]} are): look at its /var/log/azq-setup.log by" >&2
-            echo "  aws ssm start-session --target $host" >&2
+            echo "  aws ssm start-session --target ${host#*/}" >&2
             echo "It costs while it runs; ./shutdown_cluster.sh ends it all." >&2
             exit 1
         fi

@@ -60,6 +60,8 @@ module "hosts" {
   head_address      = module.vpc.head_address
   bucket            = module.s3.bucket
   region            = var.region
+  source_sha256     = var.source_sha256
+  agent             = var.agent
   broker_address    = one(module.broker[*].address)
   broker_secret_arn = one(module.broker[*].secret_arn)
   joining           = each.value.head ? local.joining : {}

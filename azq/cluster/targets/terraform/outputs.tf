@@ -19,8 +19,9 @@ output "trainer_id" {
   value = one(flatten([for name, group in module.hosts : values(group.instance_ids) if var.groups[name].head]))
 }
 
-output "instance_ids" {
-  value = flatten([for group in module.hosts : values(group.instance_ids)])
+output "machines" {
+  description = "MACHINE/INSTANCE of each host."
+  value       = flatten([for group in module.hosts : [for name, id in group.instance_ids : "${name}/${id}"]])
 }
 
 output "bucket" {

@@ -96,6 +96,21 @@ variable "training_ami" {
   default     = ""
 }
 
+variable "source_sha256" {
+  description = "Of azq.tar.gz, as launch_cluster.sh --source writes it; empty: all images have azq."
+  type        = string
+  default     = ""
+}
+
+variable "agent" {
+  description = "CloudWatch's agent for images without it: a version of its package for Debian, and its hash. Null: none is installed."
+  type = object({
+    version = string
+    sha256  = string
+  })
+  default = null
+}
+
 variable "disk_gb" {
   type    = number
   default = 200

@@ -24,13 +24,20 @@ systemctl enable --now azq-end.timer
 %{ endif ~}
 
 command -v aws >/dev/null || patiently 600 bash -c 'apt-get update -q && apt-get install -y -q awscli'
+%{ if source_sha256 == "" ~}
+[ -x /opt/azq/bin/azq ] || { echo "this image has no azq, and launch_cluster.sh had no --source" && exit 1; }
+%{ else ~}
+fetch_source() { # nothing but what was launched
+    aws s3 cp --only-show-errors s3://${bucket}/azq.tar.gz /opt/azq.tar.gz && echo "${source_sha256}  /opt/azq.tar.gz" | sha256sum --check --quiet
+}
 if ! [ -x /opt/azq/bin/azq ]; then
     patiently 600 bash -c 'apt-get update -q && apt-get install -y -q python3-venv g++ make'
-    patiently 1800 aws s3 cp --only-show-errors s3://${bucket}/azq.tar.gz /opt/azq.tar.gz
+    patiently 1800 fetch_source
     mkdir -p /opt/azq-source
     tar -xzf /opt/azq.tar.gz -C /opt/azq-source
     make -C /opt/azq-source setup VENV=/opt/azq WHAT=". -C build-dir=/opt/azq/build"
 fi
+%{ endif ~}
 
 %{ if head ~}
 mkdir -p /etc/azq
@@ -114,10 +121,12 @@ rm -f /run/azq-token
 
 # CloudWatch's agent: this host's memory and disk, what azq's services say, and of the head the figures of runs.
 agent=/opt/aws/amazon-cloudwatch-agent
+%{ if agent != null ~}
 fetch_agent() {
-    curl -sSfo /opt/agent.deb "https://amazoncloudwatch-agent.s3.amazonaws.com/debian/$(dpkg --print-architecture)/latest/amazon-cloudwatch-agent.deb" &&
-        dpkg -i /opt/agent.deb
+    curl -sSfo /opt/agent.deb "https://amazoncloudwatch-agent.s3.amazonaws.com/debian/$(dpkg --print-architecture)/${agent.version}/amazon-cloudwatch-agent.deb" &&
+        echo "${agent.sha256}  /opt/agent.deb" | sha256sum --check --quiet && dpkg -i /opt/agent.deb
 }
+%{ endif ~}
 cat >/etc/systemd/system/azq-journal.service <<'UNIT'
 [Service]
 ExecStart=/bin/sh -c 'exec journalctl --follow --output=cat _UID=$$(id -u azq)'
@@ -172,9 +181,9 @@ ${jsonencode({
   )
 })}
 JSON
-{ [ -x $agent/bin/amazon-cloudwatch-agent-ctl ] || patiently 300 fetch_agent; } &&
+{ [ -x $agent/bin/amazon-cloudwatch-agent-ctl ]%{ if agent != null } || patiently 300 fetch_agent%{ endif }; } &&
     $agent/bin/amazon-cloudwatch-agent-ctl -a fetch-config -m ec2 -s -c file:$agent/etc/azq.json ||
     echo "CloudWatch's agent is not at work: no figures and no logs there"
 
 # launch_cluster.sh waits for this.
-date | aws s3 cp - "s3://${bucket}/health/$(cat /var/lib/cloud/data/instance-id)"
+date | aws s3 cp - "s3://${bucket}/health/${machine}/$(cat /var/lib/cloud/data/instance-id)"

@@ -8,7 +8,8 @@ locals {
     var.max_hours > 0 ? ["hours = ${var.max_hours}", "margin_s = 0", "poweroff_command = [\"systemctl\", \"poweroff\"]"] : [],
     var.settings.spot ? ["metadata_url = \"http://169.254.169.254\""] : [],
   )
-  ami = var.ami == "" ? one(data.aws_ami.debian[*].id) : var.ami
+  objects = "arn:aws:s3:::${var.bucket}"
+  ami     = var.ami == "" ? one(data.aws_ami.debian[*].id) : var.ami
 }
 
 data "aws_caller_identity" "current" {}
@@ -77,14 +78,30 @@ data "aws_iam_policy_document" "assume" {
 data "aws_iam_policy_document" "this" {
   for_each = local.machines
 
+  # azq.tar.gz is written by the person who launches, and by no machine.
   statement {
-    actions   = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject"]
-    resources = ["arn:aws:s3:::${var.bucket}/*"]
+    actions   = ["s3:GetObject"]
+    resources = ["${local.objects}/weights/*", "${local.objects}/azq.tar.gz"]
   }
 
   statement {
+    actions   = ["s3:PutObject"]
+    resources = ["${local.objects}/health/${each.value}/*"]
+  }
+
+  dynamic "statement" {
+    for_each = var.settings.head ? [1] : []
+
+    content {
+      actions   = ["s3:PutObject", "s3:DeleteObject"]
+      resources = ["${local.objects}/weights/*", "${local.objects}/state/*"]
+    }
+  }
+
+  # Without it an object that is missing is "forbidden".
+  statement {
     actions   = ["s3:ListBucket"]
-    resources = ["arn:aws:s3:::${var.bucket}"]
+    resources = [local.objects]
   }
 
   statement {
@@ -124,6 +141,8 @@ resource "aws_launch_template" "this" {
     bucket            = var.bucket
     region            = var.region
     secret            = "azq/${var.cluster_name}/join"
+    source_sha256     = var.source_sha256
+    agent             = var.agent
     broker_address    = var.broker_address == null ? "" : var.broker_address
     broker_secret     = var.broker_secret_arn == null ? "" : var.broker_secret_arn
     joining           = var.joining

@@ -51,6 +51,18 @@ variable "region" {
   type = string
 }
 
+variable "source_sha256" {
+  type = string
+}
+
+variable "agent" {
+  type = object({
+    version = string
+    sha256  = string
+  })
+  nullable = true
+}
+
 variable "broker_address" {
   type     = string
   nullable = true
