@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Self, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer, model_validator
 
@@ -37,6 +38,18 @@ class Section(BaseModel):
     """A group of settings; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    retired: ClassVar[Mapping[str, object]] = {}  # of earlier versions: the value at which a run goes on without; None: any
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_retired(cls, values: Any) -> Any:
+        """A run that an earlier version wrote names every setting, these among them."""
+        if not isinstance(values, dict) or not cls.retired.keys() & values.keys():
+            return values
+        for name, without in cls.retired.items():
+            if name in values and without is not None and values[name] != without:
+                raise ValueError(f"{name} = {values[name]!r} is a setting of earlier versions; leave it out (CHANGELOG.md)")
+        return {name: value for name, value in values.items() if name not in cls.retired}
 
 
 class Stage(Section):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
@@ -166,6 +166,8 @@ class RankSettings(Section):
 class LearnerConfig(RankSettings):
     """Training."""
 
+    retired: ClassVar = {"population": 1, "population_every_steps": None}
+
     device: str = "auto"
     batch_size: Positive = 512
     micro_batch: Natural = 0  # most samples of one pass, whose gradients add up to a batch's; 0: a batch. Halved where memory runs out
@@ -209,8 +211,6 @@ class LearnerConfig(RankSettings):
         str, ...
     ] = ()  # of one host's ranks, one each, such as cuda:0 and cuda:2; they then count the ranks; none: as device says
     primary: str = ""  # the one of devices that rank 0 takes; empty: the first
-    population: Few = 1  # networks that train side by side, each with settings near these; the best one is published
-    population_every_steps: Positive = 500  # after which the worst goes on from the best one's weights
     lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
@@ -227,8 +227,6 @@ class LearnerConfig(RankSettings):
     @model_validator(mode="after")
     def _sound(self) -> LearnerConfig:
         _check_devices(self)
-        if self.population > 1 and self.ranks > 1:
-            raise ValueError(f"population {self.population} trains in one process, and ranks are {self.ranks}; set one of the two to 1")
         if self.shard != "none" and (self.growth or self.compile):
             raise ValueError("shard goes with a network that is neither grown nor compiled; leave growth and compile out")
         if self.freeze != "none" and self.growth:

@@ -213,9 +213,6 @@ def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "network", str(status.network or "-")
     if status.ranks.configured > 1:
         yield from _ranks(status.ranks)
-    for place, one in enumerate(status.population, 1):
-        factors = f"{one.learning_rate:.2f} {one.value_weight:.2f} {one.weight_decay:.2f}"
-        yield f"member {place}: rate, value, decay", f"{factors}  loss {one.loss:.3f}"
 
 
 def _ranks(ranks: RanksStatus) -> Iterator[tuple[str, str]]:

@@ -65,7 +65,7 @@ def _network_bytes(game: Game, sections: RunSections) -> int:
 
     sizes = [sections.network, *(sections.network.model_copy(update=_size(stage)) for stage in sections.learner.growth)]
     parameters = sum(parameter.numel() for parameter in build(sizes[-1], NetSpec.of(game), seed=0).parameters())
-    return parameters * PARAMETER_BYTES * sections.learner.population * max(1, sections.learner.ranks)
+    return parameters * PARAMETER_BYTES * max(1, sections.learner.ranks)
 
 
 def _size(stage: object) -> dict[str, int]:

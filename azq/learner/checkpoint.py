@@ -23,7 +23,6 @@ from torch import Tensor
 from azq import logs
 from azq.errors import StoreError
 from azq.files import make_folders, publish_file
-from azq.wire.messages import PopulationMember
 from azq.wire.ranks import RankStatus
 
 SCHEMA = 1
@@ -47,7 +46,6 @@ class TrainState(msgspec.Struct, frozen=True):
     loss_value: float
     network: dict[str, Any] = {}  # plain values of azq.config.NetworkConfig; empty: the run's first, as before networks grew
     shares: tuple[int, ...] = ()  # rows of a step, by rank
-    members: tuple[PopulationMember, ...] = ()  # of a population; tensors of those after the first are under member<n>/
     ranks: tuple[RankStatus, ...] = ()  # how each did, those that had failed among them
 
 

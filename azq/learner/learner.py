@@ -13,8 +13,6 @@ from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from azq import logs
 from azq.clock import now_ms
 from azq.config import LearnerConfig, NetworkConfig
@@ -182,7 +180,6 @@ class Learner:
             batch_s=ranks.batch_s,
             sync_s=ranks.sync_s,
             scaling_efficiency=ranks.efficiency,
-            members=self.ranks.members,
             each_rank=ranks.each,
             games_alone=self.intake.holding.alone,
         )
@@ -278,8 +275,7 @@ class Learner:
             self._watch.done("step", once=False)
             self._new_at = self.trainer.step
             with self._watch.does("growth"):
-                for trainer in self.ranks.trainers:
-                    trainer.grow(self.networks.make(wanted))
+                self.trainer.grow(self.networks.make(wanted))
             log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=self.trainer.step)
             self._network = wanted
 
@@ -331,11 +327,6 @@ class Learner:
             "weights/version": float(status.weight_version),
         }
         values |= {f"loss/{head}": loss for head, loss in self._losses.others.items()}
-        values |= {
-            f"population/{place}/{name}": float(value)
-            for place, member in enumerate(status.members)
-            for name, value in msgspec.structs.asdict(member).items()
-        }
         values |= {name.replace("_", "/", 1): share for name, share in self.shares().items()}
         self.tracker.scalars(values | self._results.read(self.intake.bus, self.intake.run), status.step)
         self.tracker.flush()
@@ -363,7 +354,6 @@ class Learner:
             loss_value=self._losses.value,
             network=self._network.description(),
             shares=ranks.shares,
-            members=self.ranks.members,
             ranks=ranks.each,
         )
         path = checkpoint.save(self.checkpoints, Checkpoint(state, tensors))
@@ -372,7 +362,6 @@ class Learner:
 
 
 def steps_until_due(step: int, config: LearnerConfig) -> int:
-    """Steps to the next at which weights, a checkpoint or a comparison are due by steps; a great many where none are. Pure."""
-    compared = config.population_every_steps if config.population > 1 else 0
-    due = (config.publish_every_steps, config.checkpoint_every_steps, compared)
+    """Steps to the next at which weights or a checkpoint are due by steps; a great many where none are. Pure."""
+    due = (config.publish_every_steps, config.checkpoint_every_steps)
     return min((every - step % every for every in due if every), default=sys.maxsize)

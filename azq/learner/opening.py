@@ -6,7 +6,7 @@ version from the run's weights stream. So each survives the loss of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,6 @@ from azq.learner.keeping.keeper import Keeper
 from azq.learner.keeping.pulling import Puller
 from azq.learner.learner import Learner, TrainingStart
 from azq.learner.lockstep import Lockstep, WitnessedFeed
-from azq.learner.population.population import Population
 from azq.learner.publish import Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.games import GameWork
@@ -124,7 +123,6 @@ class LearnerSetup:
         publisher = self._publisher()
         found = checkpoint.load_newest(self.directory / "checkpoints")
         start = self._start(found, intake, trainer, publisher, networks)
-        others = [trainer.twin(networks.make(start.network)) for _ in range(1, config.population)]
         publisher.version, intake.duplicates = start.version, start.duplicates
         _log_start(intake, trainer, start)
         return Learner(
@@ -134,7 +132,7 @@ class LearnerSetup:
             intake=intake,
             networks=networks,
             trainer=trainer,
-            ranks=self._ranks(trainer, others, intake, found),
+            ranks=self._ranks(trainer, intake),
             publisher=publisher,
             tracker=self.tracker,
             start=start,
@@ -198,13 +196,11 @@ class LearnerSetup:
             publisher.offer_again([*kept, *_kept_weights(self.run, self.directory / "weights")])
         return publisher
 
-    def _ranks(self, trainer: Trainer, others: Sequence[Trainer], intake: Intake, found: Checkpoint | None) -> Ranks[Trainer]:
+    def _ranks(self, trainer: Trainer, intake: Intake) -> Ranks[Trainer]:
         config, place = self.sections.learner, self.place
         feed = feed_of(intake.window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
         if intake.lockstep is not None:
             feed = WitnessedFeed(feed, intake.lockstep)
-        if others:
-            return Population(trainer, others, feed, intake.window, config, self.sections.run.seed, found)
         if place.ranks == 1:
             return Ranks(trainer, feed)
         meetings = None if self.shelf else self.directory / MEETINGS

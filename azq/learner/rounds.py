@@ -6,7 +6,6 @@ The learner's loop does not know who takes them: this process alone, or several 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -14,10 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from torch import Tensor
 
 from azq.learner.step.stepper import Stepper
-from azq.wire.messages import PopulationMember
 from azq.wire.ranks import RankStatus
-
-MEMBER = "member{}/"  # before the names of a member's tensors, but for the first's
 
 AnyStepper = TypeVar("AnyStepper", bound=Stepper)
 
@@ -72,13 +68,12 @@ class Batches(Protocol):
         """Ends its threads."""
 
 
-def run_round(trainer: Stepper, feed: Batches, planned: TrainingRound, order: Any, others: Sequence[Stepper] = ()) -> RoundTiming:
-    """Takes the steps, `others` on the same batches; `order` is this rank's share of the first."""
+def run_round(trainer: Stepper, feed: Batches, planned: TrainingRound, order: Any) -> RoundTiming:
+    """Takes the steps; `order` is this rank's share of the first."""
     start = time.perf_counter()
     for _ in range(planned.steps):
         with trainer.phases("load"), feed.take(order) as batch:
-            for one in (trainer, *others):
-                one.train_on(batch, planned.progress)
+            trainer.train_on(batch, planned.progress)
         order = order.following
     return RoundTiming(planned.steps, order.rows, time.perf_counter() - start)
 
@@ -106,8 +101,6 @@ class Ranks(Generic[AnyStepper]):
 
     def __post_init__(self) -> None:
         self._timing = RoundTiming(0, 0, 0.0)
-        self.trainers: tuple[AnyStepper, ...] = (self.trainer,)  # in this process
-        self.members: tuple[PopulationMember, ...] = ()  # of a population
 
     def look(self) -> None:
         """Takes in ranks that came and lets go of those that went; called every turn."""
@@ -118,12 +111,8 @@ class Ranks(Generic[AnyStepper]):
         return planned.steps
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps of all trainers in this process."""
-        return {
-            (MEMBER.format(place) if place else "") + name: tensor
-            for place, one in enumerate(self.trainers)
-            for name, tensor in one.tensors().items()
-        }
+        """What a checkpoint keeps."""
+        return self.trainer.tensors()
 
     def figures(self) -> RanksFigures:
         timing = self._timing

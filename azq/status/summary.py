@@ -139,17 +139,6 @@ class RankRow:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberStatus:
-    """One of the networks that train side by side, by factors of the run's settings; the first is published."""
-
-    learning_rate: float
-    value_weight: float
-    weight_decay: float
-    loss: float  # on samples that nobody had trained on; 0: never compared
-    since_step: int  # when it took over the best one's weights; 0: never
-
-
-@dataclass(frozen=True, slots=True)
 class RunStatus:
     """Everything the live table shows."""
 
@@ -190,7 +179,6 @@ class RunStatus:
     not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
     matches: tuple[str, ...] = ()  # in parts and under way: players, how far, and what a sequential test tells so far
     serving_version: int = 0  # that self-play follows, and `policy_lag` counts from
-    population: tuple[MemberStatus, ...] = ()  # networks that train side by side; empty: one alone
     cost: RunCost | None = None  # None: nobody counted
     eta_s: float | None = None  # until its end at the present pace; None: it has none, or does not come nearer
     eta_by: str = ""  # the goal that it reaches first
@@ -324,7 +312,6 @@ def _learner_figures(facts: RunFacts) -> dict[str, Any]:
         "learner_waiting": live is not None and live.waiting,
         "games_alone": learner.games_alone,
         "ranks": ranks_status(live) if live else RanksStatus(),
-        "population": tuple(MemberStatus(**msgspec.structs.asdict(member)) for member in learner.members),
     }
 
 

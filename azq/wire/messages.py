@@ -7,7 +7,7 @@ Arrays travel as raw little-endian bytes; their shapes follow from the counts be
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -287,16 +287,6 @@ class RunRecord(Message, frozen=True):
     created_ms: int
 
 
-class PopulationMember(Message, frozen=True):
-    """One of several learners on a run's samples, by factors of the run's settings."""
-
-    learning_rate: float = 1.0
-    value_weight: float = 1.0
-    weight_decay: float = 1.0
-    loss: float = 0.0  # on samples that nobody had trained on, when members were compared last; 0: never
-    since_step: int = 0  # when it took over the best one's weights; 0: never
-
-
 class LearnerStatus(Message, frozen=True):
     """What the learner says of itself after each publish interval; also the limiter's verdict."""
 
@@ -321,7 +311,7 @@ class LearnerStatus(Message, frozen=True):
     batch_s: float = 0.0  # one training step
     sync_s: float = 0.0  # of it, waiting for other ranks
     scaling_efficiency: float = 1.0  # samples a second / what the ranks would do if none waited for another
-    members: tuple[PopulationMember, ...] = ()  # of its population, the published one first; empty: it has none
+    members: tuple[Any, ...] = ()  # of populations in earlier versions, in this place
     each_rank: tuple[RankStatus, ...] = ()  # by number; empty: it trains alone
     games_alone: int = 0  # acknowledged, and on its own disk alone, though the run's store is to keep games
 

@@ -6,7 +6,7 @@ import { Controls } from "./controls.js";
 import { h, show } from "../web/dom.js";
 import { clock, count, fewGames, fixed, moment, percent, signed } from "../web/format.js";
 import { stagesStrip } from "./stages.js";
-import { arenaPanel, findingsPanel, ledgerPanel, membersTable, queuesPanel, ranksTable, ratingsPanel, scoresPanel } from "./tables.js";
+import { arenaPanel, findingsPanel, ledgerPanel, queuesPanel, ranksTable, ratingsPanel, scoresPanel } from "./tables.js";
 import { Weights } from "./weights.js";
 import { Fleet } from "./workers.js";
 
@@ -112,7 +112,7 @@ export class RunView {
     this.fleet.draw(status.workers);
     show(this.conditions, status.conditions.map((text) => h("p", {}, text)));
     show(this.queues, queuesPanel(queues));
-    show(this.ledger, ledgerPanel(status.ledger), membersTable(status.population ?? []), ranksTable(status.ranks));
+    show(this.ledger, ledgerPanel(status.ledger), ranksTable(status.ranks));
   }
 
   async askHistory() {

@@ -41,14 +41,6 @@ export function ledgerPanel(ledger) {
   ];
 }
 
-/** The networks that train side by side, by factors of the run's settings; nothing where there is one. */
-export function membersTable(members) {
-  if (!members.length) return [];
-  const rows = members.map((one, i) => ({ key: `member ${i}`, cells: [i ? String(i + 1) : "1, published", ...["learning_rate", "value_weight", "weight_decay"].map((name) => fixed(2)(one[name])),
-    one.loss ? fixed(3)(one.loss) : "–", count(one.since_step)] }));
-  return [h("h2", {}, "population"), table(["member", "#rate ×", "#value ×", "#decay ×", "#loss", "#since step"], rows)];
-}
-
 /** The processes that train one network together; nothing where one trains alone. */
 export function ranksTable(ranks) {
   if (!ranks?.each.length) return [];

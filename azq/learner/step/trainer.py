@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.growth import AVERAGE, grow_tensors
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.muon import MATRICES
-from azq.learner.step.optimizer import Ema, decay_of, learning_rate, make_optimizer
+from azq.learner.step.optimizer import Ema, learning_rate, make_optimizer
 from azq.learner.step.stepper import Stepper
 from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
 from azq.nets.device import fastest_dtype
@@ -78,10 +78,6 @@ class Trainer(Stepper):
         """How many each sample may be turned by; 1: none but itself."""
         return self._symmetries.count if self._symmetries is not None else 1
 
-    def twin(self, module: Network) -> Trainer:
-        """A trainer of another network with the same settings."""
-        return Trainer(module, self._spec, self._config, self.device, self._symmetries)
-
     def train_on(self, batch: Batch, progress: float) -> None:
         self.learning_rate = learning_rate(self._config, self.step, progress)
         for group in self._optimizer.param_groups:
@@ -99,20 +95,6 @@ class Trainer(Stepper):
             self._ema.update(self.held, self.step)
             self._add_up(found)
         self.step += 1
-
-    def settle(self, config: LearnerConfig) -> None:
-        """Trains with these settings of losses and optimiser from now on."""
-        self._config = config
-        for group in self._optimizer.param_groups:
-            group["weight_decay"] = decay_of(group["params"], config)
-
-    @torch.no_grad()
-    def losses_on(self, samples: Samples) -> dict[str, float]:
-        """What the averaged weights lose on samples, by head."""
-        planes, scalars = unpack(self._send(samples.packed), self._spec)
-        with self._autocast():
-            outputs = cast(Network, self.averaged).forward_all(planes, scalars)
-        return {name: float(loss) for name, loss in all_losses(outputs, self._targets(samples), self._spread).items()}
 
     def mean_losses(self) -> MeanLosses:
         """Means since the last reset; raises `WeightsError` when training has diverged."""

@@ -74,3 +74,10 @@ def test_lockstep_takes_rates_by_samples_and_none_by_shares_of_a_horizon() -> No
     by_share = merge(lockstep, {"learner": {"lr_schedule": [{"at": 0.5, "factor": 0.5}]}})
     with pytest.raises(ConfigError, match=r"lockstep_games goes with none of learner.lr_schedule by `at`"):
         parse_run(by_share, "here")
+
+
+def test_runs_that_name_settings_of_earlier_versions_go_on_without_them_where_they_did_nothing() -> None:
+    old = {"learner": {"population": 1, "population_every_steps": 500, "batch_size": 64}}
+    assert parse_run(old, "an older run").learner == LearnerConfig(batch_size=64)
+    with pytest.raises(ConfigError, match=r"learner: Value error, population = 4 is a setting of earlier versions; leave it out"):
+        parse_run({"learner": {"population": 4}}, "an older run")
