@@ -24,9 +24,11 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import ndiff
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -89,18 +91,32 @@ class Survivor:
 
 
 def mutants(module: Decider, source: str) -> Iterator[Mutant]:
-    """Every changed text that is another program; annotations, which nothing reads, do not make one."""
-    from cosmic_ray.mutating import mutate_code
+    """Every changed text. The file is parsed once, and each operator changes a copy of the smallest part."""
+    from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator
 
-    seen = {_meaning(source)}
+    starts = list(accumulate(map(len, source.splitlines(keepends=True)), initial=0))
+    nodes, seen = list(ast_nodes(get_ast(source))), set[str]()
     for name in OPERATORS:
-        operator, occurrence = get_operator(f"core/{name}")(), 0
-        while (text := mutate_code(source, operator, occurrence)) is not None:
-            occurrence += 1
-            if (meaning := _meaning(text)) not in seen:
-                seen.add(meaning)
-                yield Mutant(module, *_difference(source, text), text)
+        operator = get_operator(f"core/{name}")()
+        for node in nodes:
+            for index, _ in enumerate(operator.mutation_positions(node)):
+                line, column = node.get_start_pos_of_prefix()
+                start, length = starts[line - 1] + column, len(node.get_code())
+                changed = operator.mutate(deepcopy(node, {id(node.parent): node.parent}), index)
+                text = source[:start] + changed.get_code() + source[start + length :]
+                if text not in seen:
+                    seen.add(text)
+                    yield Mutant(module, *_difference(source, text), text)
+
+
+def programs(changed: Iterable[Mutant], sources: dict[str, str]) -> Iterator[Mutant]:
+    """Those that are another program; annotations, which nothing reads, do not make one."""
+    seen = {path: {_meaning(source)} for path, source in sources.items()}
+    for mutant in changed:
+        if (meaning := _meaning(mutant.text)) not in (before := seen[mutant.module.path]):
+            before.add(meaning)
+            yield mutant
 
 
 def _meaning(source: str) -> str:
@@ -177,39 +193,49 @@ def run_tests(tests: Sequence[str], mutant: Mutant | None) -> int:
     os._exit(int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *plugins, *chosen])))
 
 
-def judge(todo: Sequence[Mutant], limits_s: dict[str, float], jobs: int, tell: bool) -> list[Mutant]:
-    """Runs the tests of each and returns those that went unnoticed. Tests that do not end in time have noticed."""
-    unnoticed: list[Mutant] = []
-    waiting, running = list(reversed(todo)), dict[int, tuple[Mutant, float]]()
+def run_each(
+    todo: Sequence[tuple[Decider, Mutant | None]], limits_s: dict[str, float], jobs: int
+) -> Iterator[tuple[Decider, Mutant | None, int, float]]:
+    """Runs the tests of each, so many at a time; yields pytest's code and the seconds as they end. Those out of time are killed: -9."""
+    waiting, running = list(reversed(todo)), dict[int, tuple[Decider, Mutant | None, float]]()
     while waiting or running:
         while waiting and len(running) < jobs:
-            mutant = waiting.pop()
-            if tell and (done := len(todo) - len(waiting) - 1) % 50 == 0:
-                print(f"{done:5} of {len(todo)}: {mutant.module.path}", flush=True)
-            running[run_tests(mutant.module.tests, mutant)] = mutant, time.monotonic() + limits_s[mutant.module.path]
-        for pid, (mutant, until_s) in list(running.items()):
+            module, mutant = waiting.pop()
+            running[run_tests(module.tests, mutant)] = module, mutant, time.monotonic()
+        for pid, (module, mutant, began_s) in list(running.items()):
             ended, status = os.waitpid(pid, os.WNOHANG)
-            if not ended and time.monotonic() < until_s:
+            took_s = time.monotonic() - began_s
+            if not ended and took_s < limits_s.get(module.path, float("inf")):
                 continue
             if not ended:
                 os.killpg(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-            elif os.waitstatus_to_exitcode(status) == 0:
-                unnoticed.append(mutant)
-                if tell:
-                    print(f"unnoticed  {mutant}", flush=True)
+                _, status = os.waitpid(pid, 0)
             del running[pid]
+            yield module, mutant, os.waitstatus_to_exitcode(status), took_s
         time.sleep(0.01)  # between two looks at processes; nothing depends on its length
+
+
+def judge(todo: Sequence[Mutant], limits_s: dict[str, float], jobs: int, tell: bool) -> list[Mutant]:
+    """Runs the tests of each and returns those that went unnoticed. Tests that do not end in time have noticed."""
+    unnoticed: list[Mutant] = []
+    for done, (module, mutant, code, _) in enumerate(run_each([(mutant.module, mutant) for mutant in todo], limits_s, jobs)):
+        if tell and done % 50 == 0:
+            print(f"{done:5} of {len(todo)}: {module.path}", flush=True)
+        if code == 0 and mutant:
+            unnoticed.append(mutant)
+            if tell:
+                print(f"unnoticed  {mutant}", flush=True)
     return unnoticed
 
 
-def baseline_s(module: Decider) -> float:
-    """Seconds that a module's tests take as they are. Ends the program where they fail."""
-    began = time.monotonic()
-    _, status = os.waitpid(run_tests(module.tests, None), 0)
-    if status:
-        raise SystemExit(f"the tests of {module.path} fail without any change: {' '.join(module.tests)}")
-    return time.monotonic() - began
+def patience_s(modules: Iterable[Decider], jobs: int) -> dict[str, float]:
+    """By module, ten times what its tests take as they are. Ends the program where they fail."""
+    limits_s = {}
+    for module, _, code, took_s in run_each([(module, None) for module in modules], {}, jobs):
+        if code:
+            raise SystemExit(f"the tests of {module.path} fail without any change: {' '.join(module.tests)}")
+        limits_s[module.path] = 10 + 10 * took_s
+    return limits_s
 
 
 def report(done: Sequence[Mutant], unnoticed: Sequence[Mutant], known: Sequence[Survivor], whole: bool) -> dict[str, object]:
@@ -245,13 +271,15 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [decider for decider in deciders if not wish.modules or decider.path in wish.modules]
     for library in LIBRARIES:
         importlib.import_module(library)
-    todo = [mutant for decider in chosen for mutant in mutants(decider, (ROOT / decider.path).read_text("utf-8"))]
+    sources = {decider.path: (ROOT / decider.path).read_text("utf-8") for decider in chosen}
+    texts = [mutant for decider in chosen for mutant in mutants(decider, sources[decider.path])]
     if wish.sample:
-        todo = sorted(todo, key=lambda mutant: drawn(wish.seed, mutant))[: wish.sample]
+        texts.sort(key=lambda mutant: drawn(wish.seed, mutant))
+    todo = list(islice(programs(texts, sources), wish.sample or None))
     touched = dict.fromkeys(mutant.module for mutant in todo)
     with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):  # what a wrong program writes is nobody's
-        limits_s = {decider.path: 10 + 10 * baseline_s(decider) for decider in touched}
-        found = report(todo, judge(todo, limits_s, wish.jobs, not wish.json), known, whole=not wish.sample)
+        unnoticed = judge(todo, patience_s(touched, wish.jobs), wish.jobs, not wish.json)
+    found = report(todo, unnoticed, known, whole=not wish.sample)
     if wish.json:
         print(json.dumps(found, indent=2))
     else:
