@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from azq.errors import StateConflict
+from azq.errors import StateConflict, StoreError
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -39,6 +39,14 @@ def make_folders(path: Path) -> None:
         path.mkdir(exist_ok=True)
     with contextlib.suppress(PermissionError):  # above what this user may read, somebody else made the folders
         sync_folder(path.parent)
+
+
+def below(folder: Path, name: str | Path) -> Path:
+    """The place of a name in a folder. Raises `StoreError` where it leads out of it, by dots or by a symbolic link."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise StoreError(f"{path} leads out of {folder}, by its name or a symbolic link: nothing is read or written there; remove it")
+    return path
 
 
 def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:

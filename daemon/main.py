@@ -7,6 +7,7 @@ import gc
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azq import logs
@@ -17,6 +18,7 @@ from azq.errors import AzqError, BrokerError, ExitCode
 from azq.process.answers import Answers
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
+from azq.store.signing import make_key
 from azq.wire.connect import agree_on_schema, open_client
 from azq.wire.doorman import admit
 from daemon.serve.door import open_door
@@ -50,7 +52,7 @@ def main(config: Config) -> int:
         stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
         tell = stack.enter_context(Webhook(config.notices)).tell
-        loop = build(config, client, lock, tell, enter=partial(_enter, client, lock, partial(_stop_within, stop)))
+        loop = build(config, client, lock, tell, enter=partial(_enter, client, lock, partial(_stop_within, stop), config.home))
         stack.callback(_quietly, lock.let_go)
         loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         from daemon.serve.rest import serving
@@ -66,12 +68,13 @@ def main(config: Config) -> int:
     return int(ExitCode.OK)
 
 
-def _enter(client: redis.Redis, lock: DaemonLock, stops: Callable[[float], bool]) -> None:
-    """Once, when the control plane answers: looks whether it is fit, takes the lock, agrees on the schema."""
+def _enter(client: redis.Redis, lock: DaemonLock, stops: Callable[[float], bool], home: Path) -> None:
+    """Once, when the control plane answers: looks whether it is fit, takes the lock, agrees on the schema, makes the store's key."""
     admit(client)
     with patient(2 * lock.life_s):
         lock.wait(stops)
     agree_on_schema(client, upgrade=True)
+    make_key(client, home)
 
 
 def settle() -> None:

@@ -17,7 +17,7 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, another_control, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import AzqError, ExitCode
-from azq.learner.keeping.kept import folder_of
+from azq.learner.keeping.control import open_kept
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, open_follower, prepare_training
 from azq.learner.ranks.rules import RankPlace, place_of
@@ -35,7 +35,7 @@ from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, WorkWatch, more_time, notify
 from azq.store import open_store
-from azq.store.shelf import open_shelf
+from azq.store.signing import read_key
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import LearnerStatus
 from workers.ranks import launched
@@ -62,7 +62,7 @@ def main(config: Config, run: str, folder: Path | None = None) -> int:
     place = place_of(os.environ, sections_of(view.record).learner.ranks)
     if place.rank:
         with Interrupts() as stop:
-            return follow(config, view, directory, bus, place, stop)
+            return follow(config, view, directory, bus, client, place, stop)
     with (
         Interrupts() as stop,
         lock_folder(directory),
@@ -89,12 +89,12 @@ def main(config: Config, run: str, folder: Path | None = None) -> int:
     return int(ExitCode.OK)
 
 
-def follow(config: Config, view: RunView, directory: Path, bus: Bus, place: RankPlace, stop: StopSign) -> int:
+def follow(config: Config, view: RunView, directory: Path, bus: Bus, client: redis.Redis, place: RankPlace, stop: StopSign) -> int:
     """A rank other than 0: trains on what rank 0 says until it is told to stop."""
     sections = sections_of(view.record)
     prepare_training(sections.learner, place.local)
     game = _game(config, sections)
-    shelf = open_shelf(config.store, folder_of(view.record))
+    shelf = open_kept(config.store, view.record, partial(read_key, client))
     follower = open_follower(view.record.run, directory, sections, game, bus=bus, place=place, shelf=shelf)
     notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
     watch = WorkWatch(partial(notify, WATCHDOG))
@@ -132,7 +132,7 @@ def _open(
         created_ms=view.record.created_ms,
         progress=Opening(run, beat).turn,
         lease=lease,
-        shelf=open_shelf(config.store, folder_of(view.record)),
+        shelf=open_kept(config.store, view.record, partial(read_key, client)),
         most_bytes=config.store.chunk_bytes,
     ).open()
 

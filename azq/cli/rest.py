@@ -1,6 +1,6 @@
 """Commands over the daemon's REST interface: `azq runs`, `azq jobs`, `azq workers`, `azq events`.
 
-Only `azq runs restore` works on the control plane itself.
+Only `azq runs restore` and `sign` work on the control plane itself.
 """
 
 from __future__ import annotations
@@ -251,6 +251,17 @@ def restore(
     name = run or (folder.absolute().name if folder else "")
     done = restore_kept(settings, name, folder) if from_store else restore_run(settings, folder or settings.home / run, run)
     return Answer(done, f"run {done['run']} goes on from {done['games']} games; {done['written_off']} written off")
+
+
+@runs_app.command()
+@with_answer
+def sign(run: Annotated[str, typer.Option("--run", help="Name of the run.")], config: ConfigFile = None) -> Answer:
+    """Trust what the store (store.url) holds of a run, whoever wrote it: of an azq that did not sign, or where the key is lost."""
+    from azq.config import load
+    from azq.host.restore import sign_kept
+
+    done = sign_kept(load(config), run)
+    return Answer(done, f"{done['folder']}: signed {done['signed']} objects")
 
 
 def _of_job(job: JobOut) -> Answer:

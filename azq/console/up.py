@@ -45,6 +45,7 @@ from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
 from azq.status.spending import money_of, read_spending
 from azq.store import open_store
+from azq.store.signing import make_key
 from azq.wire import keys
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import RunRecord
@@ -90,6 +91,7 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
         if not knows_roles(config):
             log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
+        make_key(brokers.control, start.run.home)
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)

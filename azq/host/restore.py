@@ -25,6 +25,7 @@ from azq.ledger.records import record_of, sections_of
 from azq.ledger.rules.runs import check_run_name
 from azq.replay.samples import count_trained
 from azq.replay.segments import SegmentLog
+from azq.store.signing import make_key
 from azq.wire.messages import RunRecord
 
 
@@ -68,15 +69,16 @@ def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[
     """`azq runs restore --from-store`: the same of a run that these settings' store keeps, brought to a folder of this host first.
 
     What of its weights is newest its learner announces. Raises `StateConflict` for a run that the control plane knows or a folder of
-    another one, and what `find_run` and `Fetcher` raise; the control plane is as it was then.
+    another one, and what `find_shelf`, `kept_record` and `Fetcher` raise; the control plane is as it was then.
     """
-    from azq.learner.keeping.control import find_run  # `azq up` does without
+    from azq.learner.keeping.control import find_shelf, kept_record  # `azq up` does without
     from azq.learner.keeping.fetching import Fetcher, wanted_samples
 
     client = brokers.open_control(config)[1]
     if name in {view.record.run for view in Ledger(client).runs()}:
         raise StateConflict(f"run {name} exists in this control plane; start its learner, which fetches by itself what the store keeps")
-    record, shelf = find_run(config.store, name)
+    shelf = find_shelf(config.store, check_run_name(name), make_key(client, config.home))
+    record = kept_record(shelf)
     sections = sections_of(record)
     folder = (folder or config.home / name).absolute()
     run = RunDir(folder.parent, folder.name)
@@ -86,6 +88,15 @@ def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[
         Fetcher(shelf, folder, wanted_samples(sections.learner)).run()
         run.create(sections)
     return _restored(client, msgspec.structs.replace(record, directory=str(folder)), sections)
+
+
+def sign_kept(config: Config, name: str) -> dict[str, Any]:
+    """`azq runs sign`: trusts what these settings' store holds of a run, whoever wrote it; tells how many objects were not signed."""
+    from azq.learner.keeping.control import find_shelf
+
+    client = brokers.open_control(config)[1]
+    shelf = find_shelf(config.store, check_run_name(name), make_key(client, config.home))
+    return {"run": name, "folder": shelf.folder, "signed": shelf.sign()}
 
 
 def _restored(client: redis.Redis, record: RunRecord, sections: RunSections) -> dict[str, Any]:

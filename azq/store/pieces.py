@@ -17,8 +17,13 @@ from dataclasses import dataclass
 
 FAN = 8  # pieces of like size before they are written as one
 CLAIMS = "claims"
-_CLAIM = re.compile(rf"{CLAIMS}/\d{{10}}")
-_NAME = re.compile(r"(?P<file>[\w./-]+)/(?P<writer>\d{10})\.(?P<start>\d+)\.(?P<end>\d+)\.(?P<of>\d+)\.(?P<sha256>[0-9a-f]{64})")
+# Only these forms count: a name in a store is text of whoever may write there.
+_FILE = r"segments/[0-9]{6,9}\.(?:seg|idx)|checkpoints/[0-9]{12}\.ckpt"
+_CLAIM = re.compile(rf"{CLAIMS}/[0-9]{{10}}")
+_OTHER = re.compile(r"record|purged\.json|weights/[0-9]{10}\.[0-9]{15}")
+_NAME = re.compile(
+    rf"(?P<file>{_FILE})/(?P<writer>[0-9]{{10}})\.(?P<start>[0-9]{{1,15}})\.(?P<end>[0-9]{{1,15}})\.(?P<of>[0-9]{{1,15}})\.(?P<sha256>[0-9a-f]{{64}})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,13 @@ def piece_of(name: str) -> Piece | None:
     if found is None:
         return None
     start, end = int(found["start"]), int(found["end"])
-    return Piece(found["file"], int(found["writer"]), start, end, int(found["of"]), found["sha256"]) if start < end else None
+    piece = Piece(found["file"], int(found["writer"]), start, end, int(found["of"]), found["sha256"])
+    return piece if start < end and piece.name == name else None
+
+
+def is_kept_name(name: str) -> bool:
+    """Whether a learner gives objects such names."""
+    return piece_of(name) is not None or any(form.fullmatch(name) for form in (_CLAIM, _OTHER))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import msgspec
 
 from azq.config import StoreConfig
 from azq.errors import ConfigError, StoreError
-from azq.files import make_folders, publish_file
+from azq.files import below, make_folders, publish_file
 from azq.store.pieces import Piece, PieceSpan, WriterClaim, by_file, writers_in
 from azq.store.remote import Remote
 
@@ -61,7 +61,7 @@ class FolderShelf(Shelf):
             raise StoreError(f"{self._directory} cannot be listed: {error.strerror}; mend its rights") from None
 
     def write(self, name: str, data: bytes) -> None:
-        path = self._directory / name
+        path = below(self._directory, name)
         try:
             make_folders(path.parent)
             publish_file(path, data)
@@ -69,7 +69,7 @@ class FolderShelf(Shelf):
             raise StoreError(f"cannot write {path}: {error.strerror}; free space or mend its rights") from None
 
     def read(self, name: str) -> bytes | None:
-        path = self._directory / name
+        path = below(self._directory, name)
         try:
             return path.read_bytes()
         except FileNotFoundError:
@@ -78,10 +78,11 @@ class FolderShelf(Shelf):
             raise StoreError(f"cannot read {path}: {error.strerror}; mend its rights") from None
 
     def remove(self, name: str) -> None:
+        path = below(self._directory, name)
         try:
-            (self._directory / name).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         except OSError as error:
-            raise StoreError(f"cannot delete {self._directory / name}: {error.strerror}; mend its rights") from None
+            raise StoreError(f"cannot delete {path}: {error.strerror}; mend its rights") from None
 
 
 class RemoteShelf(Shelf):

@@ -104,6 +104,7 @@ TABLE = (
     _key("azq:wanted", "string", "WantedRuns: of which somebody wants moves; ten minutes", daemon="rw", inference="r"),
     _key("azq:audit", "stream", "AuditLine: who changed what over REST or by a command; capped", daemon="rw"),
     _key("azq:study:<name>", "string", "StudyRecord: what a sweep found so far; thirty days", daemon="rw"),
+    _key("azq:store:key", "string", "what learners sign with what they keep in a store; for ever", daemon="rw", learner="r", rank="r"),
     _key("azq:volunteers:secret", "string", "what tickets and tokens of contributors are signed with; for ever", gateway="rw"),
     _key("azq:volunteers:contributors", "hash", "contributor -> Contributor, without his token; for ever", gateway="rw"),
     _key("azq:volunteers:invitation:<sha256>", "hash", "name, uses: of an invitation, by the hash of its code; days", gateway="rwx"),
@@ -138,6 +139,7 @@ WANTED = "azq:wanted"
 AUDIT = "azq:audit"
 COST = "azq:cost"
 DEATHS = "azq:deaths"
+STORE_KEY = "azq:store:key"
 VOLUNTEER_SECRET = "azq:volunteers:secret"
 CONTRIBUTORS = "azq:volunteers:contributors"
 VOLUNTEERS_OFF = "azq:volunteers:off"

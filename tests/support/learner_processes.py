@@ -15,6 +15,7 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
 from azq.ledger import Ledger
+from azq.store.signing import make_key
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import connect
@@ -34,6 +35,7 @@ class Place:
         self.game = games.load("tic_tac_toe")
         self.processes: list[subprocess.Popen[bytes]] = []
         self.ledger.create_run(self._record(sections))
+        make_key(self.client, folder)
         job = self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu", games=10_000, slice_s=60.0)).job
         lease = self.ledger.claim(job.job_id, 1, "selfplay@test:1", 600.0)
         assert lease is not None

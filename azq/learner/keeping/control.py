@@ -6,14 +6,19 @@ runs/<run>.<created_ms>/record                            its settings and goals
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 from azq.config import StoreConfig
 from azq.errors import ConfigError, NotFound, StoreError
 from azq.learner.keeping.kept import folder_of
 from azq.store.shelf import Shelf, open_shelf
+from azq.store.signing import SignedShelf
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RunRecord, WeightEvent
 
 RUNS, RECORD, WEIGHTS = "runs", "record", "weights"
+_LIFE = re.compile(r"([a-z0-9_-]+)\.([0-9]{1,15})")
 KEEP = 3  # newest events; the weights themselves all stay
 
 
@@ -30,22 +35,38 @@ def kept_events(shelf: Shelf) -> list[WeightEvent]:
     return [decode(frame, WeightEvent) for frame in frames if frame is not None]
 
 
-def find_run(settings: StoreConfig, run: str) -> tuple[RunRecord, Shelf]:
-    """The last run of a name that a store keeps, and where.
+def open_kept(settings: StoreConfig, record: RunRecord, key: Callable[[], bytes]) -> SignedShelf | None:
+    """The shelf of a run, whose objects `key` signs; None where the store keeps weights alone. Raises `ConfigError`, `StoreError`."""
+    folder = folder_of(record)
+    shelf = open_shelf(settings, folder)
+    return SignedShelf(shelf, folder, key()) if shelf else None
 
-    Raises `ConfigError` for a store of weights alone, `NotFound` where it has no such run, `StoreError`, `WireError`.
+
+def find_shelf(settings: StoreConfig, run: str, key: bytes) -> SignedShelf:
+    """The shelf of the last run of a name that a store keeps.
+
+    Raises `ConfigError` for a store of weights alone, `NotFound` where it has no such run, `StoreError`.
     """
     base = open_shelf(settings, RUNS)
     if base is None:
         raise ConfigError(f"store.url {settings.url} with store.keep {settings.keep} keeps no games; name the store that has the run")
-    lives = [(name, int(created)) for name, _, created in (folder.rpartition(".") for folder in base.folders()) if created.isdigit()]
+    lives = [(life[1], int(life[2])) for life in map(_LIFE.fullmatch, base.folders()) if life]
     if run not in {name for name, _ in lives}:
         there = ", ".join(sorted({name for name, _ in lives})) or "none"
         raise NotFound(f"no run {run!r} in {settings.url}; there are: {there}")
-    created_ms = max(created for name, created in lives if name == run)
-    folder = folder_of(RunRecord(run, b"", {}, "", created_ms))
-    shelf = open_shelf(settings, folder)
-    frame = shelf.read(RECORD) if shelf else None
-    if shelf is None or frame is None:
-        raise StoreError(f"{settings.url}/{folder} holds no {RECORD}: its learner was of an older azq; start it once with this one")
-    return decode(frame, RunRecord), shelf
+    newest = RunRecord(run, b"", {}, "", max(created for name, created in lives if name == run))
+    shelf = open_kept(settings, newest, lambda: key)
+    assert shelf is not None, "its base is there"
+    return shelf
+
+
+def kept_record(shelf: SignedShelf) -> RunRecord:
+    """The record of a run whose shelf this is. Raises `StoreError`, `WireError`."""
+    frame = shelf.read(RECORD)
+    if frame is None:
+        shelf.names()  # names one that is not signed
+        raise StoreError(f"{shelf.folder} in the store holds no {RECORD}: its learner was of an older azq; start it once with this one")
+    record = decode(frame, RunRecord)
+    if folder_of(record) != shelf.folder:
+        raise StoreError(f"{shelf.folder}/{RECORD} in the store is of {folder_of(record)}; remove that folder, or put its own record back")
+    return record

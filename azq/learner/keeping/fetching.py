@@ -13,7 +13,7 @@ from azq import logs
 from azq.clock import now_ms
 from azq.config import LearnerConfig
 from azq.errors import SegmentError, StoreError
-from azq.files import make_folders, publish_file, sync_folder
+from azq.files import below, make_folders, publish_file, sync_folder
 from azq.learner.keeping.kept import (
     CHECKPOINTS,
     SEGMENTS,
@@ -152,7 +152,7 @@ class Fetcher:
         path = self._directory / SEGMENTS / PURGED
         data = None if path.exists() else self._shelf.read(PURGED)
         if data is not None:
-            publish_file(path, data)
+            publish_file(below(self._directory, path), data)
 
     def _put_aside_behind(self, last: int) -> None:
         """Of the folder's own segments, which follow others than the store's."""
@@ -170,7 +170,7 @@ class Fetcher:
 
     def _write(self, path: Path, data: bytes) -> None:
         self._progress(f"{path.name} from the store")
-        publish_file(path, data)
+        publish_file(below(self._directory, path), data)
         self._count(bytes=len(data))
 
     def _count(self, **more: int) -> None:

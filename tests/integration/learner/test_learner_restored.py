@@ -19,6 +19,7 @@ from azq.errors import ExitCode
 from azq.host.restore import create_from_folder
 from azq.ledger.records import sections_of
 from azq.replay.segments import SegmentLog
+from azq.store.signing import KEY_FILE
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.kinds import Kind
@@ -155,6 +156,10 @@ def test_after_brokers_and_folder_are_lost_a_run_goes_on_from_its_store(place, t
     assert "run ttt exists in this control plane" in refused.stderr
     place.client.flushall()
     shutil.rmtree(place.folder / RUN)
+    refused = restore_kept(place, home, store)
+    assert "is not signed with this control plane's key" in refused.stderr
+    assert place.ledger.runs() == []
+    shutil.copy(place.folder / KEY_FILE, home / KEY_FILE)
     done = restore_kept(place, home, store)
     assert done.returncode == 0, done.stderr
     assert "run ttt goes on from 40 games; 3 written off" in done.stdout
@@ -182,6 +187,8 @@ def test_a_store_without_the_run_or_with_a_broken_piece_of_it_changes_nothing(pl
     until(place.all_inserted, "games")
     place.stop(process)
     place.client.flushall()
+    home.mkdir()
+    shutil.copy(place.folder / KEY_FILE, home / KEY_FILE)
     for url, code, said in [
         (f"file://{tmp_path}/none", ExitCode.NOT_FOUND, "no run 'ttt' in"),
         ("file", ExitCode.CONFIG, "keeps no games"),
@@ -192,6 +199,6 @@ def test_a_store_without_the_run_or_with_a_broken_piece_of_it_changes_nothing(pl
     piece.write_bytes(b"x" + piece.read_bytes()[1:])
     refused = restore_kept(place, home, store)
     assert refused.returncode != 0
-    assert f"{piece.name} is damaged in the store" in refused.stderr
+    assert f"{piece.stem} is damaged in the store" in refused.stderr
     assert not place.ledger.runs()
     assert not (home / RUN / "run.toml").exists()

@@ -23,7 +23,7 @@ from azq.bus.redis import RedisBus
 from azq.config import NetworkConfig, RunSections, StoreConfig, dump_run
 from azq.errors import MissingExtra, StoreError
 from azq.inference.ask.client import StreamEvaluator
-from azq.learner.keeping.control import find_run
+from azq.learner.keeping.control import find_shelf, kept_record, open_kept
 from azq.learner.keeping.fetching import Fetcher
 from azq.learner.keeping.keeper import Keeper
 from azq.learner.publish import Publisher
@@ -31,7 +31,6 @@ from azq.ledger import Ledger
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.store import open_store
-from azq.store.shelf import open_shelf
 from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 
@@ -194,8 +193,8 @@ def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
 
 def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
     """Games and a checkpoint in pieces, a bucket that goes away in the middle and comes back, and another host."""
-    settings = StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=20.0)
-    shelf = open_shelf(settings, "runs/a.1")
+    settings, record, key = StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=20.0), RunRecord("a", b"{}", {}, str(tmp_path), 1), b"key"
+    shelf = open_kept(settings, record, lambda: key)
     assert shelf is not None
     here, there = tmp_path / "here", tmp_path / "there"
     log, rules = SegmentLog(here / "segments", "tic_tac_toe", roll_bytes=8000), games.load("tic_tac_toe")
@@ -206,7 +205,7 @@ def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
         log.append([LogEntry(uid, 5, frame(rules, uid))])
         if uid == 50:
             nowhere: dict[str, Any] = {"endpoint_url": "http://127.0.0.1:9"}
-            keeper.shelf = open_shelf(StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=2.0, options=nowhere), "runs/a.1")
+            keeper.shelf = open_kept(settings.model_copy(update={"timeout_s": 2.0, "options": nowhere}), record, lambda: key)
             keeper.hurry()
             keeper.turn()
             assert keeper.away
@@ -222,9 +221,9 @@ def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
         kept = {path.name: path.read_bytes() for path in (here / folder).iterdir()}
         assert {path.name: path.read_bytes() for path in (there / folder).iterdir()} == kept
     assert (there / "checkpoints" / "000000000007.ckpt").read_bytes() == checkpoint
-    keeper.record = RunRecord("a", b"{}", {}, str(here), 1)
+    keeper.record = record
     keeper.finish(20.0)
-    assert find_run(settings, "a")[0] == keeper.record
+    assert kept_record(find_shelf(settings, "a", key)) == record
 
 
 def test_without_s3fs_the_extra_is_named(monkeypatch, tmp_path):

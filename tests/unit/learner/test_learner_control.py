@@ -11,13 +11,14 @@ from learner_workplace import RUN, Workplace, run_dry
 
 from azq.config import StoreConfig
 from azq.errors import ConfigError, NotFound, StoreError
-from azq.learner.keeping.control import KEEP, RECORD, WEIGHTS, find_run, keep_event, kept_events
+from azq.learner.keeping.control import KEEP, RECORD, WEIGHTS, find_shelf, keep_event, kept_events, kept_record, open_kept
 from azq.learner.keeping.fetching import Fetcher
-from azq.learner.keeping.kept import folder_of
 from azq.replay.purges import Purges
 from azq.store.shelf import FolderShelf
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RunRecord, WeightEvent
+
+KEY = b"of the control plane"
 
 
 def event(version: int, published_ms: int = 1) -> WeightEvent:
@@ -25,7 +26,9 @@ def event(version: int, published_ms: int = 1) -> WeightEvent:
 
 
 def keep(folder: Path, record: RunRecord) -> None:
-    FolderShelf(folder / folder_of(record)).write(RECORD, encode(record))
+    shelf = open_kept(StoreConfig(url=f"file://{folder}"), record, lambda: KEY)
+    assert shelf is not None
+    shelf.write(RECORD, encode(record))
 
 
 def test_the_newest_events_are_kept_and_of_one_version_the_later():
@@ -42,24 +45,37 @@ def test_the_last_run_of_a_name_is_found(tmp_path):
     records = [RunRecord(run, b"{}", {}, "/there", created_ms) for run, created_ms in [("a", 9), ("a", 10), ("a-b", 11)]]
     for record in records:
         keep(tmp_path, record)
-    (tmp_path / "runs" / "left").mkdir()
-    record, shelf = find_run(settings, "a")
-    assert record == records[1]
+    for left in ("left", "b.²", "b.1." + "9" * 5000):
+        (tmp_path / "runs" / left[:200]).mkdir()
+    shelf = find_shelf(settings, "a", KEY)
+    assert kept_record(shelf) == records[1]
     assert shelf.names() == [RECORD]
     with pytest.raises(NotFound, match=r"no run 'b' in .*; there are: a, a-b$"):
-        find_run(settings, "b")
+        find_shelf(settings, "b", KEY)
 
 
 @pytest.mark.parametrize("settings", [StoreConfig(), StoreConfig(url="redis"), StoreConfig(url="file:///x", keep="weights")])
 def test_a_store_of_weights_alone_is_named(settings):
     with pytest.raises(ConfigError, match="keeps no games"):
-        find_run(settings, "a")
+        find_shelf(settings, "a", KEY)
 
 
 def test_a_run_of_an_older_azq_is_named(tmp_path):
     FolderShelf(tmp_path / "runs" / "a.1").write("claims/0000000001", b"[]")
-    with pytest.raises(StoreError, match=r"runs/a.1 holds no record: its learner was of an older azq"):
-        find_run(StoreConfig(url=f"file://{tmp_path}"), "a")
+    shelf = find_shelf(StoreConfig(url=f"file://{tmp_path}"), "a", KEY)
+    with pytest.raises(StoreError, match=r"runs/a.1/claims/0000000001 in the store is not signed"):
+        kept_record(shelf)
+    assert shelf.sign() == 1
+    with pytest.raises(StoreError, match=r"runs/a.1 in the store holds no record: its learner was of an older azq"):
+        kept_record(shelf)
+
+
+def test_a_record_of_another_run_is_not_restored(tmp_path):
+    keep(tmp_path, RunRecord("a", b"{}", {}, "/there", 1))
+    shelf = find_shelf(StoreConfig(url=f"file://{tmp_path}"), "a", KEY)
+    shelf.write(RECORD, encode(RunRecord("b", b"{}", {}, "/there", 1)))
+    with pytest.raises(StoreError, match=r"runs/a.1/record in the store is of runs/b.1"):
+        kept_record(shelf)
 
 
 def test_a_learner_keeps_its_runs_record_as_goals_change_and_whose_games_are_purged(tmp_path):

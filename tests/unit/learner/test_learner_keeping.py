@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from learner_doubles import DictShelf
 from learner_workplace import RUN, Workplace, run_dry, turn
@@ -17,7 +20,8 @@ from waiting import until
 from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import StoreConfig
-from azq.errors import ConfigError, StateConflict, StoreError
+from azq.errors import AzqError, ConfigError, StateConflict, StoreError
+from azq.files import make_folders
 from azq.learner.data.holding import Held, acknowledgeable
 from azq.learner.data.intake import Intake
 from azq.learner.keeping.fetching import Fetcher, fetch_if_possible
@@ -28,6 +32,7 @@ from azq.ledger import MemoryLedger
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
+from azq.store.pieces import Piece
 from azq.store.shelf import FolderShelf, open_shelf
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -334,3 +339,36 @@ def test_a_sample_that_breaks_the_rules_is_a_letter_once_it_is_acknowledged(tmp_
     keep_all(hosts.keeper)
     hosts.intake.settle()
     assert hosts.bus.dead_letters() == 1
+
+
+PARTS = st.sampled_from(["..", ".", "", "x", "segments", "checkpoints", "000001.seg", "000000000001.ckpt", "~", "\0"])
+PLACES = st.sampled_from(["", "segments/", "checkpoints/", "/"])
+
+
+@given(st.lists(st.lists(PARTS, max_size=6).map("/".join) | st.text(max_size=20), min_size=1, max_size=4), PLACES)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(["x/../../../.token"], "checkpoints/")
+@example(["000001.seg"], "segments/")
+def test_no_name_in_a_store_leads_out_of_the_runs_folder(tmp_path, names, before):
+    shelf, data, home = DictShelf(), b"theirs", tmp_path / "home"
+    for name in names:
+        shelf.objects[Piece(before + name, 1, 0, len(data), len(data), hashlib.sha256(data).hexdigest()).name] = data
+    make_folders(home / "run")
+    (home / ".token").write_text("ours")
+    with contextlib.suppress(AzqError):
+        Fetcher(shelf, home / "run", ALL).run()
+    written = {str(path.relative_to(home)) for path in tmp_path.rglob("*") if path.is_file()} - {".token"}
+    assert (home / ".token").read_text() == "ours"
+    assert all(re.fullmatch(r"run/(segments/\d{6,9}\.(seg|idx)|checkpoints/\d{12}\.ckpt)", name) for name in written)
+    shutil.rmtree(home)
+
+
+def test_no_link_in_a_runs_folder_leads_what_a_store_holds_elsewhere(tmp_path):
+    shelf, here, outside = DictShelf(), tmp_path / "here", tmp_path / "outside"
+    keep_all(keeper_of(shelf, tmp_path / "first", log_of(tmp_path / "first", 1, 20)))
+    make_folders(here)
+    make_folders(outside)
+    (here / "segments").symlink_to(outside)
+    with pytest.raises(StoreError, match="leads out of"):
+        Fetcher(shelf, here, ALL).run()
+    assert not any(outside.iterdir())
