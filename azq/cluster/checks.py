@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from azq.cluster.arithmetic import broker_count
+from azq.cluster.arithmetic import broker_count, read_figures
 from azq.cluster.cost import bill
 from azq.cluster.description import Cluster, Role
 from azq.config.host import BudgetConfig, MachineConfig
@@ -49,6 +49,15 @@ def check(cluster: Cluster, figures: Mapping[str, float]) -> list[ClusterFinding
         *_runs(cluster),
     ]
     return sorted(found, key=lambda finding: not finding.error)
+
+
+def refuse(cluster: Cluster) -> None:
+    """Raises `ConfigError` with the errors of a cluster; a price that is missing is one where money is to end it."""
+    if cluster.budget.money is None:
+        free = {name: kind.model_copy(update={"per_hour": kind.per_hour or 0.0}) for name, kind in cluster.kinds.items()}
+        cluster = cluster.model_copy(update={"kinds": free})
+    if wrong := [f"{found.place}: {found.text}" for found in check(cluster, read_figures()[0]) if found.error]:
+        raise ConfigError(f"cluster {cluster.name}: {'; '.join(wrong)}")
 
 
 def _missing(cluster: Cluster) -> Iterator[ClusterFinding]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from azq.cluster.cost import bill
+from azq.cluster.checks import refuse
 from azq.cluster.description import Cluster, FirstRun
 from azq.cluster.members import Deed, Member, Seen, admit_order, creation, deeds, lacking, members_of, start_order, variables, waves
 from azq.cluster.reach import Reach
@@ -57,10 +57,9 @@ class Conductor:
     def up(self, within_s: float) -> dict[str, list[str]]:
         """Starts what is missing and waits until all of it is there; returns what is not.
 
-        Raises `HostError` where nothing can work, `ConfigError` where money is to end it and a price is missing.
+        Raises `ConfigError` for what `azq cluster check` refuses, `HostError` where nothing can work.
         """
-        if self.cluster.budget.money is not None:
-            bill(self.cluster)
+        refuse(self.cluster)
         plan = deeds(self.cluster, self.members, self.look())
         todo = [deed for deed in plan if deed.do != "keep"]
         if not (todo or self._waiting_runs() or self.lack()):

@@ -112,7 +112,7 @@ def variables(cluster: Cluster, member: Member) -> dict[str, str]:
 
 def host_settings(cluster: Cluster, member: Member) -> dict[str, dict[str, Any]]:
     """The same by section: what it costs and what ends it, and what the file sets for all."""
-    own = {"machine": _machine(cluster, member), "budget": _budget(cluster) if "daemon" in member.roles else {}}
+    own = {"machine": _machine(cluster, member), "budget": budget_of(cluster) if "daemon" in member.roles else {}}
     sections = merge(own, cluster.settings)
     return {name: told for name, of in sections.items() if (told := {key: value for key, value in of.items() if value not in (None, {})})}
 
@@ -121,7 +121,8 @@ def _machine(cluster: Cluster, member: Member) -> dict[str, Any]:
     return {"kind": member.kind or None, "per_hour": member.per_hour, "hours": cluster.budget.hours}
 
 
-def _budget(cluster: Cluster) -> dict[str, Any]:
+def budget_of(cluster: Cluster) -> dict[str, Any]:
+    """What its daemon guards: the section `[budget]` of that host; empty without a budget."""
     kinds = {name: cluster.kinds[group.kind] for name, group in cluster.machines.items()}
     services = {name: cluster.machines[name].count * kind.per_hour for name, kind in kinds.items() if kind.service and kind.per_hour}
     wanted = cluster.budget.model_dump()

@@ -52,6 +52,7 @@ lease_s = 6
 
 [run]
 game = "tic_tac_toe"
+until = "steps=10000000"
 settings = [
     "network={{kind='mlp', blocks=1, channels=16}}", "search.num_simulations=16",
     "arena={{every_s=3600.0, games=4, opponents=['uct:20'], grade_positions=10, num_simulations=8}}",

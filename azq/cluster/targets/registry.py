@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from azq.cluster.arithmetic import read_figures
-from azq.cluster.checks import check
+from azq.cluster.checks import refuse
 from azq.cluster.description import Cluster
 from azq.cluster.targets.compose import compose
 from azq.cluster.targets.files import Rendering
@@ -29,6 +28,5 @@ def render(cluster: Cluster, target: str) -> Rendering:
     """The files of a target; raises `ConfigError` for an unknown one and for a cluster that cannot work."""
     if (make := TARGETS.get(target)) is None:
         raise ConfigError(f"no target {target!r}; there are {', '.join(TARGETS)}")
-    if wrong := [finding for finding in check(cluster, read_figures()[0]) if finding.error]:
-        raise ConfigError(f"cluster {cluster.name}: {'; '.join(f'{finding.place}: {finding.text}' for finding in wrong)}")
+    refuse(cluster)
     return make(cluster)

@@ -9,7 +9,9 @@ from typing import Any
 from azq.cluster.checks import margin_s_of
 from azq.cluster.cost import bill
 from azq.cluster.description import Cluster, MachineGroup, Role
+from azq.cluster.members import budget_of
 from azq.cluster.targets.files import RenderedFile, Rendering, static
+from azq.config import merge
 from azq.config.loading import to_toml
 from azq.errors import ConfigError
 
@@ -56,6 +58,7 @@ def _group(cluster: Cluster, group: MachineGroup, head: bool) -> dict[str, Any]:
         "count": group.count,
         "roles": [role for role in group.roles if role in JOINING],
         "gpus": kind.gpus,
+        "per_hour": kind.per_hour,
         "efa": kind.network_gbps >= EFA_GBPS,
         "spot": group.spot,
         "head": head,
@@ -68,7 +71,9 @@ def _settings(cluster: Cluster) -> list[str]:
     own = {"broker", "store"} & cluster.settings.keys() or cluster.settings.get("machine", {}).keys() - {"margin_s"}
     if own:
         raise ConfigError(f"settings: {', '.join(sorted(own))}: a host's first boot in AWS says that itself; leave it out of [settings]")
-    return to_toml({section: values for section, values in cluster.settings.items() if section != "machine"}).splitlines()
+    guarded = {key: value for key, value in budget_of(cluster).items() if value not in (None, {})}
+    sections = merge({"budget": guarded} if guarded else {}, cluster.settings)
+    return to_toml({section: values for section, values in sections.items() if section != "machine"}).splitlines()
 
 
 def _told(cluster: Cluster, group: MachineGroup) -> list[str]:

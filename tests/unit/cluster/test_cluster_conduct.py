@@ -132,6 +132,16 @@ def test_nothing_is_started_that_money_should_end_and_that_has_no_price(tmp_path
     assert unpriced.up(5.0) == {}
 
 
+def test_up_refuses_what_check_refuses(tmp_path: Path, machines: Machines) -> None:
+    paid = conductor(tmp_path, machines)
+    paid.cluster = paid.cluster.model_copy(update={"kinds": {"box": paid.cluster.kinds["box"].model_copy(update={"per_hour": 1.0})}})
+    idle = conductor(tmp_path, machines, {name: group for name, group in MACHINES.items() if name != "play"})
+    for wrong, said in ((paid, "run hex: nothing ends it, and an hour costs 4.00"), (idle, "machines: nobody makes games")):
+        with pytest.raises(ConfigError, match=f"cluster c: {said}"):
+            wrong.up(5.0)
+    assert machines.done == []
+
+
 def test_a_machine_that_never_joins_is_named_and_still_found_by_down(tmp_path: Path, machines: Machines) -> None:
     machines.away, machines.refusing = {"play-1"}, {"play-2"}
     lack = conductor(tmp_path, machines).up(5.0)

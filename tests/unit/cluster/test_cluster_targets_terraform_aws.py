@@ -126,12 +126,27 @@ def test_the_values_are_the_clusters():
 def test_what_the_file_sets_for_all_hosts_reaches_them():
     cluster = small().model_copy(update={"settings": {"inference": {"device": "a b", "max_batch": 512}, "machine": {"margin_s": 1800}}})
     groups = json.loads(terraform_aws(cluster)[VALUES].text)["groups"]
-    assert groups["head"]["settings"] == ["[inference]", 'device = "a b"', "max_batch = 512"]
+    head = tomllib.loads("\n".join(groups["head"]["settings"]))
+    assert head == {"inference": {"device": "a b", "max_batch": 512}, "budget": {"money": 6.0, "currency": "USD"}}
     assert groups["play"]["settings"] == ["'--set=inference.device=a b'", "--set=inference.max_batch=512"]
     assert json.loads(FILES[VALUES])["groups"]["selfplay"]["settings"][-1] == "--concurrency=150"
     for settings in ({"broker": {"data_shards": 2}}, {"machine": {"kind": "x"}}):
         with pytest.raises(ConfigError, match="first boot in AWS says that itself"):
             terraform_aws(small().model_copy(update={"settings": settings}))
+
+
+def test_the_daemon_counts_what_every_machine_and_service_costs_and_ends_all_when_the_budget_is_spent(tmp_path):
+    groups = json.loads(FILES[VALUES])["groups"]
+    (tmp_path / "azq.toml").write_text("\n".join(groups["training"]["settings"]))
+    budget = load(tmp_path / "azq.toml").budget
+    assert (budget.hours, budget.money, budget.services) == (
+        MAXOUT.budget.hours,
+        MAXOUT.budget.money,
+        {"broker": 0.5, "store": 0.02, "metrics": 0.1},
+    )
+    assert {name: group["per_hour"] for name, group in groups.items()} == {"selfplay": 8.16, "inference": 16.29, "training": 98.32}
+    own = re.search(r"own = concat\(.*?^  \)", FILES["modules/hosts/main.tf"], re.DOTALL | re.MULTILINE)[0]
+    assert {"kind", "per_hour"} <= set(re.findall(r'"(\w+) = ', own))
 
 
 def test_the_cluster_of_the_plan_trains_its_game_and_ends():
@@ -212,7 +227,7 @@ BOOT = {
     "figures_log_group": "/azq/c/figures",
     "namespace": "azq/c",
     "figures": ["azq_games_per_s"],
-    "ending": ["hours = 1.5", "margin_s = 0", 'poweroff_command = ["systemctl", "poweroff"]'],
+    "own": ['kind = "m7i.2xlarge"', "hours = 1.5", "margin_s = 0", 'poweroff_command = ["systemctl", "poweroff"]'],
     "settings": ["--set=inference.max_batch=512", "--concurrency=150"],
 }
 HEAD = {
@@ -296,7 +311,7 @@ def assert_ended_by(lines, script, tmp_path):
         (BOOT, {"control", "roles"}, ["OnBootSec=%smin", "' 100 >", "--secret-id azq/c/join/play-0", "join rediss://10.0.0.10:6379/0"]),
         (HEAD, {"name", "listen", "run"}, ["let_in play-0 selfplay,eval", "azq-learner@main", "azq-inference@cuda:0 azq-inference@cuda:1"]),
         (
-            {**HEAD, "broker_address": "cache.x", "broker_secret": "arn:x", "max_minutes": 0, "ending": []},
+            {**HEAD, "broker_address": "cache.x", "broker_secret": "arn:x", "max_minutes": 0, "own": []},
             {"run"},
             ["AZQ_BROKER__${plane}_URL=rediss://:$password@cache.x:6379/0", "mask azq-broker@control azq-broker@data"],
         ),
@@ -310,7 +325,7 @@ def test_a_first_boot_is_a_sound_script(tmp_path, values, commands, told):
         subprocess.run(["shellcheck", "-"], input=script, text=True, check=True)
     assert not [part for part in told if part not in script]
     assert ("azq-end.timer" in script) == (values["max_minutes"] > 0)
-    assert_ended_by(values["ending"], script, tmp_path)
+    assert_ended_by(values["own"], script, tmp_path)
     assert_watched(values, script)
     seen = set().union(*({name for name, value in parsed(line).items() if value} for line in commands_in(script)))
     assert commands <= seen

@@ -27,6 +27,7 @@ variable "groups" {
     count         = number
     roles         = list(string)
     gpus          = number
+    per_hour      = optional(number)
     efa           = bool
     spot          = bool
     head          = bool

@@ -54,11 +54,11 @@ TOML
 %{ else ~}
 printf '[store]\nurl = "s3://%s/weights"\n' ${bucket} >/etc/azq/azq.toml
 %{ endif ~}
-%{ if length(ending) > 0 ~}
+%{ if length(own) > 0 ~}
 cat >>/etc/azq/azq.toml <<'TOML'
 
 [machine]
-%{ for line in ending ~}
+%{ for line in own ~}
 ${line}
 %{ endfor ~}
 TOML
@@ -115,7 +115,7 @@ systemctl enable --now azq-worker@${kind}.cpu
 %{ else ~}
 read_token() { aws secretsmanager get-secret-value --secret-id ${secret}/${machine} --query SecretString --output text >/run/azq-token; }
 (umask 077 && patiently 3600 read_token)
-patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}%{ for line in ending } --set 'machine.${line}'%{ endfor }%{ for word in settings } ${word}%{ endfor }
+patiently 600 azq join rediss://${broker_address == "" ? head_address : broker_address}:6379/0 --token-file /run/azq-token --roles ${join(",", roles)}%{ for line in own } --set 'machine.${line}'%{ endfor }%{ for word in settings } ${word}%{ endfor }
 rm -f /run/azq-token
 %{ endif ~}
 

@@ -3,8 +3,10 @@
 locals {
   machines = toset([for place in range(var.settings.count) : "${var.group}-${place}"])
   secrets  = "arn:aws:secretsmanager:${var.region}:${data.aws_caller_identity.current.account_id}:secret:azq/${var.cluster_name}/join"
-  # Lines of [machine]: drained and off once the hours are over; one that AWS takes back is drained by its notice.
-  ending = concat(
+  # Lines of [machine]: what the daemon counts; drained and off once the hours are over; one that AWS takes back is drained by its notice.
+  own = concat(
+    ["kind = \"${var.settings.instance_type}\""],
+    var.settings.per_hour == null ? [] : ["per_hour = ${var.settings.per_hour}"],
     var.max_hours > 0 ? ["hours = ${var.max_hours}", "margin_s = 0", "poweroff_command = [\"systemctl\", \"poweroff\"]"] : [],
     var.settings.spot ? ["metadata_url = \"http://169.254.169.254\""] : [],
   )
@@ -148,7 +150,7 @@ resource "aws_launch_template" "this" {
     joining           = var.joining
     run               = var.run
     max_minutes       = floor(var.max_hours * 60)
-    ending            = local.ending
+    own               = local.own
     settings          = var.settings.settings
     log_group         = var.log_group
     figures_log_group = var.figures_log_group

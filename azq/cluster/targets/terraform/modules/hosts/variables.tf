@@ -16,6 +16,7 @@ variable "settings" {
     count         = number
     roles         = list(string)
     gpus          = number
+    per_hour      = optional(number)
     efa           = bool
     spot          = bool
     head          = bool
