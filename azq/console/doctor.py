@@ -29,6 +29,7 @@ from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.status.deaths import CrashLoop, crash_loops, read_deaths
+from azq.status.mendings import mendings
 from azq.status.observe import read_workers
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
@@ -68,7 +69,12 @@ def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
     yield from _guarded("clock", lambda: [checks.check_clock(control)])
     yield from _guarded("daemon", lambda: [checks.check_fleet(checks.read_fleet(control))])
     yield from _guarded("workers", lambda: _workers(RedisBus(control), Ledger(control)))
+    yield from _guarded("ledger", lambda: _ledgers(RedisBus(control), Ledger(control)))
     yield from _guarded("weights", lambda: [_weights(config, control)])
+
+
+def _ledgers(bus: RedisBus, ledger: Ledger) -> list[Check]:
+    return [Check("ledger", "warn", f"run {run}: {text}") for run in ledger.names() for text in mendings(bus, run, now_ms())]
 
 
 def _workers(bus: RedisBus, ledger: Ledger) -> list[Check]:

@@ -42,7 +42,7 @@ from azq.wire.codec import decode, skip_unreadable
 from azq.wire.machines import Spending
 from azq.wire.messages import RunEvent
 
-FAULTS = ("run.failed", "run.restored", "job.failed", "job.requeued", "game.set_aside")
+FAULTS = ("run.failed", "run.restored", "job.failed", "job.requeued", "game.set_aside", "ledger.mended")
 EXAMPLES = 5  # of a kind of fault
 MATCHES = 40
 GAMES = 5_000  # the newest, of which the log is read

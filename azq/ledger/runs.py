@@ -63,6 +63,14 @@ class LedgerRuns(ScriptDoor):
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
         return self.read_all("runs.look", run_look)
 
+    def mend(self, names: Sequence[str] | None = None) -> dict[str, list[str]]:
+        """Makes the keys of all runs, or of some, again what the rules leave there; what was wrong with which.
+
+        One round trip; counts and types alone where nothing is wrong.
+        """
+        found = self.read_all("mend.mend", lambda name, wrong: (name, sorted(what.decode() for what in wrong)), names)
+        return {name: wrong for name, wrong in found if wrong}
+
     def look_at(self, name: str) -> RunLook:
         """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
         _, *answer = self.call("runs.look", name)

@@ -26,7 +26,7 @@ from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, KEPT_PAUSES, no
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
 from azq.ledger.types import ONCE_LIFE_S, RECENT, Effort, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode, encode, skip_unreadable
 from azq.wire.connect import translate
 from azq.wire.kinds import MAKES_GAMES, Kind
 from azq.wire.messages import UNCHECKED, Job, RunRecord
@@ -49,7 +49,7 @@ JOB_FIELDS = (
 #: the fields of a `Job` that stand beside its frame: scripts read the first two, an azq of before `spec` reads, and wrote, all of them
 SPELT_FIELDS = ("kind", "tag", "priority", "games", "slice_s", "payload")
 
-Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[Kind, bool] | Mapping[int, int]
+Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[str, str] | Mapping[Kind, bool] | Mapping[int, int]
 
 _SHARED = ("prelude", "strikes", "leases")
 _LAST = "return commands[ARGV[1]](unpack(ARGV, FIRST, FIRST + 6)) -- those that take more read it from ARGV\n"
@@ -61,10 +61,12 @@ def _below_run(key: keys.RunKey) -> str:
 
 _KEYS = (
     *("run", "ledger", "open_games", "pool", "abandoned", "strikes", "jobs", "jobs_done", "job_prefix", "held_prefix"),
-    *("samples", "weights", "results", "stall", "events", "learner_lease"),
+    *("samples", "weights", "results", "stall", "events", "learner_lease", "mended", "aside"),
 )
+_MENDED = ("ledger", "open", "pool", "abandoned", "strikes", "jobs", "jobs_done", "samples", "results", "events", "stall", "learner_lease")
 _CONSTANTS: Mapping[str, Constant] = {
     "COMPANY": COMPANY,
+    "JOB_COUNTS": (*(name for name in JOB_FIELDS if name == "attempt" or name.endswith("_ms")), "failures"),
     "JOB_FIELDS": JOB_FIELDS,
     "KEPT_ENDED_JOBS": KEPT_ENDED_JOBS,
     "KEPT_EVENTS": KEPT_EVENTS,
@@ -72,6 +74,7 @@ _CONSTANTS: Mapping[str, Constant] = {
     "LEARNING": LEARNING,
     "LOST_WITH_IT": LOST_WITH_IT,
     "MAKES_GAMES": dict.fromkeys(sorted(MAKES_GAMES), True),
+    "MENDED_LIFE_S": 3600,
     "MOST_COMPANY": max(COMPANY.values()),
     "OF_RUN": tuple(_below_run(key) for key in keys.OF_RUN),
     "ONCE_LIFE_S": ONCE_LIFE_S,
@@ -81,6 +84,7 @@ _CONSTANTS: Mapping[str, Constant] = {
     "SPELT_FIELDS": SPELT_FIELDS,
     "SUSPECT": SUSPECT,
     "TRANSITIONS": {f"{before} {after}": True for before, allowed in TRANSITIONS.items() for after in sorted(allowed)},
+    "TYPES": {name: key.type for key in keys.TABLE if (name := key.pattern.removeprefix("azq:{run}:")) in _MENDED},
     "UNCHECKED": UNCHECKED,
     "WORK": tuple(each.name for each in fields(Effort)),
     "WRITTEN_OFF": WRITTEN_OFF,
@@ -260,9 +264,15 @@ def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
 def run_look(run: str, answer: Sequence[Any]) -> RunLook:
     """A run from what the command `runs.look` answers. Raises `WireError` for what cannot be read."""
     now, fields, counts, jobs, ended = answer
-    return RunLook(
-        view=run_view(int(now), fields_of(fields)),
-        counts=LedgerCounts(*map(int, counts)),
-        jobs=tuple(job_view(run, item) for item in jobs),
-        ended=tuple(job_view(run, item) for item in ended),
-    )
+    with _written_by_azq(f"the counts of run {run}"):
+        whole = LedgerCounts(*map(int, counts))
+    return RunLook(run_view(int(now), fields_of(fields)), whole, _readable(run, jobs), _readable(run, ended))
+
+
+def _readable(run: str, answers: Sequence[Any]) -> tuple[JobView, ...]:
+    """Those jobs that can be read; another one is named and stops no others."""
+    views = []
+    for answer in answers:
+        with skip_unreadable(f"job {run}:{answer[0].decode(errors='replace')}"):
+            views.append(job_view(run, answer))
+    return tuple(views)

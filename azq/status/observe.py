@@ -26,6 +26,7 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
 from azq.status.deaths import read_deaths
 from azq.status.history import FirstsOfRuns
+from azq.status.mendings import read_mended
 from azq.status.queues import QueueStatus, condense, note_full, note_sent, queue_table
 from azq.status.spending import read_spending
 from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun, Sent
@@ -223,7 +224,7 @@ def gather(
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
     look, standings = ledger.look_at(run), standings or Standings()
     newest, result, point = bus.newest_each([keys.weights(run), keys.results(run), keys.history(run)])
-    learner, learned = bus.get_each([keys.learner_status(run), keys.learned(run)])
+    learner, learned, mended = bus.get_each([key(run) for key in (keys.learner_status, keys.learned, keys.mended)])
     standing = standings.of(run, result.id if result else "", lambda: read_results(bus, run))
     return RunFacts(
         view=look.view,
@@ -243,6 +244,7 @@ def gather(
         spent=read_spending(bus, keys.cost(run)),
         firsts=(firsts or FirstsOfRuns()).of(bus, look.view.record),
         deaths=read_deaths(bus),
+        mended=read_mended(mended),
     )
 
 

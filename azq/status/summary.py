@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,7 @@ from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.cost import RunCost, cost_of, warning
 from azq.status.deaths import Died, crash_loops
+from azq.status.mendings import told
 from azq.status.rates import STILL, Pace, counters, latest
 from azq.status.spending import money_of
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
@@ -86,6 +87,7 @@ class RunFacts:
     firsts: RunFirsts = UNSEEN
     scores: Sequence[Scored] = ()  # of the matches, in a game for one
     deaths: Sequence[Died] = ()  # of all processes there are, oldest first
+    mended: Mapping[str, int] = field(default_factory=dict)  # what was wrong in the ledger's keys -> when it was mended last
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +187,7 @@ class RunStatus:
     games_alone: int = 0  # learned from and on the learner's disk alone, though the run's store is to keep games
     stages: tuple[RunStage, ...] = ()  # that have begun: spin-up, fill, main, final
     crash_loops: int = 0  # processes that die again and again; `conditions` name them
+    ledger_mended: int = 0  # faults in the ledger's keys of the last hour; `conditions` name them
     steps_per_s: float = 0.0
     game: str = ""
     measures: tuple[Measure, ...] = ()  # how well it plays: what its game is judged by first, and those others that are known
@@ -232,6 +235,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
                 (
                     *conditions,
                     *map(str, loops),  # the daemon's conditions say so, too
+                    *told(facts.mended, now_ms),
                     *_nearly_spent(cost, view),  # the daemon's conditions say so, too
                     *(by_saying("not served by ", not_served) if running else ()),
                     *(by_saying("", notes) if running else ()),
@@ -246,6 +250,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         matches=under_way(facts.matches, facts.jobs),
         not_served=not_served,
         crash_loops=len(loops),
+        ledger_mended=len(facts.mended),
         stages=stages_of(view, facts.firsts, evaluated(facts.matches, facts.grades, facts.jobs), now_ms),
     )
 

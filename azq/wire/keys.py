@@ -81,6 +81,8 @@ TABLE = (
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
     _key("azq:once:<name>", "string", "the request that an idempotency key was sent with; a day", daemon="rw"),
+    _key("azq:{run}:mended", "string", "what was wrong with the ledger's keys and when it was mended last; an hour", daemon="rw"),
+    _key("azq:{run}:aside:<name>", "any", "a value that was wrong there; an hour", daemon="rw"),
     _key("azq:{run}:learner_lease", "hash", "holder, token and until_ms of the one learner", daemon="rw", learner="rw"),
     _key("azq:{run}:learner", "string", "LearnerStatus; seconds", daemon="rw", learner="rw", gateway="r"),
     _key("azq:{run}:learned", "string", "the newest LearnerStatus, alive or not; until the run is deleted", daemon="rw", learner="w"),
@@ -167,6 +169,8 @@ abandoned = _of_run("abandoned")
 strikes = _of_run("strikes")
 jobs = _of_run("jobs")
 jobs_done = _of_run("jobs_done")
+mended = _of_run("mended")
+aside = _of_run("aside:")
 job_prefix = _of_run("job:")
 held_prefix = _of_run("held:")
 samples = _of_run("samples")
@@ -253,5 +257,6 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, promotions, learner_status, learned, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges, cost),
+    *(weights, promotions, learner_status, learned, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges),
+    *(cost, mended),
 )

@@ -206,7 +206,8 @@ class GradeResult(Message, frozen=True):
 class RunEvent(Message, frozen=True):
     """Something became of a run or of one of its jobs; written in the same step as the change itself."""
 
-    kind: str  # "run.<state>", "run.restored", "job.queued", "job.leased", "job.requeued", "job.<final state>", "game.set_aside"
+    # "run.<state>", "run.restored", "job.queued", "job.leased", "job.requeued", "job.<final state>", "game.set_aside", "ledger.mended"
+    kind: str
     at_ms: int
     about: dict[str, str]  # what it concerns: job, kind, tag, attempt, owner, error, reason
 

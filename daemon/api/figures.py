@@ -73,6 +73,7 @@ RUN_FIGURES = (
     _figure("open_games", "azq_open_games", "Games begun and not finished.", "Open games"),
     _figure("learner_live", "azq_learner_live", "1 while the learner's status lives."),
     _figure("crash_loops", "azq_crash_loops", "Processes of the run, or of all runs, that died three times within ten minutes."),
+    _figure("ledger_mended", "azq_ledger_mended", "Faults in the keys of the run's ledger that were mended within an hour."),
     _figure("learner_step", "azq_learner_step", "Training steps done."),
     _figure("progress", "azq_progress", "Share of the run's horizon that is done."),
 )

@@ -40,6 +40,7 @@ from daemon.serve.act import Hands, act
 from daemon.serve.health import Health
 
 LINES = {do.ReportUnroutable: "unroutable", do.ReportSpent: "budget", do.ReportCrashLoop: "crash_loop"}  # of log
+MEND_EVERY = 4  # ticks
 LIFE_S = 4.0  # at least; longer than a few ticks
 
 # KEYS[1] the lock; ARGV[1] holder, ARGV[2] life in ms, ARGV[3] a holder that is dead. Returns the holder after the call.
@@ -119,6 +120,7 @@ class Loop:
         self._states: dict[str, RunState] = {}  # of the look before
         self._since_ms = 0  # when it looked first
         self._entered = False
+        self._ticks = 0
         self._lives: Lives = {}
         self._presence = Presence("daemon", life_s=self.life_s)
 
@@ -159,6 +161,7 @@ class Loop:
         self.hold()
         now_ms = self.clock_ms()
         self._since_ms = self._since_ms or now_ms
+        self._mend()
         desired, seen = self.observer.look()
         for notice in ends(self._states, desired.runs, now_ms):
             self.tell(notice)
@@ -173,6 +176,16 @@ class Loop:
         self._history.note(desired, observed, now_ms)
         loops = self._look_at_deaths(seen.workers, now_ms)
         return [*loops, *(action for action in actions if isinstance(action, do.ReportUnroutable | do.ReportSpent))]
+
+    def _mend(self) -> None:
+        """Now and then, and at once after a tick that failed, looks for nonsense in the ledgers of runs at work: that may be why."""
+        self._ticks += 1
+        failed = bool(self.health.pulse.error)
+        if not failed and self._ticks % MEND_EVERY:
+            return
+        runs = None if failed else [name for name, state in self._states.items() if state is RunState.RUNNING]
+        for run, wrong in self.hands.ledger.mend(runs).items():
+            log.error("ledger_mended", run=run, reason="; ".join(wrong))
 
     def _look_at_deaths(self, beats: Sequence[Heartbeat], now_ms: int) -> list[do.ReportCrashLoop]:
         """Tells of deaths that nobody told of; who dies again and again."""

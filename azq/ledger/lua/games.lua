@@ -12,6 +12,7 @@ local function adopted(games, most)
   local before = #games
   if most == 0 or not may_work(call('HGET', JOB, 'kind')) then return games end
   local function hand_out(uid, frame)
+    if not frame then return end -- no open game's: whoever may play may write nonsense there
     call('SADD', HELD, uid)
     games[#games + 1] = uid
     games[#games + 1] = frame
@@ -60,7 +61,7 @@ function commands.adopt_named()
     if call('LREM', POOL, 1, ARGV[i]) == 1 then
       call('SADD', HELD, ARGV[i])
       games[#games + 1] = ARGV[i]
-      games[#games + 1] = call('HGET', OPEN_GAMES, ARGV[i])
+      games[#games + 1] = call('HGET', OPEN_GAMES, ARGV[i]) or ''
     end
   end
   return games

@@ -14,6 +14,7 @@ from azq.replay.readers import SegmentReader
 from azq.samples.played import read_games
 from azq.status.deaths import crash_loops, read_deaths
 from azq.status.history import read
+from azq.status.mendings import mendings
 from azq.status.observe import Standings, read_standing
 from azq.status.strength import WITHOUT_ERRORS
 from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
@@ -48,7 +49,7 @@ class Diagnosis:
     games: int  # that were looked at; 0: none, or not on this host
     steps: int | None  # of the history that was looked at; None: none is known
     note: str = ""  # what could not be looked at, and why
-    dying: tuple[str, ...] = ()  # processes that die again and again
+    dying: tuple[str, ...] = ()  # processes that die again and again, and what was wrong with the ledger's keys
 
 
 def diagnose(
@@ -59,7 +60,7 @@ def diagnose(
         events = list(reader.last(games)) if game is not None else []
     except NotFound:  # no game yet, or none on this host: the curves tell something, too
         events = []
-    dying = tuple(map(str, crash_loops(read_deaths(bus), now_ms(), run))) if bus is not None else ()
+    dying = (*map(str, crash_loops(read_deaths(bus), now_ms(), run)), *mendings(bus, run, now_ms())) if bus is not None else ()
     recorded = (read(bus, run, 0), read_standing(bus, run, Standings()).grades) if bus is not None else ()
     try:
         facts = facts_of(game, settings, events, *recorded)

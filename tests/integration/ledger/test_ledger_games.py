@@ -192,14 +192,14 @@ def test_a_run_that_cannot_be_read_stops_no_other(broker, damage):
         lambda client, job: client.hset(job, "state", "dreaming"),
     ],
 )
-def test_a_job_that_cannot_be_read_stops_no_other_run(broker, damage):
+def test_a_job_that_cannot_be_read_stops_no_run(broker, damage):
     client = connect(broker.control_url)
     ledger = Ledger(client)
     for name in ("broken", "r"):
         ledger.create_run(record(name))
         ledger.enqueue(Job("", name, Kind.SELFPLAY, "cpu"))
     damage(client, keys.job("broken", 1))
-    assert [look.view.record.run for look in ledger.look()] == ["r"]
+    assert [(look.view.record.run, len(look.jobs)) for look in ledger.look()] == [("broken", 0), ("r", 1)]
     client.close()
 
 

@@ -127,6 +127,7 @@ class Pair:
             FREE[name](self, *arguments)
 
     def compare(self) -> None:
+        self.both("mend")
         for run in RUNS:
             self.both("run", run)
             self.both("counts", run)

@@ -45,6 +45,7 @@ def watch(ledger: Ledger, enough: threading.Event) -> None:
     """The daemon: takes leases away and keeps jobs there."""
     while not enough.is_set():
         ledger.expire("r", MAX_ATTEMPTS)
+        ledger.mend()
         active = ledger.jobs("r")
         if len(active) < WORKERS:
             ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu"))
@@ -73,6 +74,7 @@ def test_no_game_is_lost_or_finished_twice(broker):
     for thread in threads:
         thread.join(20)
 
+    assert not client.exists(keys.mended("r")), "what the rules leave is never taken for nonsense"
     counts = ledger.counts("r")
     assert counts.finished >= GAMES
     assert counts.balanced

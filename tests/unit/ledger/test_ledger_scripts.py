@@ -11,7 +11,7 @@ from azq.ledger import rules, scripts
 from azq.ledger.types import RunState
 
 PACKAGE = Path(scripts.__file__).parent
-GROUPS = ("runs", "jobs", "games", "learner")
+GROUPS = ("runs", "jobs", "games", "learner", "mend")
 
 
 def commands(group: str) -> set[str]:

@@ -40,6 +40,13 @@ def test_a_crash_loop_is_a_condition_and_a_figure() -> None:
     assert status.crash_loops == 1
 
 
+def test_a_ledger_that_was_mended_is_a_condition_and_a_figure() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS, mended={"WRONGTYPE of azq:{r}:pool": 65_000}), 185_000)
+    (told,) = status.conditions
+    assert told.startswith("self-play failed in the ledger: WRONGTYPE of azq:{r}:pool; the daemon mended it 2 min ago")
+    assert status.ledger_mended == 1
+
+
 def test_the_end_of_a_run_is_told_by_its_pace_and_not_while_it_rests() -> None:
     goals = msgspec.structs.replace(VIEW.record, until={"minutes": 5.0, "games": 16.0, "steps": 20.0, "money": 2.0})
     running = replace(VIEW, record=goals)
