@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from azq.config import BrokerConfig, Config, parse_params
 from azq.config.access import check_binding
 from azq.console import table
 from azq.errors import AzqError, NotFound
+from azq.games.apart import check_apart
 from azq.games.check import Report, check
 from azq.host import brokers
 from azq.ledger import Ledger
@@ -129,15 +131,19 @@ def _state(plane: PlaneFacts) -> str:
 
 def check_game(name: str, params: Sequence[str], count: int) -> Report:
     """What random games of a game show, with their progress on a terminal."""
-    game = games.load(name, **parse_params(params))
+    values = parse_params(params)
     with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(f"random games of {name}", total=count)
-        return check(game, count, progress=lambda done: progress.update(task, completed=done))
+        told = partial(progress.update, task)
+        if name in games.names():
+            return check(games.load(name, **values), count, progress=lambda done: told(completed=done))
+        return check_apart(name, values, count, lambda done: told(completed=done))
 
 
 def report_text(report: Report) -> str:
     """The report in lines."""
-    lines = [f"{report.game}: {report.games} random games, {report.plies} plies, {report.playouts_per_s:,.0f} random games a CPU-second"]
+    speed = f", {report.playouts_per_s:,.0f} random games a CPU-second" if report.playouts_per_s else ""
+    lines = [f"{report.game}: {report.games} random games, {report.plies} plies{speed}", *(f"note: {note}" for note in report.notes)]
     for finding in report.findings:
         history = ",".join(map(str, finding.history[-40:]))
         lines.append(f"BROKEN {finding.rule}: {finding.detail} (after actions {history or 'none'})")

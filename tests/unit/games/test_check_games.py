@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from azq import games
 from azq.cli.app import app
-from azq.games.check import check
+from azq.games.check import BUDGET_S, Finding, check
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
 SMALL: dict[str, dict[str, Any]] = {"gomoku": {"size": 9}, "hex": {"size": 5}, "othello": {"size": 6}, "backgammon": {"start": "bearoff"}}
@@ -61,7 +61,8 @@ def test_an_observation_that_changes_with_hidden_cards_is_found(tmp_path: Path) 
     assert "changes with what is hidden" in next(f.detail for f in report.findings if f.rule == "observation")
 
 
-def test_the_command_reports_and_fails_on_a_breach(tmp_path: Path) -> None:
+def test_the_command_reports_and_fails_on_a_breach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("azq.console.show.check_apart", lambda name, params, count, progress: check(games.load(name, **params), count))
     runner = CliRunner()
     sound = runner.invoke(app, ["games", "check", NIM, "--games", "3", "--param", "heap=5", "--json"])
     assert sound.exit_code == 0
@@ -72,3 +73,43 @@ def test_the_command_reports_and_fails_on_a_breach(tmp_path: Path) -> None:
     broken = runner.invoke(app, ["games", "check", f"{file}:Peek", "--games", "20"])
     assert broken.exit_code == 2
     assert "BROKEN observation" in broken.stdout
+
+
+MISBEHAVING = Path(__file__).parents[2] / "games" / "misbehaving.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("Sound", []),
+        ("DrawnAtStart", ["replay: the recorded actions lead to another observation after 0 plies"]),
+        ("Over", ["start: every game is over before anybody moves"]),
+        ("Endless", ["max_game_length: no end after the 50 plies declared"]),
+        ("NeverDeclared", ["end: no end after 300 plies"]),
+        ("SymmetryOfLooks", ["symmetry: symmetry 1 keeps what is seen and what is legal, and not the result"]),
+        ("ForgetfulClone", ["clone: a line of clones ends with"]),
+        ("SharedList", ["clone: playing on a clone changed the original"]),
+    ],
+)
+def test_what_is_broken_is_named_and_its_speed_is_not_measured(name: str, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("azq.games.check.MAX_PLIES", 300)
+    heard: list[Finding] = []
+    report = check(games.load(f"{MISBEHAVING}:{name}"), games=3, tell=heard.append)
+    assert [f"{finding.rule}: {finding.detail}"[: len(text)] for finding, text in zip(report.findings[:1], told, strict=True)] == told
+    assert (tuple(heard), report.playouts_per_s > 0) == (report.findings, not told)
+
+
+def test_no_game_begins_after_the_budget() -> None:
+    moments = iter([0.0, 1.0, BUDGET_S])
+    assert check(games.load(f"{MISBEHAVING}:Sound"), games=50, clock=lambda: next(moments)).games == 2
+
+
+def test_a_long_game_is_checked_in_time_that_grows_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("azq.games.check.playouts_per_s", lambda game: 1.0)
+    calls = []
+    for plies in (1000, 4000):
+        game = games.load(f"{MISBEHAVING}:Long", plies=plies)
+        kind = type(game.new_initial_state()._inner)  # type: ignore[attr-defined]
+        assert check(game, games=1).sound
+        calls.append(kind.calls)
+    assert calls[1] < 4.5 * calls[0]

@@ -44,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, source in LISTINGS.items():
         (tmp_path / name).write_text(source, "utf-8")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("azq.console.show.check_apart", lambda name, params, count, progress: check(games.load(name, **params), count))
     return tmp_path
 
 
