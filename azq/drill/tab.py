@@ -187,7 +187,7 @@ class SimulatedTab:
                 self._progress(socket)
             case ModelUpdate():
                 self._told = heard
-                _say(socket, WorkerReady("simulated", 1, "", self.features, games=self.slots))
+                _say(socket, WorkerReady("simulated", 1, "", self.features, self.slots, heard.version))
             case PlayGames(stop=True):
                 self._play = None
             case PlayGames():

@@ -35,7 +35,7 @@ class ChosenPly:
     uid: int
     game: Arrays
     ply: int
-    budgets: tuple[int, ...]  # simulations that may have been ordered; several where its search ended early
+    budget: int  # simulations that were ordered
 
     @property
     def version(self) -> int:
@@ -97,22 +97,19 @@ def distance(difference: Difference) -> tuple[bool, int, float, float]:
 
 
 def recompute(game: _core.Game, seed: int, config: Config, chosen: Iterable[ChosenPly], evaluate: Evaluate) -> list[Difference]:
-    """Searches each ply with its weights and each budget that it may have had; the likest counts. Raises what `evaluate` raises."""
-    found: dict[tuple[int, int], Difference] = {}
-    searches = ((ply.version, budget, ply) for ply in chosen for budget in ply.budgets)
-    for (_, budget), group in groupby(sorted(searches, key=_alike), key=_alike):
-        plies = [ply for _, _, ply in group]
+    """Searches each ply again with its weights and budget. Raises what `evaluate` raises."""
+    found: list[Difference] = []
+    for (_, budget), group in groupby(sorted(chosen, key=_alike), key=_alike):
+        plies = list(group)
         for first in range(0, len(plies), SLOTS):
             stretches = [Stretch(ply.uid, ply.game, ply.ply, ply.ply) for ply in plies[first : first + SLOTS]]
-            for stretch, (ply,) in zip(stretches, search_again(game, seed, config(budget), stretches, evaluate), strict=True):
-                each = difference_of(stretch, ply)
-                place = each.uid, each.ply
-                found[place] = min(each, found.get(place, each), key=distance)
-    return list(found.values())
+            searched = search_again(game, seed, config(budget), stretches, evaluate)
+            found += [difference_of(stretch, ply) for stretch, (ply,) in zip(stretches, searched, strict=True)]
+    return found
 
 
-def _alike(search: tuple[int, int, ChosenPly]) -> tuple[int, int]:
-    return search[:2]
+def _alike(ply: ChosenPly) -> tuple[int, int]:
+    return ply.version, ply.budget
 
 
 def search_again(

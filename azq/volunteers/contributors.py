@@ -20,7 +20,7 @@ import redis
 from azq.clock import now_ms
 from azq.config import GatewayConfig
 from azq.errors import NotFound
-from azq.volunteers.guests import Guests, Volunteer
+from azq.volunteers.backing import Guests, Volunteer
 from azq.volunteers.judges import Histories
 from azq.volunteers.names import guest_name, is_nobody, sounds_like, tidy, unfit
 from azq.volunteers.standing import ContributorStanding, TrackRecord, Trusted, standing_of

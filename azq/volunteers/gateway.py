@@ -183,7 +183,7 @@ class Gateway:
         who = link.guest
         link.send(Welcome(who.contributor, who.token, who.name, room.record.run if room else "", __version__))
         if room is not None:
-            link.version = -1
+            link.told.clear()
             room.sessions.enter(link.number, who.contributor, self._clock())
             self._serve(link, room)
 
@@ -192,17 +192,18 @@ class Gateway:
         network = room.network
         if network is None:
             return
-        if link.version != network.version:
+        if not link.told or link.told[-1] != network.version:
             link.send(network)
-            link.version = network.version
+            link.told.append(network.version)
         if link.ready is None:
             return
         wanted = link.ready.games or link.ready.workers * room.sections.volunteers.games_at_once
         room.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
         plays_matches = MATCHES in link.ready.features and Kind.EVAL in room.sections.volunteers.kinds
         room.sessions.tabs[link.number].match_room = link.ready.workers * MATCH_GAMES if plays_matches else 0
-        if handed := room.sessions.hand(link.number, self._clock()):
-            link.send(room.play(handed, quality_wished(link.ready)))
+        terms = room.terms(link.ready.version, quality_wished(link.ready))
+        if terms.version in link.told and (handed := room.sessions.hand(link.number, self._clock(), terms=terms)):
+            link.send(room.play(handed, terms))
         for job, kept in room.matches.items():
             if kept.networks and (handed := room.sessions.hand(link.number, self._clock(), job)):
                 link.send(kept.match.told(room.record.run, kept.networks, handed))

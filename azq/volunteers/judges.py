@@ -16,7 +16,7 @@ from azq import logs
 from azq.errors import EvaluationTimeout, EvaluatorFailure
 from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
-from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge
+from azq.volunteers.backing import GamesBatch, GamesVerdict, Judge
 from azq.volunteers.standing import ContributorStanding, Judgement, TrackRecord, after_batch, standing_of
 from azq.volunteers.verifier import Answer, Failed, JudgeRequest
 from azq.waiting import AwakeClock

@@ -20,8 +20,7 @@ from azq.config import RunSections
 from azq.errors import AzqError, BrokerError, ConfigError, EvaluationTimeout, LeaseLost, WireError
 from azq.games.files import GameFiles
 from azq.ledger.types import Directive, Effort, Lease
-from azq.volunteers.backing import Backing
-from azq.volunteers.judging import GamesBatch, GamesVerdict, MatchOrder, Returned
+from azq.volunteers.backing import Backing, GamesBatch, GamesVerdict, MatchOrder, Returned
 from azq.volunteers.matches import TabMatch, deal_match
 from azq.volunteers.rooms import Kept, KeptMatch, Room, tab_search
 from azq.wire.codec import encode

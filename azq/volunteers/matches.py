@@ -19,7 +19,7 @@ from azq.config import RunSections, SearchConfig
 from azq.errors import ConfigError, WireError
 from azq.games import Game
 from azq.search.search import exploring_values, greedy
-from azq.volunteers.judging import MatchOrder
+from azq.volunteers.backing import MatchOrder
 from azq.wire.arrays import unsearched_record
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord, Job, MatchResult, MatchSpec, SampleEvent

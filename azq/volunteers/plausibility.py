@@ -20,7 +20,7 @@ from azq.errors import IllegalActionError, WireError
 from azq.replay.samples import samples_of
 from azq.search.recomputation import Arrays, ChosenPly
 from azq.search.search import exploring
-from azq.volunteers.judging import MatchOrder, Returned
+from azq.volunteers.backing import MatchOrder, Returned
 from azq.wire.arrays import unpack_record
 from azq.wire.messages import GameRecord, SampleEvent
 from azq.wire.tabs import GROUP_UIDS, luck_of
@@ -41,6 +41,10 @@ class Implausible(Exception):
     """A game that no honest tab sends; the message says why."""
 
 
+class Outdated(Implausible):
+    """A game that took so long that the weights of its hand-out are not kept any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchOrder:
     """How the tabs of a run are to make its games."""
@@ -49,40 +53,24 @@ class SearchOrder:
     seed: int
     search: SearchConfig  # but for its budget
     random_opening_plies: int
-    budgets: tuple[int, ...]  # simulations of a ply, ascending; several where the run's budget grows, or tabs may settle for less
-    versions: Collection[int]  # of weights that may be played with
+    versions: Collection[int]  # of weights that games may be played with
     players: tuple[int, int] | None = None  # in a match: those of the first player and the second, who has all other seats
 
     @classmethod
     def of(cls, game: _core.Game, sections: RunSections, search: SearchConfig, versions: Collection[int]) -> SearchOrder:
         """The order that follows from a run's settings and from what its tabs were told last."""
-        ordered_ones = {search.num_simulations}
-        if not sections.volunteers.num_simulations:  # a game may have begun under another budget of the run
-            ordered_ones |= {sections.search.num_simulations, *(stage.num_simulations for stage in sections.search.schedule)}
-        qualities = {max(quality, sections.volunteers.least_quality) for quality in QUALITIES}
-        budgets = {tab_budget(ordered, quality) for ordered in ordered_ones for quality in qualities}
         ordered = search.model_copy(update={"reuse_subtree": False, "schedule": ()})
-        return cls(game, sections.run.seed, ordered, sections.selfplay.random_opening_plies, tuple(sorted(budgets)), versions)
+        return cls(game, sections.run.seed, ordered, sections.selfplay.random_opening_plies, versions)
 
     @classmethod
     def of_match(cls, game: _core.Game, search: SearchConfig, match: MatchOrder) -> SearchOrder:
         """The order of a match's games."""
-        return cls(game, match.seed, search, 0, (search.num_simulations,), match.versions, match.versions)
+        return cls(game, match.seed, search, 0, match.versions, match.versions)
 
     def config(self, budget: int) -> _core.SearchConfig:
         """What the core is told."""
         search = self.search.model_copy(update={"num_simulations": budget})
         return exploring(search, random_opening_plies=self.random_opening_plies)
-
-    def budgets_of(self, spent: int, ended_early: bool) -> tuple[int, ...]:
-        """Budgets that a ply may have had which spent so many simulations, 0 where it does not say. Raises `Implausible`."""
-        if ended_early or not spent:
-            found = tuple(budget for budget in self.budgets if budget >= spent)
-        else:
-            found = (spent,) if spent in self.budgets else ()
-        if not found:
-            raise Implausible(f"{spent} simulations were spent on a ply, {' or '.join(map(str, self.budgets))} were ordered")
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +99,11 @@ def check(order: SearchOrder, returned: Returned) -> Replayed:
     searched = _searched(game, arrays)
     own = np.flatnonzero(searched[given:]) + given
     _check_luck(order, record.uid, arrays["actions"], given, own)
-    plies = tuple(ChosenPly(record.uid, arrays, int(ply), _budgets(order, arrays, int(ply))) for ply in own)
-    _check_figures(order, plies, returned.spent_ms)
+    budget = order.search.num_simulations if order.players else returned.terms.budget
+    if not order.players:
+        _check_version(order, arrays["weight_versions"][own], returned.terms.version)
+    _check_spending(arrays, own, budget, returned.spent_ms)
+    plies = tuple(ChosenPly(record.uid, arrays, int(ply), budget) for ply in own)
     return Replayed(record.uid, arrays["actions"], returns, plies, _log_chance(game, arrays, searched))
 
 
@@ -150,16 +141,22 @@ def _searched(game: _core.Game, arrays: Arrays) -> NDArray[np.bool_]:
     return np.asarray(said)
 
 
-def _budgets(order: SearchOrder, arrays: Arrays, ply: int) -> tuple[int, ...]:
-    ended_early = EXACT.issuperset(arrays["root_values"][ply].tolist()) or np.count_nonzero(arrays["policies"][ply]) == 1
-    return order.budgets_of(int(arrays["simulations"][ply]), ended_early)
+def _check_version(order: SearchOrder, said: NDArray[np.uint32], handed: int) -> None:
+    other = said[said != handed]
+    if len(other):
+        raise Implausible(f"a ply is said to be of weights version {other[0]}, the game was handed out for {handed}")
+    if len(said) and handed not in order.versions:
+        raise Outdated(f"weights version {handed} is too old by now")
 
 
-def _check_figures(order: SearchOrder, plies: tuple[ChosenPly, ...], spent_ms: int) -> None:
-    unknown = sorted({ply.version for ply in plies}.difference(order.versions))
-    if unknown:
-        raise Implausible(f"weights version {unknown[0]} was never handed out, or is too old")
-    simulations = sum(int(ply.game["simulations"][ply.ply]) for ply in plies)
+def _check_spending(arrays: Arrays, own: NDArray[np.intp], budget: int, spent_ms: int) -> None:
+    """So many simulations as were ordered; fewer only where a search ends early, 0 where a safety cap ended the game."""
+    for ply in own.tolist():
+        spent = int(arrays["simulations"][ply])
+        ended_early = EXACT.issuperset(arrays["root_values"][ply].tolist()) or np.count_nonzero(arrays["policies"][ply]) == 1
+        if spent > budget or (0 < spent < budget and not ended_early):
+            raise Implausible(f"{spent} simulations were spent on a ply, {budget} were ordered")
+    simulations = int(arrays["simulations"][own].sum(dtype=np.int64))
     if spent_ms and simulations > MOST_SIMULATIONS_PER_S * spent_ms / 1000:
         raise Implausible(f"{simulations} simulations in {spent_ms} ms are faster than any machine")
 

@@ -13,8 +13,8 @@ from azq.games.files import GameFiles
 from azq.ledger import Ledger
 from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
+from azq.volunteers.backing import Guests
 from azq.volunteers.gateway import Gateway
-from azq.volunteers.guests import Guests
 from azq.volunteers.models import ModelCatalog
 from azq.volunteers.playable import Playable, playable
 from azq.volunteers.rooms import Room

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import secrets
 from collections import Counter, deque
 from dataclasses import dataclass, field
@@ -17,12 +15,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
 from azq.ledger.types import Lease
-from azq.volunteers.guests import Volunteer
+from azq.volunteers.backing import Volunteer
 from azq.volunteers.matches import TabMatch, in_hand
 from azq.volunteers.plausibility import QUALITIES, tab_budget
 from azq.volunteers.sessions import Sessions, TabPatience
+from azq.volunteers.tickets import Terms, Tickets
 from azq.wire import keys
-from azq.wire.codec import encode
 from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 from azq.wire.tabs import FromGateway, ModelUpdate, PlayGames, WorkerReady, encode_tab
@@ -33,7 +31,7 @@ FRAMES_PER_S = 50.0  # of one tab; whoever sends more is read more slowly
 NEWEST = 500  # finished games that may be looked at
 MOST_GAMES = 512  # that one tab plays at once
 MATCH_GAMES = 4  # of matches that each worker of a tab gets at once: few, so that many tabs have a share
-TICKET_BYTES = 16
+VERSIONS_BEHIND = 8  # that a tab has been told of; who plays with an older one gets no games
 
 
 class Bell:
@@ -94,24 +92,26 @@ class Room:
         """The lease that takes more games."""
         return next((kept for kept in self.leases if not kept.closing), None)
 
-    def play(self, handed: list[tuple[GameRecord, bytes]], quality: int = 100) -> PlayGames:
-        """What a tab is told of the games that it gets, of whose simulations it wants so many percent."""
-        newest = self.leases[-1].search if self.leases else tab_search(self.sections)
-        budget = tab_budget(newest.num_simulations, max(quality, self.sections.volunteers.least_quality))
-        told = {"num_simulations": budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
-        settings = newest.model_dump(exclude={"schedule"}) | told
-        return PlayGames(self.record.run, str(self.sections.run.seed), settings, in_hand(handed))
+    @property
+    def search(self) -> SearchConfig:
+        """What games are searched by, but for a tab's budget."""
+        return self.leases[-1].search if self.leases else tab_search(self.sections)
+
+    def terms(self, version: int, quality: int = 100) -> Terms:
+        """On which a tab gets games that plays with this version and wants so many percent of the simulations."""
+        return Terms(version, tab_budget(self.search.num_simulations, max(quality, self.sections.volunteers.least_quality)))
+
+    def play(self, handed: list[tuple[GameRecord, bytes]], terms: Terms) -> PlayGames:
+        """What a tab is told of the games that it gets."""
+        told = {"num_simulations": terms.budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
+        settings = self.search.model_dump(exclude={"schedule"}) | told
+        return PlayGames(self.record.run, str(self.sections.run.seed), settings, in_hand(handed), version=terms.version)
 
 
 def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: Counter[str]) -> Room:
     """A run's room without anybody in it."""
-    mark = f"{record.run} {record.created_ms}".encode()
-
-    def ticket(uid: int, contributor: str, handed: GameRecord) -> bytes:
-        moved = hashlib.sha256(encode(handed)).digest() if handed.actions else b""
-        return hmac.digest(secret, b" ".join((mark, str(uid).encode(), contributor.encode(), moved)), "sha256")[:TICKET_BYTES]
-
-    return Room(record, sections, Sessions(ticket, patience, counts))
+    tickets = Tickets(secret, f"{record.run} {record.created_ms}".encode())
+    return Room(record, sections, Sessions(tickets, patience, counts))
 
 
 def tab_search(sections: RunSections) -> SearchConfig:
@@ -145,7 +145,7 @@ class Link:
         self.ready: WorkerReady | None = None
         self.room: Room | None = None
         self.wished = ""  # run that it played for before
-        self.version = -1  # of the weights that it was told of
+        self.told: deque[int] = deque(maxlen=VERSIONS_BEHIND)  # versions of the run's weights, the newest last
         self.unreadable = 0
         self.simulations = 0  # so far, as it says
         self.said_bye = False

@@ -7,14 +7,14 @@ has it: tickets name the contributor and the record that he plays on from.
 
 from __future__ import annotations
 
-import hmac
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
-from azq.volunteers.judging import GamesVerdict, Returned
+from azq.volunteers.backing import GamesVerdict, Returned
+from azq.volunteers.tickets import NO_TERMS, Terms, Tickets
 from azq.wire.messages import BROWSER_PREFIX, GameRecord, SampleEvent
 from azq.wire.tabs import Accepted, Refused, TabGame, is_match
 
@@ -24,8 +24,6 @@ DONE_KEPT = 100_000  # verdicts remembered for tabs that lost the answer
 MATCH_HELD_S = 300.0  # that a tab may keep a match's game, however alive it is
 CLAIMS_EACH = 1024  # games without a lease that one contributor may claim
 RETURN_S = 3.0  # in which tabs come back to a new gateway: longer than they pause between two tries at first
-
-Ticket = Callable[[int, str, GameRecord], bytes]  # of a game by its number, for a contributor, from what he is handed
 
 
 class Place(StrEnum):
@@ -48,6 +46,7 @@ class HeldGame:
     contributor: str = ""
     tab: int = 0  # where answers go
     brought: TabGame | None = None
+    terms: Terms = NO_TERMS  # of the ticket that it was brought with
     returns: tuple[float, ...] = ()
     since_s: float = 0.0  # at this place
 
@@ -85,12 +84,12 @@ class TabPatience:
 class Sessions:
     """The tabs and games of one run at one gateway."""
 
-    def __init__(self, ticket: Ticket, patience: TabPatience, counts: Counter[str] | None = None) -> None:
+    def __init__(self, tickets: Tickets, patience: TabPatience, counts: Counter[str] | None = None) -> None:
         self.tabs: dict[int, Tab] = {}
         self.games: dict[int, HeldGame] = {}
         self.claims: dict[tuple[int, str], GameClaim] = {}  # by game and contributor
         self.counts = Counter() if counts is None else counts  # games: accepted, refused, late, duplicate
-        self._ticket = ticket
+        self._tickets = tickets
         self._patience = patience
         self._waiting: dict[int, None] = {}  # games at WAITING, first come first served
         self._matches_waiting: dict[int, None] = {}  # those of matches
@@ -134,30 +133,30 @@ class Sessions:
             elif game.place is Place.PLAYING and game.contributor == known.contributor and game.tab != tab:
                 self._give(uid, known.contributor, tab, now_s)
 
-    def hand(self, tab: int, now_s: float, match: str = "") -> list[tuple[GameRecord, bytes]]:
-        """Games for a tab that has room, with their tickets; those of a match by its lease."""
+    def hand(self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS) -> list[tuple[GameRecord, bytes]]:
+        """Games for a tab that has room, with their tickets on these terms; those of a match by its lease."""
         known, handed = self.tabs[tab], []
         waiting = (uid for uid in self._matches_waiting if self.games[uid].lease == match) if match else self._waiting
         for uid in list(islice(waiting, self._room(known, now_s, match=bool(match)))):
             self._give(uid, known.contributor, tab, now_s)
             record = self.games[uid].record
-            handed.append((record, self._ticket(uid, known.contributor, record)))
+            handed.append((record, self._tickets.issue(uid, known.contributor, record, terms)))
         return handed
 
     def bring(self, tab: int, brought: TabGame, now_s: float) -> None:
         """A tab has finished a game, or says so again."""
         uid, contributor = brought.uid, self.tabs[tab].contributor
-        game = self.games.get(uid)
+        game, shown = self.games.get(uid), self._tickets.read(brought.ticket, uid, contributor)
         if uid in self._done:
             self._tell_done(tab, uid, contributor)
+        elif shown is None or (game is not None and not shown.fits(game.record)):
+            self._refuse(tab, uid, NOT_YOURS)
         elif game is None:
             self._claim(uid, contributor, GameClaim(tab, now_s, brought))
-        elif not hmac.compare_digest(brought.ticket, self._ticket(uid, contributor, game.record)):
-            self._refuse(tab, uid, NOT_YOURS)
         elif game.place in (Place.WAITING, Place.PLAYING):
             if game.contributor not in ("", contributor):
                 self._refuse(game.tab, uid, LATE, "late")
-            self._return(uid, contributor, tab, brought, now_s)
+            self._return(uid, contributor, tab, brought, shown.terms, now_s)
         elif game.contributor == contributor:
             self.counts["duplicate"] += 1
             game.tab = tab
@@ -285,9 +284,10 @@ class Sessions:
         game.place, game.contributor, game.tab, game.since_s = Place.PLAYING, contributor, tab, now_s
         self.tabs[tab].plays.add(uid)
 
-    def _return(self, uid: int, contributor: str, tab: int, brought: TabGame, now_s: float) -> None:
+    def _return(self, uid: int, contributor: str, tab: int, brought: TabGame, terms: Terms, now_s: float) -> None:
         game = self._release(uid)
-        game.place, game.contributor, game.tab, game.brought, game.since_s = Place.RETURNED, contributor, tab, brought, now_s
+        game.place, game.contributor, game.tab, game.since_s = Place.RETURNED, contributor, tab, now_s
+        game.brought, game.terms = brought, terms
 
     def _wait(self, uid: int, now_s: float) -> None:
         game = self._release(uid)
@@ -359,7 +359,7 @@ class Sessions:
 
 def _returned(game: HeldGame) -> Returned:
     assert game.brought is not None
-    return Returned(game.brought.record, game.record, game.brought.spent_ms)
+    return Returned(game.brought.record, game.record, game.brought.spent_ms, game.terms)
 
 
 def _event(game: HeldGame, finished_ms: int) -> SampleEvent:

@@ -8,7 +8,7 @@ from typing import Any
 
 import redis
 
-from azq.volunteers.judging import samples_in
+from azq.volunteers.backing import samples_in
 from azq.wire import keys
 from azq.wire.connect import translate
 from azq.wire.messages import BROWSER_PREFIX, SampleEvent

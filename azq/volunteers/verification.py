@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from azq.search.recomputation import ChosenPly, Difference, Evaluate, differs, recompute
-from azq.volunteers.judging import Returned
-from azq.volunteers.plausibility import Implausible, Known, Replayed, SearchOrder, check
+from azq.volunteers.backing import Returned
+from azq.volunteers.plausibility import Implausible, Known, Outdated, Replayed, SearchOrder, check
 from azq.volunteers.standing import MORE_CHECKS, Judgement, checks_of, disagrees
 
 COPIED = "its moves are those of another game"
@@ -24,7 +24,7 @@ class Verification:
 
     def judge(self, order: SearchOrder, share: float, games: Sequence[Returned]) -> Judgement:
         """The judgement on games of one contributor, of whose plies this share is searched again; raises what `evaluate` raises."""
-        replayed, refused = self._checked(order, games)
+        replayed, refused, late = self._checked(order, games)
         plies = [ply for game in replayed for ply in game.own]
         found = self._recomputed(order, share, plies)
         refuses, differed = disagrees(found), sum(map(differs, found))
@@ -32,16 +32,18 @@ class Verification:
             refused |= dict.fromkeys((game.uid for game in replayed), _said(found))
         return Judgement(
             returns={} if refuses else {game.uid: game.returns for game in replayed},
-            refused=refused,
+            refused=refused | late,
             plies=len(plies),
             recomputed=len(found),
             differed=differed,
             fault=bool(refused),
         )
 
-    def _checked(self, order: SearchOrder, games: Sequence[Returned]) -> tuple[list[Replayed], dict[int, str]]:
+    def _checked(self, order: SearchOrder, games: Sequence[Returned]) -> tuple[list[Replayed], dict[int, str], dict[int, str]]:
+        """Games that may be a search's; why others are not; why others, of which no more can be said, came too late."""
         replayed: list[Replayed] = []
         refused: dict[int, str] = {}
+        late: dict[int, str] = {}
         for each in games:
             try:
                 game = check(order, each)
@@ -50,9 +52,11 @@ class Verification:
                         raise Implausible(COPIED)
                     self.known.add(game)
                 replayed.append(game)
+            except Outdated as error:
+                late[each.record.uid] = str(error)
             except Implausible as error:
                 refused[each.record.uid] = str(error)
-        return replayed, refused
+        return replayed, refused, late
 
     def _recomputed(self, order: SearchOrder, share: float, plies: Sequence[ChosenPly]) -> list[Difference]:
         """The first look, and a second one where a ply of the first differs: at its game, and at others."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from azq._core import Game
 from azq.errors import AzqError, ExitCode
 from azq.search.recomputation import Outputs
-from azq.volunteers.judging import MatchOrder, Returned
+from azq.volunteers.backing import MatchOrder, Returned
 from azq.volunteers.standing import Judgement
 from azq.wire.messages import RunRecord
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 from azq.errors import WireError
 from azq.wire.messages import GameRecord
 
-TAB_SCHEMA = 1
+TAB_SCHEMA = 2  # 2: a game is searched in one way, which its hand-out names
 MAX_TAB_BYTES = 1024 * 1024  # of a frame from a tab
 GAMES_PER_FRAME = 64
 MATCHES = "eval"  # feature of a tab that plays matches
@@ -56,6 +56,7 @@ class WorkerReady(TabMessage, frozen=True):
     core: Name  # sha256 of azq.wasm
     features: Annotated[tuple[Name, ...], Meta(max_length=32)] = ()
     games: Annotated[int, Meta(ge=0, le=4096)] = 0  # at once, that it wants; 0: as the gateway sees fit
+    version: Count = 0  # of the weights that it has loaded, with which it begins the games that come
 
 
 class TabProgress(TabMessage, frozen=True, tag="Progress"):
@@ -140,13 +141,14 @@ class Handed(TabMessage, frozen=True):
 
 
 class PlayGames(TabMessage, frozen=True):
-    """Games handed to the tab, besides those that it has; with `stop` it shall drop what it plays and wait."""
+    """Games handed to the tab, besides those that it has, each ply by this search and version; with `stop` it drops all and waits."""
 
     run: str
     seed: str  # decimal: it has 64 bits
     search: dict[str, Setting]  # as core.js takes it
     games: tuple[Handed, ...] = ()
     stop: bool = False
+    version: int = 0
 
 
 class EvalGames(TabMessage, frozen=True):

@@ -21,7 +21,7 @@ from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
 from azq.search.recomputation import Outputs
 from azq.status.observe import Standings, read_standing
-from azq.volunteers.judging import GamesBatch, GamesVerdict
+from azq.volunteers.backing import GamesBatch, GamesVerdict
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.standing import Judgement
 from azq.volunteers.verification import Verification

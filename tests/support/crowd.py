@@ -69,7 +69,7 @@ class Crowd:
             heard: Any = from_gateway(frame)
             if isinstance(heard, ModelUpdate):
                 self._told = heard
-                await self._say(socket, WorkerReady("simulated", 1, "", games=1))
+                await self._say(socket, WorkerReady("simulated", 1, "", games=1, version=heard.version))
             elif isinstance(heard, PlayGames) and self._told:
                 self._play = self._play or Play(self._told, heard, 2 * self.tabs)
                 self._play.take(heard)

@@ -22,10 +22,8 @@ from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, Volu
 from azq.ledger import MemoryLedger
 from azq.ledger.types import Lease
 from azq.store import open_store
-from azq.volunteers.backing import Backing
+from azq.volunteers.backing import Backing, GamesBatch, GamesVerdict, Guests, Judge, Volunteer, samples_in
 from azq.volunteers.gateway import Gateway
-from azq.volunteers.guests import Guests, Volunteer
-from azq.volunteers.judging import GamesBatch, GamesVerdict, Judge, samples_in
 from azq.volunteers.models import ModelCatalog, make_model
 from azq.volunteers.pages import make_site
 from azq.volunteers.public import Public

@@ -13,7 +13,7 @@ import { Link } from "./link.js";
 import { watchPower } from "./power.js";
 import { CONTROLS, load, running as going, save, token } from "./settings.js";
 
-const PAGE = "1"; // of what the gateway speaks with
+const PAGE = "2"; // of what the gateway speaks with
 const AHEAD = 2; // games asked for, for each that is played: the next one is there when one ends
 const TELL_MS = 3000, RUN_MS = 15_000, RATES_S = 10;
 const $ = (id) => document.getElementById(id);
@@ -55,11 +55,11 @@ const handlers = {
     run.wanted = model.version;
     fetchModel(model).catch((error) => fail("weights", error.message));
   },
-  PlayGames({ seed, search, games, stop }) {
+  PlayGames({ seed, search, version, games, stop }) {
     if (stop) return crew.forget();
     run.simulations = search.num_simulations;
-    crew.plan({ seed, search });
-    crew.hand(games);
+    const plan = { seed, search, version };
+    crew.hand(games.map((game) => ({ ...game, plan })));
     tell();
   },
   EvalGames(asked) {
@@ -85,12 +85,12 @@ async function fetchModel(model) {
 
 /** {name, params, version, bytes, test}, as worker.js takes it. */
 async function fetched({ game, params, version, sha256: wanted, positions, logits, values, tolerance }) {
-  if (!wanted) return { name: game, params, version, bytes: null };
+  if (!wanted) return { name: game, params, version, sha256: wanted, bytes: null };
   const response = await fetch(at(`/models/${wanted}.onnx`));
   if (!response.ok) throw new Error(`weights ${version} are not there (${response.status}); the ones before stay in use`);
   const bytes = new Uint8Array(await response.arrayBuffer());
   if (sha256(bytes) !== wanted) throw new Error(`weights ${version} were damaged on their way; the ones before stay in use`);
-  return { name: game, params, version, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } };
+  return { name: game, params, version, sha256: wanted, bytes, test: { positions, logits: floats(logits), values: floats(values), tolerance } };
 }
 
 /** Games of a match, once both networks are here. */
@@ -116,7 +116,7 @@ function ready() {
   if (resting()) return tell();
   const wish = [...(settings.quality < 100 ? [`quality=${settings.quality}`] : []), ...(me.unfit ? [] : ["eval"])];
   const { workers, games } = settings;
-  link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games });
+  link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games, version: crew.version });
   tell();
 }
 

@@ -1,12 +1,13 @@
 // The Web Workers of this tab: who plays which game, what they have done, and the network that all of them use.
 
 const WORKER = new URL("worker.js", import.meta.url);
+const NETWORKS = 3; // at once, however fast new ones come
 const NOTHING = { games: 0, plies: 0, simulations: 0, evaluations: 0, busyMs: 0 };
 
 export class Crew {
   #hands = []; // {worker, games: Map of those it has, bout: the match that it knows, loaded}
-  #model = null;
-  #plan = null;
+  #models = new Map(); // by version, which all workers have or are about to: the one in use and the one before, and those that games need
+  #next = null; // the newest, which waits until there is room for it
   #share = 0;
   #settings;
 
@@ -35,34 +36,45 @@ export class Crew {
   /** Begins for another run: with nothing of the last one, whose network would play the next one's games falsely. */
   anew() {
     this.#dismiss();
-    this.#model = this.#plan = null;
+    this.#models.clear();
+    this.#next = null;
     this.version = 0;
     this.start(this.#settings);
   }
 
-  /** {name, params, version, bytes, test}, as worker.js takes it. */
+  /** {name, params, version, sha256, bytes, test}, as worker.js takes it. */
   use(model) {
-    this.#model?.bytes?.buffer.transfer?.(0); // given back now: the collector takes its time
-    this.#model = model;
+    const known = this.#models.get(model.version);
+    if (known && known.sha256 !== model.sha256) this.anew(); // the run was made again under its name
+    if (known?.sha256 === model.sha256) return;
+    this.#next = model;
+    this.#renew();
+  }
+
+  /** Retires models that no game needs, and takes the next one where there is room. */
+  #renew() {
+    const used = new Set(this.#hands.flatMap(({ games }) => [...games.values()].map(({ plan }) => plan?.version)));
+    const kept = [...this.#models.keys()];
+    for (const version of kept.slice(0, Math.max(0, kept.indexOf(this.version) - 1)).filter((each) => !used.has(each))) {
+      this.#models.get(version).bytes?.buffer.transfer?.(0); // given back now: the collector takes its time
+      this.#models.delete(version);
+      this.#all({ retire: version });
+    }
+    if (!this.#next || this.#models.size >= NETWORKS) return;
+    const model = this.#next;
+    this.#next = null;
+    this.#models.set(model.version, model);
     this.#all({ model });
   }
 
-  /** Run, seed and search settings, as PlayGames has them. */
-  plan({ seed, search }) {
-    const wanted = { seed, search };
-    if (JSON.stringify(wanted) === JSON.stringify(this.#plan)) return;
-    this.#plan = wanted;
-    this.#all({ plan: { ...wanted, slots: this.#settings.games } });
-  }
-
-  /** Games go to those who have the fewest; one of a match with its `bout`: {seed, search, models}. */
+  /** Games go to those who have the fewest; each with its `plan`: {seed, search, version}, one of a match with its `bout`: {seed, search, models}. */
   hand(games) {
     for (const game of games) {
-      if (this.#hands.some((hand) => hand.games.has(game.uid))) continue;
+      if (this.#hands.some((hand) => hand.games.has(game.uid)) || (game.plan && !this.#models.has(game.plan.version))) continue;
       const idle = this.#hands.reduce((one, other) => (other.games.size < one.games.size ? other : one));
       idle.games.set(game.uid, game);
-      const { bout, ...rest } = game;
-      idle.worker.postMessage(bout ? { match: { ...rest, bout: bout === idle.bout ? null : bout } } : { games: [rest] });
+      const { bout, plan, ...rest } = game;
+      idle.worker.postMessage(bout ? { match: { ...rest, bout: bout === idle.bout ? null : bout } } : { game: { ...rest, plan, slots: this.#settings.games } });
       idle.bout = bout ?? idle.bout;
     }
   }
@@ -92,8 +104,7 @@ export class Crew {
     hand.worker.onmessage = ({ data }) => this.#hear(hand, data);
     hand.worker.onerror = (event) => this.on.failed(event.message || "a Web Worker could not be loaded; load the page again");
     hand.worker.postMessage({ setup: { bytes: this.core, backend: this.#settings.backend }, share: this.#share, watch: number === 0 });
-    if (this.#model) hand.worker.postMessage({ model: this.#model });
-    if (this.#plan) hand.worker.postMessage({ plan: { ...this.#plan, slots: this.#settings.games } });
+    for (const model of this.#models.values()) hand.worker.postMessage({ model });
     this.#hands.push(hand);
   }
 
@@ -101,6 +112,7 @@ export class Crew {
     if (finished && hand.games.delete(finished.uid)) {
       this.totals.games++;
       this.on.finished(finished);
+      this.#renew();
     }
     if (progress) {
       for (const name of Object.keys(NOTHING)) this.totals[name] += progress[name] ?? 0;
@@ -112,8 +124,10 @@ export class Crew {
       this.version = Math.min(...this.#hands.map((each) => each.loaded));
       this.backend = loaded.backend;
       this.on.loaded(loaded, this.#hands.every((each) => each.loaded === loaded.version));
+      this.#renew();
     }
     if (unfit?.match) for (const [uid, game] of hand.games) if (game.bout === hand.bout) hand.games.delete(uid);
+    if (unfit && !unfit.match) this.#models.delete(unfit.version);
     if (unfit) this.on.unfit(unfit);
     if (failed) this.on.failed(failed);
   }

@@ -22,9 +22,9 @@ export class Table {
     return [...this.playing, ...this.waiting];
   }
 
-  /** The next leaf of each tree; their number, 0 where there is nothing to search. */
-  collect() {
-    for (let slot = 0; slot < this.slots.length && this.waiting.length; slot++) {
+  /** The next leaf of each tree, of `most` games at once; their number, 0 where there is nothing to search. */
+  collect(most = this.slots.length) {
+    for (let slot = 0; slot < this.slots.length && this.waiting.length && this.playing.length < most; slot++) {
       if (this.slots[slot]) continue;
       this.slots[slot] = { spentMs: 0, ...this.waiting.shift() };
       const { record, uid } = this.slots[slot];
@@ -95,11 +95,8 @@ export class Table {
     return { uid: this.slots[slot].uid, text };
   }
 
-  /** Ends it; the games that it had, each at the beginning of the ply that it was in. */
-  leave() {
-    const games = this.slots.map((each, slot) => each && { ...each, record: this.search.record(slot) }).filter(Boolean);
+  free() {
     this.search.free();
-    return [...games, ...this.waiting];
   }
 
   #mover(slot) {

@@ -2,7 +2,7 @@
 
 import { decode, encode } from "../vendor/msgpack.mjs";
 
-const SCHEMA = 1;
+const SCHEMA = 2;
 const MATCH_UIDS = 2 ** 52;
 export const GROUP_UIDS = 64; // of a match: the rest is the seat of its first player
 
@@ -15,14 +15,14 @@ export const luckOf = (uid) => (isMatch(uid) ? uid - (uid % GROUP_UIDS) : uid);
 /** Fields by message, in the order of the wire; those that an older gateway leaves out at the end are undefined. */
 export const FIELDS = {
   Hello: ["page", "token", "invite", "device", "run", "name"],
-  WorkerReady: ["backend", "workers", "core", "features", "games"],
+  WorkerReady: ["backend", "workers", "core", "features", "games", "version"],
   Progress: ["games", "simulations", "evaluations", "plies", "playing", "version", "cpu"],
   GamesComplete: ["games"],
   EvalResult: ["games"],
   Bye: [],
   Welcome: ["contributor", "token", "name", "run", "served"],
   ModelUpdate: ["run", "game", "params", "version", "sha256", "size", "positions", "logits", "values", "tolerance"],
-  PlayGames: ["run", "seed", "search", "games", "stop"],
+  PlayGames: ["run", "seed", "search", "games", "stop", "version"],
   EvalGames: ["run", "seed", "search", "networks", "games"],
   Accepted: ["uids", "totals"],
   Refused: ["reason", "remedy", "uids", "final"],

@@ -1,6 +1,6 @@
 // One core's share of the work: searches its games in step, evaluates their leaves, and says what it finished.
 //
-// Messages in: {setup} {model} {plan} {games} {match} {forget} {share} {watch}; out: {loaded} {unfit} {finished} {progress} {failed}.
+// Messages in: {setup} {model} {retire} {game} {match} {forget} {share} {watch}; out: {loaded} {unfit} {finished} {progress} {failed}.
 // What comes in waits until the step that is under way has ended: a search is touched by one hand only.
 
 import { loadCore } from "../core.js";
@@ -9,7 +9,6 @@ import { Table } from "./table.js";
 
 const TELL_MS = 1000;
 const BREATH_MS = 40; // of work without a look at the messages
-const PLIES_EACH = 4; // that games move on average before the next network: however slow the tab, they come to their end
 const MATCH_SLOTS = 4;
 const NO_COUNTS = { plies: 0, simulations: 0, evaluations: 0, busyMs: 0 };
 
@@ -22,11 +21,10 @@ const UNIFORM = {
 
 const inbox = [];
 let wake = () => {};
-let core = null, plan = null;
-let used = null; // {game, network, version} of self-play
-let next = null; // the same that waits to be used
-let table = null; // of self-play
-let early = []; // games that came before there was one
+let core = null;
+const networks = new Map(); // by version: {game, params, network, version}
+let tables = []; // of self-play, the oldest first: {table, key, used: one of networks}
+let turn = 0; // whose it is among them
 let matches = []; // {table, networks, versions}, which come before self-play, for others wait for their last game
 let latest = null; // of them, to which games are added
 let backend = "auto", share = 1, watched = false;
@@ -43,24 +41,36 @@ const handlers = {
     backend = wanted;
   },
 
-  /** Another network, tried at once and used from a later ply on. */
+  /** Another network, for games that are handed out for it. */
   async model(model) {
     try {
       const opened = await open(model);
-      await next?.network.close();
-      next = opened;
+      networks.set(model.version, opened);
+      postMessage({ loaded: { version: model.version, backend: opened.network.backend, fallback: opened.network.fallback } });
     } catch (error) {
       postMessage({ unfit: { version: model.version, reason: error.message } });
     }
   },
 
-  plan(wanted) {
-    plan = wanted;
-    renew();
+  /** A network that no game needs any more. */
+  async retire(version) {
+    const old = networks.get(version);
+    leave(({ used }) => used === old);
+    networks.delete(version);
+    await old?.network.close();
   },
 
-  games(handed) {
-    (table?.waiting ?? early).push(...handed);
+  /** A game, each ply of which is searched by its plan: with one version and one budget, whatever comes meanwhile. */
+  game({ plan, slots, ...game }) {
+    const used = networks.get(plan.version);
+    if (!used) return;
+    const key = JSON.stringify([plan, slots]);
+    let found = tables.find((each) => each.key === key);
+    if (!found) {
+      leave(({ table }) => !table.all.length);
+      tables.push((found = { key, used, table: new Table(used.game, plan, slots) }));
+    }
+    found.table.waiting.push(game);
   },
 
   /** A game of a match; `bout` is the match where it is not the one of the game before. */
@@ -71,9 +81,7 @@ const handlers = {
 
   /** Games that are no longer this tab's; all of them without a list. */
   forget(uids) {
-    early = early.filter((each) => uids && !uids.includes(each.uid));
-    table?.forget(uids);
-    for (const each of matches) each.table.forget(uids);
+    for (const each of [...tables, ...matches]) each.table.forget(uids);
   },
 
   share(wanted) {
@@ -87,7 +95,7 @@ const handlers = {
 
 /** {game, network, version} of a model, tried. Throws where it does not compute what it must. */
 async function open({ name, params, version, bytes, test }) {
-  const same = [used, next].find((each) => each?.game.name === name && each.params === JSON.stringify(params));
+  const same = [...networks.values()].find((each) => each.game.name === name && each.params === JSON.stringify(params));
   const game = same?.game ?? core.game(name, params);
   const network = bytes ? await openNetwork(bytes, { backend, test: { ...test, game } }) : UNIFORM;
   return { game, params: JSON.stringify(params), network, version };
@@ -97,7 +105,7 @@ async function open({ name, params, version, bytes, test }) {
 async function begin({ seed, search, models }) {
   const versions = models.map(({ version }) => version);
   for (const { table, networks } of matches.filter((each) => !each.table.all.length)) {
-    table.leave();
+    table.free();
     for (const { network } of networks) await network.close();
   }
   matches = matches.filter((each) => each.table.all.length);
@@ -111,37 +119,25 @@ async function begin({ seed, search, models }) {
   }
 }
 
-/** The next network takes over, where it is time: the ply that each game is in begins anew, so that every ply has one version. */
-async function swap() {
-  const moved = table ? table.search.totals().plies : Infinity;
-  if (!next || moved < PLIES_EACH * (table?.playing.length ?? 0)) return;
-  const old = used;
-  if (old && next.game !== old.game) handlers.forget(null); // what was begun under other rules
-  used = next;
-  next = null;
-  renew();
-  await old?.network.close();
-  postMessage({ loaded: { version: used.version, backend: used.network.backend, fallback: used.network.fallback } });
-}
-
-/** The same games in a new search, each at the beginning of the ply that it is in. */
-function renew() {
-  if (!used || !plan) return;
-  if (table) counts.simulations += table.moved();
-  const played = table ? table.leave() : early;
-  early = [];
-  table = new Table(used.game, plan, plan.slots);
-  table.waiting = played;
+/** Frees some of the tables. */
+function leave(which) {
+  for (const { table } of tables.filter(which)) {
+    counts.simulations += table.moved();
+    table.free();
+  }
+  tables = tables.filter((each) => !which(each));
 }
 
 /** Whether there was anything to search, in a match or else in self-play: one leaf of each tree, and the games that ended with it. */
 async function step() {
   const match = matches.find((each) => each.table.all.length);
-  const at = match?.table ?? table;
-  if (!at) return false;
+  const some = tables.filter(({ table }) => table.all.length);
+  const whose = match ?? some[turn++ % some.length];
+  if (!whose) return false;
+  const at = whose.table, others = match ? [] : some.filter((each) => each !== whose);
   const from = performance.now();
-  const leaves = at.collect();
-  if (leaves) await (match ? at.evaluateByMover(match.networks, leaves) : at.evaluate(used, leaves));
+  const leaves = at.collect(at.slots.length - others.reduce((sum, { table }) => sum + table.playing.length, 0));
+  if (leaves) await (match ? at.evaluateByMover(match.networks, leaves) : at.evaluate(whose.used, leaves));
   counts.evaluations += leaves;
   const spent = performance.now() - from;
   const playing = at.playing;
@@ -155,12 +151,11 @@ async function step() {
 }
 
 function tell() {
-  const all = [...matches, { table, versions: null }].filter((each) => each.table);
+  const all = [...matches, ...tables];
   for (const each of all) counts.simulations += each.table.moved();
-  const playing = [...all.flatMap((each) => each.table.all), ...early].map(({ uid }) => uid);
   const shown = watched ? all.find((each) => each.table.playing.length) : null;
-  const board = shown ? { ...shown.table.shown(), match: shown.versions } : null;
-  postMessage({ progress: { ...counts, playing, version: used?.version ?? 0, board } });
+  const board = shown ? { ...shown.table.shown(), match: shown.versions ?? null } : null;
+  postMessage({ progress: { ...counts, board } });
   counts = { ...NO_COUNTS };
 }
 
@@ -171,7 +166,6 @@ async function main() {
   let told = 0, busy = 0;
   for (;;) {
     while (inbox.length) for (const [name, value] of Object.entries(inbox.shift())) await handlers[name](value);
-    await swap();
     const from = performance.now();
     const worked = share > 0 ? await step() : false;
     const spent = worked ? performance.now() - from : 0;

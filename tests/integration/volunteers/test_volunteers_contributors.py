@@ -16,8 +16,8 @@ from azq.cli.app import app
 from azq.config import GatewayConfig
 from azq.errors import NotFound
 from azq.ledger import Ledger
+from azq.volunteers.backing import Volunteer
 from azq.volunteers.contributors import CALLS_PER_DAY, Contributors
-from azq.volunteers.guests import Volunteer
 from azq.volunteers.standing import Judgement, Trusted, after_batch, standing_of
 from azq.volunteers.tallies import DAY_S
 from azq.wire import keys

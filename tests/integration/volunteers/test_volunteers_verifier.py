@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,13 @@ from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
 from azq.search.recomputation import Outputs
 from azq.store import open_run_store
+from azq.volunteers.backing import GamesBatch, GamesVerdict, Returned, Volunteer
 from azq.volunteers.contributors import Contributors
-from azq.volunteers.guests import Volunteer
 from azq.volunteers.judges import VerifierProcess, VerifyingJudge
-from azq.volunteers.judging import GamesBatch, GamesVerdict, Returned
 from azq.volunteers.matches import deal_match
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.standing import Trusted
+from azq.volunteers.tickets import Terms
 from azq.wire.arrays import arrays_of
 from azq.wire.codec import encode
 from azq.wire.connect import connect
@@ -90,7 +91,8 @@ class Court:
             return model.evaluate(packed)
 
         changed = SearchOrder.of(GAME, SECTIONS, SEARCH.model_copy(update=search), self.weights)
-        return games_of(self.order, evaluate, self.uids(count), version=says, config=changed.config(changed.search.num_simulations))
+        config = changed.config(changed.search.num_simulations)
+        return games_of(self.order, evaluate, self.uids(count), version=says, config=config)
 
     def model(self, version: int) -> Model:
         state, meta = from_bytes(self.weights[version])
@@ -133,7 +135,8 @@ def copied(court: Court) -> list[Returned]:
     others = court.play()
     own = court.uids(len(others))
     return [
-        Returned(_renumbered(game, uid), _renumbered(game, uid, empty=True), game.spent_ms) for game, uid in zip(others, own, strict=True)
+        replace(game, record=_renumbered(game, uid), handed=_renumbered(game, uid, empty=True))
+        for game, uid in zip(others, own, strict=True)
     ]
 
 
@@ -153,7 +156,7 @@ ADVERSARIES: dict[str, Callable[[Court], list[Returned]]] = {
     "less simulations than the run bears, told": lambda court: court.play(num_simulations=4),
     "no noise": lambda court: court.play(12, gumbel_scale=0.0),
     "copied games": copied,
-    "unknown weights": lambda court: court.play(says=99),
+    "other weights than it was handed out for": lambda court: [replace(game, terms=Terms(2, 16)) for game in court.play()],
 }
 
 
@@ -184,9 +187,12 @@ def test_adversaries_have_no_game_in_the_window_and_are_blocked(court: Court) ->
         assert court.judge.standing(eve).trust is Trusted.BLOCKED, kind
 
 
-def test_an_older_network_is_no_crime_where_it_is_told(court: Court) -> None:
-    """A tab changes networks between moves, and may be late to."""
-    assert not court.judged(court.contributor(), court.play(weights_of=2, says=2)).refused
+def test_an_older_network_is_no_crime_where_the_game_was_handed_out_for_it(court: Court) -> None:
+    ann = court.contributor()
+    assert not court.judged(ann, court.play(weights_of=2, says=2)).refused
+    late = court.judged(ann, court.play(says=99))
+    assert "too old by now" in late.refused[min(late.refused)]
+    assert court.contributors.history(ann).faults == 0
 
 
 def test_games_of_a_match_are_searched_again_with_the_network_of_their_movers(court: Court) -> None:

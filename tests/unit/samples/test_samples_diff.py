@@ -29,7 +29,7 @@ def made(first_uid: int, games: int = GAMES, version: int = 3, **otherwise: Any)
     evaluate, events = TinyNetworks(honest.game), []
     for start in range(first_uid, first_uid + games, 100):
         uids = range(start, min(start + 100, first_uid + games))
-        for each in games_of(honest, evaluate, uids, version=version, config=order.config(order.budgets[-1])):
+        for each in games_of(honest, evaluate, uids, version=version, config=order.config(order.search.num_simulations)):
             returns = honest.game.replay(np.frombuffer(each.record.actions, "<u2"))[3]
             events.append(SampleEvent(each.record, tuple(returns.tolist()), "selfplay@test:1", 1))
     return read_games(honest.game, events).rows

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from azq.search import recomputation as searching
 from azq.search.recomputation import ChosenPly, Difference, Outputs, differs, recompute
-from azq.volunteers.judging import Returned
+from azq.volunteers.backing import Returned
 from azq.volunteers.plausibility import SearchOrder, check
 
 

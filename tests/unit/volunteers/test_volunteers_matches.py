@@ -21,7 +21,7 @@ from azq.drill.tab import play_match
 from azq.errors import ConfigError, WireError
 from azq.notation.units import unit
 from azq.search.recomputation import Outputs
-from azq.volunteers.judging import Returned
+from azq.volunteers.backing import Returned
 from azq.volunteers.matches import TabMatch, deal_match, versions_named
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.standing import Judgement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ from honest_tabs import TinyNetworks, games_of, order_of, returned, with_arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azq import _core
 from azq.search.recomputation import differs, recompute
-from azq.volunteers.judging import Returned
-from azq.volunteers.plausibility import Implausible, Known, SearchOrder, check
+from azq.volunteers.backing import Returned
+from azq.volunteers.plausibility import Implausible, Known, Outdated, SearchOrder, check
+from azq.volunteers.tickets import Terms
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord
 
@@ -21,7 +22,7 @@ GAMES = ("tic_tac_toe", "connect_four", "backgammon", "blob", "beasty_bar", "oth
 
 
 def made(name: str, uids: range = range(1, 4)) -> tuple[SearchOrder, list[Returned]]:
-    order = order_of(name, num_simulations=4, least_quality=100)
+    order = order_of(name, num_simulations=4)
     return order, games_of(order, TinyNetworks(order.game), uids)
 
 
@@ -85,9 +86,10 @@ LAST = len(C4_GAMES[0].record.actions) // 2 - 1
         (changed("policies", LAST // 2, np.float16("nan")), "no distribution"),
         (changed("root_values", LAST // 2, 1.5), "root value outside"),
         (changed("root_values", LAST // 2, np.nan), "root value outside"),
-        (changed("weight_versions", LAST // 2, 4), "version 4 was never handed out"),
-        (changed("weight_versions", LAST // 2, 0), "version 0 was never handed out"),
-        (Returned(C4_GAMES[0].record, C4_GAMES[1].record), "does not go on from what was handed out"),
+        (changed("weight_versions", LAST // 2, 4), "said to be of weights version 4, the game was handed out for 3"),
+        (changed("weight_versions", LAST // 2, 2), "said to be of weights version 2, the game was handed out for 3"),
+        (replace(C4_GAMES[0], terms=Terms(3, 8)), "4 simulations were spent on a ply, 8 were ordered"),
+        (replace(C4_GAMES[0], handed=C4_GAMES[1].record), "does not go on from what was handed out"),
         (returned(GameRecord(1)), "not over after 0 plies"),
         (returned(GameRecord(1, b"\x00")), "no whole number of plies"),
     ],
@@ -102,7 +104,7 @@ def test_impossible_speed_is_refused() -> None:
     game = games_of(order, TinyNetworks(order.game), [1])[0]
     check(order, game)
     with pytest.raises(Implausible, match="faster than any machine"):
-        check(order, returned(game.record, spent_ms=1))
+        check(order, replace(game, spent_ms=1))
 
 
 def test_a_game_cut_short_is_refused() -> None:
@@ -117,14 +119,14 @@ def test_a_game_under_another_number_has_the_wrong_luck(name: str) -> None:
     record = games[0].record
     other = GameRecord(99, *(getattr(record, field) for field in record.__struct_fields__[1:]))
     with pytest.raises(Implausible, match="are not those of game 99"):
-        check(order, returned(other))
+        check(order, returned(other, terms=games[0].terms))
 
 
 def test_given_plies_are_nobodys_to_be_judged_by() -> None:
     game = C4_GAMES[0]
     found = arrays(C4_ORDER, game)
     handed = GameRecord(game.record.uid, *(found[name][:6].tobytes() for name in found))
-    assert min(ply.ply for ply in check(C4_ORDER, Returned(game.record, handed, 1000)).own) >= 6
+    assert min(ply.ply for ply in check(C4_ORDER, replace(game, handed=handed)).own) >= 6
 
 
 def test_long_games_are_not_repeated_by_chance_and_short_ones_may_be() -> None:
@@ -141,26 +143,22 @@ def test_long_games_are_not_repeated_by_chance_and_short_ones_may_be() -> None:
     assert not known.copied(renamed), "the oldest are forgotten"
 
 
-def test_budgets_follow_from_the_runs_settings() -> None:
-    schedule = [{"at": 0.5, "num_simulations": 64}]
-    assert order_of("tic_tac_toe", schedule=schedule).budgets == (8, 12, 16, 32, 48, 64)
-    assert order_of("tic_tac_toe", least_quality=100, schedule=schedule).budgets == (16, 64)
-    assert order_of("tic_tac_toe", least_quality=60).budgets == (9, 12, 16)
-    config = order_of("tic_tac_toe").config(8)
-    assert isinstance(config, _core.SearchConfig)
-    assert (config.num_simulations, config.reuse_subtree, config.random_opening_plies) == (8, False, 2)
+def test_weights_of_the_hand_out_that_are_kept_no_more_are_nobodys_fault() -> None:
+    order = order_of("connect_four", num_simulations=4, versions=(4, 5))
+    with pytest.raises(Outdated, match="version 3 is too old"):
+        check(order, C4_GAMES[0])
 
 
-def test_a_tab_may_settle_for_less_within_what_the_run_bears() -> None:
-    """A search that ended early does not tell its budget: each that it may have had is tried."""
+def test_every_ply_has_the_budget_of_the_hand_out() -> None:
+    """Also one whose search ended early, which does not tell its budget."""
     order = order_of("connect_four", num_simulations=32)
     networks = TinyNetworks(order.game)
     half = games_of(order, networks, [1, 2, 3], config=order.config(16))
-    plies = [ply for game in half for ply in check(order, game).own]
-    assert {(16,), (16, 24, 32)} >= {ply.budgets for ply in plies} >= {(16,)}
+    plies = [ply for game in half for ply in check(order, replace(game, terms=Terms(3, 16))).own]
+    assert {ply.budget for ply in plies} == {16}
     assert not any(map(differs, recompute(order.game, order.seed, order.config, plies, networks)))
-    with pytest.raises(Implausible, match="spent on a ply, 16 or 24 or 32 were ordered"):
-        check(order, games_of(order, networks, [4], config=order.config(8))[0])
+    with pytest.raises(Implausible, match="16 simulations were spent on a ply, 32 were ordered"):
+        check(order, half[0])
 
 
 @pytest.mark.parametrize("name", ["backgammon", "blob"])
@@ -173,7 +171,7 @@ def test_a_game_that_servers_began_goes_on_however_its_policies_were_kept(name: 
     support = np.packbits(there, axis=1, bitorder="little").tobytes()
     parts = {name: (array[there] if name == "policies" else array).tobytes() for name, array in kept.items()}
     handed = GameRecord(1, **parts, support=support)
-    whole = with_arrays(Returned(GameRecord(1), handed, 1000), **found)
+    whole = with_arrays(Returned(GameRecord(1), handed, 1000, games[0].terms), **found)
     assert min(ply.ply for ply in check(order, whole).own) >= 30
     found["policies"][np.flatnonzero(found["simulations"])[2]] = 0.5
     with pytest.raises(Implausible, match="does not go on"):

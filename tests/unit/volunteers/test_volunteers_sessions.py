@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from typing import Any
 
@@ -11,16 +10,21 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from azq.volunteers.judging import GamesVerdict
+from azq.volunteers.backing import GamesVerdict
 from azq.volunteers.sessions import CLAIMS_EACH, LATE, MATCH_HELD_S, NOT_YOURS, RETURN_S, Place, Sessions, TabPatience
+from azq.volunteers.tickets import NO_TERMS, Terms, Tickets
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import MATCH_UIDS, Accepted, Refused, TabGame
 
 PATIENCE = TabPatience(silent_s=30.0, late_s=90.0, batch_s=5.0)
 
 
-def ticket(uid: int, contributor: str, record: GameRecord) -> bytes:
-    return hashlib.sha256(f"{uid} {contributor}".encode() + record.actions).digest()
+TERMS = Terms(7, 50)
+TICKETS = Tickets(b"secret", b"r 1")
+
+
+def ticket(uid: int, contributor: str, record: GameRecord, terms: Terms = NO_TERMS) -> bytes:
+    return TICKETS.issue(uid, contributor, record, terms)
 
 
 def finished(uid: int, contributor: str, record: GameRecord | None = None, actions: bytes = b"\1\0") -> TabGame:
@@ -29,7 +33,7 @@ def finished(uid: int, contributor: str, record: GameRecord | None = None, actio
 
 def opened(room: int = 4, games: int = 3, lease: str = "r:1", **contributors: int) -> Sessions:
     """Sessions with `ann` in tab 1 and `bob` in tab 2, and games from 1 on under one lease."""
-    sessions = Sessions(ticket, PATIENCE)
+    sessions = Sessions(TICKETS, PATIENCE)
     for name, tab in (contributors or {"ann": 1, "bob": 2}).items():
         sessions.enter(tab, name, 0.0)
         sessions.tabs[tab].room = room
@@ -53,8 +57,8 @@ def commit(sessions: Sessions, lease: str = "r:1") -> list[int]:
 def test_a_game_goes_out_comes_back_and_counts_once():
     sessions = opened()
     assert sessions.wanted(0.0) == 5
-    handed = sessions.hand(1, 0.0)
-    assert [(record.uid, mark) for record, mark in handed] == [(uid, ticket(uid, "ann", GameRecord(uid))) for uid in (1, 2, 3)]
+    handed = sessions.hand(1, 0.0, terms=TERMS)
+    assert [(record.uid, mark) for record, mark in handed] == [(uid, ticket(uid, "ann", GameRecord(uid), TERMS)) for uid in (1, 2, 3)]
     assert sessions.hand(2, 0.0) == []
     sessions.bring(1, finished(2, "ann"), 1.0)
     sessions.bring(1, finished(2, "ann"), 1.0)
@@ -240,7 +244,7 @@ def test_a_restarted_gateway_gives_games_to_who_has_their_tickets():
 
 
 def test_a_new_gateway_takes_what_returning_tabs_claim_before_other_games():
-    sessions = Sessions(ticket, PATIENCE)
+    sessions = Sessions(TICKETS, PATIENCE)
     for name, tab in {"ann": 1, "bob": 2}.items():
         sessions.enter(tab, name, 10.0)
         sessions.tabs[tab].room = 4
@@ -272,7 +276,7 @@ class Gateways(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sessions = Sessions(ticket, PATIENCE)
+        self.sessions = Sessions(TICKETS, PATIENCE)
         self.now, self.leases, self.next_uid = 0.0, 1, 1
         self.pool: list[int] = []
         self.finished: list[int] = []

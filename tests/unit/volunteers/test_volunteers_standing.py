@@ -13,7 +13,7 @@ import pytest
 
 from azq.search.recomputation import ChosenPly, Difference
 from azq.volunteers import verification
-from azq.volunteers.judging import Returned
+from azq.volunteers.backing import Returned
 from azq.volunteers.plausibility import Replayed
 from azq.volunteers.standing import (
     CHECKS,
@@ -83,7 +83,7 @@ _NO_ORDER: Any = SimpleNamespace(game=None, seed=0, config=None, players=None)
 
 
 def _replayed(uid: int) -> Replayed:
-    return Replayed(uid, np.array([uid], np.uint16), (0.0,), tuple(ChosenPly(uid, {}, ply, (1,)) for ply in range(PLIES)), -100.0)
+    return Replayed(uid, np.array([uid], np.uint16), (0.0,), tuple(ChosenPly(uid, {}, ply, 1) for ply in range(PLIES)), -100.0)
 
 
 def _drawn(rng: random.Random, is_false: IsFalse, shows: float) -> Callable[..., list[Difference]]:

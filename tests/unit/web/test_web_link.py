@@ -29,7 +29,7 @@ def test_messages_have_the_fields_of_the_wire():
 def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood():
     handed = GameRecord(9, b"\1\0", b"\2\0", b"\3\0\0\0", b"\4\0", b"\5\0\0\0")
     games = (tabs.Handed(9, b"t", encode(handed)), tabs.Handed(10, b"u"))
-    frame = tabs.encode_tab(tabs.PlayGames("r", str(2**63 + 1), {"num_simulations": 8, "algorithm": "puct"}, games))
+    frame = tabs.encode_tab(tabs.PlayGames("r", str(2**63 + 1), {"num_simulations": 8, "algorithm": "puct"}, games, version=6))
     script = f"""
         import {{ fromFrame, tabGame, toFrame }} from "{CONTRIBUTE}/wire.js";
         const bytes = (...values) => Uint8Array.from(values);
@@ -37,7 +37,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
           weightVersions: bytes(6), spentMs: 7 }};
         const said = [
           {{ tag: "Hello", page: "1", token: "t", invite: "", device: "d", run: "r", name: "Ann" }},
-          {{ tag: "WorkerReady", backend: "wasm", workers: 2, core: "c", features: [], games: 8 }},
+          {{ tag: "WorkerReady", backend: "wasm", workers: 2, core: "c", features: [], games: 8, version: 5 }},
           {{ tag: "Progress", games: 1, simulations: 2, evaluations: 3, plies: 4, playing: [2 ** 40], version: 5, cpu: 0.5 }},
           {{ tag: "GamesComplete", games: [tabGame(game)] }},
           {{ tag: "EvalResult", games: [tabGame(game)] }},
@@ -50,7 +50,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
     told: dict[str, Any] = json.loads(node(script))
     hello, ready, progress, complete, result, bye = (tabs.from_tab(bytes.fromhex(each)) for each in told["said"])
     assert hello == tabs.Hello("1", "t", "", "d", "r", "Ann")
-    assert ready == tabs.WorkerReady("wasm", 2, "c", (), 8)
+    assert ready == tabs.WorkerReady("wasm", 2, "c", (), 8, 5)
     assert progress == tabs.TabProgress(1, 2, 3, 4, (2**40,), 5, 0.5)
     assert complete == tabs.GamesComplete((tabs.TabGame(2**40, b"\1", b"\2", b"\3", b"\4", b"\5", b"\6", 7),))
     assert result == tabs.EvalResult(complete.games)
@@ -73,7 +73,7 @@ WORLD = f"""
       constructor(url) {{ this.url = url; this.sent = []; this.bufferedAmount = 0; world.sockets.push(this); }}
       send(frame) {{ this.sent.push(decode(frame)[1]); }}
       close() {{ this.closed = true; }}
-      say(...message) {{ this.onmessage({{ data: encode([1, message]).slice().buffer }}); }}
+      say(...message) {{ this.onmessage({{ data: encode([{tabs.TAB_SCHEMA}, message]).slice().buffer }}); }}
       welcome() {{ this.onopen(); this.say("Welcome", "c", "t", "n", "r", "0"); }}
     }}
     const link = new Link({{ url: "ws://x", hello: () => ({{ page: "1", token: "", invite: "", device: "", run: "" }}), kept, Socket,
@@ -209,3 +209,16 @@ def test_what_is_no_message_ends_it_with_a_clear_line():
         """
     )
     assert said == [[False, "ended"]]
+
+
+def test_a_page_of_another_time_than_its_gateway_ends_and_asks_to_be_loaded_again():
+    (said,) = story(
+        """
+        link.on.state = (state, why) => state === "ended" && say(why);
+        link.start();
+        const [one] = world.sockets;
+        one.onopen();
+        one.onmessage({ data: encode([99, ["Refused", "the frame has schema 2", "", [], false]]).slice().buffer });
+        """
+    )
+    assert said == f"the gateway speaks schema 99, this page {tabs.TAB_SCHEMA}; load the page again"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from azq import games
 from azq.config import RunSections
 from azq.search.recomputation import Outputs
-from azq.volunteers.judging import Returned
+from azq.volunteers.backing import Returned
 from azq.volunteers.matches import deal_match
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.verification import Verification

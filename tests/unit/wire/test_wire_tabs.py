@@ -111,5 +111,5 @@ def test_a_long_frame_is_refused_unread():
 
 
 def test_another_schema_is_named():
-    with pytest.raises(WireError, match="schema 2, this azq speaks 1"):
-        tabs.from_tab(msgspec.msgpack.encode((2, Bye())))
+    with pytest.raises(WireError, match="schema 1, this azq speaks 2"):
+        tabs.from_tab(msgspec.msgpack.encode((1, Bye())))

@@ -1,0 +1,67 @@
+"""Tickets: what a gateway wrote on a game as it handed it out, readable by itself alone and without the game's record. Pure.
+
+A ticket names the one way in which the game is to be searched, so that nobody chooses among several.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import struct
+from dataclasses import dataclass
+
+from azq.wire.codec import encode
+from azq.wire.messages import GameRecord
+
+_LAYOUT = struct.Struct("<IH8s")  # version, budget, digest of the record
+MAC_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a game is to be searched: with this version of the weights and so many simulations, every ply of it."""
+
+    version: int = 0
+    budget: int = 0
+
+
+NO_TERMS = Terms()  # of a match's games, which are on those of the match
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A ticket that was issued for who shows it."""
+
+    terms: Terms
+    moved: bytes  # digest of the record that the game was handed out with
+
+    def fits(self, record: GameRecord) -> bool:
+        """Whether the game still is where it was handed out."""
+        return self.moved == _digest(record)
+
+
+class Tickets:
+    """Those of one run; `secret` is the control plane's, `mark` the run's own."""
+
+    def __init__(self, secret: bytes, mark: bytes) -> None:
+        self._key = hmac.digest(secret, mark, "sha256")
+
+    def issue(self, uid: int, contributor: str, record: GameRecord, terms: Terms) -> bytes:
+        """The ticket of a game that a contributor gets."""
+        said = _LAYOUT.pack(terms.version, terms.budget, _digest(record))
+        return said + self._mac(uid, contributor, said)
+
+    def read(self, ticket: bytes, uid: int, contributor: str) -> Ticket | None:
+        """What a ticket says; None where it was not issued for this game and contributor."""
+        said, mac = ticket[: _LAYOUT.size], ticket[_LAYOUT.size :]
+        if not hmac.compare_digest(mac, self._mac(uid, contributor, said)):
+            return None
+        version, budget, moved = _LAYOUT.unpack(said)
+        return Ticket(Terms(version, budget), moved)
+
+    def _mac(self, uid: int, contributor: str, said: bytes) -> bytes:
+        return hmac.digest(self._key, b" ".join((str(uid).encode(), contributor.encode(), said)), "sha256")[:MAC_BYTES]
+
+
+def _digest(record: GameRecord) -> bytes:
+    return hashlib.sha256(encode(record)).digest()[:8] if record.actions else bytes(8)
