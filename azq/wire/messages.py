@@ -7,7 +7,7 @@ Arrays travel as raw little-endian bytes; their shapes follow from the counts be
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -312,7 +312,7 @@ class LearnerStatus(Message, frozen=True):
     batch_s: float = 0.0  # one training step
     sync_s: float = 0.0  # of it, waiting for other ranks
     scaling_efficiency: float = 1.0  # samples a second / what the ranks would do if none waited for another
-    members: tuple[Any, ...] = ()  # of populations in earlier versions, in this place
+    members: tuple[float, ...] = ()  # none; earlier versions had populations in this place
     each_rank: tuple[RankStatus, ...] = ()  # by number; empty: it trains alone
     games_alone: int = 0  # acknowledged, and on its own disk alone, though the run's store is to keep games
 
