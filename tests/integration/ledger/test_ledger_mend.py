@@ -115,7 +115,7 @@ def test_a_job_that_nobody_can_read_is_put_aside_and_its_games_are_free(world: W
     plays_on(world)
 
 
-def test_the_attack_that_stopped_a_run_is_refused_to_machines_and_mended_whoever_does_it(
+def test_what_stops_a_run_is_refused_to_machines_and_mended_whoever_does_it(
     world: World, machine: redis.Redis, client: redis.Redis
 ) -> None:
     with pytest.raises(AccessRefused), translate(machine):

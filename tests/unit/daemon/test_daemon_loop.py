@@ -21,7 +21,7 @@ from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
-from daemon.serve.loop import Loop
+from daemon.serve.loop import MEND_EVERY, Loop
 
 
 class Bench:
@@ -110,6 +110,20 @@ def test_what_waiting_does_not_mend_ends_a_start_and_no_daemon_that_works(error:
     assert bench.loop.tick()
     bench.answers = refuse
     assert not bench.loop.tick()
+
+
+def test_ledgers_are_mended_every_few_ticks_and_all_of_them_after_a_tick_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, asked = Bench(), list[object]()
+    monkeypatch.setattr(MemoryLedger, "mend", lambda _self, names=None: asked.append(names) or {})
+    for _ in range(2 * MEND_EVERY):
+        assert bench.loop.tick()
+    assert asked == [[], []], "those that run: none"
+    bench.fails(exceptions.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"))
+    assert not bench.loop.tick()
+    assert "mends such a key within seconds" in bench.loop.health.pulse.error
+    bench.works()
+    assert bench.loop.tick()
+    assert asked[2:] == [None]
 
 
 def test_a_daemon_that_another_one_followed_while_its_plane_was_away_ends() -> None:
