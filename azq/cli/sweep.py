@@ -22,7 +22,7 @@ def sweep(
     settings: Config,
     file: Annotated[Path, typer.Argument(help=r"The study: `\[study]`, `\[settings]`, `\[space]` (docs/sweeps.md).")],
     look: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
-    url: Annotated[str, typer.Option("--url", help="The daemon that shows the study, and has the runs of one `where` is a fleet.")] = "",
+    url: Annotated[str, typer.Option("--url", help="The daemon whose dashboard shows the study.")] = "",
     report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, parallel coordinates, trials.")] = None,
 ) -> Answer:
     """Search for better settings: a study of runs, resumed where it was left; Ctrl-C ends it safely."""

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 
 from azq import games
 from azq.config import RUN_NAME_PATTERN
-from azq.config import Tag as HardwareTag
 from azq.config.base import first_wrong
 from azq.config.loading import given, read_toml
 from azq.errors import AzqError, ConfigError
@@ -69,8 +68,7 @@ class StudyPlan(_Part):
     metric: Literal["errors", "elo", "score", "loss"] = "errors"  # of the newest evaluated weights; errors and loss are to be small
     at_once: Annotated[int, Field(ge=1, le=64)] = 1
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of the proposals, and of every run: all are graded on the same positions
-    where: Literal["here", "fleet"] = "here"  # each run an `azq up` of its own, or a run of the daemon that is asked
-    tags: Annotated[list[HardwareTag], Field(min_length=1)] = ["cpu"]  # that runs of a fleet ask for, each the one with fewest of them
+    where: Literal["here"] = "here"  # each run an `azq up`; earlier versions had "fleet", runs of a daemon
     prune: bool = True  # trials that do worse than most did at the same point end early
     paired: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # so sure that it is worse than the best, on the same positions, a trial ends
     settled: Annotated[int, Field(ge=0)] = 0  # so many trials in a row, each so surely worse, end the study; 0: never
@@ -100,8 +98,8 @@ class StudyPlan(_Part):
             limits = [float(text) for text in named]
         except ValueError:
             limits = [0.0]
-        if any(limit <= 0 for limit in limits) or (limits and self.where == "fleet"):
-            raise ConfigError(f"until {self.until!r}: cpu-s=N is a positive number, for runs here; a fleet's end by games, steps, minutes")
+        if any(limit <= 0 for limit in limits):
+            raise ConfigError(f"until {self.until!r}: cpu-s=N is a positive number")
         return min(limits, default=math.inf)
 
     @property
@@ -113,10 +111,9 @@ class StudyPlan(_Part):
         """The run of a trial."""
         return f"{self.name}-{number:04}"
 
-    def overrides(self, chosen: Mapping[str, Scalar], **more: Scalar) -> list[str]:
-        """A trial's settings as `--set` takes them; `more` are further ones of the run's own section, below what the file says."""
-        own = {"run.seed": self.seed, **{f"run.{name}": value for name, value in more.items()}}
-        return [f"{name}={json.dumps(value)}" for name, value in {**own, **self.settings, **chosen}.items()]
+    def overrides(self, chosen: Mapping[str, Scalar]) -> list[str]:
+        """A trial's settings as `--set` takes them."""
+        return [f"{name}={json.dumps(value)}" for name, value in {"run.seed": self.seed, **self.settings, **chosen}.items()]
 
 
 def read_plan(path: Path) -> StudyPlan:

@@ -1,4 +1,4 @@
-"""A study where its settings say it is: its runs here or a fleet's, told to a daemon's dashboard as it goes."""
+"""A study beside a daemon that shows it on its dashboard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from azq.client import Client
 from azq.config import Config
 from azq.console.remote import client_of
 from azq.errors import RequestError
-from azq.sweep.fleet import FleetRuns
 from azq.sweep.plan import StudyPlan
 from azq.sweep.report import as_values
 from azq.sweep.sweep import Tell, sweep
@@ -23,17 +22,11 @@ SHOWN_EVERY_S = 5.0
 
 
 def swept(plan: StudyPlan, folder: Path, config: Config, url: str, tell: Tell) -> optuna.Study:
-    """Runs what is left of a study; a fleet's is that of the daemon at `url`, or of the one that the settings describe.
-
-    Raises as `sweep`, and for runs of a fleet `ConfigError` for a tag without a worker, `DaemonUnavailable`.
-    """
-    if plan.where == "here" and not url:
+    """Runs what is left of a study, which the daemon at `url`, where one is named, shows; raises as `sweep`."""
+    if not url:
         return sweep(plan, folder, tell, RunsHere(plan, folder))
     with contextlib.closing(client_of(config, url)) as client:
-        fleet = FleetRuns(plan, config, client, folder, tell)
-        if plan.where == "fleet":
-            fleet.check()
-        return sweep(plan, folder, tell, fleet if plan.where == "fleet" else RunsHere(plan, folder), Shown(plan, client, tell).show)
+        return sweep(plan, folder, tell, RunsHere(plan, folder), Shown(plan, client, tell).show)
 
 
 class Shown:

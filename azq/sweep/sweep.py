@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,11 +21,10 @@ from azq.host.rundir import make_folder
 from azq.status.summary import RunStatus
 from azq.sweep.paired import Graded, surely_worse
 from azq.sweep.plan import Among, Between, StudyPlan, measured
-from azq.sweep.trial import TrialFailed, TrialRun, TrialRuns
+from azq.sweep.trial import RunHere, RunsHere, TrialFailed
 
 DATABASE = "study.db"
 GRADED = "graded"  # the attribute of a trial that says how it was marked when
-ENDED = "ended"  # and that the study ended its run
 SPACE = "space"  # the attribute that says what the study was begun with
 FIRST_TRIALS = 4  # before any is pruned
 STEPS_PER_PROGRESS = 1000  # a trial's progress in thousandths: where trials are compared
@@ -36,8 +34,8 @@ Tell = Callable[[str], None]
 Show = Callable[[optuna.Study, bool], None]  # whether it must be seen at once
 
 
-def sweep(plan: StudyPlan, folder: Path, tell: Tell, runs: TrialRuns, show: Show = lambda study, now: None) -> optuna.Study:
-    """Runs what is left of a study's trials; one that was interrupted goes on: with lasting runs, else anew with their settings.
+def sweep(plan: StudyPlan, folder: Path, tell: Tell, runs: RunsHere, show: Show = lambda study, now: None) -> optuna.Study:
+    """Runs what is left of a study's trials; those that were interrupted begin again with their settings.
 
     `show` is told of the study at its begin, its end, and in between when there is something new.
 
@@ -47,14 +45,11 @@ def sweep(plan: StudyPlan, folder: Path, tell: Tell, runs: TrialRuns, show: Show
     make_folder(folder)
     with _said(folder), locked(folder / ".lock", lambda pid: f"azq sweep (pid {pid}) works on study {plan.name} in {folder}; wait for it"):
         study = _begin(plan, folder)
-        cut_off = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
-        if not runs.lasting:
-            _begin_anew(study, cut_off)
+        _begin_again(study)
         left = plan.trials - len(study.get_trials(deepcopy=False, states=DONE))
-        again = deque(optuna.Trial(study, trial._trial_id) for trial in cut_off if runs.lasting)
         show(study, True)
         try:
-            Sweeper(plan, study, tell, runs, show, again).run(left)
+            Sweeper(plan, study, tell, runs, show).run(left)
         finally:
             show(study, True)
         return study
@@ -75,11 +70,10 @@ class Sweeper:
     plan: StudyPlan
     study: optuna.Study
     tell: Tell
-    runs: TrialRuns
+    runs: RunsHere
     show: Show
-    again: deque[optuna.Trial]  # that were cut off, and whose runs are still there
     _space: dict[str, BaseDistribution] = field(init=False)
-    _running: set[TrialRun] = field(default_factory=set)
+    _running: set[RunHere] = field(default_factory=set)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -97,7 +91,7 @@ class Sweeper:
                 self._stopping.set()
                 with self._lock:
                     for run in self._running:
-                        run.leave()
+                        run.end()
                 raise
         if self._is_settled():
             self.tell(f"the last {self.plan.settled} trials were surely worse than the best: study {self.plan.name} ends here")
@@ -106,11 +100,11 @@ class Sweeper:
         if self._stopping.is_set() or self._is_settled():
             return
         with self._lock:
-            trial = self.again.popleft() if self.again else self.study.ask(self._space)
+            trial = self.study.ask(self._space)
             run = self.runs.open(trial.number, trial.params)
             self._running.add(run)
         if self._stopping.is_set():
-            run.leave()
+            run.end()
         try:
             value, pruned = self._follow(trial, run)
         except TrialFailed as error:
@@ -121,7 +115,7 @@ class Sweeper:
             with self._lock:
                 self._running.discard(run)
         if self._stopping.is_set():
-            return  # left as running: whoever goes on begins it anew
+            return  # left as running: the next call begins it again
         if value is None:
             self.study.tell(trial, state=TrialState.FAIL)
             self.tell(f"trial {run.name}: no {self.plan.metric} was measured before {self.plan.until}; give trials longer")
@@ -130,11 +124,9 @@ class Sweeper:
         self.tell(line(self.plan, found))
         self.show(self.study, True)
 
-    def _follow(self, trial: optuna.Trial, run: TrialRun) -> tuple[float | None, bool]:
+    def _follow(self, trial: optuna.Trial, run: RunHere) -> tuple[float | None, bool]:
         """The newest figure, and whether the run was ended for it."""
-        value, pruned = None, bool(trial.user_attrs.get(ENDED))
-        before = self.study.get_trials(deepcopy=False)[trial.number].last_step  # of a run that was taken up again
-        reported = -1 if before is None else before
+        value, pruned, reported = None, False, -1
         for status in run.statuses():
             value = found if (found := measured(self.plan, status)) is not None else value
             step = int(status.progress * STEPS_PER_PROGRESS)
@@ -145,7 +137,6 @@ class Sweeper:
             self.show(self.study, False)
             if self._is_hopeless(trial, step, status) and status.progress < 1.0:
                 pruned = True
-                trial.set_user_attr(ENDED, True)
                 run.end()
         return value, pruned
 
@@ -218,9 +209,9 @@ def _begin(plan: StudyPlan, folder: Path) -> optuna.Study:
     return study
 
 
-def _begin_anew(study: optuna.Study, cut_off: Sequence[FrozenTrial]) -> None:
-    """Puts the trials that were cut off in the queue; for whoever holds the study's lock, since others' trials look the same."""
-    for trial in cut_off:
+def _begin_again(study: optuna.Study) -> None:
+    """Puts the trials that were cut off in the queue; under the study's lock, since trials of another sweep look the same."""
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         study.tell(trial.number, state=TrialState.FAIL)
         study.enqueue_trial(trial.params)
 

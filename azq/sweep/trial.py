@@ -1,4 +1,4 @@
-"""One trial: a run told what it is worth as it learns. Here an `azq up` in a home of its own; runs of a fleet are in `fleet`."""
+"""One trial: an `azq up` in a home of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -29,46 +28,19 @@ def tree_cpu_s(pid: int) -> float:
     return own.cpu_s + own.ended_cpu_s + sum(map(tree_cpu_s, children(pid))) if own else 0.0
 
 
-class TrialRun(Protocol):
-    """A run of a study; `end` and `leave` may be called from any thread."""
-
-    @property
-    def name(self) -> str: ...
-
-    def statuses(self) -> Iterator[RunStatus]:
-        """How the run goes, to its end. Raises `TrialFailed` where it ended otherwise than well."""
-
-    def end(self) -> None:
-        """Lets the run drain and end: it is worth no more."""
-
-    def leave(self) -> None:
-        """Stops the run for as long as nobody follows the study."""
-
-
-class TrialRuns(Protocol):
-    """Where a study's runs are."""
-
-    lasting: bool  # a run goes on where it was, whatever became of who followed it
-
-    def open(self, number: int, chosen: Mapping[str, Scalar]) -> TrialRun:
-        """The run of a trial with these settings."""
-
-
 class RunsHere:
     """Each an `azq up`; one that was cut off begins anew."""
-
-    lasting = False
 
     def __init__(self, plan: StudyPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
 
-    def open(self, number: int, chosen: Mapping[str, Scalar]) -> TrialRun:
+    def open(self, number: int, chosen: Mapping[str, Scalar]) -> RunHere:
         return RunHere(self._plan, number, chosen, self._folder)
 
 
 class RunHere:
-    """A run as a child process."""
+    """A run as a child process; `end` may be called from any thread."""
 
     def __init__(self, plan: StudyPlan, number: int, chosen: Mapping[str, Scalar], folder: Path) -> None:
         self.name = plan.run_name(number)
@@ -81,6 +53,7 @@ class RunHere:
         self._process = up(home, self.log, plan.game, self.name, plan.overrides(chosen), *until, *preset, stdout=subprocess.PIPE, text=True)
 
     def statuses(self) -> Iterator[RunStatus]:
+        """How the run goes, to its end. Raises `TrialFailed` where it ended otherwise than well."""
         assert self._process.stdout is not None
         with self._process.stdout as lines:
             for line in lines:
@@ -94,8 +67,7 @@ class RunHere:
             raise TrialFailed(f"trial {self.name} ended with {code}: {said[-1] if said else 'it said nothing'}; see {self.log}")
 
     def end(self) -> None:
+        """Lets the run drain and end."""
         if not self._ended and self._process.poll() is None:
             self._ended = True  # a second one would abort it
             self._process.send_signal(signal.SIGINT)
-
-    leave = end

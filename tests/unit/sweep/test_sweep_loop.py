@@ -42,8 +42,6 @@ class Run:
     def end(self) -> None:
         self.ended.set()
 
-    leave = end
-
 
 def silent(line: str) -> None:
     """Whom nobody listens to."""
@@ -60,10 +58,10 @@ def honest(run: Run) -> Iterator[tuple[float, float | None]]:
 
 
 class Runs:
-    """Runs that a function plays, in place of those of a machine or a fleet."""
+    """Runs that a function plays, in place of those of a machine."""
 
-    def __init__(self, how: Play, *, lasting: bool = False) -> None:
-        self.how, self.lasting = how, lasting
+    def __init__(self, how: Play) -> None:
+        self.how = how
         self.made: list[Run] = []
 
     def open(self, number: int, chosen: Mapping[str, Any]) -> Run:
@@ -72,7 +70,7 @@ class Runs:
 
 
 def swept(given: StudyPlan, folder: Path, how: Play, tell: Callable[[str], None] = silent) -> tuple[Any, list[Run]]:
-    runs = Runs(how)
+    runs: Any = Runs(how)
     return sweeping.sweep(given, folder, tell, runs), runs.made
 
 
@@ -97,7 +95,7 @@ def test_the_same_seed_asks_for_the_same(tmp_path: Path) -> None:
 
 
 def test_all_runs_have_the_studys_seed_and_so_the_same_positions() -> None:
-    assert plan(seed=7).overrides({"network.blocks": 2}, tag="cuda") == ["run.seed=7", 'run.tag="cuda"', "network.blocks=2"]
+    assert plan(seed=7).overrides({"network.blocks": 2}) == ["run.seed=7", "network.blocks=2"]
 
 
 def test_a_bad_trial_is_ended_early_once_others_are_known(tmp_path: Path) -> None:
@@ -168,36 +166,13 @@ def interrupted(run: Run) -> Iterator[tuple[float, float | None]]:
 
 
 def test_an_interrupted_study_ends_its_runs_and_goes_on_with_their_settings(tmp_path: Path) -> None:
-    cut = Runs(interrupted)
+    cut: Any = Runs(interrupted)
     with pytest.raises(KeyboardInterrupt):
         sweeping.sweep(plan(trials=6), tmp_path, silent, cut)
     study, rest = swept(plan(trials=6), tmp_path, honest)
     assert rest[0].chosen == cut.made[2].chosen
     assert len({tuple(run.chosen.values()) for run in cut.made + rest}) == 6  # nothing else is drawn twice
     assert sum(trial.state.name == "COMPLETE" for trial in study.trials) == 6
-
-
-def test_runs_that_last_are_taken_up_where_they_are(tmp_path: Path) -> None:
-    cut, rest = Runs(interrupted, lasting=True), Runs(honest, lasting=True)
-    with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(plan(trials=5), tmp_path, silent, cut)
-    study = sweeping.sweep(plan(trials=5), tmp_path, silent, rest)
-    assert [run.number for run in rest.made] == [2, 3, 4]
-    assert rest.made[0].chosen == cut.made[2].chosen
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE"] * 5
-
-
-def test_a_run_that_the_study_ended_is_still_pruned_when_it_is_taken_up_again(tmp_path: Path) -> None:
-    def killed(run: Run) -> Iterator[tuple[float, float | None]]:
-        for step in (5, 6, 7):
-            yield step / 10, 0.1 * (run.number + 1)
-            if run.ended.is_set():
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(plan(), tmp_path, silent, Runs(killed, lasting=True))
-    study = sweeping.sweep(plan(trials=5), tmp_path, silent, Runs(lambda run: iter([(0.7, 0.9)]), lasting=True))
-    assert [trial.state.name for trial in study.trials][:5] == [*["COMPLETE"] * 4, "PRUNED"]
 
 
 def test_a_look_leaves_the_trials_that_run_alone(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_trial_is_the_settings_and_what_was_chosen(tmp_path: Path) -> None:
         ('until = "games=500"', "untill = 3", "untill"),
         ('name = "rates"', 'name = "rates"\nsettled = 3', "study.toml: settled goes by positions: it needs metric"),
         ("games=500", "cpu-s=0", "cpu-s=N is a positive number"),
-        ('until = "games=500"', 'until = "cpu-s=9"\nwhere = "fleet"', "a fleet's end by games"),
+        ('until = "games=500"', 'until = "games=500"\nwhere = "fleet"', "where: Input should be 'here'"),
         ("low = 1e-4", "low = 1.0", "is not below high"),
         ("low = 1e-4", "low = 0.0", "log needs a low above 0"),
         ("choices = [8, 16]", "choices = [8]", "choices"),
