@@ -25,9 +25,10 @@ from azq.notation.units import unit
 from azq.samples.diff import SamplesDiff, diff
 from azq.samples.played import OPENING_PLIES
 from azq.status.compare import GradedPair, RunComparison, checked, compare, paired_interval
-from azq.status.curves import AXES, FIGURES, read_course
+from azq.status.curves import AXES, FIGURES, MEASURES, read_course
+from azq.status.strength import NAMES, TEXTS
 
-NAMES = {"errors": "graded errors", "elo": "Elo", "score": "score", "loss_policy": "policy loss", "loss_value": "value loss"}
+TITLES: dict[str, str] = {**NAMES, "loss_policy": "policy loss", "loss_value": "value loss"}
 PAIRED = ("errors", "loss", "policy_regret", "search_regret", "value_error")  # of networks, position by position
 
 
@@ -108,7 +109,7 @@ def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], s
         lines.append(_line(axis, [f"{each.on(axis):,.1f}" if axis == "minutes" else f"{each.on(axis):,.0f}" for each in reached]))
     lines += ["", f"where all were, by {compared.by}"]
     lines += [
-        _line(f"{NAMES[row.figure]} at {row.x:,.4g}", [_figure(row.figure, value) for value in row.values]) for row in compared.common
+        _line(f"{TITLES[row.figure]} at {row.x:,.4g}", [_figure(row.figure, value) for value in row.values]) for row in compared.common
     ]
     if paired:
         lines += ["", f"on the same graded positions, more than {names[0]} (95 %)"]
@@ -141,28 +142,26 @@ def _line(name: str, values: Sequence[str]) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    return (
-        f"{value:.1%}" if name == "errors" else f"{value:+.0f}" if name == "elo" else f"{value:,.0f}" if name == "score" else f"{value:.4f}"
-    )
+    return TEXTS.get(name, "{:.4f}").format(value)
 
 
 def plot_comparison(compared: RunComparison, out: Path) -> None:
     """Draws the curves over each other, intervals as bands; raises `MissingExtra` without matplotlib."""
     pyplot = pyplot_of("--plot")
-    figure, places = pyplot.subplots(2, 2, figsize=(10, 6.4), dpi=120)
-    scored = any("score" in run.curves for run in compared.runs)
-    for axes, name in zip(places.flat, [name for name in FIGURES if name != ("elo" if scored else "score")], strict=True):
+    shown = [name for name in FIGURES if any(run.curves.get(name) for run in compared.runs)]
+    figure, places = pyplot.subplots(-(-len(shown) // 2), 2, figsize=(10, 3.2 * -(-len(shown) // 2)), dpi=120, squeeze=False)
+    for axes in places.flat[len(shown) :]:
+        axes.set_axis_off()
+    for axes, name in zip(places.flat, shown, strict=False):
         for number, run in enumerate(compared.runs):
             curve = run.curves.get(name, [])
             x = [point.x for point in curve]
-            axes.plot(
-                x, [point.y for point in curve], marker="." if name in ("errors", "elo", "score") else "", color=f"C{number}", label=run.run
-            )
+            axes.plot(x, [point.y for point in curve], marker="." if name in MEASURES else "", color=f"C{number}", label=run.run)
             if curve and curve[0].low is not None:
                 axes.fill_between(
                     x, [point.low for point in curve], [point.high for point in curve], color=f"C{number}", alpha=0.15, linewidth=0
                 )
-        axes.set(title=NAMES[name], xlabel=compared.by)
+        axes.set(title=TITLES[name], xlabel=compared.by)
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     places.flat[0].legend()

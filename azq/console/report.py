@@ -33,9 +33,10 @@ from azq.masking import masked_settings
 from azq.process.source import commit
 from azq.samples.played import OPENING_PLIES
 from azq.samples.stats import stats
-from azq.status.curves import MOST_POINTS, Course, CurvePoint, read_course
+from azq.status.curves import MEASURES, MOST_POINTS, Course, CurvePoint, read_course
 from azq.status.spending import money_of, read_spending
 from azq.status.stages import stages_of
+from azq.status.strength import NAMES, TEXTS
 from azq.status.summary import evaluated
 from azq.wire import keys
 from azq.wire.codec import decode, skip_unreadable
@@ -135,11 +136,9 @@ def _heads(course: Course, settings: Mapping[str, Any], spent: Spending | None) 
     yield "goals", ", ".join(f"{name}={limit:g}" for name, limit in view.record.until.items()) or "no end"
     yield "games", f"{course.counts.finished:,}"
     yield "steps", f"{max([int(course.reached.steps), *(event.step for event in course.weights)]):,}"
-    curves = course.curves("minutes")
-    for name, text in (("elo", _elo), ("score", _whole), ("errors", _percent)):
-        if curve := curves.get(name):
-            point = max(curve, key=lambda each: each.weight_version or 0)
-            yield {"elo": "Elo", "errors": "graded errors"}.get(name, name), f"{_interval(point, text)}, weights {point.weight_version}"
+    for name, curve in _measured(course):
+        point = max(curve, key=lambda each: each.weight_version or 0)
+        yield NAMES[name], f"{_interval(point, name)}, weights {point.weight_version}"
     if spent is not None:
         unknown = any(time.unpriced_ms for time in spent.machines.values())
         yield "machines cost", f"{money_of(spent):,.2f} {spent.currency}" + (", and those whose price nobody knows" if unknown else "")
@@ -159,12 +158,9 @@ def _timeline(course: Course, events: Sequence[RunEvent]) -> ReportSection:
 
 def _charts(course: Course) -> Iterator[str]:
     curves = course.curves("minutes")
-    if elo := curves.get("elo"):
-        yield line_chart("Elo, with 95 % intervals", {"Elo": elo}, "minutes", _elo)
-    if score := curves.get("score"):
-        yield line_chart("score, with 95 % intervals", {"score": score}, "minutes", _whole)
-    if errors := curves.get("errors"):
-        yield line_chart("graded errors, with 95 % intervals", {"errors": errors}, "minutes", _percent)
+    for name, curve in _measured(course):
+        bounded = ", with 95 % intervals" if curve[0].low is not None else ""
+        yield line_chart(NAMES[name] + bounded, {name: curve}, "minutes", TEXTS[name].format)
     losses = {name: curves[f"loss_{name}"] for name in ("policy", "value") if f"loss_{name}" in curves}
     if losses:
         yield line_chart("losses", losses, "minutes", lambda value: f"{value:.2f}")
@@ -175,24 +171,19 @@ def _charts(course: Course) -> Iterator[str]:
 
 
 def _versions(course: Course) -> ReportSection:
-    curves = course.curves("minutes")
-    elo, score, errors = ({point.weight_version: point for point in curves.get(name, [])} for name in ("elo", "score", "errors"))
-    strong, told = (score, _whole) if score else (elo, _elo)
+    measured = {name: {point.weight_version: point for point in curve} for name, curve in _measured(course)}
     rows = [
         (
             str(event.version),
             f"{event.step:,}",
             _time(event.published_ms),
             f"{event.blocks}x{event.channels}" if event.blocks else "",
-            _interval(strong[event.version], told) if event.version in strong else "",
-            _interval(errors[event.version], _percent) if event.version in errors else "",
+            *(_interval(points[event.version], name) if event.version in points else "" for name, points in measured.items()),
             event.sha256,
         )
         for event in sorted(course.weights, key=lambda event: event.version)
     ]
-    return ReportSection(
-        "Weights", ("version", "step", "published", "network", "score" if score else "Elo", "graded errors", "sha256"), rows
-    )
+    return ReportSection("Weights", ("version", "step", "published", "network", *(NAMES[name] for name in measured), "sha256"), rows)
 
 
 def _matches(course: Course) -> ReportSection:
@@ -247,20 +238,15 @@ def _about(event: RunEvent) -> str:
     return ", ".join(f"{name} {value}" for name, value in event.about.items() if value)
 
 
-def _interval(point: CurvePoint, text: Any) -> str:
+def _measured(course: Course) -> list[tuple[str, list[CurvePoint]]]:
+    """What the game is judged by first, then what else is known of its strength."""
+    curves = course.curves("minutes")
+    return [(name, curves[name]) for name in MEASURES if name in curves]
+
+
+def _interval(point: CurvePoint, name: str) -> str:
+    text = TEXTS[name].format
     return text(point.y) if point.low is None else f"{text(point.y)} ({text(point.low)} to {text(point.high)})"
-
-
-def _elo(value: float) -> str:
-    return f"{value:+.0f}"
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _percent(value: float) -> str:
-    return f"{value:.1%}"
 
 
 def _time(at_ms: int) -> str:

@@ -20,11 +20,12 @@ from azq.ledger.types import LedgerCounts, RunView
 from azq.status.history import Firsts, read
 from azq.status.observe import Standings, read_standing, read_weights
 from azq.status.stages import UNSEEN, RunFirsts
-from azq.status.strength import WITHOUT_ERRORS, game_of
+from azq.status.strength import HEADLINES, MILLI, NAMES, WITHOUT_ERRORS, against_fixed, game_of
 from azq.wire.messages import GradeResult, HistoryPoint, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
-FIGURES = ("errors", "elo", "score", "loss_policy", "loss_value")
+MEASURES = tuple(NAMES)  # of strength; what a game is judged by is the first of those that it has
+FIGURES = (*MEASURES, "loss_policy", "loss_value")
 PAUSE_MS = 60_000  # moments farther apart were not spent running
 MOST_WEIGHTS = 10_000
 MOST_POINTS = 240  # of a curve
@@ -110,10 +111,22 @@ class Course:
         place = _placing(self.at_ms, places, {event.version: event for event in self.weights}, axis)
         trained = [number for number, point in enumerate(self.points) if point.step]
         kept = [(float(places[1 + number]), self.points[number]) for number in trained[:: -max(1, -(-len(trained) // MOST_POINTS))]]
+        game, grades = game_of(self.view.record), most_positions(self.grades)
+        loss = grades if HEADLINES.get(game) == "loss" else []
+        versus = against_fixed(game, self.matches)
+
+        def at(version: int | None, y: float, low: float | None = None, high: float | None = None) -> CurvePoint | None:
+            x = None if version is None else place(version)
+            return None if x is None else CurvePoint(x, y, low, high, version)
+
         found: dict[str, list[CurvePoint | None]] = {
-            "errors": [_error_share(place, grade) for grade in most_positions(self.grades)] if self.has_errors else [],
-            "elo": [_elo(place, rating) for rating in self.ratings],
-            "score": [_score(place, scored) for scored in self.scores],
+            "errors": [
+                at(one.weight_version, one.errors / one.positions, *wilson(one.errors, one.positions)) for one in grades if self.has_errors
+            ],
+            "loss": [at(one.weight_version, MILLI * one.mean_loss) for one in loss],
+            "score": [at(version_of(one.player), one.score, one.low, one.high) for one in self.scores],
+            **({versus[0].kind: [at(one.version, one.value or 0.0, one.low, one.high) for one in versus]} if versus else {}),
+            "elo": [at(version_of(one.player), one.elo, one.low, one.high) for one in self.ratings],
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
             "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],
         }
@@ -150,26 +163,6 @@ def most_positions(grades: Sequence[GradeResult]) -> list[GradeResult]:
         if grade.positions > found.get(grade.weight_version, GradeResult(0, 0, 0, 0, 0)).positions:
             found[grade.weight_version] = grade
     return list(found.values())
-
-
-def _error_share(place: Callable[[int], float | None], grade: GradeResult) -> CurvePoint | None:
-    x = place(grade.weight_version)
-    if x is None:
-        return None
-    low, high = wilson(grade.errors, grade.positions)
-    return CurvePoint(x, grade.errors / grade.positions, low, high, grade.weight_version)
-
-
-def _elo(place: Callable[[int], float | None], rating: Rating) -> CurvePoint | None:
-    version = version_of(rating.player)
-    x = None if version is None else place(version)
-    return None if x is None else CurvePoint(x, rating.elo, rating.low, rating.high, version)
-
-
-def _score(place: Callable[[int], float | None], scored: Scored) -> CurvePoint | None:
-    version = version_of(scored.player)
-    x = None if version is None else place(version)
-    return None if x is None else CurvePoint(x, scored.score, scored.low, scored.high, version)
 
 
 def wilson(successes: float, tries: int) -> tuple[float, float]:

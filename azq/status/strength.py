@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,13 +28,21 @@ HEADLINES: dict[str, Kind] = {
     "beasty_bar": "share",
     "2048": "score",
 }
-NAMES: dict[Kind, str] = {
+NAMES: Mapping[str, str] = {
     "errors": "graded errors",  # share of graded moves that lose a result class
     "loss": "equity loss",  # of a graded turn, in thousandths of a point
     "score": "score",
     "points": "points a game",
     "share": "first places",
     "elo": "Elo",
+}
+TEXTS: Mapping[str, str] = {
+    "errors": "{:.1%}",
+    "loss": "{:.1f}",
+    "score": "{:,.0f}",
+    "points": "{:+.2f}",
+    "share": "{:.0%}",
+    "elo": "{:+.0f}",
 }
 #: games in which a graded move cannot lose a result class: none is certain
 WITHOUT_ERRORS = ("backgammon", "blob", "beasty_bar", "2048")
@@ -111,7 +119,7 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: S
 
 def measures(game: str, found: Strength, matches: Sequence[WholeMatch] = ()) -> tuple[Measure, ...]:
     """What the game is judged by, whether it is known yet or not, then the other measures that are known; matches come newest first."""
-    known = {one.kind: one for one in (*_graded(found), *_played(found), *_against_fixed(game, matches))}
+    known = {one.kind: one for one in (*_graded(found), *_played(found), *against_fixed(game, matches)[:1])}
     kind = HEADLINES.get(game, "score" if found.score is not None else "elo")
     if game not in HEADLINES and found.error_share is not None:
         kind = "errors"
@@ -145,23 +153,26 @@ def _played(found: Strength) -> list[Measure]:
     return told
 
 
-def _against_fixed(game: str, matches: Sequence[WholeMatch]) -> list[Measure]:
-    """Points or first places of the newest version against the hardest opponent that never changes."""
+def against_fixed(game: str, matches: Sequence[WholeMatch]) -> list[Measure]:
+    """Points or first places of each version, the newest first, against the opponent that never changes and is the newest's hardest."""
     kind = HEADLINES.get(game)
     if kind not in ("points", "share"):
         return []
     met = [match for match in matches if match.games and _is_fixed(match)]
     newest = max((version_of(match.first) or 0 for match in met), default=0)
     hardest = min((match for match in met if version_of(match.first) == newest), default=None, key=lambda match: match.score)
-    if hardest is None:
-        return []
+    found = {version_of(match.first) or 0: match for match in reversed(met) if hardest and match.second == hardest.second}
+    return [_against(kind, version, found[version]) for version in sorted(found, reverse=True)]
+
+
+def _against(kind: Literal["points", "share"], version: int, match: WholeMatch) -> Measure:
     if kind == "share":
-        value, half = hardest.score, 1.96 * (hardest.score * (1 - hardest.score) / hardest.games) ** 0.5
-        text = f"{value:.0%} ±{half:.0%} against {hardest.second}"
+        value, half = match.score, 1.96 * (match.score * (1 - match.score) / match.games) ** 0.5
+        text = f"{value:.0%} ±{half:.0%} against {match.second}"
     else:
-        value, half = hardest.points, 1.96 * hardest.points_se
-        text = f"{value:+.2f} ±{half:.2f} against {hardest.second}"
-    return [Measure(kind, NAMES[kind], text, value, value - half, value + half, newest, hardest.second)]
+        value, half = match.points, 1.96 * match.points_se
+        text = f"{value:+.2f} ±{half:.2f} against {match.second}"
+    return Measure(kind, NAMES[kind], text, value, value - half, value + half, version, match.second)
 
 
 def _is_fixed(match: WholeMatch) -> bool:

@@ -32,7 +32,7 @@ def _figure(name: str, metric: str, help: str, title: str = "", legend: str = ""
 # fmt: off
 RUN_FIGURES = (
     _figure("games_per_s", "azq_games_per_s", "Finished games per second.", "Games", "games/s"),
-    _figure("simulations_per_s", "azq_simulations_per_s", "Search simulations per second.",
+    _figure("simulations_per_s", "azq_simulations_per_s", "Search simulations of self-play per second; workers tell those of matches.",
             "Simulations and evaluations", "simulations/s"),
     _figure("evaluations_per_s", "azq_evaluations_per_s", "Leaves evaluated per second.", "Simulations and evaluations", "evaluations/s"),
     _figure("mean_batch", "azq_mean_batch", "Leaves per forward pass.", "Mean batch"),

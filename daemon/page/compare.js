@@ -10,8 +10,11 @@ const AXES = ["minutes", "games", "steps", "cpu-s"];
 const POINTS = 300;
 const FIGURES = {
   errors: { title: "graded errors", format: (value) => percent(value) },
-  elo: { title: "Elo", format: signed, floor: null },
+  loss: { title: "equity loss, millipoints", format: fixed(1) },
   score: { title: "score", format: count, floor: null },
+  points: { title: "points a game", format: fixed(2), floor: null },
+  share: { title: "first places", format: (value) => percent(value) },
+  elo: { title: "Elo", format: signed, floor: null },
   loss_policy: { title: "policy loss", format: fixed(3), floor: null },
   loss_value: { title: "value loss", format: fixed(3), floor: null },
 };
@@ -90,14 +93,14 @@ export class CompareView {
   }
 
   #drawCharts({ runs, by }) {
-    const key = `${runs.map((run) => run.run)} ${by}`;
+    const known = Object.keys(FIGURES).filter((figure) => runs.some((run) => run.curves[figure]));
+    const key = `${runs.map((run) => run.run)} ${by} ${known}`;
     if (this.drawn !== key) {
       this.drawn = key;
       const group = new Set();
       const series = runs.map((run, i) => ({ name: run.run, colour: i + 1 }));
-      const strength = runs.some((run) => run.curves.score) ? "elo" : "score";  // what a game for one has no use for, and what only that has
-      this.made = Object.entries(FIGURES).filter(([figure]) => figure !== strength).map(([figure, settings]) =>
-        [figure, new Chart({ ...settings, series, formatX: (value) => `${count(value)} ${by}`, group })]);
+      this.made = known.map((figure) =>
+        [figure, new Chart({ ...FIGURES[figure], series, formatX: (value) => `${count(value)} ${by}`, group })]);
       this.charts.replaceChildren(...this.made.map(([, chart]) => chart.element));
     }
     const to = Math.max(...runs.flatMap((run) => Object.values(run.curves).map((curve) => curve.at(-1).x)));

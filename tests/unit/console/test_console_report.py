@@ -29,7 +29,7 @@ from azq.samples.played import read_games
 from azq.status.curves import CurvePoint
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import RunEvent
+from azq.wire.messages import GradeResult, RunEvent
 
 FAILED = RunEvent("job.failed", CREATED_MS + 5, {"job": "3", "error": "<no memory>", "tag": "cpu"})
 
@@ -68,6 +68,17 @@ def test_markdown_has_the_same_tables() -> None:
     text = as_markdown("Run first", sections_of(course, [FAILED]))
     assert "| job.failed | 1 | 1970-01-01 00:16:40 UTC | job 3, error <no memory>, tag cpu |" in text
     assert "| 5 | 600 | 1970-01-01 00:26:40 UTC |" in text
+
+
+def test_a_game_is_told_in_its_own_measure() -> None:
+    """Elo's and errors' columns are of games that have them."""
+    (course,) = courses({"name": "first", "game": "backgammon"})
+    grades = [GradeResult(5, 64, 200, 0, 0, mean_loss=0.0432)]
+    page = as_html("Run first", sections_of(replace(course, grades=grades), []))
+    assert "<td>equity loss</td><td>43.2, weights 5</td>" in page
+    assert ">equity loss</text>" in page
+    assert "<th>equity loss</th><th>Elo</th><th>sha256</th>" in page
+    assert "graded errors" not in page
 
 
 def test_the_timeline_has_the_stages_without_their_pauses_and_every_change_of_state() -> None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_courses import CREATED_MS, EVERY_MS, POINTS, courses
 
+from azq.arena.whole import put_together
 from azq.status.curves import MOST_POINTS, CurvePoint, value_at, wilson
-from azq.wire.messages import HistoryPoint
+from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, MatchSpec
 
 
 def test_how_far_a_run_was_adds_up() -> None:
@@ -40,6 +41,41 @@ def test_weights_stand_where_they_were_published(axis: str, x: float) -> None:
     assert (first.y, first.low) == (0.25, pytest.approx(wilson(50, 200)[0]))
     assert [point.y for point in curves["elo"]] == sorted(point.y for point in curves["elo"])
     assert curves["loss_policy"][-1].y == 1.0
+
+
+@pytest.mark.parametrize(
+    ("game", "kind", "values", "bounds"),
+    [
+        ("backgammon", "loss", [50.0, 40.0], (None, None)),
+        ("blob", "points", [-1.5, 2.5], (2.5 - 1.96 * 0.5, 2.5 + 1.96 * 0.5)),
+        ("beasty_bar", "share", [0.25, 0.5], (0.5 - 1.96 * 0.05, 0.5 + 1.96 * 0.05)),
+    ],
+)
+def test_a_game_has_a_curve_of_what_it_is_judged_by(game: str, kind: str, values: list[float], bounds: tuple[float, float]) -> None:
+    """In the headline's own unit; of several opponents that never change the one that is the newest weights' hardest."""
+    (course,) = courses({"name": "first"})
+    course = dataclasses.replace(
+        course, view=dataclasses.replace(course.view, record=courses({"name": "first", "game": game})[0].view.record)
+    )
+    grades = [GradeResult(version, 64, 200, 0, 0, mean_loss=0.06 - 0.01 * version) for version in (2, 1)]
+    played = [
+        (2, "uct:100", 2.5, 0.5),
+        (2, "random", 9.0, 0.9),
+        (1, "random", 9.0, 0.9),
+        (1, "uct:100", -1.5, 0.25),
+        (2, "weights:1", 0.0, 0.0),
+    ]
+    matches = [
+        MatchResult(
+            MatchSpec("", other, 100, 64, 0, 0), f"weights:{version}", other, 100, 0, 0, 0, 4, share=share, points=points, points_se=0.5
+        )
+        for version, other, points, share in played
+    ]
+    curves = dataclasses.replace(course, grades=grades, matches=put_together(matches), ratings=()).curves("minutes")
+    assert set(curves) == {kind, "loss_policy", "loss_value"}
+    assert [point.y for point in curves[kind]] == pytest.approx(values)
+    assert [(point.x, point.weight_version) for point in curves[kind]] == [(2.0, 1), (4.0, 2)]
+    assert (curves[kind][-1].low, curves[kind][-1].high) == pytest.approx(bounds)
 
 
 def test_a_figure_that_was_never_known_is_not_there() -> None:
