@@ -87,6 +87,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
     def show(self, status: RunStatus, *, force: bool = False) -> None:
         """Draws the table anew, or writes a line when it is time for one."""
         every_s = REDRAW_EVERY_S if self._live else LINE_EVERY_S
+        force = force or bool(status.no_games and self._status and not self._status.no_games)
         if not force and time.monotonic() - self._last_s < every_s:
             return
         self._last_s, self._status = time.monotonic(), status

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from azq import games, logs
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
 from azq.console.move import folder_of
-from azq.errors import AzqError, BrokerError, ConfigError
+from azq.errors import AzqError, BrokerError, ConfigError, NotFound
 from azq.host.brokers import reading_control
 from azq.host.rundir import RunDir
 from azq.replay.readers import SegmentReader
+from azq.status.observe import Watch
 from azq.status.why.gather import GAMES, Diagnosis, diagnose
 
 EVERY_S = 60.0  # between two looks of a run at work
@@ -28,19 +31,25 @@ def why(config: Config, run: str, most: int = GAMES) -> Diagnosis:
     rules, reader = games.load(sections.run.game, **sections.run.params), SegmentReader(folder.path / "segments")
     try:
         with reading_control(config) as client:
-            return diagnose(RedisBus(client), run, sections, rules, reader, games=most)
+            bus = RedisBus(client)
+            found = diagnose(bus, run, sections, rules, reader, games=most)
+            with contextlib.suppress(NotFound):  # it was never started here
+                found = replace(found, no_games=Watch(client).summary(run).no_games)
+            return found
     except (BrokerError, ConfigError) as error:  # nobody serves it, or it was never started here
         return diagnose(None, run, sections, rules, reader, games=most, note=f"no history: {error}")
 
 
 def why_text(found: Diagnosis) -> list[str]:
     """Who dies again and again, a line a finding, the first cause first; then what was looked at."""
-    lines = list(found.dying)
+    lines = [*found.dying, *([f"no games: {found.no_games}"] if found.no_games else [])]
     for finding in found.findings:
         lines += [str(finding), *(f"  then: {step}" for step in finding.plan)]
     steps = "no history" if found.steps is None else f"a history of {found.steps:,} steps"
     looked = f"looked at {found.games:,} games and {steps}"
-    return [*(lines or ["nothing found"]), looked, *([found.note] if found.note else [])]
+    blind = [f"not looked for, for want of {what}: {', '.join(rules)}" for what, rules in found.blind.items()]
+    nothing = "nothing found" if found.games else "no game is recorded here, which says nothing about the run"
+    return [*(lines or [nothing]), looked, *blind, *([found.note] if found.note else [])]
 
 
 class Adviser:

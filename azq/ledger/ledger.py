@@ -202,6 +202,12 @@ class Ledger(LedgerRuns):
         spans = [edge for span in missing for edge in span]
         return int(self._fenced("learner.restore", run, lease, stored, highest, *spans)[0])
 
+    def abandon_reason(self, run: str) -> str:
+        """Why one of a run's games was abandoned; empty where none was."""
+        with translate(self.client):
+            found: Any = self.client.hrandfield(keys.abandoned(run), 1, True)
+        return found[1].decode(errors="replace") if found else ""
+
     def open_uids(self, run: str) -> set[int]:
         with translate(self.client):
             names: Any = self.client.hkeys(keys.open_games(run))

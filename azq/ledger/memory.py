@@ -274,6 +274,9 @@ class MemoryLedger(Ledger):
             self._change(run, rules.learner.restore, lease, stored, highest, missing)
             return self.state(run).written_off - before
 
+    def abandon_reason(self, run: str) -> str:
+        return next(iter(self.state(run).abandoned.values()), "")
+
     def open_uids(self, run: str) -> set[int]:
         return set(self.state(run).open)
 

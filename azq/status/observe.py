@@ -244,6 +244,7 @@ def gather(
         spent=read_spending(bus, keys.cost(run)),
         firsts=(firsts or FirstsOfRuns()).of(bus, look.view.record),
         deaths=read_deaths(bus),
+        abandoned=ledger.abandon_reason(run) if look.counts.abandoned and not look.counts.finished else "",
         mended=read_mended(mended),
     )
 

@@ -18,6 +18,7 @@ from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.cost import RunCost, cost_of, warning
 from azq.status.deaths import Died, crash_loops
 from azq.status.mendings import told
+from azq.status.no_games import no_games
 from azq.status.rates import STILL, Pace, counters, latest
 from azq.status.spending import money_of
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
@@ -87,6 +88,7 @@ class RunFacts:
     firsts: RunFirsts = UNSEEN
     scores: Sequence[Scored] = ()  # of the matches, in a game for one
     deaths: Sequence[Died] = ()  # of all processes there are, oldest first
+    abandoned: str = ""  # why one of its games was, of a run that finished none
     mended: Mapping[str, int] = field(default_factory=dict)  # what was wrong in the ledger's keys -> when it was mended last
 
 
@@ -190,6 +192,7 @@ class RunStatus:
     ledger_mended: int = 0  # faults in the ledger's keys of the last hour; `conditions` name them
     steps_per_s: float = 0.0
     game: str = ""
+    no_games: str = ""  # why there are none to learn from; `conditions` say so, too
     measures: tuple[Measure, ...] = ()  # how well it plays: what its game is judged by first, and those others that are known
 
 
@@ -206,7 +209,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     rates = rates_of(facts, team) if running else STILL
     cost, (eta_by, eta_s) = run_cost(facts, rates), run_end(facts, rates)
     plays = strength(facts.grades, facts.ratings, facts.scores, game)
-    loops = crash_loops(facts.deaths, now_ms, name)
+    loops, games_missing = crash_loops(facts.deaths, now_ms, name), missing_games(facts, rates)
     return RunStatus(
         run=name,
         state=view.state,
@@ -233,6 +236,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         conditions=tuple(
             dict.fromkeys(
                 (
+                    *((games_missing,) if games_missing else ()),
                     *conditions,
                     *map(str, loops),  # the daemon's conditions say so, too
                     *told(facts.mended, now_ms),
@@ -250,9 +254,17 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         matches=under_way(facts.matches, facts.jobs),
         not_served=not_served,
         crash_loops=len(loops),
+        no_games=games_missing,
         ledger_mended=len(facts.mended),
         stages=stages_of(view, facts.firsts, evaluated(facts.matches, facts.grades, facts.jobs), now_ms),
     )
+
+
+def missing_games(facts: RunFacts, rates: Pace) -> str:
+    """Why a run has no games to learn from; empty where it has."""
+    said, active_s = facts.learner or facts.learned, facts.view.active_ms / 1000
+    samples = said.samples_inserted if said else None
+    return no_games(facts.counts, active_s, samples, facts.jobs, facts.abandoned, evaluating=rates.evaluations_per_s > 0)
 
 
 def last_learner(facts: RunFacts) -> LearnerStatus:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from azq.bus.base import Bus
 from azq.clock import now_ms
@@ -19,7 +19,7 @@ from azq.status.observe import Standings, read_standing
 from azq.status.strength import WITHOUT_ERRORS
 from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
 from azq.status.why.probe import probe
-from azq.status.why.rules import LearningFault, findings
+from azq.status.why.rules import LearningFault, blind, findings
 from azq.wire.messages import GradeResult, HistoryPoint, SampleEvent
 
 GAMES = 2_000  # the newest
@@ -49,6 +49,8 @@ class Diagnosis:
     games: int  # that were looked at; 0: none, or not on this host
     steps: int | None  # of the history that was looked at; None: none is known
     note: str = ""  # what could not be looked at, and why
+    blind: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what is missing -> the rules that could not look
+    no_games: str = ""  # why a run has none
     dying: tuple[str, ...] = ()  # processes that die again and again, and what was wrong with the ledger's keys
 
 
@@ -67,4 +69,4 @@ def diagnose(
     except (IllegalActionError, WireError) as error:  # recorded under other rules than the run has now
         events, note = [], f"games are not looked at: {error}"
         facts = facts_of(None, settings, events, *recorded)
-    return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note, dying)
+    return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note, blind(facts), dying=dying)

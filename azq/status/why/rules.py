@@ -58,6 +58,17 @@ def findings(facts: Facts) -> list[LearningFault]:
     return [finding for finding in found if finding.rule not in explained]
 
 
+def blind(facts: Facts) -> dict[str, tuple[str, ...]]:
+    """What is missing, and the rules that could not look for want of it."""
+    missing = {
+        "games": facts.played is None or facts.played.games < FEWEST_GAMES,
+        "history": facts.curves is None,
+    }
+    return {
+        what: tuple(rule.__name__ for rule in RULES if (rule in OF_HISTORY) == (what == "history")) for what in missing if missing[what]
+    }
+
+
 def rewards(facts: Facts) -> LearningFault | None:
     """Nobody ever gets anything: there is nothing to learn from."""
     played = facts.played
@@ -325,6 +336,7 @@ RULES: tuple[Rule, ...] = (
     *(rewards, observations, targets, openings, cap, limiter, window),  # causes
     *(draws, one_side, entropy, calibration, loss),  # which may follow from them
 )
+OF_HISTORY = (limiter, window, loss)  # all others look at games
 FOLLOWS = {  # what a cause brings about, and what its cure may take away
     "rewards": ("draws", "entropy", "calibration", "loss", "targets"),
     "observations": ("entropy", "calibration", "loss", "one_side", "draws"),

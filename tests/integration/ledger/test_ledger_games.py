@@ -95,7 +95,9 @@ def test_work_is_counted_once_however_often_it_is_told(world):
 def test_an_abandoned_game_stays_abandoned(world):
     lease = world.lease()
     world.ledger.adopt(lease, 2)
+    assert world.ledger.abandon_reason("r") == ""
     world.ledger.abandon(lease, 1, "does not replay")
+    assert world.ledger.abandon_reason("r") == "does not replay"
     world.ledger.abandon(lease, 1, "does not replay")
     assert world.ledger.counts("r") == LedgerCounts(2, 0, 1, 1, 0, 0, 0)
     with pytest.raises(LeaseLost):

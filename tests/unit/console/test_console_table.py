@@ -160,6 +160,14 @@ def test_a_terminal_shows_a_note_at_once_until_the_run_is_seen_at_work(monkeypat
             assert ("draining: games go back" in output.getvalue()) is shown
 
 
+def test_a_run_that_turns_out_to_make_no_games_is_told_at_once() -> None:
+    output, well = io.StringIO(), status()
+    with table.Screen("first", as_json=False, output=output) as screen:
+        for seen in (well, well, *2 * [dataclasses.replace(well, no_games="none", conditions=("none",))]):
+            screen.show(seen)
+    assert ["[none]" in line for line in output.getvalue().splitlines()[1:]] == [False, True]
+
+
 def test_log_lines_stay_above_the_table_whole_and_the_last_warnings_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     output, errors = Terminal(), Terminal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -46,7 +47,8 @@ def test_a_finding_is_a_line_and_for_machines_a_value(tmp_path: Path, monkeypatc
     assert told[0].startswith("targets: 1.0 simulations a ply where ")
     assert told[0].endswith("; set search.num_simulations = 32 (now 1) [medium]")
     assert told[1] == "looked at 120 games and no history"
-    assert told[2].startswith("no history: ")
+    assert told[2] == "not looked for, for want of history: limiter, window, loss"
+    assert told[3].startswith("no history: ")
     found = json.loads(CliRunner().invoke(app, ["why", "first", "--games", "100", "--json"], catch_exceptions=False).stdout)
     assert (found["games"], found["steps"], [each["rule"] for each in found["findings"]]) == (100, None, ["targets"])
     assert found["findings"][0]["setting"] == {"key": "search.num_simulations", "now": 1, "value": 32}
@@ -73,6 +75,15 @@ def test_a_process_that_dies_again_and_again_is_named_in_place_of_nothing_found(
     assert told.startswith("learner died 3 times in ")
     assert "nothing found" not in why_text(found)
     assert diagnose(bus, "second", folder.sections(), None, SegmentReader(folder.path / "segments")).dying == ()
+
+
+def test_a_run_without_games_is_never_told_that_nothing_was_found(tmp_path: Path) -> None:
+    settings = RunSections(run=RunConfig(game="tic_tac_toe"))
+    found = diagnose(None, "first", settings, games.load("tic_tac_toe"), SegmentReader(tmp_path))
+    nothing, looked, blind, *_ = why_text(found)
+    assert (nothing, looked) == ("no game is recorded here, which says nothing about the run", "looked at 0 games and no history")
+    assert blind.startswith("not looked for, for want of games: rewards, observations, targets, openings, cap, draws, ")
+    assert why_text(replace(found, no_games="no game was begun"))[0] == "no games: no game was begun"
 
 
 def test_nothing_wrong_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
