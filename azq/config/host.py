@@ -229,7 +229,7 @@ class InferenceConfig(Section):
 class TrackingConfig(Section):
     """Where this host's learners send curves, settings and weights; services' addresses and keys are in the environment."""
 
-    backends: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ("tensorboard",)
+    backends: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
     weights_every_s: Seconds = 600.0  # between two versions that services get, the last aside
 
 

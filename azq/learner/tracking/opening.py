@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 
 from azq.config import TrackingConfig
-from azq.errors import ConfigError, MissingExtra
+from azq.errors import MissingExtra
 from azq.learner.tracking.beside import TrackerBeside
 from azq.learner.tracking.tensorboard import TensorBoardTracker
 from azq.learner.tracking.tracker import Fetch, TrackedRun, Tracker
 from azq.wire.messages import WeightEvent
-
-PACKAGES = {"wandb": "wandb", "mlflow": "mlflow-skinny"}
 
 
 class Trackers:
@@ -42,18 +39,13 @@ class Trackers:
 
 
 def open_trackers(config: TrackingConfig, run: TrackedRun) -> Trackers:
-    """What `tracking.backends` names; services are called in threads of their own.
-
-    Raises `MissingExtra` for one whose package is not installed, `ConfigError` for MLflow without an address.
-    """
+    """What `tracking.backends` names, services each behind a thread; raises `MissingExtra` for one whose package is not installed."""
     return Trackers([TensorBoardTracker(run) if name == "tensorboard" else _beside(name, config, run) for name in config.backends])
 
 
 def _beside(name: str, config: TrackingConfig, run: TrackedRun) -> TrackerBeside:
     if importlib.util.find_spec(name) is None:
-        raise MissingExtra(f"tracking.backends names {name}, which is not installed; `pip install {PACKAGES[name]}`")
-    if name == "mlflow" and not os.environ.get("MLFLOW_TRACKING_URI"):
-        raise ConfigError("tracking.backends names mlflow, and nothing says where it is; set MLFLOW_TRACKING_URI where the learner starts")
+        raise MissingExtra(f"tracking.backends names {name}, which is not installed; `pip install {name}`")
     return TrackerBeside(name, partial(_made, name, run), weights_every_s=config.weights_every_s)
 
 

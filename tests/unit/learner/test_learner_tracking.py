@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from azq.config import TrackingConfig
-from azq.errors import ConfigError, MissingExtra
+from azq.errors import MissingExtra
 from azq.learner.tracking.beside import TRIES, TrackerBeside
 from azq.learner.tracking.opening import Trackers, open_trackers
 from azq.learner.tracking.tensorboard import TensorBoardTracker
@@ -80,7 +80,7 @@ def test_a_service_gets_all_calls_in_order_whatever_fails_in_between(caplog):
 
 def test_what_a_service_never_takes_is_given_up_and_the_next_call_is_made():
     service = Service(failures=TRIES)
-    tracker = TrackerBeside("mlflow", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
+    tracker = TrackerBeside("wandb", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
     tracker.scalars({"refused": 1.0}, 1)
     tracker.scalars({"a": 2.0}, 2)
     tracker.close()
@@ -139,10 +139,3 @@ def test_a_service_without_its_package_is_named_before_training(tmp_path, monkey
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"tracking\.backends names wandb.*pip install wandb"):
         open_trackers(TrackingConfig(backends=("wandb",)), tracked(tmp_path))
-
-
-def test_mlflow_needs_an_address(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    with pytest.raises(ConfigError, match="MLFLOW_TRACKING_URI"):
-        open_trackers(TrackingConfig(backends=("mlflow",)), tracked(tmp_path))
