@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import ssl
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
+from uuid import uuid4
 
+import msgspec
 from celery import Celery
+from kombu import compression
 from kombu.entity import Exchange, Queue
 from kombu.exceptions import KombuError, OperationalError
 from kombu.transport import redis as kombu_redis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from azq import logs
 from azq.config.host import CA_OPTION, TLS_SCHEME, plain
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.process.cards import drivers
@@ -37,6 +42,7 @@ VISIBILITY_TIMEOUT_S = 1800
 SOCKET_TIMEOUT_S = 8.0  # without one a publisher waits for ever on a frozen broker
 SOFT_SHUTDOWN_S = 10.0
 
+log = logs.get(__name__)
 
 _SETTINGS = {
     "task_serializer": "msgpack",
@@ -77,6 +83,50 @@ _TRANSPORT = {
 }
 
 
+_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+MOST_TEXT, MOST_BODY = 1 << 18, 4096  # characters of a message of anybody's, and of a job's body, which is two numbers
+
+
+def read_message(text: str) -> Any:
+    """A message, or what is kept of one that a worker took, from its JSON; kombu calls this wherever it reads.
+
+    What no azq sends (too long, compressed, no message at all) becomes a message that every worker refuses and drops: in kombu it would
+    end the worker, or take its memory. Raises `ValueError` for such a one among those taken, which is dropped there.
+    """
+    reason = "" if len(text) <= MOST_TEXT else f"it has {len(text)} characters"
+    message: Any = None
+    if not reason:
+        try:
+            message = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            reason = str(error)
+    if isinstance(message, list) and len(message) == 3:
+        message[0] = read_message(msgspec.json.encode(message[0]).decode())
+        return message
+    if reason or (reason := _fault(message)):
+        log.warning("message_refused", reason=reason, remedy="`azq fleet list` names the machines that may write to queues")
+        return {
+            "body": "",
+            "properties": {"delivery_tag": uuid4().hex, "delivery_info": {"exchange": "", "routing_key": ""}},
+            "headers": {},
+        }
+    return message
+
+
+def _fault(message: Any) -> str:
+    """Why a message is none of azq's; empty where it may be one."""
+    match message:
+        case {"body": str(body), "properties": {"delivery_tag": str(), "delivery_info": dict(), **rest}, "headers": dict() as headers}:
+            if "task" in headers and len(body) > MOST_BODY:
+                return f"its body has {len(body)} characters"
+            if headers.get("compression"):
+                return "it is compressed"
+            return "" if rest.get("body_encoding") == "base64" and _BASE64.fullmatch(body) else "its body is not in base64"
+        case {"event": str()} | {"method": str()}:
+            return ""
+    return "it is no message of Celery"
+
+
 class CreditBack(kombu_redis.QoS):
     """Gives a worker its credit back also where the broker cannot be told that a message is done.
 
@@ -103,6 +153,25 @@ class CreditBack(kombu_redis.QoS):
             raise
 
 
+def _consume(
+    channel: kombu_redis.Channel, queue: str, no_ack: bool, callback: Callable[[Any], Any], consumer_tag: str, **options: Any
+) -> Any:
+    """kombu's, but for a message that Celery cannot handle, which would end the worker: it is refused."""
+
+    def handle(message: Any) -> Any:
+        try:
+            return callback(message)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            log.warning("message_refused", reason=f"Celery cannot handle it: {error!r}")
+            return message.reject()
+
+    return _kombus_consume(channel, queue, no_ack, handle, consumer_tag, **options)
+
+
+_kombus_consume = kombu_redis.Channel.basic_consume
+kombu_redis.Channel.basic_consume = _consume
+kombu_redis.loads = read_message
+compression._decoders.clear()
 kombu_redis.Channel.QoS = CreditBack  # by attribute, since `redis+socket://` names its transport itself
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import zlib
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,6 +47,37 @@ app.task(name="azq.selfplay")(run)
 app.task(name="azq.eval")(run)
 app.worker_main(["worker", "-P", "solo", "-Q", sys.argv[2], "--without-mingle", "--without-gossip", "--loglevel", "INFO"])
 """
+
+
+def message(content: bytes, **changes: Any) -> bytes:
+    """A task as kombu writes it, but for some parts."""
+    properties = {"delivery_tag": "t", "delivery_info": {"exchange": "", "routing_key": ""}, "body_encoding": "base64"}
+    task = {"body": b64encode(content).decode(), "headers": {"task": "azq.eval", "id": "r:1:1"}, "properties": properties}
+    return json.dumps(task | {"content-type": "application/x-msgpack", "content-encoding": "binary"} | changes).encode()
+
+
+BOMB = zlib.compress(bytes(1 << 20))
+JUNK = (
+    *(
+        b"x",
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 2000,
+        b'{"properties": 1}',
+        message(b"", properties={"delivery_tag": 1}),
+        message(b"", headers=[]),
+    ),
+    *(message(BOMB, headers={"task": "azq.eval", "id": "r:1:1", "compression": kind}) for kind in ("application/x-gzip", "x")),
+    message(bytes(100_000)),
+    message(b"", properties={"delivery_tag": "t", "delivery_info": {}, "body_encoding": "base65"}),
+    message(b"", body="?"),
+    message(b"", headers={"task": ["azq.eval"], "id": 1}),
+    message(b"", headers={"task": "azq.eval"}),
+    message(b"", headers={"task": "azq.eval", "id": {}, "eta": [], "expires": {}}),
+    json.dumps("x" * 1_000_000).encode(),
+)
 
 
 @pytest.fixture
@@ -86,9 +120,12 @@ def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
         client = connect(broker.control_url)
         until(lambda: client.hlen("azq.unacked") == 0)
         app.control.broadcast("shutdown")  # whoever reaches the broker could say so
+        for junk in JUNK:
+            client.lpush("azq.eval.jarvis", junk)
         late = ledger.enqueue(Job("", "r", Kind.EVAL, "jarvis"))
         publish(app, late)
         until(lambda: ledger.job(late.job.job_id).state is JobState.DONE)
+        until(lambda: client.hlen("azq.unacked") == client.llen("azq.eval.jarvis") == 0)
         assert worker.poll() is None
         assert client.pubsub_numsub("azq./0.celery.pidbox")[0][1] == client.pubsub_numpat() == 0
     finally:
@@ -102,6 +139,8 @@ def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
     client.close()
     said = log.read_text()
     assert "selfplay.jarvis" in said
+    assert said.count("message_refused") == len(JUNK)
+    assert "Traceback" not in said
     assert urlsplit(broker.control_url).password not in said
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import zlib
 from typing import Any
 
 import pytest
 from celery import current_app
+from kombu import compression
 from kombu.transport import redis as kombu_redis
 from redis import exceptions
 
+from azq import queue
 from azq.queue import make_app
 
 URL = "redis://localhost:1/0"
@@ -124,3 +128,14 @@ def test_a_broker_that_takes_no_writes_for_a_while_ends_no_worker() -> None:
     assert app.conf.broker_channel_error_retry
     passing = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.ResponseError, exceptions.ExecAbortError)
     assert all(issubclass(error, app.connection().channel_errors) for error in passing)
+
+
+def test_no_message_is_unpacked_and_one_taken_before_is_read_with_the_same_care() -> None:
+    with pytest.raises(KeyError):
+        compression.decompress(zlib.compress(b"x"), "application/x-gzip")
+    properties = {"delivery_tag": "t", "delivery_info": {}, "body_encoding": "base64"}
+    job = {"body": "", "headers": {"task": "azq.eval"}, "properties": properties}
+    assert queue.read_message(json.dumps([job, "eval.cpu", "eval.cpu"])) == [job, "eval.cpu", "eval.cpu"]
+    (refused, *rest) = queue.read_message(json.dumps([job | {"body": "A" * (queue.MOST_BODY + 4)}, "eval.cpu", "eval.cpu"]))
+    assert (refused["body"], refused["headers"], rest) == ("", {}, ["eval.cpu", "eval.cpu"])
+    assert queue.read_message("[" * 100_000)["headers"] == {}
