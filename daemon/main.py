@@ -18,17 +18,17 @@ from azq.errors import AzqError, BrokerError, ExitCode
 from azq.process.answers import Answers
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
+from azq.process.webserver import open_door
 from azq.store.signing import make_key
 from azq.wire.connect import agree_on_schema, open_client
 from azq.wire.doorman import admit
-from daemon.serve.door import open_door
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
 from daemon.serve.notices import Webhook
 
 if TYPE_CHECKING:
     import redis
 
-    from daemon.serve.rest import Server
+    from azq.process.webserver import WebServer
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 
@@ -88,7 +88,7 @@ def settle() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
-def _serve(config: Config, loop: Loop, rest: Server, stop: Interrupts) -> None:
+def _serve(config: Config, loop: Loop, rest: WebServer, stop: Interrupts) -> None:
     """Ticks until a signal; a tick that ended is life, however it ended."""
     while not _stop_within(stop, config.daemon.tick_s):
         loop.tick()

@@ -11,9 +11,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from ipaddress import ip_network
 
 import redis
-import uvicorn
 from kombu.message import Message
 from kombu.messaging import Consumer
 from starlette.types import ASGIApp
@@ -28,13 +28,14 @@ from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.metrics import GAMES_PER_S, SIMULATIONS_PER_S, TABS, Rate
 from azq.process.answers import Answers
+from azq.process.door import Door
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
 from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Supervisor
-from azq.process.webserver import OWN_WORD, WebServer, bind, url_of
+from azq.process.webserver import WebServer, open_door, url_of
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
 from azq.volunteers.backing import Backing
@@ -55,6 +56,7 @@ SELFPLAY, MATCHES = queue_name(Kind.SELFPLAY, BROWSER), queue_name(Kind.EVAL, BR
 MATCH_ROLE = f"{GATEWAY}-matches"
 BACKOFF = Backoff(0.2, 5.0)
 STOP_WITHIN_S = 10.0
+VISITORS = 512  # connections besides those of tabs: of pages, networks and who comes and goes
 HANG_AFTER_S = 8.0  # an event loop that has not turned for so long is not fed to the watchdog
 
 log = logs.get(__name__)
@@ -70,7 +72,8 @@ def main(config: Config) -> int:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each tab is a descriptor
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(bind(settings.host, settings.port, "gateway.port", socket.socket))
+        proxies = [ip_network(proxy) for proxy in settings.proxies]
+        listener = stack.enter_context(open_door(settings, "gateway", most=settings.max_tabs + VISITORS, proxies=proxies))
         client = connect_at_start(config.broker)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())
@@ -78,7 +81,7 @@ def main(config: Config) -> int:
         backing = backing_of(config, client)
         gateway = Gateway(settings, backing)
         public = Public(gateway, backing.ledger, RedisBus(client), backing.guests)
-        server = stack.enter_context(serving(make_site(gateway, backing.networks, public), listener, settings))
+        server = stack.enter_context(serving(make_site(gateway, backing.networks, public, settings.url), listener, settings))
         jobs = JobSource(config, gateway, client, server.loop)
         stack.callback(jobs.end)
         children = Supervisor()
@@ -100,25 +103,22 @@ def backing_of(config: Config, client: redis.Redis) -> Backing:
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, listener: socket.socket, config: GatewayConfig) -> Iterator[WebServer]:
+def serving(app: ASGIApp, door: Door, config: GatewayConfig) -> Iterator[WebServer]:
     """Serves while entered. Raises `AzqError` where it does not get that far."""
-    settings = uvicorn.Config(
+    server = WebServer(
         app,
-        loop="asyncio",
+        door,
+        "the gateway",
+        config,
+        stop_within_s=STOP_WITHIN_S,
         ws="websockets-sansio",
         ws_max_size=2 * MAX_TAB_BYTES,  # a frame that is only somewhat too long is answered
         ws_per_message_deflate=False,
         ws_ping_interval=20.0,
         ws_ping_timeout=20.0,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        **OWN_WORD,
-        timeout_graceful_shutdown=2,
-        ssl_certfile=config.tls_certificate,
-        ssl_keyfile=config.tls_key,
+        proxy_headers=bool(config.proxies),
+        forwarded_allow_ips=list(config.proxies),
     )
-    server = WebServer(settings, listener, "the gateway", stop_within_s=STOP_WITHIN_S)
     server.start()
     try:
         yield server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
@@ -180,11 +181,19 @@ class DaemonConfig(ListenConfig):
         return self
 
 
+def _network(text: str) -> str:
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        raise ValueError(f"{text} is neither an address nor a network; write 127.0.0.1 or 10.0.0.0/8") from None
+
+
 class GatewayConfig(ListenConfig):
     """The gateway, by which browsers' tabs make games."""
 
     port: Annotated[int, Field(ge=0, le=65535)] = 8090
     url: str = ""  # how people reach it, for links and behind a proxy; empty: host and port
+    proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()  # addresses or networks whose X-Forwarded headers count
     jobs: Few = 2  # whose games it hands out at once
     max_tabs: Positive = 2000
     max_tabs_each: Positive = 64  # of them from one address

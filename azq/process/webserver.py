@@ -1,4 +1,4 @@
-"""uvicorn on a socket that was bound before all else, in a thread of a process that does other things too."""
+"""uvicorn behind a door that was opened before all else, in a thread of a process that does other things too."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
+import h11
 import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from azq import logs
+from azq.config.host import ListenConfig
 from azq.errors import AzqError, ConfigError
+from azq.process.door import BACKLOG, USED_UP, Door, Phase
 
+SWEEP_S = 1
 START_WITHIN_S = 15.0
 OWN_WORD: Any = {
     "workers": 1,
     "forwarded_allow_ips": "127.0.0.1,::1",
 }  # of uvicorn's settings, in place of WEB_CONCURRENCY and FORWARDED_ALLOW_IPS
+
+log = logs.get(__name__)
 
 S = TypeVar("S", bound=socket.socket)
 
@@ -42,6 +52,11 @@ def bind(host: str, port: int, setting: str, make: Callable[[int, int, int], S])
     return listener
 
 
+def open_door(config: ListenConfig, section: str = "daemon", **limits: Any) -> Door:
+    """The door at the address that a section configures; `limits` as of `Door`. Raises as `bind`."""
+    return bind(config.host, config.port, f"{section}.port", partial(Door, **limits))
+
+
 def url_of(listener: socket.socket, *, tls: bool = False) -> str:
     """Where who listens answers."""
     host, port = listener.getsockname()[:2]
@@ -53,17 +68,78 @@ class _Uvicorn(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self.loop = asyncio.get_running_loop()
+        self.loop.set_exception_handler(_noted)
         await super().startup(sockets)
 
 
-class WebServer:
-    """Serves on a bound socket; signals stay with the main thread. `what` names it where it does not start."""
+def _noted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A line in place of a traceback where no connection can be accepted for a while."""
+    if isinstance(error := context.get("exception"), OSError) and error.errno in USED_UP:
+        log.warning("accepting_paused", reason=str(error))
+    else:
+        loop.default_exception_handler(context)
 
-    def __init__(self, settings: uvicorn.Config, listener: socket.socket, what: str, *, stop_within_s: float) -> None:
-        self._server = _Uvicorn(settings)
+
+class Conversation(H11Protocol):
+    """uvicorn's protocol over a connection that came through a door."""
+
+    def __init__(self, door: Door, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._door = door
+        self._upgraded = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._visitor = self._door.visitors.get(transport.get_extra_info("socket").fileno())
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._tell()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        self._upgraded = True
+        super().handle_websocket_upgrade(event)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._visitor is not None:
+            self._visitor.enter(self._phase())
+
+    def _phase(self) -> Phase:
+        if self.conn.their_state is h11.SEND_BODY:
+            return Phase.BODY
+        answering = self._upgraded or (self.cycle is not None and not self.cycle.response_complete)
+        return Phase.ANSWER if answering else Phase.HEADERS
+
+
+class WebServer:
+    """Serves an app behind a door; signals stay with the main thread. `what` names it where it does not start, `settings` are uvicorn's."""
+
+    def __init__(self, app: ASGIApp, door: Door, what: str, config: ListenConfig, *, stop_within_s: float, **settings: Any) -> None:
+        self._server = _Uvicorn(
+            uvicorn.Config(
+                app,
+                http=partial(Conversation, door),  # type: ignore[arg-type]
+                loop="asyncio",  # which accepts through the door's own method
+                backlog=BACKLOG,
+                callback_notify=door.sweep,
+                timeout_notify=SWEEP_S,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=2,
+                ssl_certfile=config.tls_certificate,
+                ssl_keyfile=config.tls_key,
+                **OWN_WORD | settings,
+            )
+        )
         self._what = what
+        self._door = door
         self._stop_within_s = stop_within_s
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, name="web", daemon=True)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [door]}, name="web", daemon=True)
 
     def start(self) -> None:
         """Returns once it listens; `AzqError` when it does not get that far."""
@@ -93,3 +169,4 @@ class WebServer:
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(self._stop_within_s)
+        self._door.close()

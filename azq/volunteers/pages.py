@@ -3,97 +3,80 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
-import hashlib
-import os
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from functools import cache, lru_cache, partial
+from contextlib import asynccontextmanager, suppress
+from functools import lru_cache, partial
 from http import HTTPStatus
 from importlib.resources import files
-from pathlib import Path
+from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 import msgspec
+from starlette import status
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.responses import FileResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
-from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from azq import logs
 from azq.errors import AzqError, NotFound
 from azq.process.redirects import RelativeRedirects
+from azq.process.site import POLICY, SOCKETS, Guarded, WebFiles
 from azq.volunteers.backing import Networks
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.public import Public
 
 FOLDER = str(files("azq") / "web")
-CORE = "azq.wasm"
 FOREVER = "public, max-age=31536000, immutable"
 NETWORKS_KEPT = 4
 PUBLIC_LIFE_S = 2.0
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self' ws: wss:; "
-    "worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-}
 
 log = logs.get(__name__)
 
 
-class Guarded:
-    """Puts the headers on every answer, without touching its body."""
+class OwnHosts:
+    """Answers who asks by an address, by localhost or by the gateway's own name, and speaks with pages of these alone.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                headers.update(HEADERS)
-                headers.setdefault("Cache-Control", "no-cache")
-            await send(message)
-
-        await self._app(scope, receive, guarded if scope["type"] == "http" else send)
-
-
-class WebFiles(StaticFiles):
-    """The files of the pages, known by what is in them, so that an upgrade leaves with browsers what it did not change.
-
-    What is kept packed is sent as it lies there, and the core is packed for who takes that.
+    A page of another site would make its visitors' browsers tabs of a gateway in their network, and one whose name leads there now
+    (rebinding) could read from it.
     """
 
-    def file_response(self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = HTTPStatus.OK) -> Response:
-        headers = {"ETag": f'"{_digest(str(full_path), stat_result.st_mtime_ns)}"'}
-        response = FileResponse(full_path, status_code, headers, stat_result=stat_result)
-        return NotModifiedResponse(response.headers) if self.is_not_modified(response.headers, Headers(scope=scope)) else response
+    def __init__(self, app: ASGIApp, url: str) -> None:
+        self._app = app
+        self._own = urlsplit(url)
 
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        if path.endswith(".gz"):
-            response.headers["Content-Encoding"] = "gzip"
-        if path == CORE and response.status_code == HTTPStatus.OK and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
-            headers = {"ETag": response.headers["etag"], "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-            body = await asyncio.to_thread(_packed, Path(str(self.directory), path))
-            return Response(body, media_type="application/wasm", headers=headers)
-        return response
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" or self._takes(Headers(scope=scope), scope["type"]):
+            await self._app(scope, receive, send)
+        elif scope["type"] == "http":
+            text = "this gateway answers at an address, at localhost and at what its setting gateway.url names\n"
+            await PlainTextResponse(text, HTTPStatus.MISDIRECTED_REQUEST)(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": status.WS_1008_POLICY_VIOLATION, "reason": "another site's page"})
+
+    def _takes(self, headers: Headers, kind: str) -> bool:
+        host, origin = headers.get("host", ""), headers.get("origin", "")
+        if not (_is_address(_name(f"//{host}")) or (self._own.netloc and _name(f"//{host}") == self._own.hostname)):
+            return False
+        return kind != "websocket" or not origin or urlsplit(origin).netloc in (host, self._own.netloc or host)
 
 
-@cache
-def _digest(file: str, mtime_ns: int) -> str:
-    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+def _name(url: str) -> str:
+    """The host of an address; empty where it has none."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
-@cache
-def _packed(file: Path) -> bytes:
-    return gzip.compress(file.read_bytes(), mtime=0)
+def _is_address(host: str) -> bool:
+    with suppress(ValueError):
+        return bool(ip_address(host))
+    return host == "localhost"
 
 
 def network_files(networks: Networks) -> Callable[[Request], Awaitable[Response]]:
@@ -153,8 +136,8 @@ async def answered(call: Callable[[], object]) -> Response:
     return Response(msgspec.json.encode({"detail": detail}), status, media_type="application/json")
 
 
-def make_site(gateway: Gateway, networks: Networks, public: Public) -> ASGIApp:
-    """The gateway's pages and its WebSocket, with the gateway's own tasks for as long as it serves."""
+def make_site(gateway: Gateway, networks: Networks, public: Public, url: str = "") -> ASGIApp:
+    """The gateway's pages and its WebSocket, with the gateway's own tasks for as long as it serves; `url` is what people reach it by."""
 
     @asynccontextmanager
     async def life(_: Starlette) -> AsyncIterator[None]:
@@ -186,4 +169,4 @@ def make_site(gateway: Gateway, networks: Networks, public: Public) -> ASGIApp:
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),
         Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
     ]
-    return Guarded(RelativeRedirects(Starlette(routes=routes, lifespan=life)))
+    return Guarded(OwnHosts(RelativeRedirects(Starlette(routes=routes, lifespan=life)), url), POLICY + SOCKETS)

@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
 from azq.ledger.types import Lease
+from azq.process.door import holder_of
 from azq.volunteers.backing import Volunteer
 from azq.volunteers.matches import TabMatch, in_hand
 from azq.volunteers.plausibility import QUALITIES, tab_budget
@@ -140,7 +141,7 @@ class Link:
 
     def __init__(self, number: int, socket: WebSocket, reader: asyncio.Task[None]) -> None:
         self.number = number
-        self.address = socket.client.host if socket.client else "unknown"
+        self.address = holder_of(socket.client.host) if socket.client else "unknown"
         self.guest: Volunteer | None = None
         self.ready: WorkerReady | None = None
         self.room: Room | None = None

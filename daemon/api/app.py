@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 import azq
 from azq.process.redirects import RelativeRedirects
+from azq.process.site import Guarded
 from azq.status.audit import Auditor
 from azq.status.schemas import ProblemOut
 from daemon.api import audit, compare, events, fleet, jobs, moves, page, problems, promotions, recorded, runs, studies, weights
@@ -47,4 +48,5 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
     make_limiter = partial(Limiter, config.rate_per_s, config.rate_burst)
     app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter, max_body_bytes=max_body_bytes)
     app.add_middleware(RelativeRedirects)
+    app.add_middleware(Guarded)
     return app

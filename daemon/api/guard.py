@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq.config.access import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
+from azq.process.door import holder_of
 from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring
 from daemon.api.limits import Limiter
 from daemon.api.origin import forwarding, why_foreign, why_no_json
@@ -57,7 +58,7 @@ class Guard:
         if path in PROBES:
             return None
         named = identity if identity is not LOCAL else None
-        address = (scope.get("client") or ("unknown", 0))[0]
+        address = holder_of((scope.get("client") or ("unknown", 0))[0])
         wait_s = self._limiter.wait_s(f"token {named.name}" if named else f"address {address}")
         if not wait_s:
             return None

@@ -10,33 +10,14 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
-from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
+from azq.process.site import WebFiles
 from daemon.api.access import IDENTITY
 
 FOLDER = str(files("daemon") / "page")
 WEB = str(files("azq") / "web")  # the play page, and what all pages share
 REFERENCE = files("daemon.api") / "reference.html"
-HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; frame-ancestors 'none'; base-uri 'none'; "
-    "form-action 'self'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-cache",  # asked again each time, answered 304: a new daemon brings its own page
-}
-
 router = APIRouter(include_in_schema=False)
-
-
-class Page(StaticFiles):
-    """Files with the headers of a page that trusts only its own origin."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers.update(HEADERS)
-        return response
 
 
 @router.get("/")
@@ -53,13 +34,13 @@ def play() -> RedirectResponse:
 @router.get("/favicon.ico")
 def icon() -> FileResponse:
     """The icon, for browsers that ask for it unasked."""
-    return FileResponse(f"{WEB}/icon.svg", media_type="image/svg+xml", headers=HEADERS)
+    return FileResponse(f"{WEB}/icon.svg", media_type="image/svg+xml")
 
 
 def mount(app: FastAPI) -> None:
     """Serves the files below `/page/` and `/web/`."""
     for path, folder in (("/page", FOLDER), ("/web", WEB)):
-        app.mount(path, Page(directory=folder, html=True))
+        app.mount(path, WebFiles(directory=folder, html=True))
 
 
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -68,7 +49,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 @router.get("/docs")
 def reference(request: Request) -> HTMLResponse:
     """The page. It tells what this azq can do and nothing of what it holds, so it needs no token."""
-    return HTMLResponse(render(request.app.openapi(), tell_version=request.scope[IDENTITY] is not None), headers=HEADERS)
+    return HTMLResponse(render(request.app.openapi(), tell_version=request.scope[IDENTITY] is not None))
 
 
 def render(schema: Mapping[str, Any], *, tell_version: bool = True) -> str:

@@ -16,7 +16,7 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, dump_run
 from azq.ledger import MemoryLedger
-from azq.process.webserver import url_of
+from azq.process.webserver import WebServer, open_door, url_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -35,9 +35,8 @@ from azq.wire.messages import (
 )
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import open_door
 from daemon.serve.health import Health
-from daemon.serve.rest import Server
+from daemon.serve.rest import rest_server
 
 RUN = "first"
 HISTORY_S = 3000
@@ -78,7 +77,7 @@ class Site:
         sections = RunSections(run=RunConfig(game=game), arena=ArenaConfig())
         record = RunRecord(RUN, msgspec.json.encode(dump_run(sections)), {"minutes": 60.0}, str(folder / RUN), now_ms() - 1000 * HISTORY_S)
         self.ledger.create_run(record)
-        self._server: Server | None = None
+        self._server: WebServer | None = None
         self.url = ""
 
     def start(self) -> None:
@@ -86,7 +85,7 @@ class Site:
         config = self.config if not self.url else self.config.model_copy(update={"port": int(self.url.rpartition(":")[2])})
         listener = open_door(config)
         self.url = url_of(listener)
-        self._server = Server(self.app, listener)  # type: ignore[arg-type]
+        self._server = rest_server(self.app, listener, config)
         self._server.start()
 
     def stop(self) -> None:

@@ -161,7 +161,7 @@ class TabSite:
         ready: dict[str, Any] = {}
         gateway = Gateway(GatewayConfig(batch_after_s=1.0), Backing(self.ledger, self.guests, self.judge, self, b"secret"))
         port = int(self.url.rpartition(":")[2]) if self.url else 0
-        site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests))
+        site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests), "http://volunteers.test")
         settings = uvicorn.Config(
             self._noted(site), host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1
         )

@@ -24,7 +24,7 @@ from azq.config import DaemonConfig, TokenConfig
 from azq.errors import AccessDenied, ConfigError, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
 from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
-from azq.process.webserver import url_of
+from azq.process.webserver import open_door, url_of
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -32,9 +32,8 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import open_door
 from daemon.serve.health import Health
-from daemon.serve.rest import Server
+from daemon.serve.rest import rest_server
 
 TOKEN = "token-that-operates"
 READER = "token-that-reads"
@@ -62,7 +61,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
     bus.put(keys.beat("w1"), encode(beat), life_s=60)
     with capture_logs(), open_door(config) as listener:  # what a command prints is then the command's alone
-        server = Server(create_app(services), listener)
+        server = rest_server(create_app(services), listener, services.config)
         server.start()
         try:
             yield Site(url_of(listener), tmp_path, bus, ledger, health)

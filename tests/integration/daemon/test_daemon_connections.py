@@ -19,16 +19,16 @@ import httpx2
 import pytest
 from waiting import until
 
-import daemon.serve.door
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
-from azq.process.webserver import url_of
+from azq.process import door
+from azq.process.door import BODY_S, HEADERS_S
+from azq.process.webserver import open_door, url_of
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import BODY_S, HEADERS_S, open_door
 from daemon.serve.health import Health
-from daemon.serve.rest import Server
+from daemon.serve.rest import rest_server
 
 IDLE = 1100
 DESCRIPTORS = 1024  # what a process has where nobody sets it
@@ -84,11 +84,11 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A server whose clock can be put forward."""
     ahead = types.SimpleNamespace(s=0.0, url="")
     clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + ahead.s)
-    monkeypatch.setattr(daemon.serve.door, "time", clock)
+    monkeypatch.setattr(door, "time", clock)
     bus, config = MemoryBus(), DaemonConfig(port=0)
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), tmp_path, list))
     with open_door(config) as listener:
-        serving = Server(app, listener)
+        serving = rest_server(app, listener, config)
         serving.start()
         ahead.url = url_of(listener)
         yield ahead

@@ -21,16 +21,15 @@ from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
 from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import RunState
-from azq.process.webserver import url_of
+from azq.process.webserver import open_door, url_of
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.decide.actions import ReportUnroutable
-from daemon.serve.door import open_door
 from daemon.serve.health import Health
-from daemon.serve.rest import Server
+from daemon.serve.rest import rest_server
 
 
 class Place:
@@ -46,7 +45,7 @@ class Place:
         config = DaemonConfig(port=0, **options)
         services = Services(self.ledger, self.bus, config, self.health, Path("runs"), list)
         with open_door(config) as listener:
-            server = Server(create_app(services), listener)
+            server = rest_server(create_app(services), listener, services.config)
             server.start()
             try:
                 yield url_of(listener), services

@@ -16,12 +16,11 @@ from azq.config import DaemonConfig
 from azq.config.access import check_tls
 from azq.errors import ConfigError
 from azq.ledger import MemoryLedger
-from azq.process.webserver import url_of
+from azq.process.webserver import open_door, url_of
 from daemon.api.app import create_app
 from daemon.api.services import Services
-from daemon.serve.door import open_door
 from daemon.serve.health import Health
-from daemon.serve.rest import Server
+from daemon.serve.rest import rest_server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 
@@ -44,7 +43,7 @@ def test_requests_are_answered_over_tls_and_not_without(pair: tuple[Path, Path])
     bus = MemoryBus()
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), Path("runs"), list))
     with open_door(config) as listener:
-        server = Server(app, listener, certificate=certificate, key=key)
+        server = rest_server(app, listener, config)
         server.start()
         try:
             url = url_of(listener, tls=True)

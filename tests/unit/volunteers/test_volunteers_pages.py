@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from azq.errors import NotFound
 from azq.volunteers import pages
@@ -50,8 +51,13 @@ def client(told: Told, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> TestCl
     (tmp_path / "azq.wasm").write_bytes(b"core")
     (tmp_path / "ort.wasm.gz").write_bytes(b"\x1f\x8b")
     monkeypatch.setattr(pages, "FOLDER", str(tmp_path))
-    gateway: Any = SimpleNamespace(talk=None)
-    return TestClient(pages.make_site(gateway, told, told))  # type: ignore[arg-type]
+
+    async def talk(socket: WebSocket) -> None:
+        await socket.accept()
+        await socket.close()
+
+    gateway: Any = SimpleNamespace(talk=talk)
+    return TestClient(pages.make_site(gateway, told, told, "https://azq.example/tabs/"), "http://10.0.0.1:8090")  # type: ignore[arg-type]
 
 
 def test_a_network_never_changes_and_is_read_once(client: TestClient, told: Told) -> None:
@@ -111,3 +117,31 @@ def test_public_figures_are_worked_out_once_for_all_who_ask(client: TestClient, 
     assert (unknown.status_code, unknown.json()) == (404, {"detail": "no run x wants volunteers here; there is: r, s"})
     assert client.get("/v1/public/games/7").json() == {"detail": "it is none of the newest games"}
     assert client.get("/v1/runs").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("10.0.0.1:8090", 200), ("[::1]:8090", 200), ("localhost", 200), ("azq.example", 200), ("evil.example", 421), ("", 421), ("[", 421)],
+)
+def test_who_asks_by_another_name_is_not_answered(client: TestClient, host: str, status: int) -> None:
+    assert client.get("/healthz", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "taken"),
+    [
+        ("", True),
+        ("http://10.0.0.1:8090", True),
+        ("https://azq.example", True),
+        ("https://evil.example", False),
+        ("http://10.0.0.1:8091", False),
+        ("null", False),
+    ],
+)
+def test_a_page_of_another_site_makes_nobody_a_tab(client: TestClient, origin: str, taken: bool) -> None:
+    headers = {"Host": "10.0.0.1:8090"} | ({"Origin": origin} if origin else {})
+    try:
+        with client.websocket_connect("/v1/volunteers/tab", headers=headers):
+            assert taken
+    except WebSocketDisconnect:
+        assert not taken

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
+from ipaddress import ip_network
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.serve.door import BACKLOG, FEWEST, KEPT_BACK, MOST, Door, Phase, most_guests, overdue, whom_to_turn_away
+from azq.process import door as module
+from azq.process.door import (
+    BACKLOG,
+    FEWEST,
+    KEPT_BACK,
+    MOST,
+    PAUSE_S,
+    Door,
+    Phase,
+    holder_of,
+    most_guests,
+    overdue,
+    whom_to_turn_away,
+)
 
-MOST_HERE = 6
+MOST_HERE = FEWEST
 
 
 @dataclass
@@ -29,7 +46,7 @@ guests = st.builds(One, st.sampled_from("abcd"), st.sampled_from(Phase), st.floa
 def test_however_they_come_the_room_is_enough_and_nobody_is_cut_short(arriving: list[One], most: int) -> None:
     inside: list[One] = []
     for newcomer in arriving:
-        gone = whom_to_turn_away(inside, newcomer, most)
+        gone = whom_to_turn_away(inside, newcomer, most, most // 2)
         if gone is not newcomer:
             inside.append(newcomer)
         if gone is not None and gone is not newcomer:
@@ -42,11 +59,11 @@ def test_however_they_come_the_room_is_enough_and_nobody_is_cut_short(arriving: 
 def test_who_waits_longest_goes_of_its_own_address_first() -> None:
     others = [One("b", since_s=0), One("b", since_s=1)]
     mine = [One("a", Phase.ANSWER, 0), One("a", Phase.BODY, 5), One("a", since_s=7)]
-    assert whom_to_turn_away([*others, *mine], One("a"), 2 * len(mine)) is mine[1]
-    assert whom_to_turn_away([*others, *mine], One("c"), len(others) + len(mine)) is others[0]
-    assert whom_to_turn_away([*others, *mine], One("c"), len(others) + len(mine) + 1) is None
+    assert whom_to_turn_away([*others, *mine], One("a"), 2 * len(mine), len(mine)) is mine[1]
+    assert whom_to_turn_away([*others, *mine], One("c"), len(others) + len(mine), 3) is others[0]
+    assert whom_to_turn_away([*others, *mine], One("c"), len(others) + len(mine) + 1, 3) is None
     newcomer = One("a")
-    assert whom_to_turn_away([One("a", Phase.ANSWER)], newcomer, 2) is newcomer
+    assert whom_to_turn_away([One("a", Phase.ANSWER)], newcomer, 2, 1) is newcomer
 
 
 def test_who_is_answered_may_take_as_long_as_it_takes() -> None:
@@ -71,7 +88,7 @@ def door() -> Iterator[Door]:
 
 
 def test_a_door_counts_those_inside_and_shows_the_oldest_out(door: Door) -> None:
-    callers = [socket.create_connection(door.getsockname()) for _ in range(5)]
+    callers = [socket.create_connection(door.getsockname()) for _ in range(MOST_HERE // 2 + 2)]
     accepted = [door.accept()[0] for _ in range(MOST_HERE // 2)]
     assert list(door.visitors.values()) == accepted
     accepted.append(door.accept()[0])
@@ -82,9 +99,52 @@ def test_a_door_counts_those_inside_and_shows_the_oldest_out(door: Door) -> None
         visitor.enter(Phase.ANSWER)  # type: ignore[attr-defined]
     with pytest.raises(ConnectionAbortedError):
         door.accept()
-    assert callers[4].recv(1) == b""
+    assert callers[-1].recv(1) == b""
     for visitor in accepted:
         visitor.close()
     assert door.visitors == {}
     for caller in callers:
         caller.close()
+
+
+def test_a_proxys_connections_may_take_all_places() -> None:
+    with Door(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, MOST_HERE, [ip_network("127.0.0.0/8")]) as one:
+        one.bind(("127.0.0.1", 0))
+        one.listen(MOST_HERE)
+        callers = [socket.create_connection(one.getsockname()) for _ in range(MOST_HERE)]
+        accepted = [one.accept()[0] for _ in callers]
+        assert list(one.visitors.values()) == accepted
+        for each in (*callers, *accepted):
+            each.close()
+
+
+def test_used_up_descriptors_are_a_pause_and_no_flood(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: Any = SimpleNamespace(s=100.0)
+    clock.monotonic = lambda: clock.s
+    monkeypatch.setattr(module, "time", clock)
+    used_up = OSError(errno.EMFILE, "Too many open files")
+    with monkeypatch.context() as without:
+        without.setattr(socket.socket, "accept", lambda _: (_ for _ in ()).throw(used_up))
+        with pytest.raises(OSError, match="Too many open files"):
+            door.accept()
+    caller = socket.create_connection(door.getsockname())
+    with pytest.raises(BlockingIOError):
+        door.accept()
+    clock.s += PAUSE_S
+    visitor = door.accept()[0]
+    visitor.close()
+    caller.close()
+
+
+@pytest.mark.parametrize(
+    ("address", "holder"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:aaaa::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9%eth0", "2001:db8:1:2::/64"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_who_has_a_network_is_one(address: str, holder: str) -> None:
+    assert holder_of(address) == holder
