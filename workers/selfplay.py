@@ -12,8 +12,12 @@ from collections.abc import Collection, Iterator
 
 from azq import logs
 from azq.actor import Progress, SelfPlay, Slice, SliceEnd, Stop
+from azq.actor.slice import PATIENCE_S
+from azq.bus.redis import RedisBus
 from azq.errors import JobFailed
 from azq.ledger.types import Lease
+from azq.status.observe import read_weights
+from azq.wire.messages import Job
 from workers.board import ChildFigures
 from workers.context import Context
 
@@ -37,7 +41,8 @@ def _play(context: Context, lease: Lease) -> SliceEnd:
             rates = context.meter.rates(progress, resent=float(evaluator.resent)) | context.phases.shares()
             context.board.write(context.slot, ChildFigures(True, record.run, progress.weight_version, rates))
 
-        asked = Slice(lease, sections, game, record.created_ms)
+        weighed = sections.selfplay.evaluator == "uniform" or bool(read_weights(RedisBus(context.control), record.run))
+        asked = Slice(lease, sections, game, record.created_ms, patience_s(lease.job, weighed=weighed))
         work = SelfPlay(
             context.ledger, asked, evaluator, context.arenas, should_stop=context.stopping, report=report, phases=context.phases
         )
@@ -46,6 +51,11 @@ def _play(context: Context, lease: Lease) -> SliceEnd:
     if end.stop in (Stop.LEASE_LOST, Stop.BROKER_LOST):
         raise JobFailed(f"{end.stop}: {end.detail}")
     return end
+
+
+def patience_s(job: Job, *, weighed: bool) -> float:
+    """How long a slice may wait for an evaluation: without weights as long as for the limiter, so that another run has its slot."""
+    return PATIENCE_S if weighed else job.stall_s or PATIENCE_S
 
 
 def cores_of(slot: int, threads: int, allowed: Collection[int]) -> frozenset[int]:

@@ -126,7 +126,7 @@ class Job(Message, frozen=True):
     games: int = 0
     slice_s: float = 0.0
     payload: bytes = b""
-    stall_s: float = 0.0  # how long in all its slice may wait for the limiter before it gives its games and its slot back
+    stall_s: float = 0.0  # how long in all its slice may wait for the limiter, or for first weights, before it gives games and slot back
 
     @property
     def queue(self) -> str:

@@ -20,7 +20,7 @@ from daemon.decide.actions import Action
 from daemon.decide.promotion import next_promotions
 from daemon.decide.rounds import TABS_MATCHES, Arena, needless, next_evaluation
 
-# How long in all a slice may wait for its limiter before its slot is free: for what another run lacks, or an evaluation.
+# How long in all a slice may wait for its limiter, or for a run's first weights, before its slot is free: for another run or an evaluation.
 STALL_ALONE_S, STALL_SHARED_S = 10.0, 1.0
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 import threading
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from azq.actor.slice import PATIENCE_S, Slice
+from azq.config import RunSections
+from azq.ledger.types import Lease
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
+from workers import selfplay
 from workers.selfplay import cores_of, pinned
 
 
@@ -40,3 +47,15 @@ def test_too_few_cores_leave_the_child_free() -> None:
     before = os.sched_getaffinity(0)
     with pinned(len(before), 1) as cores:
         assert cores == before == os.sched_getaffinity(0)
+
+
+@pytest.mark.parametrize(("published", "stall_s", "waits_s"), [([], 1.0, 1.0), (["event"], 1.0, PATIENCE_S), ([], 0.0, PATIENCE_S)])
+def test_a_run_without_weights_gives_its_slot_back_as_soon_as_one_that_its_limiter_holds(
+    published: list[str], stall_s: float, waits_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, asked = MagicMock(), list[Slice]()
+    context.sections_now.return_value = RunSections()
+    monkeypatch.setattr(selfplay, "read_weights", lambda bus, run: published)
+    monkeypatch.setattr(selfplay, "SelfPlay", lambda ledger, part, *_, **__: asked.append(part) or MagicMock())
+    selfplay._play(context, Lease(Job("r:1", "r", Kind.SELFPLAY, "cpu", stall_s=stall_s), 1, "w", 10.0))
+    assert [part.patience_s for part in asked] == [waits_s]
