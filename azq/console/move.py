@@ -17,6 +17,8 @@ from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError,
 from azq.games.files import absolute, is_python_file
 from azq.host import rundir
 from azq.ledger.rules.runs import check_run_name
+from azq.notation.reading import json_row
+from azq.notation.text import BLANK
 from azq.notation.units import unit
 from azq.presets import preset
 from azq.search.ensemble import EnsembleEvaluator
@@ -273,18 +275,15 @@ def batches(source: TextIO) -> Iterator[list[tuple[int, str]]]:
 
 def _read_line(game: games.Game, number: int, line: str) -> Iterator[Sequence[int]]:
     """No position for a blank line, else one where a player is to move."""
-    if not line.strip():
+    if not line.strip(BLANK):
         return
     try:
-        row = json.loads(line)
-        actions = row["actions"] if "position" not in row else row.get("actions", [])
+        actions, row = json_row(line)
         notation = row.get("position")
-        if not isinstance(actions, list) or not all(type(action) is int for action in actions):
-            raise TypeError
         if "position" in row and not isinstance(notation, str):
-            raise TypeError
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}} or {{"position": "<notation>"}}') from None
+            raise ConfigError("`position` is no text")
+    except ConfigError as error:
+        raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}} or {{"position": "<notation>"}}: {error}') from None
     try:
         yield asked(game, actions, notation)
     except AzqError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -18,7 +18,7 @@ from azq import games
 from azq.arena.match import play_on
 from azq.arena.player import Player
 from azq.clock import now_ms
-from azq.config import Config
+from azq.config import Config, load
 from azq.console.move import folder_of
 from azq.console.play import Seating, seated
 from azq.console.progress import ProgressLine
@@ -27,7 +27,8 @@ from azq.errors import ConfigError, NotFound, StateConflict
 from azq.games import Game
 from azq.host.rundir import RunDir, make_folder
 from azq.learner.data.intake import game_key
-from azq.notation.reading import ReadGame, form_of, read_games
+from azq.notation import sgf
+from azq.notation.reading import ReadGame, form_of, read_games, sgf_params
 from azq.notation.taught import as_event
 from azq.replay.readers import SegmentReader
 from azq.replay.samples import count_trained, judge
@@ -38,7 +39,11 @@ from azq.wire.messages import SampleEvent
 AT_ONCE = 64  # games checked and stored together
 SOURCE = "import"  # who made them, where the log names a worker
 UNFINISHED = "end before the game does (`--finish PLAYER` plays them on)"
-BROKEN = "break the rules"
+BROKEN = "cannot be read, or break the rules"
+STRAY = "are text outside of any game"
+MOST_NAMED = 20  # of what was left out, in words
+
+File = tuple[Path, str, bytes]  # with its notation
 OTHERWISE = "were played on to another result than the file's"
 
 
@@ -59,11 +64,16 @@ class Imported:
     games: int = 0
     positions: int = 0
     left_out: Counter[str] = field(default_factory=Counter)
-    first_left_out: str = ""
+    named: list[str] = field(default_factory=list)
 
     def leave_out(self, kind: str, name: str, why: str = "") -> None:
         self.left_out[kind] += 1
-        self.first_left_out = self.first_left_out or f"{name}: {why or kind}"
+        if len(self.named) < MOST_NAMED:
+            self.named.append(f"{name}: {why or kind}")
+
+    @property
+    def first_left_out(self) -> str:
+        return self.named[0] if self.named else ""
 
     def values(self) -> dict[str, Any]:
         return {
@@ -72,13 +82,16 @@ class Imported:
             "positions": self.positions,
             "left_out": dict(self.left_out),
             "first_left_out": self.first_left_out,
+            "named": self.named,
         }
 
     def text(self) -> list[str]:
         lines = [f"run {self.run} begins with {self.games:,} games, {self.positions:,} positions"]
         if self.left_out:
             told = ", ".join(f"{count:,} {why}" for why, count in self.left_out.items())
-            lines.append(f"{self.left_out.total():,} left out: {told}; the first: {self.first_left_out}")
+            more = self.left_out.total() - len(self.named)
+            lines += [f"{self.left_out.total():,} left out: {told}", *(f"  {line}" for line in self.named)]
+            lines += [f"  and {more:,} more"] if more else []
         return [*lines, f"`azq up --run {self.run}` learns from them first, then more and more from its own"]
 
 
@@ -101,16 +114,16 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
     start = read_start(asked)
     if start.run.path.exists():
         raise StateConflict(f"run {start.run.name!r} exists, and games come before all others of a run; choose another --run")
-    sections = start.config.run_sections()
+    files = [(path, source.form or form_of(path.name), _bytes(path)) for path in source.files]
+    sections = _as_in(files, start.config, asked).run_sections()
     game = games.load(sections.run.game, **sections.run.params)
-    texts = [(path, source.form or form_of(path.name), _text(path)) for path in source.files]
     making, done = RunDir(start.run.home, f".{start.run.name}.import"), Imported(start.run.name)
     make_folder(making.path / "segments")
     try:
         with ExitStack() as stack:
             log = SegmentLog(making.path / "segments", game_key(sections), count=partial(count_trained, game))
             stack.callback(log.close)
-            found = _sound(game, texts, done)
+            found = _sound(game, files, done)
             seating = Seating(sections.run.game, None, "latest", source.num_simulations, slots=AT_ONCE)
             players = stack.enter_context(seated(start.config, seating, [source.finish]))[1] if source.finish else [None]
             store = Storing(game, log, players[0], done)
@@ -120,7 +133,7 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
                 progress()
         if not done.games:
             named = ", ".join(map(str, source.files))
-            raise ConfigError(f"no game of {named} can be learnt from; the first: {done.first_left_out or 'there is none'}")
+            raise ConfigError(f"no game of {named} can be learnt from; the first: {'; '.join(done.named[:3]) or 'there is none'}")
         making.create(sections, start.host)
         making.path.rename(start.run.path)
     finally:
@@ -128,12 +141,30 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
     return done
 
 
-def _sound(game: Game, texts: Sequence[tuple[Path, str, str]], done: Imported) -> Iterator[tuple[str, ReadGame]]:
-    for path, form, text in texts:
-        for read in read_games(form, game, text):
-            name = f"{path}, game {read.number}"
+def _as_in(files: Sequence[File], config: Config, asked: UpRequest) -> Config:
+    """Settings with the size of board, and hex's swap, that the first file of SGF says, unless they are set by hand."""
+    run = config.run
+    if run.game not in sgf.NUMBERS:
+        return config
+    chosen = load(asked.config_file, asked.overrides).run.params
+    for _, data in ((form, data) for _, form, data in files if form == "sgf"):
+        said = {name: value for name, value in sgf_params(games.load(run.game), data).items() if name not in chosen}
+        with suppress(ConfigError):  # another size than the game has: each game of the file is refused by name
+            games.load(run.game, **(run.params | said))
+            return config.model_copy(update={"run": run.model_copy(update={"params": run.params | said})})
+    return config
+
+
+def _sound(game: Game, files: Sequence[File], done: Imported) -> Iterator[tuple[str, ReadGame]]:
+    for path, form, data in files:
+        try:
+            found = read_games(form, game, data)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        for read in found:
+            name = str(path) if read.stray else f"{path}, game {read.number}"
             if read.problem:
-                done.leave_out(BROKEN, name, read.problem)
+                done.leave_out(STRAY if read.stray else BROKEN, name, read.problem)
             else:
                 yield name, read
 
@@ -171,9 +202,8 @@ class Storing:
         return [read.actions if read.over else next(finished) for read in reads]
 
 
-def _text(path: Path) -> str:
-    """Of any encoding that goes on from ASCII: names of players may be spoilt, moves are not."""
+def _bytes(path: Path) -> bytes:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return path.read_bytes()
     except OSError as error:
         raise NotFound(f"cannot read {path}: {error.strerror}") from None

@@ -12,6 +12,7 @@ COLOURS = ("black", "white")
 GO_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # without I
 ALL_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 PASS = "PASS"
+SWAP = "SWAP-PIECES"  # hex: the second player takes the first stone, as its mirror image
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +23,11 @@ class Coordinates:
     letters: str = ALL_LETTERS
     from_bottom: bool = False  # row 1 is the lowest, as in Go
     pass_action: int | None = None
+    swap_action: int | None = None
 
     def vertex(self, action: int) -> str:
-        if action == self.pass_action:
-            return PASS
+        if action in (self.pass_action, self.swap_action):
+            return PASS if action == self.pass_action else SWAP
         row, column = divmod(action, self.size)
         return f"{self.letters[column]}{self.size - row if self.from_bottom else row + 1}"
 
@@ -42,8 +44,8 @@ class Coordinates:
         return self.size * row + column
 
 
-def coordinates(game: _core.Game) -> Coordinates:
-    """How GTP engines of this game write its cells; raises `ConfigError` for a game that GTP engines do not play.
+def cells_of(game: _core.Game) -> Coordinates:
+    """How Othello, gomoku and hex write their cells.
 
     Othello: a1 at the top left. Gomoku: as Go, a1 at the bottom left, no column I. Hex: a1 at the top left, black (who is
     player 0) joins top and bottom.
@@ -53,8 +55,13 @@ def coordinates(game: _core.Game) -> Coordinates:
         return Coordinates(rows, pass_action=rows * rows)
     if game.name == "gomoku":
         return Coordinates(rows, GO_LETTERS, from_bottom=True)
-    if game.name == "hex" and not game.params.get("swap", False):
-        return Coordinates(rows)
+    return Coordinates(rows, swap_action=rows * rows if game.params.get("swap", False) else None)
+
+
+def coordinates(game: _core.Game) -> Coordinates:
+    """As `cells_of`, for GTP engines; raises `ConfigError` for a game that they do not play."""
+    if game.name in ("othello", "gomoku") or (game.name == "hex" and not game.params.get("swap", False)):
+        return cells_of(game)
     raise ConfigError(
         f"no GTP engine plays {game.name} {dict(game.params) or ''}; a gtp: player knows othello, gomoku and hex without swap"
     )

@@ -1,55 +1,38 @@
 """Whole games of files, as actions from the initial state: JSON lines, SGF, PGN and .mat, as `writing` writes them and others do.
 
-A file is first parted into games whose moves are words, then each word is looked for among what the rules allow. Games that do not
-follow the rules are told by name; the others are none the worse for it.
+Bytes become text that knows its bytes, text becomes words of a kind each, and words meet the rules. Every byte is accounted for: a file
+comes in as the games that it holds, or what is none is named with its place and the reason; the other games are none the worse for it.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any
+
+import numpy as np
 
 from azq.errors import AzqError, ConfigError, IllegalActionError
 from azq.games import Game, State
-from azq.notation.boards import coordinates
-from azq.notation.writing import CHESS, SEATS, SGF_GAMES, SUFFIXES, cannot
+from azq.notation import mat, pgn, sgf
+from azq.notation.text import BLANK, EntryKind, FileEntry, Found, Replaying, Text, cannot, decode, shown
+from azq.notation.writing import SUFFIXES
 
-MOVES_OF_A_TURN = 4  # backgammon's doubles
-MAT_COLUMN = 20  # characters before the second side begins
-MAT_INDENT = 10  # more blanks than between a number and its first turn
-
-_SGF_TOKEN = re.compile(r"[();]|([A-Za-z]+)|\[((?:\\.|[^\]\\])*)\]", re.DOTALL)
-_SGF_SIGNS = {"B": 1, "W": -1, "0": 0, "D": 0}  # by the first letter of RE: black began
-_PGN_ASIDE = re.compile(r"\{[^}]*\}|;[^\n]*|\$\d+|^%[^\n]*", re.MULTILINE)
-_PGN_TAG = re.compile(r'^\s*\[\w+\s+"[^\n]*"\]\s*$', re.MULTILINE)
-_PGN_END = re.compile(r"(?<!\S)(1-0|0-1|1/2-1/2|\*)(?!\S)")
-_PGN_SIGNS = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
-_MAT_GAME = re.compile(r"^\s*Game\s+\d+\s*$", re.MULTILINE)
-_MAT_ROW = re.compile(r"^\s*\d+\)", re.MULTILINE)
-_MAT_WINS = re.compile(r"^(.*?)\bWins \d", re.MULTILINE)
-_MAT_TURN = re.compile(r"([1-6])([1-6]):((?:[ \t]+[^\s:]*[/*][^\s:]*)*)")
+IGNORED = (EntryKind.NOTE, EntryKind.CLOCK)
+PLAYED = (EntryKind.MOVE, EntryKind.SWAP)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadGame:
-    """One game of a file: its number there from 1, its actions, and why it is none, where it breaks the rules."""
+    """One game of a file, its number there from 1, its actions, and why it is none, where it breaks the rules; or text that is no game."""
 
     number: int
     actions: tuple[int, ...] = ()
     problem: str = ""
     over: bool = False  # by the rules; others were given up, or their file is cut
-    sign: int | None = None  # of the first player's result, as the file says it; None: it does not
-
-
-class ToldGame(NamedTuple):
-    """A game as a file has it: what was done, in words, and the sign of the first player's result."""
-
-    words: Sequence[str]
-    sign: int | None = None
+    sign: int | None = None  # of player 0's result, as the file says it; None: it does not
+    stray: bool = False  # no game, but text that stands outside of any
 
 
 def form_of(name: str) -> str:
@@ -59,194 +42,127 @@ def form_of(name: str) -> str:
     return form
 
 
-def read_games(form: str, game: Game, text: str) -> Iterator[ReadGame]:
-    """The games of a file's text, in its order. Raises `ConfigError` at once for an unknown form, and for a game that it cannot tell."""
+def read_games(form: str, game: Game, data: bytes) -> Iterator[ReadGame]:
+    """The games of a file, in its order. Raises `ConfigError` at once for an unknown form, a game of another, wrong bytes."""
     if form not in READERS:
         raise ConfigError(f"--format {form!r} is not one of {', '.join(READERS)}")
-    known, parted, play = READERS[form]
+    known, found, play = READERS[form]
     if known and game.name not in known:
-        raise cannot(form, game, ", ".join(sorted(known)))
-    return (_played(game, number, told, play) for number, told in enumerate(parted(text), 1))
+        raise cannot(form, game.name, sorted(known))
+    if form == "sgf":
+        sgf.cells(game)
+    return _numbered(game, decode(data), found, play)
 
 
-def _played(game: Game, number: int, told: ToldGame, play: Play) -> ReadGame:
-    state, place = game.new_initial_state(), 0
+def _numbered(game: Game, text: Text, found: Finder, play: Player) -> Iterator[ReadGame]:
+    number = 0
+    for each in found(game, text.text):
+        number += not each.stray
+        yield _played(game, number, each, text, play)
+
+
+def _played(game: Game, number: int, found: Found, text: Text, player: Player) -> ReadGame:
+    """What the rules make of a game. Once it is over or given up, only a move is too much."""
+    if found.problem:
+        at, reason = found.problem
+        return ReadGame(number, problem=f"byte {text.byte(at)}: {reason}", stray=found.stray)
+    state = game.new_initial_state()
+    play, entry, at, given_up = player(game, state, found.words), 0, found.at, False
+    signs: set[int] = set()
     try:
-        for place, word in enumerate(told.words, 1):  # noqa: B007 - told where one fails
-            if state.is_terminal():
-                raise IllegalActionError(f"goes on with {word!r} after the game's end")
-            play(game, state, word)
+        for word in found.words:
+            if word.kind in IGNORED:
+                continue
+            entry, at = entry + (word.kind is not EntryKind.SETUP), word.at
+            if word.kind is EntryKind.RESIGNATION:
+                signs |= set() if (seat := play.seat(word)) is None or state.is_terminal() else {2 * seat - 1}
+                given_up = True
+            elif not (given_up or state.is_terminal()):
+                play(word)
+            elif word.kind in PLAYED:
+                raise IllegalActionError(f"goes on with {shown(word.value)} after the game's end")
+        signs |= set() if found.sign is None else {play.sign(found.sign)}
+        _check_result(state, signs)
     except AzqError as error:
-        return ReadGame(number, problem=f"entry {place}: {error}")
-    return ReadGame(number, tuple(state.history()), over=state.is_terminal(), sign=told.sign)
+        return ReadGame(number, problem=f"entry {entry} at byte {text.byte(at)}: {error}")
+    return ReadGame(number, tuple(state.history()), over=state.is_terminal(), sign=next(iter(signs), None))
 
 
-def _json_games(text: str) -> Iterator[ToldGame]:
-    """The whole line is the one word of its game, since it says which game it is of."""
-    return (ToldGame([line]) for line in text.splitlines() if line.strip())
+def _check_result(state: State, signs: set[int]) -> None:
+    """What the rules, a resignation and the file say of the result has to be one."""
+    if not state.history():
+        raise ConfigError("it has no moves")
+    if state.is_terminal():
+        signs = signs | {int(np.sign(state.returns()[0]))}
+    if len(signs) > 1:
+        raise ConfigError("its result is another than that of its moves")
 
 
-def _play_json(game: Game, state: State, line: str) -> None:
+def json_row(line: str) -> tuple[list[int], dict[str, Any]]:
+    """The actions of a JSON object, and all of it; raises `ConfigError` for other JSON."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(row := dict(pairs)) < len(pairs):
+            raise ValueError("a name stands twice in it")
+        return row
+
     try:
-        row = json.loads(line)
-        actions, named = [int(action) for action in row["actions"]], {"game": game.name, "params": dict(game.params)} | row
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"no JSON object with a list `actions`: {error!r}") from None
-    if (named["game"], named["params"]) != (game.name, dict(game.params)):
-        raise ConfigError(f"it is a game of {named['game']} {named['params'] or ''}, not of {game.name} {dict(game.params) or ''}")
-    for action in actions:
-        if action not in state.legal_actions():
-            raise IllegalActionError(f"action {action} is not legal after {len(state.history())} plies")
-        state.apply_action(action)
+        row = json.loads(line.strip(BLANK), object_pairs_hook=once)
+        actions = row["actions"] if "position" not in row else row.get("actions", [])
+        if not isinstance(actions, list) or not all(type(action) is int for action in actions):
+            raise TypeError("an action is a whole number")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ConfigError(f"no JSON object with a list `actions` of whole numbers: {error!r}") from None
+    return actions, row
 
 
-def _sgf_games(text: str) -> Iterator[ToldGame]:
-    """The first variation of each tree: words such as `B aa`, and what its nodes say of the board, such as `SZ 15`."""
-    depth, past, name = 0, False, ""
-    words: list[str] = []
-    for found in _SGF_TOKEN.finditer(text):
-        token, letters, value = found[0], found[1], found[2]
-        if token == "(":
-            depth, past = depth + 1, past and depth > 0
-        elif token == ")":
-            depth, past = depth - 1, True  # whatever comes now in this tree is another variation
-            if depth == 0:
-                results = [word.removeprefix("RE ") for word in words if word.startswith("RE ")]
-                yield ToldGame(words, _SGF_SIGNS.get(results[0][:1].upper()) if results else None)
-                words, past = [], False
-        elif letters:
-            name = "".join(each for each in letters if each.isupper())  # older files write Black for B
-        elif value is not None and depth and not past:
-            words.append(f"{name} {value.strip()}")
+def _json_games(game: Game, text: str) -> Iterator[Found]:
+    at = 0
+    for line in text.split("\n"):
+        if line.strip(BLANK):
+            yield _json_game(game, line, at)
+        at += len(line) + 1
 
 
-def _play_sgf(game: Game, state: State, word: str) -> None:
-    name, _, value = word.partition(" ")
-    cells = coordinates(game)
-    if name == "GM" and value != str(SGF_GAMES[game.name]):
-        raise ConfigError(f"it is a game of number {value} of SGF, and {game.name} has {SGF_GAMES[game.name]}")
-    if name == "SZ" and value not in (str(cells.size), f"{cells.size}:{cells.size}"):
-        raise ConfigError(f"its board has the size {value}, the run's {cells.size}; another is --set 'run.params={{...}}'")
-    if name in ("AB", "AW", "AE", "PL"):
-        raise ConfigError(f"it begins from a position that is set up ({name})")
-    if name not in ("B", "W"):
-        return
-    if "BW"[state.current_player()] != name and state.legal_actions() == [cells.pass_action]:
-        state.apply_action(state.legal_actions()[0])  # many files leave out passes without a choice
-    passes = value in ("", "tt") and game.name != "hex"
-    action = cells.pass_action if passes else cells.action(value) if game.name == "hex" else _cell(value, cells.size)
-    if action is None or "BW"[state.current_player()] != name or action not in state.legal_actions():
-        raise IllegalActionError(f"{name}[{value}] is no legal move")
-    state.apply_action(action)
+def _json_game(game: Game, line: str, at: int) -> Found:
+    try:
+        actions, row = json_row(line)
+    except ConfigError as error:
+        return Found(at, problem=(at, str(error)))
+    of, params = row.get("game", game.name), row.get("params", dict(game.params))
+    if (of, params) != (game.name, dict(game.params)):
+        reason = f"it is a game of {of} {params or ''}, not of {game.name} {dict(game.params) or ''}"
+        return Found(at, problem=(at, reason))
+    returns = row.get("returns")
+    known = isinstance(returns, list) and len(returns) == game.num_players() and all(type(each) in (int, float) for each in returns)
+    entries = [FileEntry(EntryKind.MOVE, "", str(action), at) for action in actions]
+    return Found(at, entries, int(np.sign(returns[0])) if returns and known else None)
 
 
-def _cell(point: str, size: int) -> int | None:
-    """The action of a point such as `cd`: column, then row from the top."""
-    if len(point) != 2:
-        return None
-    column, row = (ord(letter) - ord("a") for letter in point)
-    return size * row + column if 0 <= row < size and 0 <= column < size else None
+class _NumberPlay(Replaying):
+    """Actions by their numbers."""
+
+    def __call__(self, word: FileEntry) -> None:
+        if int(word.value) not in self.state.legal_actions():
+            raise IllegalActionError(f"action {word.value} is not legal after {len(self.state.history())} plies")
+        self.state.apply_action(int(word.value))
 
 
-def _pgn_games(text: str) -> Iterator[ToldGame]:
-    """Moves in standard algebraic notation, without comments, variations and numbers."""
-    bare = _PGN_TAG.sub("", _PGN_ASIDE.sub(" ", text))
-    while (less := re.sub(r"\([^()]*\)", " ", bare)) != bare:
-        bare = less
-    parts = _PGN_END.split(bare)
-    for moves, result in zip(parts[::2], parts[1::2], strict=False):
-        yield ToldGame(re.sub(r"(?<!\S)\d+\.+", " ", moves).split(), _PGN_SIGNS.get(result))
+Finder = Callable[[Game, str], Iterator[Found]]
+Player = Callable[[Game, State, Sequence[FileEntry]], Replaying]
 
-
-def _play_pgn(_: Game, state: State, word: str) -> None:
-    wanted = _plain_san(word)
-    for action in state.legal_actions():
-        if _plain_san(state.action_to_string(action)) == wanted:
-            state.apply_action(action)
-            return
-    raise IllegalActionError(f"{word} is no legal move")
-
-
-def _plain_san(word: str) -> str:
-    return re.sub(r"[+#!?=x]|e\.p\.", "", word).replace("0", "O")
-
-
-def _mat_games(text: str) -> Iterator[ToldGame]:
-    """Turns such as `x rolls 31: 8/5 6/5`, one side's after the other's; the second begins where nothing stands on the left."""
-    for part in _MAT_GAME.split(text)[1:]:
-        words: list[str] = []
-        first = 0
-        for row in (line for line in part.splitlines() if _MAT_ROW.match(line)):
-            for turn in _MAT_TURN.finditer(row):
-                first = first if words else int(turn.start() - row.index(")") > MAT_INDENT)
-                words.append(f"{SEATS[(first + len(words)) % 2]} rolls {turn[0]}")
-        yield ToldGame(words, _mat_sign(part))
-
-
-def _mat_sign(part: str) -> int | None:
-    """Of what a side `Wins`: in the second's column, or the first's."""
-    found = _MAT_WINS.search(part)
-    return None if found is None else -1 if len(found[1]) > MAT_COLUMN else 1
-
-
-def _play_mat(__: Game, state: State, turn: str) -> None:
-    roll, _, moves = turn.partition(":")
-    same = {roll, f"{roll[:-2]}{roll[-1]}{roll[-2]}"}
-    outcomes = state.legal_actions() if state.is_chance_node() else []
-    outcome = next((each for each in outcomes if state.action_to_string(each) in same), None)
-    if outcome is None:
-        raise IllegalActionError(f"{roll}, which is not what comes next")
-    state.apply_action(outcome)
-    actions = _turn(state, _wanted(moves.lower().split()))
-    if actions is None:
-        raise IllegalActionError(f"{turn} is no legal turn")
-    for action in actions:
-        state.apply_action(action)
-
-
-Wanted = tuple[tuple[str, str], ...]  # from where to where, each one checker
-
-
-def _wanted(words: Sequence[str]) -> Wanted:
-    """From where to where: `8/5(2)` is one twice, `13/8/3` goes over 8; 25 is the bar, 0 is off."""
-    pairs: list[tuple[str, str]] = []
-    for word in words:
-        once, times = (found[1], int(found[2])) if (found := re.fullmatch(r"(.*)\(([1-4])\)", word)) else (word, 1)
-        places = [{"25": "bar", "0": "off"}.get(place, place) for place in once.replace("*", "").split("/")]
-        pairs += times * list(pairwise(places))
-    return tuple(pairs)
-
-
-def _turn(state: State, wanted: Wanted, left: int = MOVES_OF_A_TURN + 1) -> list[int] | None:
-    """The actions of one player's turn that move as wanted, one checker over points between where a word says only where it ends."""
-    if state.is_terminal() or state.is_chance_node():
-        return None if wanted else []
-    steps = [(*step, action) for action in state.legal_actions() for step in _steps(wanted, state.action_to_string(action))]
-    for _, rest, action in sorted(steps) if left else ():
-        after = state.clone()
-        after.apply_action(action)
-        if (found := _turn(after, rest, left - 1)) is not None:
-            return [action, *found]
-    return None
-
-
-def _steps(wanted: Wanted, text: str) -> Iterator[tuple[int, Wanted]]:
-    """Which of the wanted moves a legal one may be, by place, and what is to be done after it: the others, and the rest of its way."""
-    source, _, target = text.replace("*", "").partition(" ")[2].partition("/")
-    if not target:  # passes
-        yield 0, wanted
-    for place, (start, end) in enumerate(wanted):
-        if start == source and target:
-            yield place, (*wanted[:place], *(((target, end),) if target != end else ()), *wanted[place + 1 :])
-
-
-Parted = Callable[[str], Iterator[ToldGame]]
-Play = Callable[[Game, State, str], None]
-
-#: form -> the games that it tells (none: any), its games in words, and what a word does
-READERS: dict[str, tuple[frozenset[str], Parted, Play]] = {
-    "jsonl": (frozenset(), _json_games, _play_json),
-    "sgf": (frozenset(SGF_GAMES), _sgf_games, _play_sgf),
-    "pgn": (frozenset({CHESS}), _pgn_games, _play_pgn),
-    "mat": (frozenset({"backgammon"}), _mat_games, _play_mat),
+#: form -> the games that it holds (none: any), what finds them in a text, and who plays their words
+READERS: dict[str, tuple[frozenset[str], Finder, Player]] = {
+    "jsonl": (frozenset(), _json_games, _NumberPlay),
+    "sgf": (frozenset(sgf.NUMBERS), sgf.found, sgf.BoardPlay),
+    "pgn": (frozenset({pgn.CHESS}), pgn.found, pgn.ChessPlay),
+    "mat": (frozenset({"backgammon"}), mat.found, mat.TurnPlay),
 }
+
+
+def sgf_params(game: Game, data: bytes) -> dict[str, int | bool]:
+    """What a collection says of its board: the size of the first tree that says one, and that one was swapped."""
+    trees = [word for each in sgf.found(game, decode(data).text) for word in each.words]
+    size = next((int(word.value.partition(":")[0]) for word in trees if word.name == "SZ" and word.value.partition(":")[0].isdecimal()), 0)
+    swapped = game.name == "hex" and any(word.kind is EntryKind.SWAP for word in trees)
+    return ({"size": size} if size else {}) | ({"swap": True} if swapped else {})

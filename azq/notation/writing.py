@@ -16,15 +16,16 @@ import numpy as np
 from azq import __version__
 from azq.errors import ConfigError
 from azq.games import Game, State
-from azq.notation.boards import Coordinates, coordinates
+from azq.notation import sgf
+from azq.notation.boards import Coordinates
+from azq.notation.mat import SEATS
+from azq.notation.pgn import CHESS
+from azq.notation.text import cannot
 from azq.notation.units import unit
 from azq.wire.messages import SampleEvent
 
-SGF_GAMES = {"othello": 2, "gomoku": 4, "hex": 11}  # GM of the standard
-CHESS = "openspiel:chess"
 LINE = 80  # characters of a line of PGN
 COLUMN = 34  # of a player's moves in .mat
-SEATS = ("x", "o")  # as azq writes backgammon
 SUFFIXES = {"jsonl": "jsonl", "sgf": "sgf", "pgn": "pgn", "mat": "mat", "txt": "mat"}  # of files
 
 
@@ -54,15 +55,13 @@ def _jsonl(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]
 
 
 def _sgf(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
-    if game.name not in SGF_GAMES:
-        raise cannot("sgf", game, ", ".join(sorted(SGF_GAMES)))
-    cells = coordinates(game)
+    cells = sgf.cells(game)
     return (_sgf_game(run, game, cells, event) for event in events)
 
 
 def _sgf_game(run: str, game: Game, cells: Coordinates, event: SampleEvent) -> str:
     name = _named(run, event)
-    head = f"FF[4]CA[UTF-8]AP[azq:{__version__}]GM[{SGF_GAMES[game.name]}]SZ[{cells.size}]"
+    head = f"FF[4]CA[UTF-8]AP[azq:{__version__}]GM[{sgf.NUMBERS[game.name]}]SZ[{cells.size}]"
     about = f"PB[{name}]PW[{name}]GN[{run} {event.record.uid}]DT[{_day(event):%Y-%m-%d}]RE[{_winner(event, 'B+', 'W+', '0')}]"
     moves = "".join(f";{'BW'[state.current_player()]}[{_point(game, cells, action)}]" for state, action in _states(game, event))
     return f"(;{head}{about}{moves})\n"
@@ -77,12 +76,12 @@ def _point(game: Game, cells: Coordinates, action: int) -> str:
 
 def _pgn(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
     if game.name != CHESS:
-        raise cannot("pgn", game, CHESS)
+        raise cannot("pgn", game.name, [CHESS])
     return (_pgn_game(run, game, event) for event in events)
 
 
 def _pgn_game(run: str, game: Game, event: SampleEvent) -> str:
-    result, name = _winner(event, "1-0", "0-1", "1/2-1/2"), _named(run, event)
+    result, name = _winner(event, "0-1", "1-0", "1/2-1/2"), _named(run, event)  # OpenSpiel's player 0 is black
     tags = {"Event": run, "Site": "azq", "Date": f"{_day(event):%Y.%m.%d}", "Round": str(event.record.uid), "White": name, "Black": name}
     moves = [text for _, text in _plies(game, event)]
     words = [f"{1 + ply // 2}. {text}" if ply % 2 == 0 else text for ply, text in enumerate(moves)]
@@ -97,7 +96,7 @@ def _pgn_game(run: str, game: Game, event: SampleEvent) -> str:
 
 def _mat(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
     if game.name != "backgammon":
-        raise cannot("mat", game, "backgammon")
+        raise cannot("mat", game.name, ["backgammon"])
     return _mat_session(run, game, events)
 
 
@@ -131,11 +130,6 @@ def _turns(game: Game, event: SampleEvent) -> tuple[list[str], list[str]]:
 
 
 FORMS: dict[str, Callable[[str, Game, Iterable[SampleEvent]], Iterator[str]]] = {"jsonl": _jsonl, "sgf": _sgf, "pgn": _pgn, "mat": _mat}
-
-
-def cannot(form: str, game: Game, known: str) -> ConfigError:
-    """What is raised for a game that a notation does not know."""
-    return ConfigError(f"--format {form} tells games of {known}, not of {game.name}; jsonl tells those of any game")
 
 
 def _actions(event: SampleEvent) -> list[int]:

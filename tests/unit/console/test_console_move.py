@@ -44,6 +44,10 @@ def test_each_line_gets_its_move_in_order(player: move.Agent) -> None:
     assert len(found[2]["visit_counts"]) == 9
 
 
+def test_a_byte_order_mark_is_read_over(player: move.Agent) -> None:
+    assert [answer["action"] for answer in answers('\ufeff{"actions": [0, 4, 1]}\n')] == [2]
+
+
 @pytest.mark.parametrize(
     ("line", "named"),
     [
@@ -51,6 +55,7 @@ def test_each_line_gets_its_move_in_order(player: move.Agent) -> None:
         ('{"moves": [1]}', "actions"),
         ('{"actions": [1.5]}', "line 2"),
         ('{"actions": [true]}', "line 2"),
+        ('{"actions": [0], "actions": [1]}', "twice"),
         ('{"actions": [0, 0]}', "0"),
         ('{"actions": [99]}', "99"),
         ('{"actions": [0, 3, 1, 4, 2]}', "over"),

@@ -41,7 +41,8 @@ def test_a_run_begins_with_the_games_of_several_files(asked: UpRequest, tmp_path
     files = [written(tmp_path / "a.jsonl", 70), written(tmp_path / "b.jsonl", 5, '{"actions": [0, 0]}\n', '{"actions": [4]}\n')]
     done = import_games(asked, Source(files), told)
     assert (done.run, done.games, done.left_out.total()) == ("human", 75, 2)
-    assert done.first_left_out.startswith(f"{files[1]}, game 6: entry 1: action 0 is not legal")
+    assert done.first_left_out.startswith(f"{files[1]}, game 6: entry 2 at byte ")
+    assert done.first_left_out.endswith("action 0 is not legal after 1 plies")
     folder = tmp_path / "runs" / "human"
     assert holds_games(folder)
     assert [path.name for path in folder.parent.iterdir()] == ["human"]
@@ -70,13 +71,42 @@ def test_a_game_that_was_played_on_to_another_result_is_left_out(asked: UpReques
     file = written(tmp_path / "g.jsonl", 3, json.dumps({"actions": [0, 3, 1, 4]}) + "\n")
     found = read_games
 
-    def of_the_loser(form: str, game: Game, text: str) -> list[ReadGame]:
-        return [ReadGame(each.number, each.actions, over=each.over, sign=-1) for each in found(form, game, text)]
+    def of_the_loser(form: str, game: Game, data: bytes) -> list[ReadGame]:
+        return [ReadGame(each.number, each.actions, over=each.over, sign=-1) for each in found(form, game, data)]
 
     monkeypatch.setattr(recorded, "read_games", of_the_loser)
     done = import_games(asked, Source([file], finish="uct:50"), told)
     assert (done.games, dict(done.left_out)) == (3, {recorded.OTHERWISE: 1})
     assert any("another result" in line for line in done.text())
+
+
+HEX = "(;GM[11]SZ[5];B[a2];W[swap-pieces];B[c1];W[e5];B[c2];W[e4];B[c3];W[e3];B[c4];W[d4];B[c5])"
+
+
+@pytest.mark.parametrize(("chosen", "params"), [((), {"size": 5, "swap": True}), (("run.params.size=7",), {"size": 7, "swap": True})])
+def test_the_board_is_that_of_the_file_unless_it_is_set(tmp_path: Path, chosen: tuple[str, ...], params: dict[str, object]) -> None:
+    file = tmp_path / "club.sgf"
+    file.write_text(f"from the club {HEX}) (;SZ[9];B[a1])")
+    asked = UpRequest("hex", "club", (f'home="{tmp_path}/runs"', *chosen))
+    if chosen:
+        with pytest.raises(ConfigError, match=r"the size 5, the run's 7"):
+            import_games(asked, Source([file]), told)
+        return
+    done = import_games(asked, Source([file]), told)
+    assert (done.games, done.positions) == (1, 11)
+    assert dict(games_of(load(None, asked.overrides), "club", 1, None)[0].params) == params
+    assert [line.strip().removeprefix(str(file)) for line in done.text()[2:-1]] == [
+        ": byte 0: 'from the club' stands outside of any game",
+        ": byte 103: one `)` too many",
+        ", game 2: entry 0 at byte 109: its board has the size 9, the run's 5; another is --set run.params.size=N",
+    ]
+
+
+def test_bytes_of_no_encoding_are_refused_with_their_file(asked: UpRequest, tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes("{}".encode("utf-16")[:-1])
+    with pytest.raises(ConfigError, match=r"a\.jsonl: byte 4 is not UTF-16"):
+        import_games(asked, Source([file]), told)
 
 
 def test_only_a_new_run_begins_with_games(asked: UpRequest, tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from itertools import islice
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from replay_games import play_game
 
@@ -20,7 +21,7 @@ from azq.notation.writing import export
 
 
 def read(form: str, game: Game, text: str) -> list[ReadGame]:
-    return list(read_games(form, game, text))
+    return list(read_games(form, game, text.encode()))
 
 
 def texts(game: Game, actions: tuple[int, ...]) -> list[str]:
@@ -136,10 +137,10 @@ def test_pgn_of_others_has_comments_variations_and_marks() -> None:
     text = '[Event "x (1)"]\n[Result "0-1"]\n\n1. f3 {weak (very)} e5 2.g4?? (2. e4 Nc6 (2... d5)) $4 2... Qh4# 0-1\n\n'
     text += "1. e4 e5 2. Nf3 1/2-1/2\n"
     mate, drawn = read("pgn", game, text)
-    assert (len(mate.actions), mate.over, mate.sign) == (4, True, -1)
+    assert (len(mate.actions), mate.over, mate.sign) == (4, True, 1)  # OpenSpiel's player 0 is black
     assert (len(drawn.actions), drawn.over, drawn.sign) == (3, False, 0)
     (wrong,) = read("pgn", game, "1. e4 e5 2. Ke3 *")
-    assert wrong.problem == "entry 3: Ke3 is no legal move"
+    assert wrong.problem == "entry 3 at byte 12: Ke3 is no legal move"
 
 
 def test_a_json_line_of_another_game_or_with_a_wrong_action_is_told() -> None:
@@ -155,7 +156,7 @@ def test_a_json_line_of_another_game_or_with_a_wrong_action_is_told() -> None:
 @pytest.mark.parametrize(("form", "name"), [("sgf", "backgammon"), ("pgn", "gomoku"), ("mat", "othello"), ("xml", "othello")])
 def test_a_form_that_does_not_tell_the_game_is_refused_at_once(form: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"--format '?{form}"):
-        read_games(form, games.load(name), "")
+        read_games(form, games.load(name), b"")
 
 
 def test_files_say_what_they_hold() -> None:
@@ -164,9 +165,84 @@ def test_files_say_what_they_hold() -> None:
         form_of("a.b")
 
 
+FORMS = {
+    "gomoku": ("sgf", {"size": 9}),
+    "hex": ("sgf", {"size": 5, "swap": True}),
+    "othello": ("sgf", {"size": 6}),
+    "openspiel:chess": ("pgn", {}),
+    "backgammon": ("mat", {}),
+    "connect_four": ("jsonl", {}),
+}
+NAMES = {"cp932": "予定表ソ能サム佐", "gbk": "王昞白棋不好", "latin-1": "éüñçZoe ß", "cp1251": "Крамник ", "utf-8": "のぞみé"}
+
+
+@cache
+def exported(name: str) -> tuple[Game, str, list[str], list[tuple[int, ...]]]:
+    """A game's rules, its notation, two games as they are exported, one a piece, and their moves as they come back."""
+    if name.startswith("openspiel"):
+        pytest.importorskip("pyspiel")
+    form, params = FORMS[name]
+    game = games.load(name, **params)
+    pieces = list(export(form, "r", game, [play_game(game, uid) for uid in (1, 2)]))
+    if form == "mat":
+        text = "".join(pieces)
+        pieces = [text[: (second := text.index("\n Game 2"))], text[second:]]
+    found = read(form, game, "".join(pieces))
+    assert [each.over for each in found] == [True, True]
+    return game, form, pieces, [each.actions for each in found]
+
+
+@pytest.mark.parametrize("name", FORMS)
+@given(st.data())
+@settings(max_examples=12)
+def test_an_export_that_is_cut_is_the_same_games_or_a_refusal(name: str, data: st.DataObject) -> None:
+    game, form, pieces, games_of = exported(name)
+    whole = "".join(pieces)
+    cut = whole[: data.draw(st.integers(0, len(whole)))]
+    found = read(form, game, cut)
+    for number, each in enumerate(found):
+        if each.problem:
+            assert re.search(r"byte \d+: ", each.problem)
+            assert number == len(found) - 1
+        else:
+            assert each.actions == games_of[number][: len(each.actions)]
+            assert each.over == (each.actions == games_of[number])
+    assert len(found) >= (len(cut) >= len(pieces[0])) + (len(cut) >= len(whole))
+    assert not any(each.problem for each in found[: len(cut) >= len(pieces[0])])
+
+
+@pytest.mark.parametrize("name", FORMS)
+@given(times=st.integers(1, 3), mark=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]), end=st.sampled_from(["\n", "\r\n"]))
+@settings(max_examples=4)
+def test_an_export_that_is_joined_padded_and_encoded_is_the_same_games(name: str, times: int, mark: str, end: str) -> None:
+    game, form, pieces, games_of = exported(name)
+    text = "".join(f"{end} {end}{''.join(pieces)}\0 " for _ in range(times)).replace("\n", end)
+    found = list(read_games(form, game, text.encode(mark)))
+    assert [each.actions for each in found] == games_of * times
+    assert not any(each.problem for each in found)
+
+
+@pytest.mark.parametrize("codec", NAMES)
+@given(st.data())
+@settings(max_examples=25)
+def test_names_in_any_encoding_hide_no_move(codec: str, data: st.DataObject) -> None:
+    """A file of which one cannot tell how it is encoded is refused by its byte."""
+    game, form, pieces, games_of = exported("gomoku")
+    name, comment = (data.draw(st.text(NAMES[codec], min_size=1)) for _ in range(2))
+    declared = data.draw(st.sampled_from([f"CA[{codec}]", "CA[UTF-8]", ""]))
+    text = "".join(pieces).replace("CA[UTF-8]", declared).replace("PB[", f"PB[{name}").replace(";W[", f"C[{comment}];W[", 3)
+    try:
+        found = list(read_games(form, game, text.encode(codec)))
+    except ConfigError as error:
+        assert re.search(r"byte \d+ may be half", str(error))  # noqa: PT017
+        assert declared != f"CA[{codec}]"
+    else:
+        assert [each.actions for each in found] == games_of
+
+
 @pytest.mark.parametrize(("form", "name"), [("sgf", "gomoku"), ("mat", "backgammon"), ("jsonl", "tic_tac_toe")])
 @given(st.text(alphabet="(;)[]{}BWSZGM1234567890:/*ab \n\\\"',ameG-", max_size=60))
 def test_whatever_a_file_holds_is_read_or_told(form: str, name: str, text: str) -> None:
     assert form in READERS
-    for found in islice(read_games(form, games.load(name), text), 20):
+    for found in islice(read_games(form, games.load(name), text.encode()), 20):
         assert found.problem or not found.over or found.actions

@@ -16,6 +16,7 @@ from azq import games
 from azq.errors import ConfigError
 from azq.games import Game
 from azq.notation.boards import coordinates
+from azq.notation.taught import as_event
 from azq.notation.units import unit
 from azq.notation.writing import FORMS, export
 from azq.wire.messages import SampleEvent
@@ -72,10 +73,49 @@ def test_pgn_gives_the_moves_back() -> None:
     assert max(map(len, moves.splitlines())) <= 80
     *words, result = [word for word in moves.split() if not re.fullmatch(r"\d+\.", word)]
     assert result in {"1-0", "0-1", "1/2-1/2"}
-    state = game.new_initial_state()
+    state = games.load("openspiel:chess").new_initial_state()
     for word in words:
         state.apply_action(next(action for action in state.legal_actions() if state.action_to_string(action) == word))
     assert state.history() == actions_of(event)
+
+
+def test_openspiel_reads_pgn_and_json_lines_to_the_same_results() -> None:
+    pyspiel = pytest.importorskip("pyspiel")
+    chess = games.load("openspiel:chess")
+    (text,) = export("pgn", "r", chess, [as_event(chess, 1, [3009, 2426, 3594, 1799], "test", 1)])
+    assert '[Result "0-1"]' in text  # black, OpenSpiel's player 0, mates
+    state = pyspiel.load_game("chess").new_initial_state()
+    for word in ("f3", "e5", "g4", "Qh4#"):
+        assert word in text
+        state.apply_action(state.string_to_action(word))
+    assert state.returns() == [1.0, -1.0]
+    for name in ("connect_four", "hex", "othello"):
+        game = games.load(name)
+        for row in map(json.loads, export("jsonl", "r", game, played(game))):
+            peer = pyspiel.load_game(name).new_initial_state()
+            for action in row["actions"]:
+                peer.apply_action(action)
+            assert peer.returns() == row["returns"]
+
+
+@pytest.mark.parametrize("name", ["gomoku", "othello"])
+def test_sgfmill_reads_the_same_points(name: str) -> None:
+    sgf = pytest.importorskip("sgfmill.sgf")
+    game = games.load(name)
+    size = coordinates(game).size
+    for event, text in zip(played(game), export("sgf", "r", game, played(game)), strict=True):
+        read = sgf.Sgf_game.from_string(text)
+        moves = [node.get_move() for node in read.get_main_sequence()[1:]]
+        assert [size * size if point is None else size * (size - 1 - point[0]) + point[1] for _, point in moves] == actions_of(event)
+        assert read.get_winner() == {1: "b", -1: "w", 0: None}[np.sign(event.returns[0])]
+
+
+def test_a_swap_in_hex_is_written_and_swap2_refused() -> None:
+    game = games.load("hex", size=5, swap=True)
+    (text,) = export("sgf", "r", game, [as_event(game, 1, [5, 25, 2, 24, 7, 19, 12, 14, 17, 18, 22], "test", 1)])
+    assert ";B[a2];W[swap-pieces];B[c1];W[e5];" in text
+    with pytest.raises(ConfigError, match="not of gomoku with swap2; jsonl"):
+        export("sgf", "r", games.load("gomoku", size=9, swap2=True), [])
 
 
 def test_mat_puts_rolls_and_moves_of_both_sides_beside_each_other() -> None:
