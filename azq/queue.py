@@ -153,9 +153,7 @@ class CreditBack(kombu_redis.QoS):
             raise
 
 
-def _consume(
-    channel: kombu_redis.Channel, queue: str, no_ack: bool, callback: Callable[[Any], Any], consumer_tag: str, **options: Any
-) -> Any:
+def _consume(channel: Any, queue: str, no_ack: bool, callback: Callable[[Any], Any], *arguments: Any, **options: Any) -> Any:
     """kombu's, but for a message that Celery cannot handle, which would end the worker: it is refused."""
 
     def handle(message: Any) -> Any:
@@ -165,12 +163,12 @@ def _consume(
             log.warning("message_refused", reason=f"Celery cannot handle it: {error!r}")
             return message.reject()
 
-    return _kombus_consume(channel, queue, no_ack, handle, consumer_tag, **options)
+    return _kombus_consume(channel, queue, no_ack, handle, *arguments, **options)
 
 
-_kombus_consume = kombu_redis.Channel.basic_consume
-kombu_redis.Channel.basic_consume = _consume
-kombu_redis.loads = read_message
+_kombus_consume: Any = kombu_redis.Channel.basic_consume
+kombu_redis.Channel.basic_consume = _consume  # type: ignore[method-assign,assignment]
+kombu_redis.loads = read_message  # type: ignore[attr-defined,assignment]
 compression._decoders.clear()
 kombu_redis.Channel.QoS = CreditBack  # by attribute, since `redis+socket://` names its transport itself
 

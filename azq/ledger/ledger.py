@@ -12,7 +12,7 @@ from azq.ledger.rules.games import distinct
 from azq.ledger.rules.learner import held_by, superseded
 from azq.ledger.rules.state import lease_ms
 from azq.ledger.runs import LedgerRuns
-from azq.ledger.scripts import Argument, fields_of, job_view, new_job, spelt
+from azq.ledger.scripts import Argument, fields_of, job_view, new_job, spelt, text_of
 from azq.ledger.types import Directive, Effort, JobView, LearnerLease, Lease, Once, split_job_id
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -158,7 +158,7 @@ class Ledger(LedgerRuns):
             nonlocal token
             word, *answer = self.call("learner.take", run, dead, keys.LEARNER_GROUP, holder=("", holder, lease_ms(life_s)))
             if word == "held":
-                return bytes(answer[0]).decode()
+                return text_of(answer[0])
             token = int(answer[0])
             return holder
 
@@ -206,7 +206,7 @@ class Ledger(LedgerRuns):
         """Why one of a run's games was abandoned; empty where none was."""
         with translate(self.client):
             found: Any = self.client.hrandfield(keys.abandoned(run), 1, True)
-        return found[1].decode(errors="replace") if found else ""
+        return text_of(found[1]) if found else ""
 
     def open_uids(self, run: str) -> set[int]:
         with translate(self.client):
@@ -222,7 +222,7 @@ class Ledger(LedgerRuns):
         holder = (lease.attempt, lease.owner, lease_ms(lease.lease_s))
         answer = self.call(command, run, *arguments, number=number, holder=holder)
         if answer[0] == "lost":
-            game = f", or never held game {answer[1].decode()}" if len(answer) > 1 else ""
+            game = f", or never held game {text_of(answer[1])}" if len(answer) > 1 else ""
             raise LeaseLost(f"{lease.owner} lost job {lease.job.job_id}, attempt {lease.attempt}{game}; nothing was committed")
         return answer
 
@@ -242,14 +242,14 @@ class Ledger(LedgerRuns):
         run, number = split_job_id(job_id)
         word, *answer = self.call(command, run, number=number, holder=(attempt, "", ""))
         if word == "conflict":
-            raise StateConflict(f"job {job_id} is {answer[0].decode()}; nothing was changed")
+            raise StateConflict(f"job {job_id} is {text_of(answer[0])}; nothing was changed")
         return job_view(run, answer[0])
 
     def _fenced(self, command: str, run: str, lease: LearnerLease | None, *arguments: Argument, life_ms: int | str = "") -> list[Any]:
         token, holder = (lease.token, lease.holder) if lease else (0, "")
         word, *answer = self.call(command, run, *arguments, holder=(token, holder, life_ms))
         if word == "superseded":
-            raise StateConflict(superseded(run, bytes(answer[0]).decode()))
+            raise StateConflict(superseded(run, text_of(answer[0])))
         return answer
 
 

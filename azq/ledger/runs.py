@@ -8,7 +8,7 @@ import msgspec
 
 from azq.errors import StateConflict
 from azq.ledger.rules.runs import check_run_name, max_waiting, per_version, still_at_work
-from azq.ledger.scripts import Argument, ScriptDoor, fields_of, run_look, run_view
+from azq.ledger.scripts import Argument, ScriptDoor, fields_of, run_look, run_view, text_of
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -68,7 +68,7 @@ class LedgerRuns(ScriptDoor):
 
         One round trip; counts and types alone where nothing is wrong.
         """
-        found = self.read_all("mend.mend", lambda name, wrong: (name, sorted(what.decode() for what in wrong)), names)
+        found = self.read_all("mend.mend", lambda name, wrong: (name, sorted(map(text_of, wrong))), names)
         return {name: wrong for name, wrong in found if wrong}
 
     def look_at(self, name: str) -> RunLook:
@@ -83,7 +83,7 @@ class LedgerRuns(ScriptDoor):
         """
         word, *answer = self.call("runs.set_state", name, state.value, reason)
         if word == "conflict":
-            raise StateConflict(f"run {name} is {answer[0].decode()} and cannot become {state.value}; resume it first")
+            raise StateConflict(f"run {name} is {text_of(answer[0])} and cannot become {state.value}; resume it first")
         return self.run(name)
 
     def update_run(self, record: RunRecord) -> RunView:
@@ -104,7 +104,7 @@ class LedgerRuns(ScriptDoor):
         """Forgets a run and all that is kept of it here; one that is not there is passed over. Raises `StateConflict` while it works."""
         word, *answer = self.call("runs.delete", name)
         if word == "conflict":
-            raise still_at_work(name, *(part.decode() for part in answer))
+            raise still_at_work(name, *map(text_of, answer))
         with translate(self.client):
             self.client.srem(keys.RUNS, name)
             if self.client.exists(keys.run(name)):  # created anew meanwhile

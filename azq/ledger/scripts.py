@@ -26,7 +26,7 @@ from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, KEPT_PAUSES, no
 from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
 from azq.ledger.types import ONCE_LIFE_S, RECENT, Effort, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
 from azq.wire import keys
-from azq.wire.codec import decode, encode, skip_unreadable
+from azq.wire.codec import decode, encode, printable, skip_unreadable
 from azq.wire.connect import translate
 from azq.wire.kinds import MAKES_GAMES, Kind
 from azq.wire.messages import UNCHECKED, Job, RunRecord
@@ -216,6 +216,11 @@ def fields_of(flat: Sequence[bytes]) -> dict[str, bytes]:
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
+def text_of(part: bytes) -> str:
+    """What the control plane holds as text, fit for a screen: machines write it."""
+    return printable(bytes(part).decode(errors="replace"))
+
+
 @contextmanager
 def _written_by_azq(what: str) -> Iterator[None]:
     try:
@@ -236,8 +241,8 @@ def job_view(run: str, answer: Sequence[Any]) -> JobView:
         job = decode(spec, Job) if spec else _spelt_job(run, *fields)
         named = msgspec.structs.replace(job, job_id=f"{run}:{number.decode()}")
         lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
-        said = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, error.decode())
-        return JobView(named, JobState(state.decode()), int(attempt), owner.decode(), *said)
+        said = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, text_of(error))
+        return JobView(named, JobState(state.decode()), int(attempt), text_of(owner), *said)
 
 
 def _spelt_job(run: str, fields: Sequence[Any]) -> Job:

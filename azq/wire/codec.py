@@ -5,9 +5,11 @@ The checksum is there because much of a message has no wrong value: a game with 
 
 from __future__ import annotations
 
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,6 +23,7 @@ ENVELOPE_BYTES = 1024  # of a frame beside its arrays, the longest name of a cli
 
 M = TypeVar("M", bound=Message)
 N = TypeVar("N", bound=Message)
+T = TypeVar("T")
 
 log = logs.get(__name__)
 _encoder = msgspec.msgpack.Encoder()
@@ -72,9 +75,41 @@ def _decode(frame: bytes, kind: Any, name: str) -> Any:
             raise WireError(f"{name} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
         if said != (None if schema == UNCHECKED else checksum(body, schema)):
             raise WireError(f"not a {name}: its checksum does not match; it was damaged on its way")
-        return msgspec.msgpack.decode(body, type=kind)
+        return printable(msgspec.msgpack.decode(body, type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"not a {name}: {error}") from None
+
+
+@cache
+def _fields_with_text(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    plain = {int, float, bool, bytes}
+    return tuple(field.name for field in msgspec.structs.fields(kind) if field.type not in plain)
+
+
+def printable(value: T) -> T:
+    """A value from a machine, all texts in it, keys included, without what a terminal obeys: control and format characters.
+
+    White space becomes a blank, all else U+FFFD.
+    """
+    found: Any = value
+    if isinstance(value, str):
+        found = value if value.isprintable() else "".join(map(_shown, value))
+    elif isinstance(value, msgspec.Struct):  # with care for time: each request for evaluations comes by here
+        for name in _fields_with_text(type(value)):
+            old = getattr(value, name)
+            if not (type(old) is str and old.isprintable()) and (new := printable(old)) != old:
+                found = msgspec.structs.replace(found, **{name: new})
+    elif isinstance(value, tuple):
+        found = tuple(map(printable, value))
+    elif isinstance(value, dict):
+        found = {printable(name): printable(each) for name, each in value.items()}
+    return found  # type: ignore[no-any-return]
+
+
+def _shown(letter: str) -> str:
+    if letter.isprintable() or unicodedata.category(letter) == "Zs":
+        return letter
+    return " " if letter.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
 @contextmanager

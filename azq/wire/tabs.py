@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from azq.errors import WireError
+from azq.wire.codec import printable
 from azq.wire.messages import GameRecord
 
 TAB_SCHEMA = 2  # 2: a game is searched in one way, which its hand-out names
@@ -225,6 +226,6 @@ def _decode(decoder: msgspec.msgpack.Decoder[tuple[int, M]], frame: bytes) -> M:
     try:
         if (schema := _schema.decode(frame)[0]) != TAB_SCHEMA:
             raise WireError(f"the frame has schema {schema}, this azq speaks {TAB_SCHEMA}; load the page again")
-        return decoder.decode(frame)[1]
+        return printable(decoder.decode(frame)[1])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise WireError(f"no message between gateway and tab: {error}") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import tracemalloc
+import unicodedata
 import zlib
 from types import UnionType
 from typing import Any, Literal
@@ -15,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.errors import WireError
-from azq.wire import machines, messages
-from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves, uid_of
+from azq.wire import machines, messages, questions, ranks
+from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves, printable, uid_of
 from azq.wire.kinds import Kind
 from azq.wire.messages import DENSE, SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
-MODULES = (messages, machines)
+MODULES = (messages, machines, questions, ranks)
 KINDS = [
     kind
     for module in MODULES
@@ -28,13 +29,15 @@ KINDS = [
     if kind.__module__ == module.__name__ and issubclass(kind, Message) and kind is not Message
 ]
 
+ESCAPES = "\x1b]0;x\x07 \x9b31m \u202e \r\n\x00\u2028"  # a terminal's title, colours, the direction of writing, lines
+TEXTS = st.just(ESCAPES) | st.text(max_size=20)
 numbers = st.integers(0, 2**53)
 floats = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def strategy_for(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of a field's type."""
-    plain = {int: numbers, float: floats, str: st.text(max_size=20), bytes: st.binary(max_size=40), bool: st.booleans()}
+    plain = {int: numbers, float: floats, str: TEXTS, bytes: st.binary(max_size=40), bool: st.booleans()}
     if kind in plain:
         return plain[kind]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -68,9 +71,35 @@ def test_round_trip(kind):
     @settings(max_examples=30, deadline=None)
     @given(messages_of(kind))
     def check(message):
-        assert decode(encode(message), kind) == message
+        got = decode(encode(message), kind)
+        assert got == printable(message)
+        shown = texts_in(msgspec.to_builtins(got))
+        assert not [letter for letter in shown if unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp")], "no screen obeys it"
 
     check()
+
+
+def texts_in(value: Any) -> str:
+    """All texts of a message, whatever their fields are called."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return value if isinstance(value, str) else "".join(map(texts_in, value)) if isinstance(value, list | tuple) else ""
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("héllo wörld 漢字 ½ 🙂", None),
+        ("a\u00a0b", None),
+        ("a\nb\tc", "a b c"),
+        ("\x1b[31m", "�[31m"),
+        ("\u202egnp.exe", "�gnp.exe"),
+        ("", None),
+    ],
+)
+def test_what_can_be_shown_stays_and_what_a_terminal_obeys_does_not(text, shown):
+    assert printable(text) == (text if shown is None else shown)
+    assert printable({text: (text, 1)}) == {printable(text): (printable(text), 1)}
 
 
 @settings(max_examples=300, deadline=None)
