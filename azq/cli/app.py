@@ -33,7 +33,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Runs the command line; every foreseen error is one line and an exit code of the README's table."""
+    """Runs the command line; every foreseen error is one line and an exit code of docs/5-operations.md."""
     logs.setup("azq")  # to standard error: what a command answers stays alone on standard output
     try:
         with checked_output():
