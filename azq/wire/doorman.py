@@ -20,6 +20,11 @@ from azq.wire.connect import address_of, translate
 
 CONTROL = "control"
 OLDEST = (6, 2)
+# Whoever may run scripts may run programs there (CVE-2025-49844): the first release of each line of versions that mended it.
+MENDED_SCRIPTS: Mapping[str, Mapping[tuple[int, ...], int]] = {
+    "redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
+    "valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4},
+}
 CLUSTER = "CLUSTER"  # what the probe found where keys of two slots may not be named together
 
 # Two keys of different slots that every role may write. To write nothing to a key that is not there changes nothing, and is refused
@@ -134,7 +139,18 @@ def _judge_keeping(info: Mapping[str, Any], plane: str, place: str) -> Fitness:
     if not _number(info, "aof_enabled"):
         lost = "its crash loses open games, queues and results (`azq runs restore` goes on from the run's folder)"
         return Fitness("advice", f"broker at {place} keeps no append-only file: set appendonly yes, or {lost}")
-    return Fitness()
+    return _judge_scripts(info, place)
+
+
+def _judge_scripts(info: Mapping[str, Any], place: str) -> Fitness:
+    kind = "valkey" if "valkey_version" in info else "redis"
+    version = tuple(int(part) for part in str(info[f"{kind}_version"]).split(".") if part.isdigit())
+    known = MENDED_SCRIPTS[kind]
+    if version[:2] > max(known) or version[2:3] >= (known.get(version[:2], 1 << 30),):
+        return Fitness()
+    mended = ", ".join(f"{line[0]}.{line[1]}.{patch}" for line, patch in known.items())
+    why = f"{kind} {'.'.join(map(str, version))} at {place} lets any machine's script run programs there (CVE-2025-49844)"
+    return Fitness("advice", f"{why}; update to one of {mended} or newer, unless its distribution mended it")
 
 
 def _number(info: Mapping[str, Any], name: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 from azq.errors import ExitCode
 from azq.wire.doorman import CLUSTER, ServerFacts, judge
 
-SOUND = {"redis_version": "7.0.1", "redis_mode": "standalone", "maxmemory_policy": "noeviction", "maxmemory": 1000, "aof_enabled": 1}
+SOUND = {"redis_version": "8.2.2", "redis_mode": "standalone", "maxmemory_policy": "noeviction", "maxmemory": 1000, "aof_enabled": 1}
 EVICTS = {"maxmemory_policy": "allkeys-lru"}
 OOM = "OOM command not allowed when used memory > 'maxmemory'."
 READONLY = "READONLY You can't write against a read only replica."
@@ -28,6 +28,13 @@ READONLY = "READONLY You can't write against a read only replica."
         ("data", SOUND | EVICTS, "", "advice", "requests.*noeviction"),
         ("data2", SOUND | {"aof_enabled": 0}, "", "sound", ""),
         ("control", SOUND | {"aof_enabled": 0}, "", "advice", "appendonly yes"),
+        ("control", SOUND | {"redis_version": "7.0.15"}, "", "advice", r"CVE.*update to.*8\.2\.2"),
+        ("control", SOUND | {"redis_version": "8.2.1"}, "", "advice", "CVE"),
+        ("control", SOUND | {"redis_version": "8.4.0"}, "", "sound", ""),
+        ("data", SOUND | {"redis_version": "8.2.1"}, "", "sound", ""),
+        ("control", SOUND | {"redis_version": "7.2.4", "valkey_version": "8.1.3"}, "", "advice", r"8\.1\.4"),
+        ("control", SOUND | {"redis_version": "7.2.4", "valkey_version": "8.1.4"}, "", "sound", ""),
+        ("control", SOUND | {"redis_version": "7.2.4", "valkey_version": "9.1.2"}, "", "sound", ""),
         ("control", SOUND | {"redis_mode": "cluster"}, "", "never", "cluster mode"),
         ("control", {"redis_version": "7.2.4", "server_mode": "sentinel", "aof_enabled": 1}, "", "never", "sentinel mode"),
         ("data", {}, CLUSTER, "never", "cluster mode"),
