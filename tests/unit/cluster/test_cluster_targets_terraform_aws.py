@@ -27,7 +27,7 @@ from daemon.api.figures import RUN_FIGURES
 
 MAXOUT = read_cluster(Path(__file__).parents[3] / "ops" / "clusters" / "maxout.toml")
 FILES = {name: file.text for name, file in terraform_aws(MAXOUT).items()}
-ROOMS = ("", *(f"modules/{name}/" for name in ("vpc", "broker", "hosts", "s3", "cloudwatch", "budgets")))
+ROOMS = ("", "modules/hosts/")
 AWS = {"provider": "aws", "per_hour": 1.0, "vcpus": 8, "memory_gb": 32}
 ONE = {"kind": "m7i.2xlarge", "roles": ["broker", "daemon", "learner", "inference"]}
 PLAY = {"kind": "m7i.2xlarge", "count": 2, "roles": ["selfplay"], "spot": True}
@@ -77,25 +77,20 @@ def test_modules_get_what_they_ask_for_and_give_what_is_asked_of_them():
         given = set(re.findall(r"^  (\w+) +=", body, re.MULTILINE)) - {"source", "count", "for_each"}
         assert given == declared("variable", room), name
         assert f'source = "./modules/{name}"' in re.sub(r" +=", " =", body)
-    asked = set(re.findall(r"\bmodule\.(\w+)(?:\[\*?\w*\])?\.(\w+)", root)) | {
-        ("hosts", name) for name in re.findall(r"\bgroup\.(\w+_i\w+)", root)
-    }
-    assert asked <= {
-        (name, output) for name in ("vpc", "broker", "hosts", "s3") for output in declared("output", text_of(f"modules/{name}/"))
-    }
+    asked = set(re.findall(r"\bmodule\.(\w+)(?:\[\w*\])?\.(\w+)", re.sub(r"moved {.*?^}", "", root, flags=re.DOTALL | re.MULTILINE)))
+    asked |= {("hosts", name) for name in re.findall(r"\bgroup\.(\w+_i\w+)", root)}
+    assert asked <= {("hosts", output) for output in declared("output", text_of("modules/hosts/"))}
+    shared = set(re.findall(r"^    (\w+) +=", re.search(r"^  shared = {\n(.*?)^  }", root, re.DOTALL | re.MULTILINE)[1], re.MULTILINE))
+    assert set(re.findall(r"\bvar\.shared\.(\w+)", text_of("modules/hosts/"))) <= shared
 
 
 def test_how_many_there_are_hangs_on_nothing_that_is_known_only_once_it_is_there():
     """Else Terraform plans nothing at all: `Invalid count argument`."""
-    given = {label.strip('"'): dict(re.findall(r"^  (\w+) += (.*)$", body, re.MULTILINE)) for label, body in blocks("module", text_of(""))}
-    counted = {
-        (name, variable)
-        for name in given
-        for line in re.findall(r"^ +count += (.*)$", text_of(f"modules/{name}/"), re.MULTILINE)
-        for variable in re.findall(r"\bvar\.(\w+)", line)
-    }
-    assert ("cloudwatch", "cached") in counted
-    assert [place for place in sorted(counted) if "module." in given[place[0]][place[1]]] == []
+    everything = "\n".join(map(text_of, ROOMS))
+    local = dict(re.findall(r"^  (\w+) += (.*)$", everything, re.MULTILINE))
+    counted = re.findall(r"^ +count += (.*)$", everything, re.MULTILINE)
+    assert "local.cached" in counted
+    assert [line for line in counted if "module." in line + "".join(local[name] for name in re.findall(r"\blocal\.(\w+)", line))] == []
 
 
 def test_outputs_are_called_as_those_who_read_them_call_them():
@@ -280,7 +275,7 @@ def test_cloudwatch_shows_and_watches_figures_that_somebody_sends():
     told = set(re.findall(r'"(azq_\w+)"', re.search(r"figures += \[.*?\]", FILES["main.tf"], re.DOTALL)[0]))
     known = {figure.metric + ("_total" if figure.counts_up else "") for figure in RUN_FIGURES}
     assert told <= known
-    watched = FILES["modules/cloudwatch/main.tf"]
+    watched = FILES["watching.tf"]
     assert set(re.findall(r"\bazq_\w+", watched)) <= told
     script = FILES["modules/hosts/cloud-init.sh"]
     for plugin, field in re.findall(r'"(mem|disk)_(used_percent)"', watched):
@@ -353,5 +348,6 @@ def test_machines_read_weights_and_the_head_alone_writes_them():
 
 @needs_terraform
 def test_the_template_asks_for_what_it_is_given():
-    given = re.search(r"templatefile\(.*?, {\n(.*?)\n  }\)\)", text_of("modules/hosts/"), re.DOTALL)[1]
-    assert set(re.findall(r"^    (\w+) +=", given, re.MULTILINE)) == BOOT.keys()
+    shared = re.search(r"^  shared = {\n(.*?)^  }", text_of(""), re.DOTALL | re.MULTILINE)[1]
+    own = re.search(r"merge\(var\.shared, {\n(.*?)\n  }\)\)\)", text_of("modules/hosts/"), re.DOTALL)[1]
+    assert set(re.findall(r"^    (\w+) +=", shared + own, re.MULTILINE)) >= BOOT.keys()

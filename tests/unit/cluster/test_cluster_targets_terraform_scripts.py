@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from azq.cluster.targets.files import static
+from azq.cluster.description import read_cluster
+from azq.cluster.targets.files import static, write
+from azq.cluster.targets.registry import render
+from azq.waiting import until
 
 TERRAFORM = """#!/bin/sh
 echo "terraform $*" >>"$LOG"
@@ -156,6 +164,105 @@ def test_a_plans_own_yaml_is_launched_and_shut_down_by_the_words_that_it_uses(de
         down = run([CLUSTERS / "shutdown_cluster.sh"], env=said)
         assert (down.returncode, down.stdout.splitlines()[-1]) == (0, "nothing costs by the hour any more")
     assert run([CLUSTERS / "launch_cluster.sh", "--with", "x"], env=said).returncode == 2
+
+
+MOCK = Path(__file__).parents[2] / "support" / "mock_cloud.py"
+TALKING = """#!/bin/sh
+case "$1 $2" in
+    "ssm send-command") echo command-1 ;;
+    "ssm get-command-invocation") echo Success ;;
+esac
+"""
+
+
+@pytest.fixture
+def cloud(tmp_path: Path) -> Iterator[str]:
+    """The address of a mock of AWS."""
+    pytest.importorskip("moto.server")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    told = [sys.executable, str(MOCK), str(port), str(tmp_path / "calls")]
+    with subprocess.Popen(told, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as mock:
+        until(lambda: mock.poll() is not None or _answers(port), "the mock of AWS", 60.0)
+        yield f"http://127.0.0.1:{port}"
+        mock.terminate()
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+    return False
+
+
+def machines_in(cloud: str) -> set[str]:
+    import boto3
+
+    found = boto3.client("ec2", endpoint_url=cloud).describe_instances(Filters=[{"Name": "instance-state-name", "Values": ["running"]}])
+    names = [tag["Value"] for held in found["Reservations"] for each in held["Instances"] for tag in each["Tags"] if tag["Key"] == "Name"]
+    assert len(names) == len(set(names))
+    return set(names)
+
+
+def may(cloud: str, machine: str, action: str, key: str) -> bool:
+    """Whether a machine's role has a right at an object of the bucket."""
+    import boto3
+
+    iam = boto3.client("iam", endpoint_url=cloud)
+    (name,) = iam.list_role_policies(RoleName=machine)["PolicyNames"]
+    as_list = [
+        [each] if isinstance(each, str) else each
+        for said in iam.get_role_policy(RoleName=machine, PolicyName=name)["PolicyDocument"]["Statement"]
+        for each in (said["Action"], said["Resource"])
+    ]
+    rights = zip(as_list[::2], as_list[1::2], strict=True)
+    return any(
+        action in actions and any(fnmatch(f"arn:aws:s3:::maxout-123456789012/{key}", one) for one in places) for actions, places in rights
+    )
+
+
+@pytest.mark.release
+@pytest.mark.skipif(not shutil.which("terraform"), reason="no terraform here")
+def test_a_cluster_comes_is_listed_and_goes_in_a_mock_of_aws_twice(tmp_path, cloud, monkeypatch):
+    """By the scripts with a real Terraform: no machine is replaced by a second launch, and nothing that runs stays after a shutdown."""
+    for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "DEFAULT_REGION": "us-east-1", "ENDPOINT_URL": cloud}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_S3_USE_PATH_STYLE", "true")
+    folder = tmp_path / "aws"
+    write(render(read_cluster(CLUSTERS / "maxout.toml", smallest=True), "terraform-aws"), "terraform-aws", folder)
+    (folder / "terraform.tfvars").write_text("".join(f'{of}_ami = "ami-03cf127a"\n' for of in ("selfplay", "inference", "training")))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "aws").write_text(TALKING)
+    (tmp_path / "bin" / "aws").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    run = partial(subprocess.run, capture_output=True, text=True, check=False, cwd=folder)
+    if (answer := run(["terraform", "init", "-input=false"])).returncode:
+        pytest.skip(f"no provider of AWS here (TF_CLI_ARGS_init=-plugin-dir=FOLDER names one): {answer.stderr.strip()[-200:]}")
+    wanted = {"maxout-selfplay-0", "maxout-inference-0", "maxout-training-0"}
+    for launches in (("one", "another"), ("another",)):  # azq.tar.gz, which may change while machines work
+        for text in launches:
+            (tmp_path / "azq.tar.gz").write_text(text)
+            up = run([folder / "launch_cluster.sh", "--source", str(tmp_path / "azq.tar.gz")])
+            assert up.returncode == 0, up.stdout[-3000:] + up.stderr
+            assert re.search(r"Resources: \d+ added, \d+ changed, 0 destroyed", up.stdout)
+            assert not re.search(r"aws_instance\S+: Modifying", up.stdout)
+            assert machines_in(cloud) == wanted
+        assert [
+            may(cloud, "maxout-selfplay-0", f"s3:{what}", "weights/a.safetensors") for what in ("GetObject", "PutObject", "DeleteObject")
+        ] == [True, False, False]
+        assert [may(cloud, name, "s3:PutObject", "azq.tar.gz") for name in sorted(wanted)] == [False, False, False]
+        assert [may(cloud, "maxout-training-0", "s3:PutObject", f"{place}/a") for place in ("weights", "state", "health/selfplay-0")] == [
+            True,
+            True,
+            False,
+        ]
+        down = run([folder / "shutdown_cluster.sh"])
+        assert (down.returncode, down.stdout.splitlines()[-1]) == (0, "nothing costs by the hour any more"), (
+            down.stdout[-3000:] + down.stderr
+        )
+        assert machines_in(cloud) == set()
+    gone = run(["terraform", "destroy", "-input=false", "-auto-approve", "-no-color"])
+    assert gone.returncode == 0, gone.stderr
+    assert json.loads((folder / "terraform.tfstate").read_text())["resources"] == []
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="no shellcheck here")

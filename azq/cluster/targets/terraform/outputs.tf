@@ -1,6 +1,6 @@
 output "redis_url" {
   description = "The control plane, without its password."
-  value       = "rediss://${coalesce(one(module.broker[*].address), module.vpc.head_address)}:6379/0"
+  value       = "rediss://${try(aws_elasticache_replication_group.this[0].primary_endpoint_address, local.head_address)}:6379/0"
 }
 
 output "selfplay_ips" {
@@ -21,11 +21,11 @@ output "trainer_id" {
 
 output "machines" {
   description = "MACHINE/INSTANCE of each host."
-  value       = flatten([for group in module.hosts : [for name, id in group.instance_ids : "${name}/${id}"]])
+  value       = [for name, id in local.hosts : "${name}/${id}"]
 }
 
 output "bucket" {
-  value = module.s3.bucket
+  value = aws_s3_bucket.this.id
 }
 
 output "region" {

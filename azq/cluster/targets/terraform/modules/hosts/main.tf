@@ -2,15 +2,15 @@
 
 locals {
   machines = toset([for place in range(var.settings.count) : "${var.group}-${place}"])
-  secrets  = "arn:aws:secretsmanager:${var.region}:${data.aws_caller_identity.current.account_id}:secret:azq/${var.cluster_name}/join"
+  secrets  = "arn:aws:secretsmanager:${var.shared.region}:${data.aws_caller_identity.current.account_id}:secret:azq/${var.shared.cluster_name}/join"
   # Lines of [machine]: what the daemon counts; drained and off once the hours are over; one that AWS takes back is drained by its notice.
   own = concat(
     ["kind = \"${var.settings.instance_type}\""],
     var.settings.per_hour == null ? [] : ["per_hour = ${var.settings.per_hour}"],
-    var.max_hours > 0 ? ["hours = ${var.max_hours}", "margin_s = 0", "poweroff_command = [\"systemctl\", \"poweroff\"]"] : [],
+    var.shared.max_hours > 0 ? ["hours = ${var.shared.max_hours}", "margin_s = 0", "poweroff_command = [\"systemctl\", \"poweroff\"]"] : [],
     var.settings.spot ? ["metadata_url = \"http://169.254.169.254\""] : [],
   )
-  objects = "arn:aws:s3:::${var.bucket}"
+  objects = "arn:aws:s3:::${var.shared.bucket}"
   ami     = var.ami == "" ? one(data.aws_ami.debian[*].id) : var.ami
 }
 
@@ -32,13 +32,13 @@ resource "aws_secretsmanager_secret" "join" {
   # checkov:skip=CKV_AWS_149:Secrets Manager's own key; who may read it is said below
   # checkov:skip=CKV2_AWS_57:a token is made for each machine and ends with it
   for_each                = var.settings.head ? [] : local.machines
-  name                    = "azq/${var.cluster_name}/join/${each.value}"
+  name                    = "azq/${var.shared.cluster_name}/join/${each.value}"
   recovery_window_in_days = 0
 }
 
 resource "aws_iam_role" "this" {
   for_each           = local.machines
-  name               = "${var.cluster_name}-${each.value}"
+  name               = "${var.shared.cluster_name}-${each.value}"
   assume_role_policy = data.aws_iam_policy_document.assume.json
 }
 
@@ -112,7 +112,7 @@ data "aws_iam_policy_document" "this" {
   }
 
   dynamic "statement" {
-    for_each = var.settings.head ? compact([var.broker_secret_arn]) : []
+    for_each = var.settings.head ? compact([var.shared.broker_secret]) : []
 
     content {
       actions   = ["secretsmanager:GetSecretValue"]
@@ -122,41 +122,28 @@ data "aws_iam_policy_document" "this" {
 }
 
 resource "aws_placement_group" "this" {
-  name     = var.name
+  name     = "${var.shared.cluster_name}-${var.group}"
   strategy = "cluster"
 }
 
 resource "aws_launch_template" "this" {
   for_each                             = local.machines
-  name                                 = "${var.cluster_name}-${each.value}"
+  name                                 = "${var.shared.cluster_name}-${each.value}"
   image_id                             = local.ami
   instance_type                        = var.settings.instance_type
   update_default_version               = true
   ebs_optimized                        = true
   instance_initiated_shutdown_behavior = var.settings.spot ? null : "terminate"
-  user_data = base64encode(templatefile("${path.module}/cloud-init.sh", {
-    machine           = each.value
-    roles             = var.settings.roles
-    gpus              = var.settings.gpus
-    head              = var.settings.head
-    head_address      = var.head_address
-    bucket            = var.bucket
-    region            = var.region
-    secret            = "azq/${var.cluster_name}/join"
-    source_sha256     = var.source_sha256
-    agent             = var.agent
-    broker_address    = var.broker_address == null ? "" : var.broker_address
-    broker_secret     = var.broker_secret_arn == null ? "" : var.broker_secret_arn
-    joining           = var.joining
-    run               = var.run
-    max_minutes       = floor(var.max_hours * 60)
-    own               = local.own
-    settings          = var.settings.settings
-    log_group         = var.log_group
-    figures_log_group = var.figures_log_group
-    namespace         = var.namespace
-    figures           = var.figures
-  }))
+  user_data = base64encode(templatefile("${path.module}/cloud-init.sh", merge(var.shared, {
+    machine     = each.value
+    roles       = var.settings.roles
+    gpus        = var.settings.gpus
+    head        = var.settings.head
+    secret      = "azq/${var.shared.cluster_name}/join"
+    max_minutes = floor(var.shared.max_hours * 60)
+    own         = local.own
+    settings    = var.settings.settings
+  })))
 
   iam_instance_profile {
     arn = aws_iam_instance_profile.this[each.value].arn
@@ -173,7 +160,7 @@ resource "aws_launch_template" "this" {
 
     ebs {
       volume_type = "gp3"
-      volume_size = var.disk_gb
+      volume_size = var.shared.disk_gb
       encrypted   = true
     }
   }
@@ -182,9 +169,9 @@ resource "aws_launch_template" "this" {
     device_index                = 0
     associate_public_ip_address = false
     interface_type              = var.settings.efa ? "efa" : null
-    subnet_id                   = var.subnet_id
-    private_ip_address          = var.settings.head ? var.head_address : null
-    security_groups             = [var.security_group_id]
+    subnet_id                   = var.shared.subnet_id
+    private_ip_address          = var.settings.head ? var.shared.head_address : null
+    security_groups             = [var.shared.security_group_id]
   }
 
   monitoring {
@@ -223,5 +210,10 @@ resource "aws_instance" "this" {
     version = aws_launch_template.this[each.value].latest_version
   }
 
-  tags = { Name = "${var.cluster_name}-${each.value}" }
+  tags = { Name = "${var.shared.cluster_name}-${each.value}" }
+
+  # What a machine is told is for its first boot: one that works is neither replaced nor stopped because that changed.
+  lifecycle {
+    ignore_changes = [launch_template, user_data]
+  }
 }

@@ -8,7 +8,7 @@ data "aws_availability_zones" "here" {
 resource "aws_vpc" "this" {
   cidr_block           = var.cidr
   enable_dns_hostnames = true
-  tags                 = { Name = var.name }
+  tags                 = { Name = var.cluster_name }
 }
 
 resource "aws_default_security_group" "closed" {
@@ -20,14 +20,14 @@ resource "aws_subnet" "private" {
   vpc_id            = aws_vpc.this.id
   cidr_block        = cidrsubnet(var.cidr, 4, count.index)
   availability_zone = element(data.aws_availability_zones.here.names, var.zone + count.index)
-  tags              = { Name = "${var.name}-private-${count.index}" }
+  tags              = { Name = "${var.cluster_name}-private-${count.index}" }
 }
 
 resource "aws_subnet" "nat" {
   vpc_id            = aws_vpc.this.id
   cidr_block        = cidrsubnet(var.cidr, 8, 255)
   availability_zone = element(data.aws_availability_zones.here.names, var.zone)
-  tags              = { Name = "${var.name}-nat" }
+  tags              = { Name = "${var.cluster_name}-nat" }
 }
 
 resource "aws_internet_gateway" "this" {
@@ -36,12 +36,12 @@ resource "aws_internet_gateway" "this" {
 
 resource "aws_eip" "nat" {
   # checkov:skip=CKV2_AWS_19:it is the NAT gateway's
-  count  = var.nat ? 1 : 0
+  count  = var.running ? 1 : 0
   domain = "vpc"
 }
 
 resource "aws_nat_gateway" "this" {
-  count         = var.nat ? 1 : 0
+  count         = var.running ? 1 : 0
   allocation_id = aws_eip.nat[0].id
   subnet_id     = aws_subnet.nat.id
   depends_on    = [aws_internet_gateway.this]
@@ -91,7 +91,7 @@ data "aws_region" "here" {}
 
 resource "aws_security_group" "hosts" {
   # checkov:skip=CKV2_AWS_5:the launch templates of the module hosts attach it
-  name        = "${var.name}-hosts"
+  name        = "${var.cluster_name}-hosts"
   description = "Hosts of azq among themselves"
   vpc_id      = aws_vpc.this.id
 }
@@ -131,7 +131,7 @@ resource "aws_vpc_security_group_egress_rule" "broker" {
 
 resource "aws_security_group" "broker" {
   # checkov:skip=CKV2_AWS_5:the module broker attaches it, where there is one
-  name        = "${var.name}-broker"
+  name        = "${var.cluster_name}-broker"
   description = "The broker, for hosts of azq alone"
   vpc_id      = aws_vpc.this.id
 }
@@ -154,12 +154,12 @@ resource "aws_flow_log" "this" {
 
 resource "aws_cloudwatch_log_group" "flows" {
   # checkov:skip=CKV_AWS_158:addresses of refused packets; CloudWatch encrypts them with a key of its own
-  name              = "/azq/${var.name}/flows"
+  name              = "/azq/${var.cluster_name}/flows"
   retention_in_days = 365
 }
 
 resource "aws_iam_role" "flows" {
-  name               = "${var.name}-flows"
+  name               = "${var.cluster_name}-flows"
   assume_role_policy = data.aws_iam_policy_document.flows_assume.json
 }
 

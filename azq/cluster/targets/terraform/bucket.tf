@@ -5,7 +5,7 @@ resource "aws_s3_bucket" "this" {
   # checkov:skip=CKV_AWS_144:what is lost with a region is trained again
   # checkov:skip=CKV2_AWS_62:nobody waits for events of it
   # checkov:skip=CKV_AWS_145:encrypted with S3's own key
-  bucket = var.bucket
+  bucket = local.bucket
 }
 
 resource "aws_s3_bucket_versioning" "this" {
@@ -75,4 +75,10 @@ data "aws_iam_policy_document" "tls" {
       values   = ["false"]
     }
   }
+}
+
+# Where earlier files had it.
+moved {
+  from = module.s3.aws_s3_bucket.this
+  to   = aws_s3_bucket.this
 }

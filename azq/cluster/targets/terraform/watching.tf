@@ -1,7 +1,7 @@
 # Hosts, the broker and the run on one board, and alarms for those that fail: what AWS itself sees, and what the hosts' agents send.
 
 resource "aws_sns_topic" "alarms" {
-  name              = "${var.name}-alarms"
+  name              = "${var.cluster_name}-alarms"
   kms_master_key_id = "alias/aws/sns"
 }
 
@@ -13,8 +13,8 @@ resource "aws_sns_topic_subscription" "mail" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "host" {
-  for_each            = var.hosts
-  alarm_name          = "${var.name}-${each.key}-fails"
+  for_each            = local.hosts
+  alarm_name          = "${var.cluster_name}-${each.key}-fails"
   namespace           = "AWS/EC2"
   metric_name         = "StatusCheckFailed"
   dimensions          = { InstanceId = each.value }
@@ -27,11 +27,11 @@ resource "aws_cloudwatch_metric_alarm" "host" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "broker_memory" {
-  count               = var.cached ? 1 : 0
-  alarm_name          = "${var.name}-broker-memory"
+  count               = local.cached
+  alarm_name          = "${var.cluster_name}-broker-memory"
   namespace           = "AWS/ElastiCache"
   metric_name         = "DatabaseMemoryUsagePercentage"
-  dimensions          = { CacheClusterId = var.cache_id }
+  dimensions          = { CacheClusterId = tolist(aws_elasticache_replication_group.this[0].member_clusters)[0] }
   statistic           = "Maximum"
   period              = 60
   evaluation_periods  = 3
@@ -42,11 +42,11 @@ resource "aws_cloudwatch_metric_alarm" "broker_memory" {
 
 # Once it was there; a run whose figures nobody sends is the host's alarm.
 resource "aws_cloudwatch_metric_alarm" "run" {
-  for_each            = length(var.hosts) == 0 ? toset([]) : toset(["azq_learner_live", "azq_ledger_balanced"])
-  alarm_name          = "${var.name}-${each.key}"
-  namespace           = var.namespace
+  for_each            = length(local.hosts) == 0 ? toset([]) : toset(["azq_learner_live", "azq_ledger_balanced"])
+  alarm_name          = "${var.cluster_name}-${each.key}"
+  namespace           = local.namespace
   metric_name         = each.key
-  dimensions          = { run = var.run }
+  dimensions          = { run = var.run.name }
   statistic           = "Maximum"
   period              = 60
   evaluation_periods  = 5
@@ -57,9 +57,9 @@ resource "aws_cloudwatch_metric_alarm" "run" {
 }
 
 resource "aws_cloudwatch_metric_alarm" "disk" {
-  for_each            = var.hosts
-  alarm_name          = "${var.name}-${each.key}-disk"
-  namespace           = var.namespace
+  for_each            = local.hosts
+  alarm_name          = "${var.cluster_name}-${each.key}-disk"
+  namespace           = local.namespace
   metric_name         = "disk_used_percent"
   dimensions          = { InstanceId = each.value, path = "/", fstype = "ext4" }
   statistic           = "Maximum"
@@ -72,10 +72,10 @@ resource "aws_cloudwatch_metric_alarm" "disk" {
 }
 
 resource "aws_cloudwatch_dashboard" "this" {
-  dashboard_name = var.name
+  dashboard_name = var.cluster_name
   dashboard_body = jsonencode({
     widgets = concat(
-      [for place, metric in [["AWS/EC2", "CPUUtilization"], ["AWS/EC2", "NetworkIn"], [var.namespace, "mem_used_percent"]] : {
+      [for place, metric in [["AWS/EC2", "CPUUtilization"], ["AWS/EC2", "NetworkIn"], [local.namespace, "mem_used_percent"]] : {
         type   = "metric"
         x      = 8 * place
         y      = 0
@@ -86,10 +86,10 @@ resource "aws_cloudwatch_dashboard" "this" {
           region  = var.region
           stat    = "Average"
           period  = 60
-          metrics = [for name, id in var.hosts : concat(metric, ["InstanceId", id, { label = name }])]
+          metrics = [for name, id in local.hosts : concat(metric, ["InstanceId", id, { label = name }])]
         }
       }],
-      [for place, metric in var.figures : {
+      [for place, metric in local.figures : {
         type   = "metric"
         x      = 8 * (place % 3)
         y      = 6 + 6 * floor(place / 3)
@@ -100,9 +100,37 @@ resource "aws_cloudwatch_dashboard" "this" {
           region  = var.region
           stat    = "Average"
           period  = 60
-          metrics = [[var.namespace, metric, "run", var.run]]
+          metrics = [[local.namespace, metric, "run", var.run.name]]
         }
       }],
     )
   })
+}
+
+# Warnings about money; what ends a host in time is its own timer.
+
+resource "aws_budgets_budget" "this" {
+  count        = var.budget > 0 ? 1 : 0
+  name         = var.cluster_name
+  budget_type  = "COST"
+  limit_amount = tostring(var.budget)
+  limit_unit   = "USD"
+  time_unit    = "MONTHLY"
+
+  cost_filter {
+    name   = "TagKeyValue"
+    values = [format("user:azq:cluster$%s", var.cluster_name)]
+  }
+
+  dynamic "notification" {
+    for_each = length(var.emails) > 0 ? [50, 80, 100] : []
+
+    content {
+      comparison_operator        = "GREATER_THAN"
+      threshold                  = notification.value
+      threshold_type             = "PERCENTAGE"
+      notification_type          = "ACTUAL"
+      subscriber_email_addresses = var.emails
+    }
+  }
 }

@@ -1,3 +1,0 @@
-output "bucket" {
-  value = aws_s3_bucket.this.id
-}
