@@ -35,7 +35,7 @@ from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.errors import DeviceError, EvaluationTimeout
 from azq.host.brokers import Brokers
-from azq.host.rundir import with_game
+from azq.host.game_files import with_game
 from azq.host.users import in_roles
 from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger

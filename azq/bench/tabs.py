@@ -21,7 +21,7 @@ from azq.config.loading import given
 from azq.errors import AzqError
 from azq.host.brokers import open_control
 from azq.host.fronts import free_port
-from azq.host.rundir import with_game
+from azq.host.game_files import with_game
 from azq.process.apart import own, up
 from azq.process.proc import cpu_s, private_bytes
 from azq.status.observe import read_weights, read_workers

@@ -41,9 +41,12 @@ def with_settings(command: Command) -> Command:
 
     def run(config: Path | None, overrides: list[str] | None, **values: Any) -> Any:
         from azq.config import load
+        from azq.host.game_files import with_game
         from azq.host.rundir import naming_folder
 
         settings = load(config, overrides or [])
+        named = (settings.run.game, values.get("game"), values.get("name"))
+        settings = with_game(settings, *(name for name in named if isinstance(name, str)))
         with naming_folder(settings.home):
             return command(settings, **values)
 
@@ -64,16 +67,18 @@ def rehearsal(command: Command) -> Command:
 
 
 def with_client(command: Command) -> Command:
-    """A command that is given a client of the daemon, with `--url` and `--config` in place of its first parameter."""
+    """A command that is given a client of the daemon, and `host_settings` where it has them, with `--url` and `--config` in their place."""
+    given = 1 + ("host_settings" in inspect.signature(command).parameters)
 
     def run(url: str, config: Path | None, **values: Any) -> Any:
         from azq.config import load
         from azq.console.remote import client_of
 
-        with client_of(load(config), url) as client:
-            return command(client, **values)
+        settings = load(config)
+        with client_of(settings, url) as client:
+            return command(*(client, settings)[:given], **values)
 
-    return offering(run, command, given=1, url=(Url, ""), config=(ConfigFile, None))
+    return offering(run, command, given=given, url=(Url, ""), config=(ConfigFile, None))
 
 
 def with_answer(command: Command) -> Command:

@@ -16,6 +16,7 @@ from azq.errors import ConfigError
 
 if TYPE_CHECKING:
     from azq.client import Client
+    from azq.config import Config
     from azq.status.schemas import JobOut, PromotionOut, RunOut
 
 runs_app = typer.Typer(no_args_is_help=True, help="Runs, over the daemon's REST interface.")
@@ -128,6 +129,7 @@ def runs_weights(
 @with_client
 def weights_export(
     client: Client,
+    host_settings: Config,
     run: Annotated[str, typer.Option("--run", help="Name of the run.")],
     version: Annotated[str, typer.Option("--version", help="A number, latest, or best: the highest rated.")] = "latest",
     as_format: Annotated[str, typer.Option("--format", metavar="onnx|safetensors", help="onnx is what browsers run.")] = "safetensors",
@@ -136,7 +138,7 @@ def weights_export(
     """Write weights into a file, verified."""
     from azq.console.remote import export_weights
 
-    told = export_weights(client, run, version, as_format, out)
+    told = export_weights(host_settings, client, run, version, as_format, out)
     return Answer(told, f"{told['file']}: version {told['version']}, {told['size']} bytes, sha256 {told['sha256']}")
 
 
@@ -144,6 +146,7 @@ def weights_export(
 @with_client
 def weights_average(
     client: Client,
+    host_settings: Config,
     run: Annotated[str, typer.Option("--run", help="Name of the run.")],
     versions: Annotated[str, typer.Option("--versions", metavar="A,B,...", help="Two or more.")],
     out: Annotated[Path | None, typer.Option("--out", help="The file to write; <run>-<A>+<B>.safetensors by default.")] = None,
@@ -151,7 +154,7 @@ def weights_average(
     """Write the mean of several versions into a file, for `--weights` and `azq up --from`."""
     from azq.console.remote import average_weights
 
-    told = average_weights(client, run, versions, out)
+    told = average_weights(host_settings, client, run, versions, out)
     return Answer(told, f"{told['file']}: mean of versions {', '.join(map(str, told['versions']))}, {told['size']} bytes")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from azq import games
 from azq.config import Config
 from azq.console.move import folder_of
+from azq.host.game_files import load_game
 from azq.replay.readers import SegmentReader
 from azq.status.balance import QUANTILES, Balance, ResultShare, balance
 
@@ -17,7 +17,7 @@ def read_balance(config: Config, run: str, most: int) -> Balance:
     """The figures of a run's newest games. Raises `NotFound` for no such run and for one without games here."""
     folder = folder_of(config, None, run)
     settings = folder.sections().run
-    rules = games.load(settings.game, **settings.params)
+    rules = load_game(config, settings.game, settings.params, folder.settings)
     return balance(rules, SegmentReader(folder.path / "segments").last(most))
 
 

@@ -16,6 +16,7 @@ from azq.config import Config, RunSections, SearchConfig, merge, parse_run
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError, meant
 from azq.games.files import absolute, is_python_file
 from azq.host import rundir
+from azq.host.game_files import load_game
 from azq.ledger.rules.runs import check_run_name
 from azq.notation.reading import json_row
 from azq.notation.text import BLANK
@@ -89,7 +90,8 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     paths = [weights_file(folder, each) for each in chosen]
     settings = _settings(config, folder, game, run, chosen)
     name = game or settings.run.game
-    rules = games.load(name, **(settings.run.params if settings.run.game == name else {}))
+    naming = next((path for path, said in said_by(chosen).items() if said.game == name), folder.settings)
+    rules = load_game(config, name, settings.run.params if settings.run.game == name else {}, naming)
     members = [LocalEvaluator.from_file(rules, path, config.inference) for path in paths]
     versions = [member.weight_version for member in members]
     evaluator = members[0] if len(members) == 1 else EnsembleEvaluator([(member, LATEST) for member in members])
@@ -108,11 +110,11 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
     return f"{pretrained.PREFIX}{name}"
 
 
-def said_by(weights: Iterable[str]) -> list[WeightsMeta]:
+def said_by(weights: Iterable[str]) -> dict[Path, WeightsMeta]:
     """What those of these that are files say of themselves. Raises `WeightsError` for one that cannot be read."""
     from azq.nets.weights import describe
 
-    return [describe(path) for path in map(Path, weights) if path.suffix == ".safetensors"]
+    return {path: describe(path) for path in map(Path, weights) if path.suffix == ".safetensors"}
 
 
 def _settings(config: Config, folder: rundir.RunDir, game: str | None, run: str | None, chosen: Sequence[str]) -> RunSections:
@@ -132,7 +134,7 @@ def _stored(config: Config, folder: rundir.RunDir, game: str | None, run: str | 
         if game not in (None, card.game):
             raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
-    files, stored = said_by(chosen), folder.sections() if folder.exists() else None
+    files, stored = list(said_by(chosen).values()), folder.sections() if folder.exists() else None
     name = game or (files[0].game if files and not run else stored.run.game if stored else config.run.game)
     for said in files:
         if said.game != name and not (is_python_file(said.game) and is_python_file(name)):  # the file may lie elsewhere here

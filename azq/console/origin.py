@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from azq import games, logs, pretrained
+from azq import logs, pretrained
 from azq.bus.base import Bus
 from azq.config import Config, RunSections
 from azq.console.move import weights_file
 from azq.errors import ConfigError
+from azq.games import Game
 from azq.host import rundir
 from azq.ledger import Ledger
 from azq.ledger.rules.runs import check_run_name
@@ -54,7 +55,7 @@ def read_origin(config: Config, named: str) -> Origin:
         return Origin(path, *from_bytes(path.read_bytes()))
 
 
-def first_weights(origin: Origin, sections: RunSections) -> bytes:
+def first_weights(origin: Origin, sections: RunSections, game: Game) -> bytes:
     """Version 1 of a run: all tensors of the origin that fit its network, the others as they are made; says which.
 
     Raises `ConfigError` where the game is another, or most does not fit.
@@ -64,7 +65,7 @@ def first_weights(origin: Origin, sections: RunSections) -> bytes:
 
     if origin.meta.game != sections.run.game:
         raise ConfigError(f"{origin.path} has weights of {origin.meta.game}, the run is to learn {sections.run.game}")
-    network = build(sections.network, games.load(sections.run.game, **sections.run.params), seed=sections.run.seed)
+    network = build(sections.network, game, seed=sections.run.seed)
     own = network.state_dict()
     taken = fitting(origin.state, own) | _reading_more(origin.state, own)
     if 2 * _numbers(taken) < _numbers(origin.state):

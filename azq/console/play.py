@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from azq import games, pretrained
+from azq import pretrained
 from azq.arena.levels import drawn, nearest
 from azq.arena.match import draw_outcome, play_match, share_of_first_place, whole_groups
 from azq.arena.player import Ground, Player, position
@@ -22,6 +22,7 @@ from azq.console.remote import best_weights, client_of
 from azq.errors import ConfigError, IllegalActionError
 from azq.games import Game, State
 from azq.games.files import absolute
+from azq.host.game_files import check_game, load_game
 from azq.notation.boards import labelled
 from azq.notation.units import Unit, score_text, unit
 from azq.notation.words import legal_texts, read_move
@@ -87,13 +88,16 @@ def game_named(config: Config, game: str | None, run: str | None, *names: str) -
 
     Raises `ConfigError` where nothing names one, `NotFound` for a run that is not there, `WeightsError` for a damaged file.
     """
-    if game or run:
-        return game or move.folder_of(config, None, run).sections().run.game
+    if game:
+        return game
+    if run:
+        folder = move.folder_of(config, None, run)
+        return check_game(config, folder.sections().run.game, folder.settings)
     if found := next(filter(None, map(pretrained.named, names)), None):
         return found
     files = (each for name in names if not name.startswith("gtp:") for each in name.removeprefix(FILE).split(","))
-    if said := move.said_by(files):
-        return said[0].game
+    for path, said in move.said_by(files).items():
+        return check_game(config, said.game, path)
     raise ConfigError("no game was named; say which with --game, name a --run of it, a file of weights, or such as come with azq: azq:GAME")
 
 
@@ -106,7 +110,7 @@ def two_named(players: Sequence[str], first: str, second: str) -> tuple[str, str
 
 
 def _rules(config: Config, seating: Seating) -> Game:
-    return games.load(seating.game, **params_of(config, seating))
+    return load_game(config, seating.game, params_of(config, seating))
 
 
 def params_of(config: Config, seating: Seating) -> dict[str, int | float | str | bool]:

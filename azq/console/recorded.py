@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from azq import games
 from azq.arena.match import play_on
 from azq.arena.player import Player
 from azq.clock import now_ms
@@ -22,9 +21,10 @@ from azq.config import Config, load
 from azq.console.move import folder_of
 from azq.console.play import Seating, seated
 from azq.console.progress import ProgressLine
-from azq.console.up import UpRequest, read_start
+from azq.console.up import UpRequest, game_asked, read_start
 from azq.errors import ConfigError, NotFound, StateConflict
 from azq.games import Game
+from azq.host.game_files import list_game, load_game
 from azq.host.rundir import RunDir, make_folder
 from azq.learner.data.intake import game_key
 from azq.notation import sgf
@@ -51,9 +51,8 @@ def games_of(config: Config, run: str, most: int, uid: int | None) -> tuple[Game
     """The rules of a run and its newest games, oldest first, or the one of this number. Raises `NotFound`, `StoreError`."""
     folder = folder_of(config, None, run)
     settings = folder.sections().run
-    reader = SegmentReader(folder.path / "segments")
-    found = iter([reader.find(uid)]) if uid is not None else reader.last(most)
-    return games.load(settings.game, **settings.params), found
+    rules, reader = load_game(config, settings.game, settings.params, folder.settings), SegmentReader(folder.path / "segments")
+    return rules, iter([reader.find(uid)]) if uid is not None else reader.last(most)
 
 
 @dataclass
@@ -116,7 +115,7 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
         raise StateConflict(f"run {start.run.name!r} exists, and games come before all others of a run; choose another --run")
     files = [(path, source.form or form_of(path.name), _bytes(path)) for path in source.files]
     sections = _as_in(files, start.config, asked).run_sections()
-    game = games.load(sections.run.game, **sections.run.params)
+    game = load_game(start.config, sections.run.game, sections.run.params)
     making, done = RunDir(start.run.home, f".{start.run.name}.import"), Imported(start.run.name)
     make_folder(making.path / "segments")
     try:
@@ -135,6 +134,7 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
             named = ", ".join(map(str, source.files))
             raise ConfigError(f"no game of {named} can be learnt from; the first: {'; '.join(done.named[:3]) or 'there is none'}")
         making.create(sections, start.host)
+        list_game(start.run.home, game_asked(asked))
         making.path.rename(start.run.path)
     finally:
         shutil.rmtree(making.path, ignore_errors=True)
@@ -148,9 +148,9 @@ def _as_in(files: Sequence[File], config: Config, asked: UpRequest) -> Config:
         return config
     chosen = load(asked.config_file, asked.overrides).run.params
     for _, data in ((form, data) for _, form, data in files if form == "sgf"):
-        said = {name: value for name, value in sgf_params(games.load(run.game), data).items() if name not in chosen}
+        said = {name: value for name, value in sgf_params(load_game(config, run.game, {}), data).items() if name not in chosen}
         with suppress(ConfigError):  # another size than the game has: each game of the file is refused by name
-            games.load(run.game, **(run.params | said))
+            load_game(config, run.game, run.params | said)
             return config.model_copy(update={"run": run.model_copy(update={"params": run.params | said})})
     return config
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from azq import games
 from azq.arena.levels import best_version
 from azq.client import Client
 from azq.config import Config, ListenConfig
 from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, NotFound, StoreError
 from azq.files import publish_file
+from azq.host.game_files import load_game
 from azq.status.schemas import AuditOut, WeightsOut
 from azq.status.strength import MILLI
 
@@ -51,7 +51,7 @@ def save(data: bytes, path: Path) -> int:
     return len(data)
 
 
-def export_weights(client: Client, run: str, version: str, as_format: str, out: Path | None) -> dict[str, Any]:
+def export_weights(config: Config, client: Client, run: str, version: str, as_format: str, out: Path | None) -> dict[str, Any]:
     """Writes published weights in one of `FORMATS`; what was written, and where.
 
     Raises `ConfigError` for another format or version, `NotFound` for weights that are not there or not rated, `StoreError`.
@@ -65,13 +65,13 @@ def export_weights(client: Client, run: str, version: str, as_format: str, out: 
         from azq.nets.onnx import to_onnx
 
         meta = from_bytes(data)[1]
-        data = to_onnx(restore(data, games.load(meta.game, **meta.params)))
+        data = to_onnx(restore(data, load_game(config, meta.game, meta.params, f"version {number} of {run}")))
     path = out or Path(f"{run}-{number}.{as_format}")
     size = save(data, path)
     return {"file": str(path), "version": int(number), "format": as_format, "size": size, "sha256": hashlib.sha256(data).hexdigest()}
 
 
-def average_weights(client: Client, run: str, versions: str, out: Path | None) -> dict[str, Any]:
+def average_weights(config: Config, client: Client, run: str, versions: str, out: Path | None) -> dict[str, Any]:
     """Writes the mean of published versions' weights as a file of its own, of version 0; what was written, and where.
 
     Raises `ConfigError` for fewer than two versions, `WeightsError` for those of different networks, `NotFound`, `StoreError`.
@@ -84,7 +84,7 @@ def average_weights(client: Client, run: str, versions: str, out: Path | None) -
         raise ConfigError(f"--versions {versions} are not at least two numbers, as in 3,5,7")
     read = {number: client.read_weights(run, number) for number in numbers}
     meta = from_bytes(read[numbers[-1]])[1]
-    network = restore(read[numbers[-1]], games.load(meta.game, **meta.params))
+    network = restore(read[numbers[-1]], load_game(config, meta.game, meta.params, f"version {numbers[-1]} of {run}"))
     network.load_state_dict(averaged([from_bytes(data)[0] for data in read.values()]))
     path = out or Path(f"{run}-{'+'.join(numbers)}.safetensors")
     size = save(to_bytes(network, replace(meta, version=0)), path)

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from azq import games
 from azq.arena.searcher import evaluate
 from azq.config import Config
 from azq.console.move import folder_of, weights_file
 from azq.console.progress import ProgressLine
 from azq.errors import ConfigError, NotFound
 from azq.host import rundir
+from azq.host.game_files import load_game
 from azq.inference.ask.local import LocalEvaluator
 from azq.replay.readers import SegmentReader
 from azq.search.evaluator import Evaluator, UniformEvaluator
@@ -35,7 +35,7 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Calla
     Raises `ConfigError` for a ply that was not searched, `NotFound` for what is not there any more.
     """
     folder = folder_of(config, None, run)
-    recorded, worker = read_game(folder, uid)
+    recorded, worker = read_game(config, folder, uid)
     searched, versions = recorded.searched, recorded.arrays["weight_versions"]
     if ply is not None and ply not in searched:
         raise ConfigError(
@@ -74,10 +74,10 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Calla
     }
 
 
-def read_game(folder: rundir.RunDir, uid: int) -> tuple[RecordedGame, str]:
+def read_game(config: Config, folder: rundir.RunDir, uid: int) -> tuple[RecordedGame, str]:
     """A game of a run's folder, and who made it; `NotFound` where there is none of that number, or nothing of it was searched."""
     sections = folder.sections()
-    rules = games.load(sections.run.game, **sections.run.params)
+    rules = load_game(config, sections.run.game, sections.run.params, folder.settings)
     event = SegmentReader(folder.path / "segments").find(uid)
     arrays = unpack_record(event.record, rules.num_distinct_actions(), rules.value_size())
     keeps_trees = sections.search.reuse_subtree and not event.worker.startswith(BROWSER_PREFIX)

@@ -8,11 +8,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from azq import games
 from azq.config import Config
 from azq.console.move import folder_of
 from azq.console.profile import pyplot_of
 from azq.errors import ConfigError, NotFound
+from azq.games import Game
+from azq.host.game_files import load_game
 from azq.replay.readers import SegmentReader
 from azq.samples.diff import TOO_FEW, SamplesDiff
 from azq.samples.played import PlayedGames, read_games
@@ -22,11 +23,11 @@ Groups = Mapping[str, NDArray[Any]]
 SHOWN = 20  # groups in a table
 
 
-def read(config: Config, run: str, most: int, opening_plies: int) -> tuple[games.Game, PlayedGames]:
+def read(config: Config, run: str, most: int, opening_plies: int) -> tuple[Game, PlayedGames]:
     """The rules of a run and figures of its newest games. Raises `NotFound` for no such run and for one without games here."""
     folder = folder_of(config, None, run)
     settings = folder.sections().run
-    rules = games.load(settings.game, **settings.params)
+    rules = load_game(config, settings.game, settings.params, folder.settings)
     return rules, read_games(rules, SegmentReader(folder.path / "segments").last(most), opening_plies)
 
 

@@ -80,7 +80,7 @@ class Session:
 
     def __post_init__(self) -> None:
         self._keeper = BrokerKeeper(self.brokers)
-        self._adviser = Adviser(self.start.run, self.config.run_sections(), self.watch.bus, time.monotonic)
+        self._adviser = Adviser(self.start.run, self.config, self.watch.bus, time.monotonic)
 
     def run(self, view: RunView) -> int:
         """Starts everything, watches, drains; returns the exit code."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from azq import games, logs
+from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import Config, RunSections, load, merge
@@ -27,6 +27,7 @@ from azq.host import rundir
 from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock
 from azq.host.devices import DevicePlan, Wishes, plan
 from azq.host.fronts import parse_listen
+from azq.host.game_files import list_game, load_game, with_game
 from azq.host.hardware import detect, remember, vanished
 from azq.host.restore import create_from_folder, holds_games
 from azq.host.users import NO_USERS, knows_roles
@@ -92,6 +93,7 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
             log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
         make_key(brokers.control, start.run.home)
+        list_game(start.run.home, game_asked(asked))
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
@@ -159,7 +161,7 @@ def read_start(asked: UpRequest) -> Start:
             raise ConfigError(f"run {name!r} exists and keeps its settings; choose another --run for --preset {preset}, or leave it out")
         if origin:
             raise ConfigError(f"run {name!r} exists and keeps its weights; choose another --run for --from {asked.origin}, or leave it out")
-        base, host = folder.values(), folder.host_values()
+        base, host = {name: value for name, value in folder.values().items() if name in RunSections.model_fields}, folder.host_values()
         if game and game != base["run"]["game"]:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
@@ -167,10 +169,17 @@ def read_start(asked: UpRequest) -> Start:
     if origin:
         base = merge(base, origin.settings())
     config = load(asked.config_file, [*_chosen(asked, game), *asked.overrides], base=base | host)
-    check_search(config.search, games.load(config.run.game, **config.run.params))  # an unknown game ends here, before anything starts
-    weights = first_weights(origin, config.run_sections()) if origin else b""
+    source = origin.path if origin else folder.settings if folder.exists() else ""
+    rules = load_game(with_game(config, game_asked(asked)), config.run.game, config.run.params, source)
+    check_search(config.search, rules)  # an unknown game ends here, before anything starts
+    weights = first_weights(origin, config.run_sections(), rules) if origin else b""
     until = dict(Goals.parse(asked.until).until)
-    return Start(rundir.with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights, again=again(asked))
+    return Start(with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights, again=again(asked))
+
+
+def game_asked(asked: UpRequest) -> str:
+    """The game that the person names: by `--game`, else by file, environment or `--set`; not what a run's folder or weights say."""
+    return absolute(asked.game or load(asked.config_file, asked.overrides).run.game)
 
 
 def again(asked: UpRequest) -> str:
@@ -206,7 +215,7 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     start.run.create(sections, start.host)
     record = record_of(start.run.name, sections, start.run.path, now_ms(), start.until)
     if start.run.name not in known:
-        return _from_folder(ledger, bus, record, sections) if holds_games(start.run.path) else ledger.create_run(record)
+        return _from_folder(ledger, bus, record, start.config) if holds_games(start.run.path) else ledger.create_run(record)
     view = known[start.run.name]
     record = msgspec.structs.replace(
         view.record, sections=record.sections, until=_from_here(ledger, bus, view, start.until), directory=record.directory
@@ -215,9 +224,10 @@ def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     return ledger.set_run_state(start.run.name, RunState.RUNNING) if view.state is not RunState.RUNNING else ledger.run(start.run.name)
 
 
-def _from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSections) -> RunView:
+def _from_folder(ledger: Ledger, bus: Bus, record: RunRecord, config: Config) -> RunView:
     """The broker was lost and the folder was not: the run goes on from there."""
-    gone = create_from_folder(ledger, bus, record, sections)
+    game = load_game(config, config.run.game, config.run.params)
+    gone = create_from_folder(ledger, bus, record, config.run_sections(), game)
     stored = ledger.counts(record.run).inserted
     log.warning("run_goes_on_from_its_folder", run=record.run, games=stored, written_off=gone)
     return ledger.update_run_until(record.run, _from_here(ledger, bus, ledger.run(record.run), record.until))

@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
-from azq import games, logs
+from azq import logs
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
-from azq.config import Config, RunSections
+from azq.config import Config
 from azq.console.move import folder_of
 from azq.errors import AzqError, BrokerError, ConfigError, NotFound
 from azq.host.brokers import reading_control
+from azq.host.game_files import load_game
 from azq.host.rundir import RunDir
 from azq.replay.readers import SegmentReader
 from azq.status.observe import Watch
@@ -28,7 +29,8 @@ def why(config: Config, run: str, most: int = GAMES) -> Diagnosis:
     """What is wrong with a run; without its control plane from its games alone. Raises `NotFound`, `StoreError`."""
     folder = folder_of(config, None, run)
     sections = folder.sections()
-    rules, reader = games.load(sections.run.game, **sections.run.params), SegmentReader(folder.path / "segments")
+    rules = load_game(config, sections.run.game, sections.run.params, folder.settings)
+    reader = SegmentReader(folder.path / "segments")
     try:
         with reading_control(config) as client:
             bus = RedisBus(client)
@@ -55,9 +57,9 @@ def why_text(found: Diagnosis) -> list[str]:
 class Adviser:
     """Looks at a run at work every `EVERY_S`, and keeps what it found as sentences."""
 
-    def __init__(self, folder: RunDir, sections: RunSections, bus: Bus, clock: Callable[[], float]) -> None:
-        self._rules, self._reader = games.load(sections.run.game, **sections.run.params), SegmentReader(folder.path / "segments")
-        self._run, self._sections, self._bus, self._clock = folder.name, sections, bus, clock
+    def __init__(self, folder: RunDir, config: Config, bus: Bus, clock: Callable[[], float]) -> None:
+        self._rules, self._reader = load_game(config, config.run.game, config.run.params), SegmentReader(folder.path / "segments")
+        self._run, self._sections, self._bus, self._clock = folder.name, config.run_sections(), bus, clock
         self._looked_s = clock()  # in its first minute a run has hardly a game
         self.warnings: tuple[str, ...] = ()
 

@@ -28,7 +28,7 @@ from azq.drill.victims import Kin, Victim, borne
 from azq.errors import EvaluationTimeout, StateConflict
 from azq.host.brokers import resolve
 from azq.host.fronts import free_port
-from azq.host.rundir import with_game
+from azq.host.game_files import with_game
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.process.apart import NO_SETTING, own, start, up

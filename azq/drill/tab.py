@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from azq import __version__, _core, games, logs
+from azq import __version__, _core, logs
 from azq.actor.groups import GameGroup
 from azq.config import SearchConfig
+from azq.games.files import GameFiles
 from azq.process.start import die_with_parent
 from azq.search.evaluator import UniformEvaluator
 from azq.search.recomputation import Outputs
@@ -64,7 +65,7 @@ class Play:
 
     def __init__(self, told: ModelUpdate, asked: PlayGames, slots: int) -> None:
         self.settings = asked.search
-        game = games.load(told.game, **told.params)
+        game = GameFiles().load(told.game, told.params)
         search = {name: value for name, value in asked.search.items() if name in SearchConfig.model_fields}
         config = exploring(SearchConfig.model_validate(search), random_opening_plies=int(asked.search.get("random_opening_plies", 0)))
         self._uniform = UniformEvaluator(game.num_distinct_actions(), game.value_size())
@@ -93,7 +94,7 @@ class Play:
 def play_match(asked: EvalGames, evaluate: Callable[[int, NDArray[np.uint8]], Outputs]) -> list[TabGame]:
     """The games of a match, played to their ends; `evaluate` has the outputs of a version on packed observations."""
     told = asked.networks[0]
-    game = games.load(told.game, **told.params)
+    game = GameFiles().load(told.game, told.params)
     width, depth = game.num_distinct_actions(), game.value_size()
     config = _core.SearchConfig(**asked.search)
     search = _core.Search(game, config, num_slots=len(asked.games), seed=int(asked.seed))
@@ -115,7 +116,7 @@ def play_match(asked: EvalGames, evaluate: Callable[[int, NDArray[np.uint8]], Ou
 
 def uniform(asked: EvalGames) -> Callable[[int, NDArray[np.uint8]], Outputs]:
     """Outputs that are all alike, for `play_match`."""
-    game = games.load(asked.networks[0].game, **asked.networks[0].params)
+    game = GameFiles().load(asked.networks[0].game, asked.networks[0].params)
     width, depth = game.num_distinct_actions(), game.value_size()
     return lambda _, packed: (np.zeros((len(packed), width), np.float16), np.zeros((len(packed), depth), np.float16))
 

@@ -37,10 +37,13 @@ class GameFiles:
         """The file of this game alone: for a name that a person gave himself, on his command line or in code of his own."""
         return cls((Path(name.rpartition(":")[0]),) if is_python_file(name) else ())
 
-    def load(self, name: str, params: Mapping[str, int | float | str | bool]) -> Game:
-        """The rules of one game; raises as `azq.games.load`, and `ConfigError` for a Python file that is not allowed: it stays closed."""
+    def load(self, name: str, params: Mapping[str, int | float | str | bool], source: object = "") -> Game:
+        """The rules of one game; raises as `azq.games.load`, and `ConfigError` for a Python file that is not allowed: it stays closed.
+
+        `source` is the file that names the game, where it is one.
+        """
         if is_python_file(name):
-            return cast(Game, from_python_file(name, self.path(name), params))
+            return cast(Game, from_python_file(name, self.path(name, source), params))
         if name.startswith(PREFIX):
             return cast(Game, from_openspiel(name, params))
         try:
@@ -48,12 +51,13 @@ class GameFiles:
         except UnknownGameError as error:
             raise UnknownGameError(f"{error}{meant(name, _core.game_names())}") from None
 
-    def path(self, name: str) -> Path:
+    def path(self, name: str, source: object = "") -> Path:
         """The file of a game, symbolic links followed, where it is allowed; `ConfigError` otherwise."""
         path, places = _resolved(Path(name.rpartition(":")[0])), [place for place in map(_resolved, self.allowed) if place]
         if path is None or not any(path.is_relative_to(place) for place in places):
             raise ConfigError(
-                f"game {name} is a Python file that this host does not allow; its operator can name it, or a folder, in worker.game_files"
+                f"{f'{source} names ' if source else ''}game {name}, a Python file that this host does not allow; "
+                "where it is to be trusted, name it, or a folder, in worker.game_files, or it with --game FILE:CLASS"
             )
         if PACKAGES.intersection(path.parts) or any(path.is_relative_to(place) for place in _interpreter()):
             raise ConfigError(

@@ -10,13 +10,14 @@ from typing import Any
 import msgspec
 import redis
 
-from azq import games
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.errors import NotFound, StateConflict
+from azq.games import Game
 from azq.host import brokers
+from azq.host.game_files import load_game
 from azq.host.rundir import RunDir
 from azq.learner.data.intake import game_key, restore
 from azq.ledger import Ledger
@@ -33,14 +34,13 @@ def holds_games(directory: Path) -> bool:
     return any((directory / "segments").glob("*.seg"))
 
 
-def create_from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSections) -> int:
+def create_from_folder(ledger: Ledger, bus: Bus, record: RunRecord, sections: RunSections, game: Game) -> int:
     """Creates the run where the control plane does not know it, and lets it go on from its folder; returns the games written off.
 
     The log is read first, so that hardly any time passes between the run's creation and its numbers. Raises `StateConflict` while a
     learner trains it, `SegmentError` for a log that cannot be read.
     """
     directory = Path(record.directory)
-    game = games.load(sections.run.game, **sections.run.params)
     with lock_folder(directory):
         log = SegmentLog(directory / "segments", game_key(sections), count=partial(count_trained, game))
         try:
@@ -61,8 +61,9 @@ def restore_run(config: Config, folder: Path, name: str) -> dict[str, Any]:
             f"{folder} is no folder of a run with games: it has no run.toml, or no segments; name the one that its learner wrote"
         )
     name, sections = check_run_name(name or folder.name), run.sections()
+    game = load_game(config, sections.run.game, sections.run.params, run.settings)
     client = brokers.open_control(config)[1]
-    return _restored(client, record_of(name, sections, folder, now_ms()), sections)
+    return _restored(client, record_of(name, sections, folder, now_ms()), sections, game)
 
 
 def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[str, Any]:
@@ -80,6 +81,7 @@ def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[
     shelf = find_shelf(config.store, check_run_name(name), make_key(client, config.home))
     record = kept_record(shelf)
     sections = sections_of(record)
+    game = load_game(config, sections.run.game, sections.run.params, f"{shelf.folder}/record in the store")
     folder = (folder or config.home / name).absolute()
     run = RunDir(folder.parent, folder.name)
     if run.exists() and run.sections() != sections:
@@ -87,7 +89,7 @@ def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[
     with lock_folder(folder):
         Fetcher(shelf, folder, wanted_samples(sections.learner)).run()
         run.create(sections)
-    return _restored(client, msgspec.structs.replace(record, directory=str(folder)), sections)
+    return _restored(client, msgspec.structs.replace(record, directory=str(folder)), sections, game)
 
 
 def sign_kept(config: Config, name: str) -> dict[str, Any]:
@@ -99,8 +101,8 @@ def sign_kept(config: Config, name: str) -> dict[str, Any]:
     return {"run": name, "folder": shelf.folder, "signed": shelf.sign()}
 
 
-def _restored(client: redis.Redis, record: RunRecord, sections: RunSections) -> dict[str, Any]:
+def _restored(client: redis.Redis, record: RunRecord, sections: RunSections, game: Game) -> dict[str, Any]:
     ledger = Ledger(client)
-    gone = create_from_folder(ledger, RedisBus(client), record, sections)
+    gone = create_from_folder(ledger, RedisBus(client), record, sections, game)
     counts = ledger.counts(record.run)
     return {"run": record.run, "games": counts.inserted, "written_off": gone, "balanced": counts.balanced}

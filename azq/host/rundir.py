@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from azq.config import Config, RunSections, dump_run, parse_run
+from azq.config import RunSections, dump_run, parse_run
 from azq.config.loading import read_toml, to_toml
 from azq.errors import ConfigError, NotFound
 from azq.files import make_folders, publish_file
-from azq.games import GameFiles
 
 PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
 
@@ -54,9 +53,11 @@ class RunDir:
         return read_toml(self.settings)
 
     def host_values(self) -> dict[str, Any]:
-        """What the run's preset sets of the host that runs it."""
+        """What the run's preset sets of the host that runs it: no address, and nothing that may be loaded or started there."""
         file = self.path / "host.toml"
-        return read_toml(file) if file.is_file() else {}
+        found = read_toml(file) if file.is_file() else {}
+        broker = {name: value for name, value in found.get("broker", {}).items() if name == "data_shards"}
+        return {name: found[name] for name in ("inference",) if name in found} | ({"broker": broker} if broker else {})
 
     def sections(self) -> RunSections:
         return parse_run(self.values(), str(self.settings))
@@ -100,10 +101,3 @@ def list_runs(home: Path) -> list[str]:
 def name_of(game: str) -> str:
     """The run's name where nobody gave one: the game's, or its class's."""
     return re.sub(r"[^a-z0-9_-]", "-", game.rpartition(":")[2].lower()).strip("-_")
-
-
-def with_game(config: Config, game: str) -> Config:
-    """The settings with which a person's processes run a game that he named, where it is a Python file; that file and no other."""
-    named = tuple(path.absolute() for path in GameFiles.named(game).allowed)
-    files = tuple(dict.fromkeys((*config.worker.game_files, *named)))
-    return config.model_copy(update={"worker": config.worker.model_copy(update={"game_files": files})})

@@ -57,7 +57,7 @@ def check_disk(place: Place, home: Path | None = None) -> None:
 
 def restore(place: Place) -> int:
     record = place._record(SECTIONS)
-    gone = create_from_folder(place.ledger, place.bus, record, SECTIONS)
+    gone = create_from_folder(place.ledger, place.bus, record, SECTIONS, place.game)
     lease = place.ledger.claim(place.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu")).job.job_id, 1, "selfplay@test:2", 600.0)
     assert lease is not None
     place.lease = lease
@@ -121,7 +121,7 @@ def test_a_folder_that_is_not_the_one_stops_its_learner_until_the_loss_is_accept
     assert versions(place) == published
     assert sorted(map(str, Path(folder).glob("checkpoints/*"))) == kept
     assert place.ledger.counts(RUN).inserted == 30
-    assert create_from_folder(place.ledger, place.bus, place._record(SECTIONS), SECTIONS) == 30
+    assert create_from_folder(place.ledger, place.bus, place._record(SECTIONS), SECTIONS, place.game) == 30
     again = place.learner()
     place.finish_games(10)
     until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 10, "games after the loss")

@@ -12,7 +12,7 @@ from learner_doubles import DictStore
 
 from azq import games
 from azq.bus.memory import MemoryBus
-from azq.config import InferenceConfig, NetworkConfig
+from azq.config import Config, InferenceConfig, NetworkConfig
 from azq.console import up
 from azq.console.origin import publish_first, read_origin
 from azq.console.remote import average_weights
@@ -153,7 +153,7 @@ def test_the_first_weights_are_announced_before_a_learner_is_there(tmp_path: Pat
 def test_the_average_of_versions_is_a_file_of_its_own(tmp_path: Path) -> None:
     states = [written(tmp_path / f"{version}.w", "tic_tac_toe", RESNET, version, seed=version) for version in (2, 4)]
     client: Any = SimpleNamespace(read_weights=lambda run, number: (tmp_path / f"{number}.w").read_bytes())
-    told = average_weights(client, "r", "2,4", None)
+    told = average_weights(Config(), client, "r", "2,4", None)
     state, meta = from_bytes(Path(told["file"]).read_bytes())
     assert told["versions"] == [2, 4]
     assert meta.version == 0
@@ -164,7 +164,7 @@ def test_the_average_of_versions_is_a_file_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("versions", ["3", "3,", "3,x", ""])
 def test_an_average_needs_two_numbers(versions: str) -> None:
     with pytest.raises(ConfigError, match="at least two numbers"):
-        average_weights(SimpleNamespace(), "r", versions, None)  # type: ignore[arg-type]
+        average_weights(Config(), SimpleNamespace(), "r", versions, None)  # type: ignore[arg-type]
 
 
 def test_networks_of_different_sizes_have_no_average(tmp_path: Path) -> None:
@@ -172,4 +172,4 @@ def test_networks_of_different_sizes_have_no_average(tmp_path: Path) -> None:
     written(tmp_path / "4.w", "tic_tac_toe", RESNET.model_copy(update={"blocks": 3}), 4)
     client: Any = SimpleNamespace(read_weights=lambda run, number: (tmp_path / f"{number}.w").read_bytes())
     with pytest.raises(WeightsError, match="no average"):
-        average_weights(client, "r", "2,4", None)
+        average_weights(Config(), client, "r", "2,4", None)

@@ -15,6 +15,7 @@ from azq import games
 from azq.cli.app import app
 from azq.config import RunConfig, RunSections
 from azq.errors import AzqError
+from azq.host.game_files import list_game
 from azq.host.rundir import RunDir
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.codec import encode
@@ -95,7 +96,9 @@ def test_what_cannot_be_told_is_one_line_with_the_remedy(home: Path, arguments: 
 def test_balance_of_games_of_every_kind(home: Path, game: str) -> None:
     source = Path(__file__).parents[3] / "docs" / "games" / "your-own.md"
     (home / "nim.py").write_text(source.read_text().split("```python\n")[1].split("```")[0])
-    plant(home, "first", f"{home / 'nim.py'}:Nim" if game == "python" else game, count=20)
+    name = f"{home / 'nim.py'}:Nim" if game == "python" else game
+    plant(home, "first", name, count=20)
+    list_game(home, name)
     done = CliRunner().invoke(app, ["balance", "first", "--games", "15", "--json"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)

@@ -16,6 +16,7 @@ from azq.console.session import Start
 from azq.errors import ConfigError, StateConflict, UnknownGameError
 from azq.host.brokers import home_lock
 from azq.host.devices import Wishes, plan
+from azq.host.game_files import list_game
 from azq.host.hardware import Machine
 from azq.host.rundir import RunDir
 from azq.process.cards import Gpu
@@ -101,6 +102,9 @@ def test_a_python_file_that_was_named_is_allowed_to_this_runs_own_processes(tmp_
     first = read(game="nim.py:Nim", overrides=['worker.game_files=["/games"]'])
     assert first.config.worker.game_files == (Path("/games"), tmp_path / "nim.py")
     RunDir(tmp_path / "runs", "nim").create(first.config.run_sections())
+    with pytest.raises(ConfigError, match=r"runs/nim/run\.toml names game .*nim\.py:Nim, a Python file that this host does not allow"):
+        read(run="nim")
+    list_game(tmp_path / "runs", str(tmp_path / "nim.py:Nim"))
     assert read(run="nim").config.worker.game_files == (tmp_path / "nim.py",)
     assert read(game="tic_tac_toe").config.worker.game_files == ()
 

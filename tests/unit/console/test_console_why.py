@@ -15,6 +15,7 @@ from azq import games
 from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.config import RunConfig, RunSections, SearchConfig
+from azq.config.loading import given
 from azq.console.why import EVERY_S, Adviser, why_text
 from azq.host.rundir import RunDir
 from azq.replay.readers import SegmentReader
@@ -57,7 +58,7 @@ def test_a_finding_is_a_line_and_for_machines_a_value(tmp_path: Path, monkeypatc
 
 def test_a_run_at_work_is_looked_at_once_a_minute(tmp_path: Path) -> None:
     folder, now_s = plant(tmp_path, simulations=1), [0.0]
-    adviser = Adviser(folder, folder.sections(), MemoryBus(), lambda: now_s[0])
+    adviser = Adviser(folder, given(base=folder.values()), MemoryBus(), lambda: now_s[0])
     assert adviser.look() == ()
     now_s[0] = EVERY_S + 1
     (told,) = adviser.look()
