@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 volunteers_app = typer.Typer(no_args_is_help=True, help="Contributors whose browsers make games for runs.")
 
+NEWEST = 100_000  # games of a run that are compared
 Name = Annotated[str, typer.Argument(help="Id or name of a contributor, as `azq volunteers list` shows them.")]
 Reason = Annotated[str, typer.Option("--reason", help="What a contributor reads.")]
 
@@ -38,6 +39,8 @@ def _one(settings: Config, name: str) -> Iterator[tuple[Contributors, Contributo
 
 
 def _row(contributor: Contributor, sums: dict[str, dict[str, int]]) -> dict[str, Any]:
+    from msgspec.structs import asdict
+
     from azq.volunteers.standing import standing_of
 
     standing, theirs = standing_of(contributor.history), sums.get(contributor.contributor, {})
@@ -52,8 +55,24 @@ def _row(contributor: Contributor, sums: dict[str, dict[str, int]]) -> dict[str,
         "samples": theirs.get("samples", 0),
         "recomputed": contributor.history.recomputed,
         "differed": contributor.history.differed,
+        **{name: round(value, 1) for name, value in asdict(contributor.history.hands).items()},
         "created_ms": contributor.created_ms,
     }
+
+
+def _outcomes(settings: Config, run: str, contributor: str) -> dict[str, Any]:
+    """What seat 0 gets in a contributor's games above what it gets in the run's others, with an interval; nothing where none compare."""
+    from dataclasses import asdict
+
+    from azq.console.samples import read
+    from azq.samples.diff import outcome_gap
+    from azq.samples.played import OPENING_PLIES
+    from azq.wire.messages import BROWSER_PREFIX
+
+    _, played = read(settings, run, NEWEST, OPENING_PLIES)
+    his = played.of_worker(f"{BROWSER_PREFIX}{contributor}")
+    found = outcome_gap(played.rows[his], played.rows[~his])
+    return asdict(found) if found else {}
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -73,10 +92,21 @@ def volunteers_list(settings: Config) -> Answer:
 
 @volunteers_app.command("show")
 @with_settings
-def volunteers_show(settings: Config, name: Name) -> Answer:
-    """Show one contributor: standing, reliability, what was searched again and what differed."""
+def volunteers_show(
+    settings: Config,
+    name: Name,
+    run: Annotated[str, typer.Option("--run", help="Also compare the outcomes of his games with all others of this run, read here.")] = "",
+) -> Answer:
+    """Show one contributor: standing, what was searched again and differed, what he and his address did with games that were handed out."""
+    from msgspec.structs import asdict
+
     with _contributors(settings) as contributors:
-        row = _row(contributors.find(name), contributors.sums("ever"))
+        found = contributors.find(name)
+        row = _row(found, contributors.sums("ever"))
+        of_address = asdict(contributors.address_hands(found.contributor))
+    row |= {f"address_{word}": round(value, 1) for word, value in of_address.items()}
+    if run:
+        row["outcomes"] = _outcomes(settings, run, found.contributor)
     return Answer(row, [f"{key:<13} {value}" for key, value in row.items()])
 
 

@@ -6,6 +6,7 @@ Letters: N games of both groups, B permutations.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,32 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
         figures.append(FigureDiff(name, of_first, of_second, float(found[0]), noticed, p_values[name], corrected[name], verdict))
     verdicts = {figure.verdict for figure in figures}
     return SamplesDiff(sizes, left_out, figures, next(each for each in (DIFFERS, TOO_FEW, AGREES) if each in verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeGap:
+    """What seat 0 gets in one group of games above what it gets in another, and where that lies with 95 %."""
+
+    games: tuple[int, int]  # of versions that both have
+    gap: float
+    low: float
+    high: float
+
+
+def outcome_gap(first: NDArray[Any], second: NDArray[Any]) -> OutcomeGap | None:
+    """Compares results of games, rows of `ROW`, version by version, each weighing as its games of the first group; None: none in common."""
+    common = np.intersect1d(first["version"], second["version"])
+    mine, others = first[np.isin(first["version"], common)], second[np.isin(second["version"], common)]
+    if not len(common):
+        return None
+    gap = variance = 0.0
+    spread = float(np.concatenate([mine, others])["result"].var())
+    for version in common:
+        some, rest = mine[mine["version"] == version]["result"], others[others["version"] == version]["result"]
+        gap += len(some) * float(some.mean() - rest.mean()) / len(mine)
+        variance += (len(some) / len(mine)) ** 2 * spread * (1 / len(some) + 1 / len(rest))
+    half = float(NormalDist().inv_cdf(0.975) * np.sqrt(variance))
+    return OutcomeGap((len(mine), len(others)), gap, gap - half, gap + half)
 
 
 def holm(p_values: dict[str, float]) -> dict[str, float]:

@@ -48,6 +48,11 @@ class PlayedGames:
     rows: NDArray[Any]  # (G,) of ROW
     workers: tuple[str, ...]
 
+    def of_worker(self, worker: str) -> NDArray[np.bool_]:
+        """Which games (G,) one worker made."""
+        made: NDArray[np.bool_] = np.array([each == worker for each in self.workers])[self.rows["worker"]]
+        return made
+
     def groups(self, by: str | None) -> dict[str, NDArray[Any]]:
         """The rows by source (server, browser), worker or version; all in one without. Raises `ConfigError`."""
         if by is None:

@@ -9,9 +9,12 @@ from typing import Protocol
 from azq.config import RunSections, SearchConfig
 from azq.ledger import Ledger
 from azq.replay.samples import count_samples
+from azq.volunteers.standing import HandOuts
 from azq.volunteers.tickets import NO_TERMS, Terms
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
 from azq.wire.tabs import ModelUpdate, Refused
+
+NO_HANDS = HandOuts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class Volunteer:
     token: str
     name: str = ""
     problem: str = ""  # why he is not called what he wants to be
+    hands: HandOuts = NO_HANDS
+    address_hands: HandOuts = NO_HANDS  # of all who came from where he comes from, for a day
 
 
 class Guests(Protocol):
@@ -37,6 +42,14 @@ class Guests(Protocol):
 
     def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
         """Games that were committed; the totals of their contributors with these among them."""
+        ...
+
+    def note(self, hands: Mapping[str, HandOuts]) -> None:
+        """What contributors, and addresses with an @ before them, did with games since the last note."""
+        ...
+
+    def forget(self, present: Collection[str]) -> int:
+        """Forgets devices of whom no game counts a day after they came, but for those present; returns how many."""
         ...
 
     def figures(self, contributors: Collection[str]) -> Mapping[str, Mapping[str, int]]:

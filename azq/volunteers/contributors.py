@@ -11,7 +11,9 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,7 +25,7 @@ from azq.errors import NotFound
 from azq.volunteers.backing import Guests, Volunteer
 from azq.volunteers.judges import Histories
 from azq.volunteers.names import guest_name, is_nobody, sounds_like, tidy, unfit
-from azq.volunteers.standing import ContributorStanding, TrackRecord, Trusted, standing_of
+from azq.volunteers.standing import ContributorStanding, HandOuts, TrackRecord, Trusted, standing_of
 from azq.volunteers.tallies import DAY_S, PERIODS, SUMS, Tallies
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -62,7 +64,7 @@ class Contributors(Tallies, Guests, Histories):
 
     def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer | Refused:
         """The contributor of a token, a new one without, or why he may not; under the name that he wants, if he may have it."""
-        tag = hmac.digest(self._secret, address.encode(), "sha256").hex()[:16]
+        tag = self._tag(address)
         with translate(self.client):
             if why := self.closed():
                 return Refused("nobody's help is wanted just now", why)
@@ -75,7 +77,8 @@ class Contributors(Tallies, Guests, Histories):
         self._addresses[found.contributor] = tag
         with translate(self.client):
             found, problem = self._call(found, tidy(device), tidy(name))
-        return Volunteer(found.contributor, secret, found.name, problem)
+            self.client.set(keys.quota(f"address:{found.contributor}"), tag, ex=DAY_S)
+            return Volunteer(found.contributor, secret, found.name, problem, found.history.hands, self._hands(tag))
 
     def closed(self) -> str:
         """Why nobody may contribute now, as the operator put it; empty where they may. Raises `BrokerError`."""
@@ -154,6 +157,43 @@ class Contributors(Tallies, Guests, Histories):
             if self._spend(f"from:{tag}", games, HOUR_S) > self._config.games_per_hour_each:
                 return f"more than {self._config.games_per_hour_each} games an hour came from one address"
         return ""
+
+    def note(self, hands: Mapping[str, HandOuts]) -> None:
+        """Adds what contributors, and addresses with an @ before them, did with games. Raises `BrokerError`."""
+        for key, fresh in hands.items():
+            if key.startswith("@"):
+                with translate(self.client):
+                    tag = self._tag(key[1:])
+                    self.client.set(keys.quota(f"hands:{tag}"), msgspec.msgpack.encode(self._hands(tag).plus(fresh)), ex=DAY_S)
+            else:
+                with suppress(NotFound):
+                    self.change(key, partial(_with_hands, fresh))
+
+    def address_hands(self, contributor: str) -> HandOuts:
+        """What all who came from the address of a contributor did with games, for a day. Raises `BrokerError`."""
+        with translate(self.client):
+            tag: Any = self.client.get(keys.quota(f"address:{contributor}"))
+            return self._hands(tag.decode()) if tag else HandOuts()
+
+    def _hands(self, tag: str) -> HandOuts:
+        frame: Any = self.client.get(keys.quota(f"hands:{tag}"))
+        return msgspec.msgpack.decode(frame, type=HandOuts) if frame else HandOuts()
+
+    def _tag(self, address: str) -> str:
+        return hmac.digest(self._secret, address.encode(), "sha256").hex()[:16]
+
+    def forget(self, present: Collection[str] = ()) -> int:
+        """Forgets devices of whom no game counts a day after they came, those present and blocked aside; returns how many."""
+        counted, before_ms = self.sums("ever"), self._clock_ms() - 1000 * DAY_S
+        idle = [each.contributor for each in self.all() if each.created_ms < before_ms and not each.history.barred]
+        gone = [contributor for contributor in idle if contributor not in counted and contributor not in present]
+        for start in range(0, len(gone), 1000):
+            with translate(self.client):
+                self.client.hdel(keys.CONTRIBUTORS, *gone[start : start + 1000])
+        for contributor in gone:
+            self._known.pop(contributor, None)
+            self._addresses.pop(contributor, None)
+        return len(gone)
 
     def history(self, contributor: str) -> TrackRecord:
         """A contributor's history, as it was a moment ago; an empty one of a stranger."""
@@ -253,6 +293,10 @@ class Contributors(Tallies, Guests, Histories):
                 self.client.delete(keys.VOLUNTEERS_OFF)
             else:
                 self.client.set(keys.VOLUNTEERS_OFF, reason)
+
+
+def _with_hands(fresh: HandOuts, history: TrackRecord) -> TrackRecord:
+    return msgspec.structs.replace(history, hands=history.hands.plus(fresh))
 
 
 def _hashed(secret: str) -> bytes:

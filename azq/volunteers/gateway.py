@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 from starlette.websockets import WebSocket
 
 from azq import __version__, logs
@@ -24,6 +25,7 @@ from azq.errors import AzqError, BrokerError, ConfigError, WireError
 from azq.ledger.records import sections_of
 from azq.ledger.types import Lease, RunState, RunView
 from azq.volunteers.backing import Backing
+from azq.volunteers.handing import GatewayCounts, keys_of
 from azq.volunteers.leases import Leases
 from azq.volunteers.rooms import MATCH_GAMES, MOST_GAMES, Link, Room, make_room, quality_wished
 from azq.volunteers.sessions import TabPatience
@@ -46,6 +48,7 @@ from azq.wire.tabs import (
 )
 
 LOOK_S = 1.0  # between two looks at runs and their weights, and for whom is silent
+NOTE_LOOKS, FORGET_LOOKS = 10, 3_600
 HELLO_S = 10.0
 UNREADABLE = 8  # frames after which a tab has to go
 THREADS = 16
@@ -61,7 +64,8 @@ class Gateway:
         self.config = config
         self.rooms: dict[str, Room] = {}
         self.links: dict[int, Link] = {}
-        self.counts: Counter[str] = Counter()  # games by what became of them, simulations
+        self._all = GatewayCounts()
+        self.counts = self._all.games  # games by what became of them, simulations
         self.turned_s = clock()
         self.plays_matches = False  # whether there is a tab that would
         self.stopping = threading.Event()
@@ -125,12 +129,14 @@ class Gateway:
             link.send(guest)
             return False
         link.guest, link.wished = guest, said.run
+        for key, hands in zip(keys_of(guest.contributor, link.address), (guest.hands, guest.address_hands), strict=False):
+            self._all.handing.learn(key, hands)
         self._seat(link)
         if guest.problem:
             link.send(Refused(guest.problem, "choose another name"))
         with suppress(BrokerError):
             (figures,) = (await self._in_thread(self._backing.guests.figures, (guest.contributor,))).values()
-            link.send(TabStanding({name: float(value) for name, value in figures.items()}))
+            link.send(TabStanding({name: float(value) for name, value in figures.items()} | msgspec.structs.asdict(guest.hands)))
         return True
 
     async def _listen(self, link: Link) -> None:
@@ -184,7 +190,7 @@ class Gateway:
         link.send(Welcome(who.contributor, who.token, who.name, room.record.run if room else "", __version__))
         if room is not None:
             link.told.clear()
-            room.sessions.enter(link.number, who.contributor, self._clock())
+            room.sessions.enter(link.number, who.contributor, self._clock(), link.address)
             self._serve(link, room)
 
     def _serve(self, link: Link, room: Room) -> None:
@@ -228,7 +234,7 @@ class Gateway:
     def _room_of(self, view: RunView, sections: RunSections) -> Room:
         name = view.record.run
         if name not in self.rooms:
-            self.rooms[name] = make_room(view.record, sections, self._backing.secret, self._patience, self.counts)
+            self.rooms[name] = make_room(view.record, sections, self._backing.secret, self._patience, self._all)
             self._start(self._leases.judge(self.rooms[name]))
         return self.rooms[name]
 
@@ -242,12 +248,23 @@ class Gateway:
 
     async def look(self) -> None:
         """Follows runs and their weights until the gateway stops."""
-        while not self.stopping.is_set():
+        for number in itertools.count():
+            if self.stopping.is_set():
+                break
             try:
                 await self._look()
+                await self._keep_books(number)
             except (BrokerError, ConfigError) as error:
                 log.warning("look_failed", reason=str(error))
             await asyncio.sleep(LOOK_S)
+
+    async def _keep_books(self, looks: int) -> None:
+        """Now and then: what contributors did with games is kept, and devices of whom no game counts are forgotten."""
+        if looks % NOTE_LOOKS == 0 and (fresh := self._all.handing.take_fresh()):
+            await self._in_thread(self._backing.guests.note, fresh)
+        if looks % FORGET_LOOKS == NOTE_LOOKS:
+            present = {link.guest.contributor for link in self.links.values() if link.guest}
+            await self._in_thread(self._backing.guests.forget, present)
 
     async def _look(self) -> None:
         found = await self._in_thread(self._wanting)
@@ -291,6 +308,7 @@ class Gateway:
             link.send(PlayGames(room.record.run, "", {}, stop=True))
             link.room = None
             room.sessions.leave(number, self._clock(), for_good=True)
+        room.sessions.end()
 
     # -- life
 
@@ -302,6 +320,8 @@ class Gateway:
             room.bell.ring()
         self.rooms.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(BrokerError):
+            await self._keep_books(0)
         self._threads.shutdown(wait=False)
         self._leases.close()
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from azq import logs
-from azq.errors import EvaluationTimeout, EvaluatorFailure
+from azq.errors import EvaluationTimeout, EvaluatorFailure, NotFound
 from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
 from azq.volunteers.backing import GamesBatch, GamesVerdict, Judge
@@ -61,7 +61,10 @@ class VerifyingJudge(Judge):
             return GamesVerdict({}, {each.record.uid: reason for each in batch.games})
         search = batch.search.model_dump_json().encode()
         found = self._verifier.judge(JudgeRequest(batch.run, search, standing.share, batch.games, batch.match))
-        self._histories.change(batch.contributor, lambda history: after_batch(history, found))
+        try:
+            self._histories.change(batch.contributor, lambda history: after_batch(history, found))
+        except NotFound:
+            return GamesVerdict({}, {each.record.uid: "this device was forgotten; load the page again" for each in batch.games})
         if found.fault:
             log.warning(
                 "contributor_refused", contributor=batch.contributor, games=len(found.refused), reason=next(iter(found.refused.values()))

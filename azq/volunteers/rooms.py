@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,17 +14,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
+from azq.games import Game
+from azq.games.files import GameFiles
 from azq.ledger.types import Lease
 from azq.process.door import holder_of
 from azq.volunteers.backing import Volunteer
+from azq.volunteers.handing import GatewayCounts
 from azq.volunteers.matches import TabMatch, in_hand
 from azq.volunteers.plausibility import QUALITIES, tab_budget
 from azq.volunteers.sessions import Sessions, TabPatience
 from azq.volunteers.tickets import Terms, Tickets
 from azq.wire import keys
+from azq.wire.arrays import legal_bytes
 from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
-from azq.wire.tabs import FromGateway, ModelUpdate, PlayGames, WorkerReady, encode_tab
+from azq.wire.tabs import MAX_TAB_BYTES, FromGateway, ModelUpdate, PlayGames, WorkerReady, encode_tab
 
 OUTBOX_FRAMES = 256  # that a tab has not yet taken; one that falls back further is disconnected
 PAUSE_S = 0.05
@@ -109,10 +113,18 @@ class Room:
         return PlayGames(self.record.run, str(self.sections.run.seed), settings, in_hand(handed), version=terms.version)
 
 
-def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: Counter[str]) -> Room:
+def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: GatewayCounts) -> Room:
     """A run's room without anybody in it."""
     tickets = Tickets(secret, f"{record.run} {record.created_ms}".encode())
-    return Room(record, sections, Sessions(tickets, patience, counts))
+    game = GameFiles().load(sections.run.game, sections.run.params)
+    return Room(record, sections, Sessions(tickets, patience, counts, longest_bytes(game)))
+
+
+def longest_bytes(game: Game) -> int:
+    """What a finished game can have at most, of a frame's bytes; with chance up to two of its plies come between two of the players'."""
+    plies = game.max_game_length() * (3 if game.is_chance() else 1)
+    actions = game.num_distinct_actions()
+    return min(MAX_TAB_BYTES, plies * (8 + 2 * actions + legal_bytes(actions) + 4 * game.value_size()))
 
 
 def tab_search(sections: RunSections) -> SearchConfig:

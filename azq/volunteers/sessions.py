@@ -9,67 +9,25 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 from itertools import islice
 
 from azq.volunteers.backing import GamesVerdict, Returned
+from azq.volunteers.handing import GatewayCounts, keys_of
+from azq.volunteers.held import GameClaim, HeldGame, Place, Tab
+from azq.volunteers.standing import HandOuts
 from azq.volunteers.tickets import NO_TERMS, Terms, Tickets
+from azq.wire.arrays import size_of
 from azq.wire.messages import BROWSER_PREFIX, GameRecord, SampleEvent
-from azq.wire.tabs import Accepted, Refused, TabGame, is_match
+from azq.wire.tabs import MAX_TAB_BYTES, Accepted, Refused, TabGame, is_match
 
 NOT_YOURS = "it was not handed to you"
 LATE = "others play it, or it is finished"
+FULL = "more of your finished games wait here than there is room for"
 DONE_KEPT = 100_000  # verdicts remembered for tabs that lost the answer
 MATCH_HELD_S = 300.0  # that a tab may keep a match's game, however alive it is
 CLAIMS_EACH = 1024  # games without a lease that one contributor may claim
 RETURN_S = 3.0  # in which tabs come back to a new gateway: longer than they pause between two tries at first
-
-
-class Place(StrEnum):
-    """Where a game under a lease is."""
-
-    WAITING = "waiting"  # nobody plays it
-    PLAYING = "playing"
-    RETURNED = "returned"  # finished, waits for its verdict
-    JUDGED = "judged"  # the verdict is being found
-    ACCEPTED = "accepted"  # waits to be committed
-
-
-@dataclass(slots=True)
-class HeldGame:
-    """A game under a lease."""
-
-    lease: str  # the job's id
-    record: GameRecord  # as the ledger has it, and as it is handed out
-    place: Place = Place.WAITING
-    contributor: str = ""
-    tab: int = 0  # where answers go
-    brought: TabGame | None = None
-    terms: Terms = NO_TERMS  # of the ticket that it was brought with
-    returns: tuple[float, ...] = ()
-    since_s: float = 0.0  # at this place
-
-
-@dataclass(slots=True)
-class GameClaim:
-    """A game that a contributor plays, or has finished, without a lease."""
-
-    tab: int
-    since_s: float
-    brought: TabGame | None = None
-
-
-@dataclass(slots=True)
-class Tab:
-    """A connected tab."""
-
-    contributor: str
-    heard_s: float
-    room: int = 0  # games that it plays at once
-    match_room: int = 0  # games of matches, besides
-    slow: bool = False  # it kept one for too long, and gets no more
-    plays: set[int] = field(default_factory=set)  # with a lease or without
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +42,14 @@ class TabPatience:
 class Sessions:
     """The tabs and games of one run at one gateway."""
 
-    def __init__(self, tickets: Tickets, patience: TabPatience, counts: Counter[str] | None = None) -> None:
+    def __init__(self, tickets: Tickets, patience: TabPatience, counts: GatewayCounts | None = None, longest: int = MAX_TAB_BYTES) -> None:
         self.tabs: dict[int, Tab] = {}
         self.games: dict[int, HeldGame] = {}
         self.claims: dict[tuple[int, str], GameClaim] = {}  # by game and contributor
-        self.counts = Counter() if counts is None else counts  # games: accepted, refused, late, duplicate
+        counts = counts or GatewayCounts()
+        self.counts, self._handing, self._stock = counts.games, counts.handing, counts.stock
+        self._longest = longest  # bytes of a finished game
+        self._barred: OrderedDict[int, set[str]] = OrderedDict()  # who does not get a game again, by the game
         self._tickets = tickets
         self._patience = patience
         self._waiting: dict[int, None] = {}  # games at WAITING, first come first served
@@ -100,13 +61,13 @@ class Sessions:
 
     # -- tabs
 
-    def enter(self, tab: int, contributor: str, now_s: float) -> None:
+    def enter(self, tab: int, contributor: str, now_s: float, address: str = "") -> None:
         """A tab is there; it gets games once it has `room`."""
-        self.tabs[tab] = Tab(contributor, now_s)
+        self.tabs[tab] = Tab(contributor, now_s, keys_of(contributor, address))
 
     def leave(self, tab: int, now_s: float, *, for_good: bool = False) -> None:
         """A tab's connection is over; unless `for_good`, its games wait a while for its return."""
-        gone = self.tabs.pop(tab, Tab("", now_s))
+        gone = self.tabs.pop(tab, Tab("", now_s, ()))
         for uid in gone.plays & self.games.keys():
             if for_good:
                 self._wait(uid, now_s)
@@ -128,7 +89,7 @@ class Sessions:
                 if uid not in self._done:
                     self._claim(uid, known.contributor, GameClaim(tab, now_s))
             elif game.place is Place.WAITING:
-                if self._room(known, now_s, match=is_match(uid)):
+                if self._room(known, now_s, match=is_match(uid)) and not self._is_barred(uid, known):
                     self._give(uid, known.contributor, tab, now_s)
             elif game.place is Place.PLAYING and game.contributor == known.contributor and game.tab != tab:
                 self._give(uid, known.contributor, tab, now_s)
@@ -136,21 +97,28 @@ class Sessions:
     def hand(self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS) -> list[tuple[GameRecord, bytes]]:
         """Games for a tab that has room, with their tickets on these terms; those of a match by its lease."""
         known, handed = self.tabs[tab], []
-        waiting = (uid for uid in self._matches_waiting if self.games[uid].lease == match) if match else self._waiting
+        shelf = self._matches_waiting if match else self._waiting
+        waiting = (uid for uid in shelf if self.games[uid].lease == match or not (match or self._is_barred(uid, known)))
         for uid in list(islice(waiting, self._room(known, now_s, match=bool(match)))):
             self._give(uid, known.contributor, tab, now_s)
             record = self.games[uid].record
             handed.append((record, self._tickets.issue(uid, known.contributor, record, terms)))
+        if handed:
+            self._handing.note(known.keys, HandOuts(handed=len(handed)))
         return handed
 
     def bring(self, tab: int, brought: TabGame, now_s: float) -> None:
         """A tab has finished a game, or says so again."""
-        uid, contributor = brought.uid, self.tabs[tab].contributor
+        uid, contributor, keys = brought.uid, self.tabs[tab].contributor, self.tabs[tab].keys
         game, shown = self.games.get(uid), self._tickets.read(brought.ticket, uid, contributor)
         if uid in self._done:
             self._tell_done(tab, uid, contributor)
         elif shown is None or (game is not None and not shown.fits(game.record)):
             self._refuse(tab, uid, NOT_YOURS)
+        elif (size := size_of(brought.record)) > self._longest:
+            self._refuse(tab, uid, f"it has {size} bytes, more than any game of this run can have")
+        elif not self._stock.put((self, uid, contributor), keys, size):
+            self._refuse(tab, uid, FULL, "late")
         elif game is None:
             self._claim(uid, contributor, GameClaim(tab, now_s, brought))
         elif game.place in (Place.WAITING, Place.PLAYING):
@@ -161,6 +129,7 @@ class Sessions:
             self.counts["duplicate"] += 1
             game.tab = tab
         else:
+            self._stock.drop((self, uid, contributor))
             self._refuse(tab, uid, LATE, "late")
 
     def expire(self, now_s: float) -> None:
@@ -184,6 +153,11 @@ class Sessions:
         answers, self._answers = self._answers, []
         return answers
 
+    def end(self) -> None:
+        """The run has no tabs any more: what waits of theirs takes no room."""
+        for uid, contributor in (*self.claims, *((uid, game.contributor) for uid, game in self.games.items())):
+            self._stock.drop((self, uid, contributor))
+
     # -- leases
 
     @property
@@ -195,7 +169,10 @@ class Sessions:
         """Games that the tabs have room for, besides those that wait; none while tabs of an earlier gateway come back to claim theirs."""
         if self._others_from_s is not None and now_s < self._others_from_s:
             return 0
-        return max(0, sum(self._room(tab, now_s) for tab in self.tabs.values()) - len(self._waiting))
+        anybodys = [
+            uid for uid in self._waiting if uid not in self._barred or not all(self._is_barred(uid, tab) for tab in self.tabs.values())
+        ]
+        return max(0, sum(self._room(tab, now_s) for tab in self.tabs.values()) - len(anybodys))
 
     def claimed(self) -> list[int]:
         """Games to be adopted by name."""
@@ -210,10 +187,10 @@ class Sessions:
             self.games[uid] = HeldGame(lease, record, since_s=now_s)
             self._shelf(uid)[uid] = None
             for contributor, claim in self._claims_on(uid):
-                self._drop_claim(uid, contributor)
+                self._take_claim(uid, contributor)
                 if claim.tab not in self.tabs:
-                    continue
-                if claim.brought is not None:
+                    self._stock.drop((self, uid, contributor))
+                elif claim.brought is not None:
                     self.bring(claim.tab, claim.brought, now_s)
                 elif self.games[uid].place is Place.WAITING:
                     self._give(uid, contributor, claim.tab, now_s)
@@ -269,6 +246,7 @@ class Sessions:
         uids: dict[tuple[int, str], list[int]] = {}
         for event in events:
             game = self._forget(event.record.uid)
+            self._stock.drop((self, event.record.uid, game.contributor))
             self._done[event.record.uid] = game.contributor
             uids.setdefault((game.tab, game.contributor), []).append(event.record.uid)
         while len(self._done) > DONE_KEPT:
@@ -282,15 +260,25 @@ class Sessions:
         """A game is played in a tab from now on, wherever it was before."""
         game = self._release(uid)
         game.place, game.contributor, game.tab, game.since_s = Place.PLAYING, contributor, tab, now_s
+        game.keys = self.tabs[tab].keys
         self.tabs[tab].plays.add(uid)
 
     def _return(self, uid: int, contributor: str, tab: int, brought: TabGame, terms: Terms, now_s: float) -> None:
         game = self._release(uid)
         game.place, game.contributor, game.tab, game.since_s = Place.RETURNED, contributor, tab, now_s
-        game.brought, game.terms = brought, terms
+        game.keys, game.brought, game.terms = self.tabs[tab].keys, brought, terms
+        self._handing.note(game.keys, HandOuts(brought=1))
 
     def _wait(self, uid: int, now_s: float) -> None:
+        """A game waits for somebody else: who had it dropped it, or brought it otherwise than it was ordered."""
         game = self._release(uid)
+        if game.place is Place.PLAYING:
+            self._handing.note(game.keys, HandOuts(dropped=1))
+        if not is_match(uid):  # whoever plays those, they are the same games
+            self._barred.setdefault(uid, set()).update(game.keys)
+            while len(self._barred) > DONE_KEPT:
+                self._barred.popitem(last=False)
+        self._stock.drop((self, uid, game.contributor))
         game.place, game.contributor, game.tab, game.brought, game.since_s = Place.WAITING, "", 0, None, now_s
         self._shelf(uid)[uid] = None
 
@@ -314,7 +302,12 @@ class Sessions:
         """How many more games a tab gets; a silent one none."""
         if now_s - tab.heard_s >= self._patience.silent_s or (match and tab.slow):
             return 0
-        return max(0, tab.match_room - sum(map(is_match, tab.plays)) if match else tab.room - len(tab.plays))
+        if match:
+            return max(0, self._handing.most(tab.keys, tab.match_room) - sum(map(is_match, tab.plays)))
+        return max(0, self._handing.most(tab.keys, tab.room) - len(tab.plays))
+
+    def _is_barred(self, uid: int, tab: Tab) -> bool:
+        return not self._barred.get(uid, set()).isdisjoint(tab.keys)
 
     def _claims_on(self, uid: int) -> list[tuple[str, GameClaim]]:
         """Finished games first: who has one with right has it."""
@@ -326,10 +319,11 @@ class Sessions:
             self._others_from_s = claim.since_s + RETURN_S
         before = self.claims.get((uid, contributor))
         if before is None and self._claimed[contributor] >= CLAIMS_EACH:
+            self._stock.drop((self, uid, contributor))
             self._refuse(claim.tab, uid, "you bring too many games of an earlier time", "late")
             return
         if before is not None:  # it waits as long as before, unless it was finished only now
-            self._drop_claim(uid, contributor)
+            self._take_claim(uid, contributor)
             if before.brought or not claim.brought:
                 claim.brought, claim.since_s = before.brought, before.since_s
         self._claimed[contributor] += 1
@@ -338,6 +332,10 @@ class Sessions:
             self.tabs[claim.tab].plays.add(uid)
 
     def _drop_claim(self, uid: int, contributor: str) -> None:
+        self._stock.drop((self, uid, contributor))
+        self._take_claim(uid, contributor)
+
+    def _take_claim(self, uid: int, contributor: str) -> None:
         claim = self.claims.pop((uid, contributor), None)
         if claim is None:
             return

@@ -28,6 +28,7 @@ TRUSTED_AFTER = 200  # plies that were searched again and agreed, over at least
 TRUSTED_GAMES = 50
 HALF_LIFE_GAMES = 1000.0
 WRONGLY_REFUSED, WRONGLY_BLOCKED = 1e-5, 1e-9  # chance for an honest contributor: a batch; a history
+FORGIVEN = 32.0  # dropped games that weigh as much as brought ones: who closes a page for the first time is no cheat
 GUESSED_PLIES = 20.0  # of a game
 MOST_FAULTS = 1.75  # two refused batches within some 400 games
 HONEST = 1e-3  # of honest plies may differ: near ties that another rounding decided otherwise; 7e-6 to 3e-5 did, of a rough backend 1e-3
@@ -39,6 +40,24 @@ class Trusted(StrEnum):
     PROBATION = "probation"
     ESTABLISHED = "established"
     BLOCKED = "blocked"
+
+
+class HandOuts(msgspec.Struct, frozen=True):
+    """Games that somebody was handed, brought, and dropped, each counting half as much after every `HALF_LIFE_GAMES` later hand-outs."""
+
+    handed: float = 0.0
+    brought: float = 0.0
+    dropped: float = 0.0
+
+    def plus(self, later: HandOuts) -> HandOuts:
+        """With what came later."""
+        kept = 0.5 ** (later.handed / HALF_LIFE_GAMES)
+        return HandOuts(*(getattr(self, name) * kept + getattr(later, name) for name in self.__struct_fields__))
+
+    def most(self, wanted: int) -> int:
+        """How many of the games that it wants somebody gets at once: all of them, or fewer the larger a share was dropped; one at least."""
+        kept = (self.brought + FORGIVEN) / (self.brought + self.dropped + FORGIVEN)
+        return min(wanted, max(1, round(wanted * kept**2)))
 
 
 class TrackRecord(msgspec.Struct, frozen=True):
@@ -54,6 +73,7 @@ class TrackRecord(msgspec.Struct, frozen=True):
     games_since: int = 0
     faults: float = 0.0  # batches that were refused, or held a game that breaks the rules
     barred: str = ""  # why a person blocked him
+    hands: HandOuts = HandOuts()
 
     @property
     def mean_plies(self) -> float:
@@ -119,6 +139,7 @@ def after_batch(history: TrackRecord, found: Judgement, late: int = 0) -> TrackR
         games_since=0 if found.fault else history.games_since + accepted,
         faults=history.faults * kept + found.fault,
         barred=history.barred,
+        hands=history.hands,
     )
 
 

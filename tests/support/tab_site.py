@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from azq.volunteers.gateway import Gateway
 from azq.volunteers.models import ModelCatalog, make_model
 from azq.volunteers.pages import make_site
 from azq.volunteers.public import Public
+from azq.volunteers.standing import HandOuts
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
@@ -44,6 +45,7 @@ class MemoryGuests(Guests):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._guests: dict[str, Volunteer] = {}
+        self.hands: list[dict[str, HandOuts]] = []
         self._samples: dict[str, list[int]] = {}  # of each game, by contributor
 
     def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer:
@@ -62,6 +64,12 @@ class MemoryGuests(Guests):
             for event in events:
                 self._samples.setdefault(event.worker.removeprefix("browser:"), []).append(samples_in(event.record))
             return {name: {"games": len(each), "samples": sum(each)} for name, each in self._samples.items()}
+
+    def note(self, hands: Mapping[str, HandOuts]) -> None:
+        self.hands.append(dict(hands))
+
+    def forget(self, present: Collection[str]) -> int:
+        return 0
 
     def name(self, contributor: str) -> str:
         return self._guests[contributor].name

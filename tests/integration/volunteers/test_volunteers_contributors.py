@@ -18,7 +18,7 @@ from azq.errors import NotFound
 from azq.ledger import Ledger
 from azq.volunteers.backing import Volunteer
 from azq.volunteers.contributors import CALLS_PER_DAY, Contributors
-from azq.volunteers.standing import Judgement, Trusted, after_batch, standing_of
+from azq.volunteers.standing import HandOuts, Judgement, Trusted, after_batch, standing_of
 from azq.volunteers.tallies import DAY_S
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -156,6 +156,32 @@ def test_histories_change_and_blocks_work_at_once(client: Any) -> None:
     assert standing_of(door.all.history("nobody")).trust is Trusted.PROBATION
 
 
+def test_what_is_done_with_games_is_kept_of_contributors_and_for_a_day_of_addresses(client: Any) -> None:
+    door = Door(client)
+    ann, bob = door.come(), door.come()
+    door.all.note({ann.contributor: HandOuts(10, 6, 4), "@10.0.0.1": HandOuts(10, 6, 4), "gone": HandOuts(1)})
+    assert door.all.history(ann.contributor).hands == HandOuts(10, 6, 4)
+    assert door.all.address_hands(bob.contributor) == HandOuts(10, 6, 4), "who comes from the same address"
+    again = Door(client).come(bob.token)
+    assert (again.hands, again.address_hands) == (HandOuts(), HandOuts(10, 6, 4))
+    assert 0 < max(client.ttl(key) for key in client.keys("azq:volunteers:quota:hands:*")) <= DAY_S
+    assert not any(b"10.0.0.1" in key for key in client.keys("*"))
+
+
+def test_devices_of_whom_no_game_counts_are_forgotten_after_a_day(client: Any) -> None:
+    door = Door(client)
+    ann, bob, here, rude, late = (door.come() for _ in range(5))
+    door.all.credit([by(ann, 1)])
+    door.all.block(rude.contributor, "rude")
+    door.now_ms += 1000 * DAY_S
+    assert door.all.forget() == 0
+    door.now_ms += 1
+    new = door.come()
+    assert door.all.forget({here.contributor}) == 2
+    assert {each.contributor for each in door.all.all()} == {each.contributor for each in (ann, here, rude, new)}
+    assert door.come(late.token).contributor not in (late.contributor, bob.contributor), "he begins again"
+
+
 def test_the_switch_turns_everybody_away(client: Any) -> None:
     door = Door(client)
     ann = door.come()
@@ -200,7 +226,10 @@ def test_the_commands_do_what_they_say(client: Any, broker: Any, monkeypatch: py
     (row,) = said("list")
     assert (row["contributor"], row["games"], row["trust"]) == (ann.contributor, 1, "probation")
     assert said("block", ann.name, "--reason", "rude")["blocked"] == ann.contributor
-    assert said("show", ann.contributor)["reason"] == "rude"
+    door.all.note({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
+    shown = said("show", ann.contributor)
+    assert (shown["reason"], shown["handed"], shown["brought"], shown["dropped"]) == ("rude", 4, 3, 1)
+    assert (shown["address_handed"], shown["address_dropped"]) == (8, 5)
     said("unblock", ann.name)
     assert said("rename", ann.name, "--to", "Ann") == {"renamed": ann.contributor, "name": "Ann"}
     assert said("rename", "Ann")["name"] == ann.name

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from azq.samples.diff import AGREES, DIFFERS, TOO_FEW, diff, holm
+from azq.samples.diff import AGREES, DIFFERS, TOO_FEW, diff, holm, outcome_gap
 from azq.samples.played import ROW, read_games
 from azq.wire.messages import SampleEvent
 
@@ -114,3 +114,35 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: dict[str, f
     assert all(p_values[name] <= corrected[name] <= 1 for name in p_values)
     assert [corrected[name] for name in order] == sorted(corrected.values())
     assert corrected[order[0]] == min(1.0, len(p_values) * p_values[order[0]])
+
+
+def rows_of(results: dict[int, list[float]]) -> NDArray[Any]:
+    """Games by version, of which only the results of seat 0 are known."""
+    rows = np.zeros(sum(map(len, results.values())), ROW)
+    rows["version"] = np.repeat(list(results), [len(each) for each in results.values()])
+    rows["result"] = np.concatenate(list(results.values()))
+    return rows
+
+
+def test_outcomes_are_compared_version_by_version() -> None:
+    mine = rows_of({1: [1, 1, -1, -1], 2: [1, 1, 1, -1] * 3, 9: [1.0]})
+    others = rows_of({1: [1, -1] * 8, 2: [1, -1] * 80, 8: [-1.0]})
+    found = outcome_gap(mine, others)
+    assert found is not None
+    assert found.games == (16, 176)
+    assert found.gap == pytest.approx(0.5 * 12 / 16)
+    spread = float(np.concatenate([mine[:-1], others[:-1]])["result"].var())
+    half = 1.959964 * (spread * ((4 / 16) ** 2 * (1 / 4 + 1 / 16) + (12 / 16) ** 2 * (1 / 12 + 1 / 160))) ** 0.5
+    assert (found.low, found.high) == (pytest.approx(found.gap - half), pytest.approx(found.gap + half))
+    assert outcome_gap(mine, rows_of({7: [1.0]})) is None
+
+
+def test_who_keeps_back_what_seat_0_wins_is_seen_and_who_brings_all_is_not() -> None:
+    rng = np.random.default_rng(0)
+    others, honest, all_of_it = (rows_of({3: list(rng.choice([1.0, -1.0, 0.0], 2_000))}) for _ in range(3))
+    kept_back = all_of_it[(all_of_it["result"] < 1) | (rng.random(2_000) < 0.5)]
+    fair, unfair = outcome_gap(honest, others), outcome_gap(kept_back, others)
+    assert fair is not None
+    assert unfair is not None
+    assert fair.low < 0 < fair.high
+    assert unfair.high < 0

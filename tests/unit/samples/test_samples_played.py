@@ -51,6 +51,7 @@ def test_groups_and_figures_tell_sources_workers_and_versions_apart() -> None:
     assert set(played.groups("worker")) == {tab, "selfplay@test:1"}
     assert set(played.groups("version")) == {"1", "2"}
     assert list(played.groups(None)) == ["all"]
+    assert (played.of_worker(tab).sum(), played.of_worker("browser:bob").sum()) == (10, 0)
     with pytest.raises(ConfigError, match="source, worker, version, not by 'host'"):
         played.groups("host")
     found = stats(game, played.rows)

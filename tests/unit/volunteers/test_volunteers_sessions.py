@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azq.volunteers.backing import GamesVerdict
-from azq.volunteers.sessions import CLAIMS_EACH, LATE, MATCH_HELD_S, NOT_YOURS, RETURN_S, Place, Sessions, TabPatience
+from azq.volunteers.handing import BYTES_ADDRESS, BYTES_EACH, GatewayCounts, Stock
+from azq.volunteers.held import Place
+from azq.volunteers.sessions import CLAIMS_EACH, FULL, LATE, MATCH_HELD_S, NOT_YOURS, RETURN_S, Sessions, TabPatience
+from azq.volunteers.standing import HandOuts
 from azq.volunteers.tickets import NO_TERMS, Terms, Tickets
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import MATCH_UIDS, Accepted, Refused, TabGame
@@ -268,6 +271,107 @@ def test_claims_have_an_end():
     assert sessions.claimed() == []
 
 
+def far(sessions: Sessions, **contributors: int) -> None:
+    """Contributors whose tabs come from one address beyond this machine."""
+    for name, tab in contributors.items():
+        sessions.enter(tab, name, 0.0, "10.0.0.1")
+        sessions.tabs[tab].room = 4
+
+
+@pytest.mark.parametrize("way", ["bye", "silence", "lost", "refused"])
+def test_a_dropped_game_never_goes_to_the_same_one_or_his_address_again(way: str):
+    sessions = opened(games=1, bob=2)
+    far(sessions, eve=1, mallory=3)
+    sessions.hand(1, 0.0)
+    if way == "bye":
+        sessions.leave(1, 1.0, for_good=True)
+    elif way == "silence":
+        sessions.expire(31.0)
+    elif way == "lost":
+        sessions.hear(1, (), 30.0)
+    else:
+        sessions.bring(1, finished(1, "eve"), 1.0)
+        judge_all(sessions, 1.0, {1: "wrong"})
+    assert (sessions.games[1].place, sessions.wanted(1.0)) == (Place.WAITING, 4 * len(sessions.tabs) - 1)
+    far(sessions, eve=4)
+    sessions.hear(4, [1], 31.0)
+    for tab in (4, 3):
+        sessions.tabs[tab].heard_s = 31.0
+        assert sessions.hand(tab, 31.0) == []
+    sessions.tabs[2].heard_s = 31.0
+    assert [record.uid for record, _ in sessions.hand(2, 31.0)] == [1]
+
+
+def test_games_that_nobody_here_may_have_again_keep_no_others_away():
+    sessions = opened(games=3, eve=1)
+    sessions.hand(1, 0.0)
+    sessions.leave(1, 1.0, for_good=True)
+    sessions.enter(2, "eve", 2.0)
+    sessions.tabs[2].room = 4
+    assert (sessions.hand(2, 2.0), sessions.wanted(2.0)) == ([], 3), "a little fewer: it dropped three"
+    sessions.adopted("r:1", [GameRecord(9)], 2.0)
+    assert [record.uid for record, _ in sessions.hand(2, 2.0)] == [9]
+
+
+def test_who_throws_games_away_gets_fewer_at_once_whatever_his_name():
+    counts = GatewayCounts()
+    sessions = Sessions(TICKETS, PATIENCE, counts)
+    taken = []
+    for number in range(1, 6):
+        far(sessions, **{f"eve{number}": number})
+        sessions.tabs[number].room = 512
+        sessions.adopted("r:1", [GameRecord(number * 1000 + place) for place in range(512)], 0.0)
+        taken.append(len(sessions.hand(number, 0.0)))
+        sessions.leave(number, 0.0, for_good=True)
+    assert taken[0] == 512
+    assert max(taken[1:]) <= 5
+    fresh = counts.handing.take_fresh()
+    assert fresh["eve1"] == HandOuts(512, 0, 512)
+    assert fresh["@10.0.0.1"].dropped == pytest.approx(fresh["@10.0.0.1"].handed, rel=0.3)
+    assert not counts.handing.take_fresh()
+    sessions.enter(9, "ann", 0.0, "10.0.0.2")
+    sessions.tabs[9].room = 512
+    assert len(sessions.hand(9, 0.0)) == 512
+
+
+def test_what_waits_takes_so_many_bytes_of_each_and_of_all():
+    counts = GatewayCounts(stock=Stock(100))
+    sessions = Sessions(TICKETS, PATIENCE, counts, longest=60)
+    for name, tab in {"ann": 1, "bob": 2}.items():
+        sessions.enter(tab, name, 0.0)
+    sessions.bring(1, finished(1, "ann", actions=bytes(61)), 0.0)
+    sessions.bring(1, finished(2, "ann", actions=bytes(60)), 0.0)
+    sessions.bring(1, finished(2, "ann", actions=bytes(60)), 0.0)
+    sessions.bring(2, finished(3, "bob", actions=bytes(60)), 0.0)
+    sessions.bring(2, finished(4, "ann", actions=bytes(9)), 0.0)
+    assert [(tab, answer.reason, answer.uids) for tab, answer in sessions.take_answers() if isinstance(answer, Refused)] == [
+        (1, "it has 61 bytes, more than any game of this run can have", (1,)),
+        (2, FULL, (3,)),
+        (2, NOT_YOURS, (4,)),
+    ]
+    assert sessions.claims.keys() == {(2, "ann")}, "strangers leave no trace"
+    assert counts.stock.bytes == {"ann": 60, "": 60}
+    sessions.adopted("r:1", [GameRecord(2)], 1.0)
+    judge_all(sessions, 1.0)
+    assert commit(sessions) == [2]
+    assert counts.stock.bytes == {}
+    sessions.bring(2, finished(3, "bob", actions=bytes(60)), 1.0)
+    sessions.expire(99.0)
+    assert counts.stock.bytes == {}
+
+
+def test_one_contributor_and_one_address_have_bounds_of_their_own():
+    stock = Stock(2**40)
+    ann, eve = ("ann", "@10.0.0.1"), ("eve", "@10.0.0.1")
+    assert stock.put(1, ann, BYTES_EACH)
+    assert not stock.put(2, ann, 1)
+    assert all(stock.put(number, (f"e{number}", "@10.0.0.1"), BYTES_EACH) for number in range(3, 2 + BYTES_ADDRESS // BYTES_EACH))
+    assert not stock.put(9, eve, 1)
+    assert stock.put(9, ("eve",), 1)
+    stock.drop(1)
+    assert stock.put(2, ann, 1)
+
+
 class Gateways(RuleBasedStateMachine):
     """Contributors, honest and not, tabs that come and go, leases that are lost: each game counts once, for who had its ticket."""
 
@@ -369,6 +473,13 @@ class Gateways(RuleBasedStateMachine):
         waiting: Any = {uid for uid, game in self.sessions.games.items() if game.place is Place.WAITING}
         assert waiting == set(self.sessions._waiting)
         assert sum(self.sessions._claimed.values()) == len(self.sessions.claims)
+
+    @invariant()
+    def what_waits_is_what_takes_room(self) -> None:
+        games = {(uid, game.contributor): game.brought for uid, game in self.sessions.games.items()}
+        claims = {place: claim.brought for place, claim in self.sessions.claims.items()}
+        waiting = [brought for brought in (games | claims).values() if brought]
+        assert self.sessions._stock.bytes[""] == sum(len(brought.actions) for brought in waiting)
 
 
 TestGateways = Gateways.TestCase
