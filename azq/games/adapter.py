@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -245,13 +245,3 @@ class AdaptedGame:
 
     def __repr__(self) -> str:
         return f"Game({self.name!r})"
-
-
-def play_random(state: AdaptedState, choose: Callable[[Sequence[int]], int]) -> list[AdaptedState]:
-    """Plays to the end; returns every position where a player was to move."""
-    seen = []
-    while not state.is_terminal():
-        if not state.is_chance_node():
-            seen.append(state.clone())
-        state.apply_action(choose(state.legal_actions()))
-    return seen

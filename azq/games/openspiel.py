@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import re
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from azq.errors import ConfigError, GameContractError, MissingExtra, UnknownGameError
-from azq.games.adapter import SCALE, AdaptedGame, play_random
+from azq.config import parse_params
+from azq.errors import ConfigError, GameContractError, MissingExtra, UnknownGameError, meant
+from azq.games.adapted_state import AdaptedState
+from azq.games.adapter import SCALE, AdaptedGame
 
 PREFIX = "openspiel:"
 PROBE_GAMES = 5
@@ -21,6 +29,17 @@ CHANCE = ("is_chance_node", "chance_outcomes")
 _NAME = re.compile(r"[a-z0-9_]+")
 _A_FILE = re.compile(r"file(name)?$")  # as efg_game's `filename`, bargaining's `instances_file`
 _A_PATH = re.compile(r"[/\\]|\.\.|^~")
+_A_GAME = re.compile(r"([a-z0-9_]+)(?:\(([^()]*)\))?")
+_A_PLACE = re.compile(r"^\S+:\d+ ")  # of open_spiel's source
+_A_CHECK = re.compile(r"CHECK_\w+\((.*)\)$")
+PROBE_S = 120.0
+PROBE = """
+import json, random, sys, pyspiel
+state = pyspiel.load_game(sys.argv[1], json.loads(sys.argv[2])).new_initial_state()
+for _ in range(1000):
+    if state.is_terminal() or state.is_simultaneous_node(): break
+    state.apply_action(random.choice(state.legal_actions()))
+"""
 
 
 def check_openspiel(name: str, params: Mapping[str, Any]) -> str:
@@ -38,38 +57,107 @@ def check_openspiel(name: str, params: Mapping[str, Any]) -> str:
     return short
 
 
+def inner_game(name: str, key: str, text: object) -> dict[str, Any]:
+    """`tic_tac_toe` or `breakthrough(rows=5,columns=4)` as a parameter that is a game itself; `ConfigError` for anything else. Pure."""
+    found = _A_GAME.fullmatch(str(text))
+    if not found:
+        raise ConfigError(f"game {name}: parameter {key} is a game, not {text!r}; write {key}=NAME, or {key}=NAME(rows=5,columns=4)")
+    params = parse_params(filter(None, (found[2] or "").split(",")))
+    return {"name": check_openspiel(PREFIX + found[1], params), **params}
+
+
 def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
-    """A sequential game of OpenSpiel; returns are divided by the largest utility.
+    """A sequential game of OpenSpiel; returns are divided by the largest utility, or are scores in a game for one whose are larger than 1.
 
     Numbers in its tensors that are no bits travel 16 to one, or fewer where random games show some that would not fit an int8.
     Raises `MissingExtra` without open_spiel, `UnknownGameError` for a name it does not know, `ConfigError` for a game that azq
     cannot play: simultaneous moves, dice inside a state, two players who are no opponents, secrets that cannot be drawn anew, or
-    nothing for a network to look at; and for what `check_openspiel` refuses.
+    nothing for a network to look at; and for what `check_openspiel` refuses, or parameters that open_spiel does not take.
     """
     short = check_openspiel(name, params)
     try:
         import pyspiel
     except ImportError:
         raise MissingExtra(f"game {name} needs open_spiel; `pip install open_spiel`") from None
-    try:
-        game = pyspiel.load_game(short, dict(params)) if params else pyspiel.load_game(short)
-    except Exception as error:
-        raise UnknownGameError(f"open_spiel has no game {short!r} with {dict(params)}: {str(error).splitlines()[0]}") from None
+    known = {kind.short_name: kind for kind in pyspiel.registered_games()}
+    if short not in known:
+        raise UnknownGameError(f"open_spiel has no game {short!r}{meant(short, known)}")
+    game = _load(name, pyspiel, _checked(name, known[short], params))
     _check_playable(name, game, pyspiel.GameType)
-    kind = game.get_type()
-    hidden = kind.information == pyspiel.GameType.Information.IMPERFECT_INFORMATION
+    hidden = game.get_type().information == pyspiel.GameType.Information.IMPERFECT_INFORMATION
     utility = max(abs(game.min_utility()), abs(game.max_utility()), 1e-9)
-    rolls = kind.chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC
-    lacks = frozenset((*(() if hidden else SECRETS), *(() if rolls else CHANCE)))  # though its states have such methods
-
     sizes = {"players": game.num_players(), "actions": game.num_distinct_actions(), "max_length": game.max_game_length()}
     try:
         view = _View(game)
     except Exception as error:
         raise ConfigError(f"game {name} shows a network nothing: {str(error).splitlines()[0]}") from None
-    adapted = partial(AdaptedGame, name, params, game.new_initial_state, utility=utility, lacks=lacks, observe=view, **sizes)
-    binary, largest = _look(adapted(binary=False), name, hidden)
-    return adapted(binary=binary, scale=min(SCALE, 127.0 / largest) if largest else SCALE)
+    secrets = () if hidden else SECRETS  # though its states have such methods
+    adapted = partial(AdaptedGame, name, params, game.new_initial_state, utility=utility, observe=view, **sizes)
+    seen = _look(adapted(binary=False, lacks=frozenset(secrets)), name, hidden)
+    rolls = seen.rolls or game.get_type().chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC
+    scale = min(SCALE, 127.0 / seen.largest) if seen.largest else SCALE
+    return adapted(binary=seen.bits, scale=scale, lacks=frozenset((*secrets, *(() if rolls else CHANCE))), **_scored(game, seen.returns))
+
+
+def _scored(game: Any, returns: Sequence[float]) -> dict[str, Any]:
+    """The scale of scores of a game for one, by random play where that reaches no tenth of it: the larger ones count by their logarithm."""
+    low, high = game.min_utility(), game.max_utility()
+    if game.num_players() != 1 or max(abs(low), abs(high)) <= 1 or not low < high < math.inf or low == -math.inf:
+        return {}
+    mean = math.fsum(returns) / len(returns) * max(abs(low), abs(high)) - low
+    return {"utility": 1.0, "scores": (low, high, mean if 0 < mean < 0.1 * (high - low) else 0.0)}
+
+
+def _checked(name: str, kind: Any, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters as open_spiel takes them; raises `ConfigError` for one that it does not know, or of another kind than its default."""
+    defaults, given = kind.parameter_specification, dict[str, Any]()
+    for key, value in params.items():
+        if key not in defaults:
+            takes = f"it takes {', '.join(sorted(defaults))}" if defaults else "it takes none"
+            raise ConfigError(f"game {name} has no parameter {key}; {takes}{meant(key, defaults)}")
+        default = defaults[key]
+        given[key] = inner_game(name, key, value) if isinstance(default, dict) else _alike(name, key, value, default)
+    if not given and any(map(_A_FILE.search, defaults)) and not kind.default_loadable:
+        raise ConfigError(f"game {name} is read from a file, and azq has OpenSpiel open no files")
+    if not given and not kind.default_loadable:
+        missing = [f"{key}=NAME, a game" if isinstance(default, dict) else key for key, default in sorted(defaults.items())]
+        raise ConfigError(f"game {name} needs parameters; there are (--param, --set run.params): {', '.join(missing)}")
+    return given
+
+
+def _alike(name: str, key: str, value: Any, default: Any) -> Any:
+    wanted = type(default)
+    if wanted is float and type(value) is int:
+        return float(value)
+    if wanted is str and type(value) is int:  # a text of digits
+        return str(value)
+    if type(value) is not wanted:
+        raise ConfigError(f"game {name}: parameter {key} is of the kind {wanted.__name__} (default {default!r}), not {value!r}")
+    return value
+
+
+def _load(name: str, pyspiel: Any, params: dict[str, Any]) -> Any:
+    short = name.removeprefix(PREFIX)
+    if params and (reason := _probed(short, json.dumps(params))):
+        raise ConfigError(f"game {name} does not take {params}: {reason}")
+    return pyspiel.load_game(short, params) if params else pyspiel.load_game(short)
+
+
+@lru_cache(maxsize=64)
+def _probed(short: str, params: str) -> str:
+    """Why open_spiel does not play a game with parameters; a process tries it, since some end the one that does. Empty where it does."""
+    command = [sys.executable, "-P", "-c", PROBE, short, params]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"a random game did not end within {PROBE_S:g} s"
+    if ended.returncode < 0:
+        return f"open_spiel dies of {signal.Signals(-ended.returncode).name}"
+    if not ended.returncode:
+        return ""
+    reason = ended.stderr.rpartition("pyspiel.SpielError: ")[2].splitlines()[0]
+    checked = _A_CHECK.sub(r"\1", _A_PLACE.sub("", reason))
+    return f"it must hold that {checked}" if checked != reason else reason
 
 
 def _check_playable(name: str, game: Any, types: Any) -> None:
@@ -85,21 +173,44 @@ def _check_playable(name: str, game: Any, types: Any) -> None:
         raise ConfigError(f"game {name} provides no observation tensor, so no network can look at it")
 
 
-def _look(game: AdaptedGame, name: str, hidden: bool) -> tuple[bool, float]:
-    """Whether some random games show nothing but 0 and 1, and the largest number they show; tries the redrawing of secrets too."""
-    rng = random.Random(0)
-    bits, largest = True, 0.0
+@dataclass(slots=True)
+class _Seen:
+    """What some random games show: whether nothing but 0 and 1, the largest number, whether chance acts, and how they end."""
+
+    bits: bool = True
+    largest: float = 0.0
+    rolls: bool = False
+    returns: list[float] = field(default_factory=list)  # of player 0, as shares of the largest utility
+
+
+def _look(game: AdaptedGame, name: str, hidden: bool) -> _Seen:
+    """Plays some random games; tries the redrawing of secrets too."""
+    rng, found = random.Random(0), _Seen()
     for number in range(PROBE_GAMES):
-        for state in play_random(game.new_initial_state(), rng.choice):
-            seen = state.raw_observation(state.current_player())
-            bits = bits and bool(((seen == 0.0) | (seen == 1.0)).all())
-            largest = max(largest, float(np.abs(seen).max()))
-            if hidden and number == 0:
-                try:
-                    state.resample_from_infostate(state.current_player(), 1)
-                except GameContractError as error:
-                    raise ConfigError(f"game {name} hides information and open_spiel cannot draw it anew ({error})") from None
-    return bits, largest
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            if state.is_chance_node():
+                found.rolls = True
+            else:
+                _look_at(state, found)
+                if hidden and number == 0:
+                    _redraw(state, name)
+            state.apply_action(rng.choice(state.legal_actions()))
+        found.returns.append(state.returns()[0])
+    return found
+
+
+def _look_at(state: AdaptedState, found: _Seen) -> None:
+    seen = state.raw_observation(state.current_player())
+    found.bits = found.bits and bool(((seen == 0.0) | (seen == 1.0)).all())
+    found.largest = max(found.largest, float(np.abs(seen).max()))
+
+
+def _redraw(state: AdaptedState, name: str) -> None:
+    try:
+        state.resample_from_infostate(state.current_player(), 1)
+    except GameContractError as error:
+        raise ConfigError(f"game {name} hides information and open_spiel cannot draw it anew ({error})") from None
 
 
 class _View(threading.local):

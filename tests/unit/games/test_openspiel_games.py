@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 from azq import games
-from azq.errors import ConfigError
+from azq.errors import ConfigError, UnknownGameError
 from azq.games.check import check
 
 pyspiel = pytest.importorskip("pyspiel")
-GAMES: list[tuple[str, dict[str, int]]] = [
+GAMES: list[tuple[str, dict[str, Any]]] = [
     ("tic_tac_toe", {}),
     ("kuhn_poker", {}),
     ("kuhn_poker", {"players": 3}),
@@ -21,15 +22,16 @@ GAMES: list[tuple[str, dict[str, int]]] = [
     ("pig", {}),
     ("breakthrough", {"rows": 5, "columns": 4}),
     ("y", {"board_size": 4}),
+    ("chess", {"chess960": True}),  # its type knows of no chance, its first position is one
 ]
 
 
 @pytest.mark.parametrize(("name", "params"), GAMES)
-def test_every_step_is_open_spiels(name: str, params: dict[str, int]) -> None:
+def test_every_step_is_open_spiels(name: str, params: dict[str, Any]) -> None:
     game, theirs = games.load(f"openspiel:{name}", **params), pyspiel.load_game(name, params)
     utility = max(abs(theirs.min_utility()), abs(theirs.max_utility()))
     rng = random.Random(1)
-    for _ in range(20):
+    for _ in range(2 if name == "chess" else 20):
         state, other = game.new_initial_state(), theirs.new_initial_state()
         while not other.is_terminal():
             assert state.current_player() == other.current_player()
@@ -49,8 +51,8 @@ def test_every_step_is_open_spiels(name: str, params: dict[str, int]) -> None:
         np.testing.assert_allclose(np.multiply(state.returns(), utility), other.returns(), atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "params"), GAMES)
-def test_they_keep_the_rules_of_azq(name: str, params: dict[str, int]) -> None:
+@pytest.mark.parametrize(("name", "params"), [*GAMES[:-1], ("misere", {"game": "breakthrough(rows=5,columns=4)"})])
+def test_they_keep_the_rules_of_azq(name: str, params: dict[str, Any]) -> None:
     report = check(games.load(f"openspiel:{name}", **params), games=2)
     assert report.sound, report.findings
 
@@ -132,3 +134,39 @@ def test_a_game_without_observations_shows_what_its_player_knows() -> None:
 def test_what_azq_cannot_play_is_refused_by_name(name: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         games.load(f"openspiel:{name}")
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "reason"),
+    [
+        ("misere", {}, "needs parameters.*: game=NAME, a game"),
+        ("misere", {"game": "tic tac toe"}, "parameter game is a game, not 'tic tac toe'; write game=NAME"),
+        ("misere", {"game": "efg_game(filename=x)"}, "open no files"),
+        ("nfg_game", {}, "is read from a file"),
+        ("go", {"size": 9}, "no parameter size; it takes board_size, handicap, komi, max_game_length"),
+        ("chess", {"chess960": "yes"}, "parameter chess960 is of the kind bool"),
+        ("universal_poker", {"numPlayers": 6}, "open_spiel dies of SIGSEGV"),
+        ("dots_and_boxes", {"num_rows": 0}, "it must hold that num_rows_ >= 1"),
+    ],
+)
+def test_parameters_are_refused_in_words_of_ours(name: str, params: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        games.load(f"openspiel:{name}", **params)
+
+
+def test_an_unknown_game_is_named_with_the_one_that_was_meant() -> None:
+    with pytest.raises(UnknownGameError, match=r"has no game 'tictactoe'; did you mean tic_tac_toe\?"):
+        games.load("openspiel:tictactoe")
+
+
+def test_large_scores_of_a_game_for_one_have_a_scale_that_begins_where_random_play_ends() -> None:
+    game = games.load("openspiel:2048")
+    scale = game.scores()
+    assert scale is not None
+    assert scale[:2] == (0.0, 20480.0)
+    assert 300 < scale[2] < 2000
+    state, rng = game.new_initial_state(), random.Random(5)
+    while not state.is_terminal():
+        state.apply_action(rng.choice(state.legal_actions()))
+    assert -0.8 < state.returns()[0] < 0.0  # 0.04 of the linear scale
+    assert games.load("openspiel:catch").scores() is None
