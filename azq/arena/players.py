@@ -51,6 +51,10 @@ class NetworkPlayer(Player):
         """What the search ends with in each position."""
         return self._searcher.results(histories)
 
+    def results_and_lines(self, histories: Sequence[Sequence[int]]) -> list[tuple[Result, list[int]]]:
+        """The same, each with the play that the search expects."""
+        return self._searcher.results_and_lines(histories)
+
 
 class RandomPlayer(Player):
     """Any legal action, equally likely."""
