@@ -1,8 +1,9 @@
-"""A cluster on one machine with containers: `compose.yaml`, for docker and podman. Pure."""
+"""A cluster on one machine with containers: `compose.yaml`, for docker and podman, from the templates in `compose/`. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from azq.cluster.description import Cluster
@@ -15,19 +16,15 @@ from azq.cluster.targets.containers import (
     PASSWORD,
     SECRETS,
     ContainerProcess,
-    as_yaml,
     creation,
     planes,
     processes,
 )
-from azq.cluster.targets.files import RenderedFile, Rendering
+from azq.cluster.targets.files import RenderedFile, Rendering, filled
 from azq.errors import ConfigError
 
-HEAD = """Cluster {name} on this machine: `azq cluster secrets FILE --out secrets` once, then `docker compose up -d`; the dashboard is at
-http://127.0.0.1:8080, its token in secrets/daemon.token. `docker compose up -d --scale selfplay=4` has more games made.
-The image is the cluster's `image`; without one what ops/containers/build.sh made here, or AZQ_IMAGE names, is never pulled."""
 PUBLISHED = {"daemon": DAEMON_PORT, "gateway": GATEWAY_PORT}
-SETUP = "run"
+_template = partial(filled, "compose")
 
 
 def compose(cluster: Cluster) -> Rendering:
@@ -38,20 +35,22 @@ def compose(cluster: Cluster) -> Rendering:
                 f"machines.{name}: compose is one machine, and {group.count} with GPUs are not; --smallest renders one of each"
             )
     found = {each.name: each for process in processes(cluster) for each in _by_gpu(process)}
-    common, brokers = _contained(cluster.image), {plane: {"condition": "service_healthy"} for plane in planes(cluster)}
-    services = {name: _service(process, common, brokers) for name, process in found.items()}
     roles = dict.fromkeys(str(process.role) for process in found.values() if process.role != "broker")
-    document = {
-        "name": cluster.name,
-        "x-azq": common,
-        "x-brokers": brokers,
-        "services": {**services, SETUP: _setup(cluster, common)},
-        "volumes": {"runs": {}, **{plane: {} for plane in planes(cluster)}},
-        "secrets": {name: {"file": f"./secrets/{file}"} for name, file in _secret_files(tuple(roles)).items()},
-    }
-    text = as_yaml(document, head=HEAD.format(name=cluster.name))
-    for dumped, written in {"'<<'": "<<", "id001": "azq", "id002": "brokers"}.items():  # what services share is written once
-        text = text.replace(dumped, written)
+    files = {"broker": PASSWORD, **{role: f"{role}.env" for role in (*roles, "client")}}
+    head = _template(
+        "compose.yaml",
+        name=cluster.name,
+        image=cluster.image or f"${{AZQ_IMAGE:-{IMAGE}}}",
+        pull=None if cluster.image else "never",
+        alive=["CMD-SHELL", HEALTHY.replace("$", "$$")],
+        volumes={"runs": {}, **{plane: {} for plane in planes(cluster)}},
+        secrets={name: {"file": f"./secrets/{file}"} for name, file in files.items()},
+        creation=creation(cluster),
+        credentials=SECRETS,
+        secret=_secret("client", "azq.env"),
+    )
+    brokers = {plane: {"condition": "service_healthy"} for plane in planes(cluster)}
+    text = head + "".join(_service(process, brokers) for process in found.values())
     return {"compose.yaml": RenderedFile(text), ".gitignore": RenderedFile("secrets/\n")}
 
 
@@ -63,52 +62,22 @@ def _by_gpu(process: ContainerProcess) -> list[ContainerProcess]:
     return [replace(process, name=f"{process.name}-{gpu}", gpu=gpu, count=1) for gpu in range(first, first + count)]
 
 
-def _secret_files(roles: tuple[str, ...]) -> dict[str, str]:
-    return {"broker": PASSWORD, **{role: f"{role}.env" for role in roles}, "client": "client.env"}
-
-
-def _service(process: ContainerProcess, common: dict[str, Any], brokers: dict[str, Any]) -> dict[str, Any]:
-    served = PUBLISHED.get(process.role)
-    waits: dict[str, Any] = {} if process.role == "broker" else {"depends_on": brokers}
-    if process.role == "learner":
-        waits = {"depends_on": {"<<": brokers, SETUP: {"condition": "service_completed_successfully"}}}
-    return {
-        "<<": common,
-        "command": list(process.arguments),
-        "environment": process.environment(),
-        "scale": process.count,
-        "stop_grace_period": f"{process.grace_s}s",
-        **({"ports": [f"127.0.0.1:{served}:{served}"]} if served else {}),
-        "volumes": [f"{process.name if process.role == 'broker' else 'runs'}:{HOME}"],
-        "secrets": [_secret("broker", PASSWORD) if process.role == "broker" else _secret(process.role, "azq.env")],
-        **waits,
-        **({"deploy": {"resources": {"reservations": {"devices": [_gpus(process)]}}}} if process.gpus else {}),
-    }
-
-
-def _setup(cluster: Cluster, common: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "<<": common,
-        "entrypoint": ["sh", "-c", creation(cluster)],
-        "environment": {"CREDENTIALS_DIRECTORY": SECRETS},
-        "restart": "on-failure",
-        "healthcheck": {"disable": True},
-        "secrets": [_secret("client", "azq.env")],
-        "depends_on": {"daemon": {"condition": "service_healthy"}},
-    }
-
-
-def _contained(image: str) -> dict[str, Any]:
-    """What all services have in common: the image, when it is well, and no right that azq does not need."""
-    return {
-        **({"image": image} if image else {"image": f"${{AZQ_IMAGE:-{IMAGE}}}", "pull_policy": "never"}),
-        "restart": "unless-stopped",
-        "read_only": True,
-        "tmpfs": ["/tmp"],
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges:true"],
-        "healthcheck": {"test": ["CMD-SHELL", HEALTHY.replace("$", "$$")], "interval": "10s", "timeout": "5s", "start_period": "300s"},
-    }
+def _service(process: ContainerProcess, brokers: dict[str, Any]) -> str:
+    served, is_broker = PUBLISHED.get(process.role), process.role == "broker"
+    created = {"run": {"condition": "service_completed_successfully"}} if process.role == "learner" else {}
+    return _template(
+        "service.yaml",
+        name=process.name,
+        command=process.arguments,
+        environment=process.environment(),
+        scale=process.count,
+        grace=f"{process.grace_s}s",
+        ports=[f"127.0.0.1:{served}:{served}"] if served else None,
+        volumes=[f"{process.name if is_broker else 'runs'}:{HOME}"],
+        secret=_secret("broker", PASSWORD) if is_broker else _secret(process.role, "azq.env"),
+        after=None if is_broker else {**brokers, **created},
+        deploy={"resources": {"reservations": {"devices": [_gpus(process)]}}} if process.gpus else None,
+    )
 
 
 def _secret(name: str, file: str) -> dict[str, str]:

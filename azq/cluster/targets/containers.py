@@ -6,12 +6,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 from azq import __version__
 from azq.cluster.arithmetic import broker_count, read_figures
 from azq.cluster.description import Cluster, MachineGroup, MachineKind, Role, as_variables
-from azq.errors import ConfigError, MissingExtra
+from azq.errors import ConfigError
 from azq.wire import keys
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.shards import data_names
@@ -131,13 +130,3 @@ def creation(cluster: Cluster) -> str:
     """A shell's command that creates the run where there is none yet."""
     at = f"--url http://daemon:{DAEMON_PORT}"
     return f"azq runs show {cluster.run.name} {at} || {shlex.join(cluster.run.created_by())} {at}"
-
-
-def as_yaml(*documents: Any, head: str = "") -> str:
-    """Documents of one file; raises `MissingExtra` without a library that writes YAML."""
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtra("writing YAML needs PyYAML; `pip install 'azq[cluster]'`") from None
-    text: str = yaml.safe_dump_all(documents, sort_keys=False, width=140, explicit_start=len(documents) > 1)
-    return "".join(f"# {line}\n" for line in head.splitlines()) + text

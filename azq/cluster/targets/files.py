@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
+from string import Template
+from typing import Any
 
 from azq.errors import ConfigError, StateConflict
 from azq.files import make_folders, publish_file, sync_folder
@@ -45,6 +47,13 @@ def static(folder: str, *, executable: tuple[str, ...] = (".sh",)) -> dict[str, 
             else:
                 found[above + entry.name] = RenderedFile(entry.read_text("utf-8"), entry.name.endswith(executable))
     return dict(sorted(found.items()))
+
+
+def filled(folder: str, name: str, /, **values: Any) -> str:
+    """A template of a folder beside this module with values as JSON, which is YAML, too; a line whose value is None is left out."""
+    text = (files("azq") / "cluster" / "targets" / folder / name).read_text("utf-8")
+    lines = [line for line in text.splitlines(keepends=True) if not any(values[key] is None for key in Template(line).get_identifiers())]
+    return Template("".join(lines)).substitute({key: json.dumps(value, ensure_ascii=False) for key, value in values.items()})
 
 
 def write(rendering: Rendering, target: str, folder: Path, *, force: bool = False) -> list[str]:

@@ -61,6 +61,12 @@ def test_what_the_file_sets_for_all_hosts_is_in_every_process_of_azq():
     assert told == {name: None if name in planes(cluster_of(GPUS, "")) else "512" for name in told}
 
 
+@pytest.mark.parametrize("said", ["yes", "no: 1", "'\"$$x ${y}", "# a", "two\nlines", "\N{SNOWMAN}\\"])
+def test_a_value_stays_what_it_is_in_yaml(said):
+    services = composed(cluster_of({**GPUS, "settings": {"inference": {"device": said}}}, ""))["services"]
+    assert services["selfplay"]["environment"]["AZQ_INFERENCE__DEVICE"] == said
+
+
 def test_a_learner_and_the_inference_of_one_machine_share_its_gpus():
     services = composed(cluster_of(GPUS, ""))["services"]
     devices = {
