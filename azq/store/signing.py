@@ -36,19 +36,22 @@ def make_key(client: redis.Redis, home: Path) -> bytes:
 
     Raises `ConfigError` for a file that cannot be used, `BrokerError`.
     """
-    path = home / KEY_FILE
+    path, log = home / KEY_FILE, logs.get(__name__)
     try:
         own = bytes.fromhex(path.read_text("ascii")) if path.exists() else b""
-        with translate(client):
-            client.set(keys.STORE_KEY, own or secrets.token_bytes(MARK_BYTES), nx=not own or bool(client.exists(keys.RUNS)))
-        key = read_key(client)
-        if not own:
-            make_folders(home)
-            publish_file(path, f"{key.hex()}\n".encode(), 0o600)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be used to sign what the store keeps ({error}); put a copy of it back") from None
+    with translate(client):
+        client.set(keys.STORE_KEY, own or secrets.token_bytes(MARK_BYTES), nx=not own or bool(client.exists(keys.RUNS)))
+    key = read_key(client)
     if own and own != key:
-        logs.get(__name__).warning("other_store_key", file=str(path), reason="the control plane has another one, which counts")
+        log.warning("other_store_key", file=str(path), reason="the control plane has another one, which counts")
+    elif not own:
+        try:
+            make_folders(home)
+            publish_file(path, f"{key.hex()}\n".encode(), 0o600)
+        except OSError as error:  # as in a container: the control plane has it
+            log.warning("store_key_not_copied", file=str(path), reason=error.strerror, remedy="back up the control plane")
     return key
 
 

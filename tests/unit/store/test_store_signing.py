@@ -134,3 +134,9 @@ def test_the_owner_makes_the_key_once_and_keeps_a_copy_that_an_empty_control_pla
     (tmp_path / KEY_FILE).write_text("no key")
     with pytest.raises(ConfigError, match=f"{KEY_FILE} cannot be used"):
         make_key(first, tmp_path)
+
+
+def test_a_home_that_takes_no_copy_stops_no_daemon(tmp_path):
+    (tmp_path / "file").touch()
+    first = plane()
+    assert make_key(first, tmp_path / "file" / "home") == read_key(first)
