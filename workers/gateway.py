@@ -42,7 +42,7 @@ from azq.volunteers.backing import Backing
 from azq.volunteers.contributors import Contributors
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.judges import VerifierProcess, VerifyingJudge
-from azq.volunteers.networks import StoredNetworks
+from azq.volunteers.models import StoredNetworks
 from azq.volunteers.pages import make_site
 from azq.volunteers.public import Public
 from azq.volunteers.rooms import volunteer_secret

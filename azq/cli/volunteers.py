@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -38,32 +39,8 @@ def _one(settings: Config, name: str) -> Iterator[tuple[Contributors, Contributo
         yield contributors, contributors.find(name)
 
 
-def _row(contributor: Contributor, sums: dict[str, dict[str, int]]) -> dict[str, Any]:
-    from msgspec.structs import asdict
-
-    from azq.volunteers.standing import standing_of
-
-    standing, theirs = standing_of(contributor.history), sums.get(contributor.contributor, {})
-    return {
-        "contributor": contributor.contributor,
-        "name": contributor.name,
-        "device": contributor.device,
-        "trust": str(standing.trust),
-        "reason": standing.reason,
-        "reliability": standing.reliability,
-        "games": theirs.get("games", 0),
-        "samples": theirs.get("samples", 0),
-        "recomputed": contributor.history.recomputed,
-        "differed": contributor.history.differed,
-        **{name: round(value, 1) for name, value in asdict(contributor.history.hands).items()},
-        "created_ms": contributor.created_ms,
-    }
-
-
 def _outcomes(settings: Config, run: str, contributor: str) -> dict[str, Any]:
     """What seat 0 gets in a contributor's games above what it gets in the run's others, with an interval; nothing where none compare."""
-    from dataclasses import asdict
-
     from azq.console.samples import read
     from azq.samples.diff import outcome_gap
     from azq.samples.played import OPENING_PLIES
@@ -86,7 +63,7 @@ def volunteers_list(settings: Config) -> Answer:
     """List contributors with their standing and their games, the newest last."""
     with _contributors(settings) as contributors:
         sums = contributors.sums("ever")
-        rows = [_row(each, sums) for each in contributors.all()]
+        rows = [asdict(contributors.figures_of(each, sums)) for each in contributors.all()]
     return Answer(rows, [_line(row) for row in rows] or "nobody came yet")
 
 
@@ -98,13 +75,9 @@ def volunteers_show(
     run: Annotated[str, typer.Option("--run", help="Also compare the outcomes of his games with all others of this run, read here.")] = "",
 ) -> Answer:
     """Show one contributor: standing, what was searched again and differed, what he and his address did with games that were handed out."""
-    from msgspec.structs import asdict
-
     with _contributors(settings) as contributors:
         found = contributors.find(name)
-        row = _row(found, contributors.sums("ever"))
-        of_address = asdict(contributors.address_hands(found.contributor))
-    row |= {f"address_{word}": round(value, 1) for word, value in of_address.items()}
+        row = asdict(contributors.figures_of(found, contributors.sums("ever"), address=True))
     if run:
         row["outcomes"] = _outcomes(settings, run, found.contributor)
     return Answer(row, [f"{key:<13} {value}" for key, value in row.items()])

@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -48,6 +49,29 @@ class Contributor(Message, frozen=True):
     created_ms: int
     history: TrackRecord = TrackRecord()
     fixed: bool = False  # the name was given him
+
+
+@dataclass(frozen=True, slots=True)
+class ContributorFigures:
+    """What an operator sees of a contributor; of his address for a day, None where it was not asked for."""
+
+    contributor: str
+    name: str
+    device: str
+    trust: str
+    reason: str
+    reliability: float
+    games: int
+    samples: int
+    recomputed: float
+    differed: float
+    handed: float
+    brought: float
+    dropped: float
+    created_ms: int
+    address_handed: float | None = None
+    address_brought: float | None = None
+    address_dropped: float | None = None
 
 
 class Contributors(Tallies, Guests, Histories):
@@ -236,6 +260,27 @@ class Contributors(Tallies, Guests, Histories):
         with translate(self.client):
             frames: Any = self.client.hvals(keys.CONTRIBUTORS)
         return sorted((decode(frame, Contributor) for frame in frames), key=lambda each: each.created_ms)
+
+    def figures_of(self, found: Contributor, sums: Mapping[str, Mapping[str, int]], *, address: bool = False) -> ContributorFigures:
+        """What an operator sees of a contributor, with the `sums` of all. Raises `BrokerError`."""
+        standing, theirs, history = standing_of(found.history), sums.get(found.contributor, {}), found.history
+        hands = msgspec.structs.asdict(history.hands)
+        if address:
+            hands |= {f"address_{name}": each for name, each in msgspec.structs.asdict(self.address_hands(found.contributor)).items()}
+        return ContributorFigures(
+            contributor=found.contributor,
+            name=found.name,
+            device=found.device,
+            trust=str(standing.trust),
+            reason=standing.reason,
+            reliability=standing.reliability,
+            games=theirs.get("games", 0),
+            samples=theirs.get("samples", 0),
+            recomputed=history.recomputed,
+            differed=history.differed,
+            created_ms=found.created_ms,
+            **{name: round(each, 1) for name, each in hands.items()},
+        )
 
     def find(self, name: str) -> Contributor:
         """The contributor of this id, or the only one of this name. Raises `NotFound` naming what there is."""

@@ -6,17 +6,27 @@ Who only reads the notes needs no PyTorch.
 from __future__ import annotations
 
 import random
+import threading
+from pathlib import Path
 
 import numpy as np
+import redis
 from numpy.typing import NDArray
 
+from azq import games
 from azq.bus.base import Bus
 from azq.bus.catalog import VersionCatalog
+from azq.bus.redis import RedisBus
+from azq.config import RunSections, StoreConfig
+from azq.errors import UnknownGameError
 from azq.games import Game
-from azq.store import Store
+from azq.games.files import GameFiles
+from azq.status.observe import serving_version
+from azq.store import Store, open_run_store
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import ModelEvent, WeightEvent
+from azq.wire.messages import ModelEvent, RunRecord, WeightEvent
+from azq.wire.tabs import ModelUpdate
 
 PROBES = 8  # positions that a browser tries a network on
 TOLERANCE = 2.0**-12  # of the largest logit: half a step of the float16 that logits are rounded to before a search reads them
@@ -87,3 +97,38 @@ def probe_positions(game: Game, count: int = PROBES) -> NDArray[np.uint8]:
             state.apply_action(rng.choice(state.legal_actions()))
         found.extend(rng.sample(seen, min(2, len(seen))))
     return np.stack(found[:count])
+
+
+class StoredNetworks:
+    """Networks of the control plane's runs; safe to share between threads."""
+
+    def __init__(self, settings: StoreConfig, home: Path, client: redis.Redis) -> None:
+        self._settings = settings
+        self._home = home
+        self._client = client
+        self._bus = RedisBus(client)
+        self._lock = threading.Lock()
+        self._catalogs: dict[tuple[str, int], ModelCatalog] = {}
+        self._places: dict[str, tuple[Store, str]] = {}  # by sha256: store and URI
+
+    def find(self, record: RunRecord, sections: RunSections, version: int | None = None) -> ModelUpdate | None:
+        if sections.run.game not in games.names():
+            raise UnknownGameError(f"tabs cannot play {sections.run.game}: it is none of the core's games; leave volunteers.kinds empty")
+        game = GameFiles().load(sections.run.game, sections.run.params)
+        if sections.selfplay.evaluator == "uniform":
+            return ModelUpdate(record.run, game.name, dict(game.params), version or 0, "", 0, b"", b"", b"", 0.0)
+        if version is None:
+            version = serving_version(self._bus, record.run, gated=sections.arena.promotes) or None
+        with self._lock:
+            catalog = self._catalogs.setdefault((record.run, record.created_ms), ModelCatalog(self._bus, record.run))
+            made = catalog.find(version) if version is not None else None
+            if made is None:
+                return None
+            store = open_run_store(self._settings, record, self._home, self._client)
+            self._places |= {model.sha256: (store, model.uri) for model in catalog.all()}  # who plays against the run asks for older ones
+        probes = (made.positions, made.logits, made.values, made.tolerance)
+        return ModelUpdate(record.run, game.name, dict(game.params), made.version, made.sha256, made.size, *probes)
+
+    def read(self, sha256: str) -> bytes | None:
+        store, uri = self._places.get(sha256, (None, ""))
+        return store.get(uri, sha256) if store is not None else None

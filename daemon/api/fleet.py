@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 import azq
 from azq.config import Tag
-from azq.errors import BrokerError
+from azq.errors import BrokerError, NotFound
 from azq.status.asking import ask
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather
@@ -22,6 +22,7 @@ from azq.status.queues import QueueStatus, queue_table, tags_of
 from azq.status.schemas import ERROR_URN, HealthOut, Name, SaidOut
 from azq.status.summary import summarise
 from azq.status.workers import WorkerStatus, worker_status
+from azq.volunteers.contributors import ContributorFigures
 from daemon.api import figures
 from daemon.api.access import IDENTITY, READ, WORKER
 from daemon.api.conventions import LINKED, Paged, answer
@@ -81,6 +82,14 @@ def worker_log(use: Use, worker: Asked, lines: Annotated[int, Query(ge=1, le=100
 def worker_stack(use: Use, worker: Asked) -> SaidOut:
     """Where all threads of one process and those it forked are at this moment; 504 where it does not answer within 5 seconds."""
     return SaidOut(worker=worker, lines=ask(use.bus, worker, "stack"))
+
+
+@router.get("/v1/volunteers/{contributor}", tags=["workers"], dependencies=[READ])
+def get_volunteer(use: Use, contributor: Annotated[str, Path(max_length=64, description="Its id, or its name.")]) -> ContributorFigures:
+    """A contributor's standing and figures: games that count, what was searched again, what it and its address did with hand-outs."""
+    if use.contributors is None:
+        raise NotFound(f"no contributor {contributor} is known here")
+    return use.contributors.figures_of(use.contributors.find(contributor), use.contributors.sums("ever"), address=True)
 
 
 @router.get("/healthz", tags=["daemon"], response_model_exclude_none=True)

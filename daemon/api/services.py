@@ -26,6 +26,7 @@ from azq.status.history import FirstsOfRuns
 from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
+from azq.volunteers.contributors import Contributors
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.limits import Streams, room
 from daemon.serve.health import Health
@@ -56,6 +57,7 @@ class Services:
     store_of: Callable[[RunRecord, Path], Store] = field(default=partial(open_run_store, "file"))  # on a host with that home
     games_of: Callable[[Path], SegmentReader] = field(default_factory=lambda: lru_cache(READERS)(SegmentReader))
     evaluator_of: EvaluatorOf = field(default=guesses)
+    contributors: Contributors | None = None  # None: of a double that knows nobody
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)

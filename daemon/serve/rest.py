@@ -21,6 +21,7 @@ from azq.process.webserver import WebServer, url_of
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
+from azq.volunteers.contributors import Contributors
 from azq.wire.connect import open_client
 from azq.wire.messages import RunRecord
 from daemon.api.app import create_app
@@ -71,6 +72,7 @@ def services_of(config: Config, client: redis.Redis, loop: Loop) -> Services:
         open_planes(client, data),
         store_of=partial(open_run_store, config.store, client=client),
         beats=loop.observer.beats,
+        contributors=Contributors(client, config.gateway),
         evaluator_of=partial(_evaluator, config.broker, itertools.count(1)),
     )
 

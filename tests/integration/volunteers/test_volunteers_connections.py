@@ -26,29 +26,31 @@ STRANGER, VISITOR, TAB = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 
 
 async def echo(tab: WebSocket) -> None:
+    """Says from where it sees the tab, then what it hears."""
     await tab.accept()
+    assert tab.client is not None
+    await tab.send_text(tab.client.host)
     async for frame in tab.iter_bytes():
         await tab.send_bytes(frame)
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
+def door(request: Any) -> Iterator[Door]:
     """A gateway's, whose tabs hear what they say."""
 
     async def nothing() -> None:
         pass
 
     gateway: Any = SimpleNamespace(talk=echo, look=nothing, turn=nothing, stop=nothing)
-    config = GatewayConfig(port=0)
-    with (
-        open_door(config, "gateway", most=MOST) as listener,
-        serving(make_site(gateway, SimpleNamespace(read=None), SimpleNamespace(figures=None, playable=None)), listener, config),  # type: ignore[arg-type]
-    ):
+    told: Any = SimpleNamespace(read=None, figures=None, playable=None)
+    config = GatewayConfig(port=0, proxies=getattr(request, "param", ()))
+    with open_door(config, "gateway", most=MOST) as listener, serving(make_site(gateway, told, told), listener, config):
         yield listener
 
 
-def tab(door: Door) -> ClientConnection:
-    return connect(f"ws://127.0.0.1:{door.getsockname()[1]}/v1/volunteers/tab", source_address=(TAB, 0), compression=None, proxy=None)
+def tab(door: Door, **headers: str) -> ClientConnection:
+    url = f"ws://127.0.0.1:{door.getsockname()[1]}/v1/volunteers/tab"
+    return connect(url, source_address=(TAB, 0), compression=None, proxy=None, additional_headers=headers)
 
 
 def answer(door: Door) -> bytes:
@@ -61,6 +63,7 @@ def answer(door: Door) -> bytes:
 def test_half_open_connections_of_one_address_harm_nobody(door: Door) -> None:
     with capture_logs() as lines, contextlib.ExitStack() as stack:
         mine = stack.enter_context(tab(door))
+        assert mine.recv(30) == TAB
         for number in range(HALF_OPEN):
             one = stack.enter_context(socket.create_connection(door.getsockname(), 30, (STRANGER, 0)))
             with contextlib.suppress(ConnectionError):
@@ -73,3 +76,9 @@ def test_half_open_connections_of_one_address_harm_nobody(door: Door) -> None:
         assert answer(door) == b"HTTP/1.1 200"
         assert len(door.visitors) <= MOST
     assert len([line for line in lines if line["event"] == "connections_turned_away"]) <= 1
+
+
+@pytest.mark.parametrize(("door", "seen"), [((), TAB), (("127.0.0.4",), "10.9.8.7"), (("10.0.0.0/8",), TAB)], indirect=["door"])
+def test_who_forwards_is_believed_only_where_he_is_named(door: Door, seen: str) -> None:
+    with tab(door, **{"X-Forwarded-For": "10.9.8.7"}) as one:
+        assert one.recv(30) == seen

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from fastapi.testclient import TestClient
 from replay_games import play_game
 from typer.testing import CliRunner
 
 from azq import games
+from azq.bus.memory import MemoryBus
 from azq.cli.app import app
-from azq.config import GatewayConfig
+from azq.config import DaemonConfig, GatewayConfig
 from azq.errors import NotFound
-from azq.ledger import Ledger
+from azq.ledger import Ledger, MemoryLedger
 from azq.volunteers.backing import Volunteer
 from azq.volunteers.contributors import CALLS_PER_DAY, Contributors
 from azq.volunteers.standing import HandOuts, Judgement, Trusted, after_batch, standing_of
@@ -26,6 +29,9 @@ from azq.wire.connect import connect
 from azq.wire.machines import PurgedGames, PurgeOrders
 from azq.wire.messages import RunRecord, SampleEvent
 from azq.wire.tabs import Refused
+from daemon.api.app import create_app
+from daemon.api.services import Services
+from daemon.serve.health import Health
 
 GAME = games.load("tic_tac_toe")
 NOW_MS = 1_770_000_000_000
@@ -166,6 +172,17 @@ def test_what_is_done_with_games_is_kept_of_contributors_and_for_a_day_of_addres
     assert (again.hands, again.address_hands) == (HandOuts(), HandOuts(10, 6, 4))
     assert 0 < max(client.ttl(key) for key in client.keys("azq:volunteers:quota:hands:*")) <= DAY_S
     assert not any(b"10.0.0.1" in key for key in client.keys("*"))
+
+
+def test_rest_tells_what_a_contributor_and_his_address_did(client: Any, tmp_path: Path) -> None:
+    door, bus = Door(client), MemoryBus()
+    ann = door.come()
+    door.all.note({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
+    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), tmp_path, list, contributors=door.all)
+    with TestClient(create_app(services), "http://127.0.0.1") as rest:
+        told = rest.get(f"/v1/volunteers/{ann.name}").json()
+        assert (told["contributor"], told["handed"], told["dropped"], told["address_dropped"]) == (ann.contributor, 4, 1, 5)
+        assert rest.get("/v1/volunteers/nobody").status_code == 404
 
 
 def test_devices_of_whom_no_game_counts_are_forgotten_after_a_day(client: Any) -> None:
