@@ -56,6 +56,13 @@ def filled(folder: str, name: str, /, **values: Any) -> str:
     return Template("".join(lines)).substitute({key: json.dumps(value, ensure_ascii=False) for key, value in values.items()})
 
 
+def shell_case(function: str, arms: Mapping[str, str]) -> str:
+    """A function of bash that does what stands at its first argument."""
+    return "\n".join(
+        [f"{function}() {{", "    case $1 in", *(f"        {name}) {what} ;;" for name, what in arms.items()), "    esac", "}"]
+    )
+
+
 def write(rendering: Rendering, target: str, folder: Path, *, force: bool = False) -> list[str]:
     """Writes all files; returns the paths that changed, removed ones among them. What others put there stays.
 

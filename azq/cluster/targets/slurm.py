@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from azq.cluster.description import Cluster, MachineKind, SlurmOptions
 from azq.cluster.members import Member, creation, members_of, start_order, variables
-from azq.cluster.targets.files import RenderedFile, Rendering, static
+from azq.cluster.targets.files import RenderedFile, Rendering, shell_case, static
 from azq.errors import ConfigError
 
 SCRIPTS = ("submit.sh", "cancel.sh")  # the others are read by jobs
@@ -46,11 +46,7 @@ def _values(cluster: Cluster, groups: dict[str, Member], members: Sequence[Membe
         ")",
         f"first='{next(group for group, member in groups.items() if member == members[0])}'",
         f"runs=({shlex.join(run.name for run in runs)})",
-        "create() { # RUN",
-        "    case $1 in",
-        *(f"        {run.name}) azq {shlex.join(creation(run, members))} ;;" for run in runs),
-        "    esac",
-        "}",
+        shell_case("create", {run.name: f"azq {shlex.join(creation(run, members))}" for run in runs}),
     ]
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ from typing import Any
 from azq.cluster.description import Cluster, Reaching
 from azq.cluster.members import Member, creation, host_settings, members_of, start_order, url_of
 from azq.cluster.reach import words_for
-from azq.cluster.targets.files import RenderedFile, Rendering, static
+from azq.cluster.targets.files import RenderedFile, Rendering, shell_case, static
 from azq.config import merge
 from azq.config.host import data_settings
 from azq.config.loading import to_toml
@@ -49,11 +49,8 @@ def _values(cluster: Cluster, members: Sequence[Member]) -> str:
         "# In the order in which they leave.",
         f"stopped=({shlex.join(member.name for member in sorted(members, key=lambda member: member.stage))})",
         f"as_root={shlex.quote(AS_ROOT)}",
-        "reach() { # MACHINE COMMAND",
-        "    case $1 in",
-        *(f"    {member.name}) {_way(cluster.ssh, member.host)} ;;" for member in members),
-        "    esac",
-        "}",
+        "# MACHINE COMMAND",
+        shell_case("reach", {member.name: _way(cluster.ssh, member.host) for member in members}),
     ]
     return "\n".join(lines) + "\n"
 
@@ -90,18 +87,9 @@ def _host(cluster: Cluster, member: Member, members: Sequence[Member]) -> str:
 
 def _of_first(cluster: Cluster, members: Sequence[Member]) -> Iterator[str]:
     yield f"runs=({shlex.join(run.name for run in cluster.wanted_runs())})"
-    yield "create() { # RUN"
-    yield "    case $1 in"
-    for run in cluster.wanted_runs():
-        yield f'    {run.name}) "${{azq[@]}}" {shlex.join(creation(run, members))} --config "$folder/azq.toml" ;;'
-    yield "    esac"
-    yield "}"
-    yield "roles_of() { # MACHINE"
-    yield "    case $1 in"
-    for member in members[1:]:
-        yield f"    {member.name}) echo {','.join(member.roles)} ;;"
-    yield "    esac"
-    yield "}"
+    created = {run.name: f'"${{azq[@]}}" {shlex.join(creation(run, members))} --config "$folder/azq.toml"' for run in cluster.wanted_runs()}
+    yield shell_case("create", created)
+    yield shell_case("roles_of", {member.name: f"echo {','.join(member.roles)}" for member in members[1:]})
 
 
 def _toml(cluster: Cluster, first: Member, own: dict[str, Any]) -> str:

@@ -108,7 +108,7 @@ def test_what_ssh_cannot_carry_is_refused(machines: Any, said: str) -> None:
 @pytest.mark.parametrize("command", [["ssh", "-p", "22", "{host}", "{command}"], ["enter", "{address}", "as", "{user}"]])
 def test_hosts_are_reached_as_the_file_says(command: list[str]) -> None:
     script = render(lab(ssh={"command": command}), "ssh")["cluster.sh"].text
-    (way,) = re.findall(r"^    leaves\) (.*) ;;$", script, re.MULTILINE)
+    (way,) = re.findall(r"^        leaves\) (.*) ;;$", script, re.MULTILINE)
     told = {"{host}": "ada@10.0.0.2", "{address}": "10.0.0.2", "{user}": "ada"}
     wanted = [told.get(word, word) for word in command]
     assert shlex.split(way) == ([*wanted[:-1], "$2"] if "{command}" in command else [*wanted, "sh", "-c", "$2"])
