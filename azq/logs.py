@@ -117,7 +117,14 @@ def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO)
 
 
 def _mask(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    return {key: masked(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {key: _shown(masked(value)) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _shown(text: str) -> str:
+    """A text with its escapes spelt out: some are others', and logs are read on terminals."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in "\n\t" else ascii(letter)[1:-1] for letter in text)
 
 
 def _warn(_logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -169,8 +169,10 @@ def translate(client: redis.Redis) -> Iterator[None]:
             raise BrokerUnavailable(f"broker at {address_of(client)} takes no writes: {error}; look at its disk") from None
         if str(error).startswith(_PASSING):
             raise BrokerUnavailable(f"broker at {address_of(client)} is busy: {error}; try again in a moment") from None
-        remedy = "the daemon mends such a key within seconds" if "WRONGTYPE" in str(error) else "azq needs Redis >= 6.2 or Valkey"
-        raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; {remedy}") from None
+        if str(error).startswith("WRONGTYPE"):
+            wrong = f"{error}; somebody wrote what azq does not, and the daemon mends such a key within seconds"
+            raise BrokerUnavailable(f"broker at {address_of(client)} refuses the command: {wrong}") from None
+        raise BrokerRefused(f"broker at {address_of(client)} refuses the command: {error}; azq needs Redis >= 6.2 or Valkey") from None
 
 
 def agree_on_schema(client: redis.Redis, *, upgrade: bool = False) -> None:

@@ -6,6 +6,7 @@ import os
 
 from waiting import until
 
+from azq import logs
 from azq.logs import Tail
 
 
@@ -21,6 +22,15 @@ def test_a_line_with_a_traceback_counts_as_its_lines() -> None:
     tail = Tail()
     tail.add("failed\n  File one\nError")
     assert tail.newest(2) == ["  File one", "Error"]
+
+
+def test_no_value_writes_to_a_terminal_what_it_obeys() -> None:
+    assert logs._mask(None, "", {"event": "unreadable", "place": "azq:beat:\x1b[31mx\u202e", "at": 1, "why": "héllo\n"}) == {
+        "event": "unreadable",
+        "place": "azq:beat:\\x1b[31mx\\u202e",
+        "at": 1,
+        "why": "héllo\n",
+    }
 
 
 def test_what_a_forked_process_says_is_there_and_a_flood_of_it_waits_for_nobody() -> None:

@@ -91,6 +91,7 @@ end
 -- Takes uid and SampleEvent frame of each game, and last how many to adopt in their place. Closes the records and hands over the samples.
 function commands.replace()
   local last = #ARGV - 1
+  call('LLEN', POOL) -- fails where that is none, before anything is written: whoever asks again gets all of it
   local refusal = not_held(last)
   if refusal then return refusal end
   moved_on(last)

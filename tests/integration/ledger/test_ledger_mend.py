@@ -10,8 +10,9 @@ import redis
 from ledger_worlds import World, event
 
 from azq.bus.redis import RedisBus
-from azq.errors import AccessRefused
+from azq.errors import AccessRefused, BrokerUnavailable
 from azq.ledger import Ledger
+from azq.ledger.types import Lease
 from azq.status.mendings import read_mended
 from azq.wire import acl, keys
 from azq.wire.connect import connect, translate
@@ -130,6 +131,23 @@ def test_what_stops_a_run_is_refused_to_machines_and_mended_whoever_does_it(
     assert world.ledger.client.smembers(keys.aside("r") + "pool") == {b"x"}, "what was there can be looked at"
     assert 0 < world.ledger.client.ttl(keys.aside("r") + "pool") <= 3600
     plays_on(world)
+
+
+def test_what_meets_a_wrong_key_has_changed_nothing_and_goes_through_once_that_is_mended(world: World, client: redis.Redis) -> None:
+    """A worker asks again for as long as its lease lives."""
+    (view,) = (view for view in world.ledger.jobs("r") if view.state == "leased")
+    lease = Lease(view.job, view.attempt, view.owner, 10.0)
+    client.delete(POOL)
+    client.sadd(POOL, "x")
+    held = sorted(map(int, client.smembers(keys.held("r", 3))))
+    for ask in (lambda: world.ledger.replace_games(lease, [event(held[0])], 1), lambda: world.ledger.adopt(lease, 1)):
+        with pytest.raises(BrokerUnavailable, match=r"WRONGTYPE.*the daemon mends such a key within seconds"):
+            ask()
+    assert (world.ledger.counts("r").finished, world.samples()) == (1, [7])
+    assert world.ledger.mend()
+    _, (game,) = world.ledger.replace_games(lease, [event(held[0])], 1)
+    assert world.samples() == [7, held[0]]
+    assert game.uid not in held
 
 
 def test_one_call_a_run_looks_at_types_and_counts_alone(world: World) -> None:
