@@ -71,7 +71,7 @@ def shipped(state: Mapping[str, torch.Tensor], meta: WeightsMeta) -> bytes:
 
 def rounding(meta: WeightsMeta, exact: bytes, half: bytes) -> float:
     """How far half precision moves a prior or a value at most, on positions of random games."""
-    game, luck = games.load(meta.game, **meta.params), random.Random(0)
+    game, luck = games.GameFiles().load(meta.game, meta.params), random.Random(0)
     states: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
     while len(states) < POSITIONS:
         state = game.new_initial_state()

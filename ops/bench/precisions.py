@@ -49,7 +49,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     data = args.weights.read_bytes()
-    game = games.load(from_bytes(data)[1].game, **{key: int(value) for key, _, value in (param.partition("=") for param in args.param)})
+    params = {key: int(value) for key, _, value in (param.partition("=") for param in args.param)}
+    game = games.GameFiles().load(from_bytes(data)[1].game, params)
     configs = {name: InferenceConfig(device="cpu", precision=name, threads=MATCH_THREADS) for name in args.precisions}
     found = {"weights": args.weights.name, "game": game.name, "forward": forwards(game, data, configs, args.seed)}
     if args.games:
