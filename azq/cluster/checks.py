@@ -83,6 +83,11 @@ def _misplaced(cluster: Cluster) -> Iterator[ClusterFinding]:
                 f"machines.{name}",
                 f"{', '.join(lost)} on machines that the provider may take back; all waits until they are there again",
             )
+        if kind.service == "broker":
+            text = (
+                f"{group.kind} has one password: each machine may do what the owner may; brokers on a machine give each its roles' rights"
+            )
+            yield ClusterFinding(False, f"machines.{name}", text)
         if not kind.service and not kind.gpus and "inference" in group.roles:
             yield ClusterFinding(False, f"machines.{name}", f"{group.kind} has no GPU; its cores evaluate leaves")
         if kind.gpus and not any(role in ON_GPUS for role in group.roles):

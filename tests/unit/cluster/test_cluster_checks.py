@@ -113,3 +113,9 @@ def test_a_timer_with_less_patience_than_the_last_evaluations_is_an_error(settin
     ]
     assert len(found) == errors
     assert findings(FITS, settings=settings) == []
+
+
+def test_a_providers_broker_has_one_password_for_all():
+    machines = {**FITS, "middle": {"kind": "tiny", "roles": ["daemon"]}, "cache": {"kind": "cache", "roles": ["broker"]}}
+    (note,) = findings(machines, kinds={**KINDS, "cache": {"per_hour": 0.5, "service": "broker"}})
+    assert note.startswith("note: machines.cache: cache has one password")
