@@ -64,7 +64,7 @@ class EmbeddedServer:
         self._password_file = self._directory / "password"
         self._users_file = self._directory / "users.acl"
         self._settings_file = self._directory / "server.conf"
-        self._log_file = self._directory / "server.log"
+        self.log_file = self._directory / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.pid = 0  # of the running server; 0 before `start`
 
@@ -100,7 +100,7 @@ class EmbeddedServer:
         self._make_directories()
         with locked(self._directory / "lock"):
             if pid := self._answering_pid():
-                self.pid = pid
+                self.pid, self._process = pid, None
                 self._check_listening()
                 return True
             if self._role == "control":
@@ -123,6 +123,15 @@ class EmbeddedServer:
     def died(self) -> bool:
         """Whether the server that this object started ended by itself."""
         return self._process is not None and self._process.poll() is not None
+
+    def ended_with(self) -> tuple[int, str]:
+        """The exit code of a server that died, and its last words."""
+        return (self._process and self._process.returncode) or 0, self._last_words()
+
+    def outlive(self) -> None:
+        """Returns when the server that this object started has ended."""
+        if (process := self._process) is not None:
+            process.wait()
 
     def responds(self, timeout_s: float) -> bool:
         """Whether it says anything at all, be it that it is still loading; one that hangs says nothing."""
@@ -207,14 +216,15 @@ class EmbeddedServer:
         command = [str(binary), str(self._settings_file)]
         if not detached and sys.platform.startswith("linux"):
             command = [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), *command]
-        with self._log_file.open("ab") as log:
+        with self.log_file.open("ab") as log:
             # A session of its own: Ctrl-C on the terminal must reach azq, which drains first, and not the broker.
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._directory, umask=0o077
             )
 
     def _wait_until_ready(self) -> None:
-        assert self._process is not None
+        process = self._process
+        assert process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         latest = time.monotonic() + LOAD_TIMEOUT_S
         pause, why = threading.Event(), ""
@@ -225,13 +235,13 @@ class EmbeddedServer:
                 deadline = min(time.monotonic() + START_TIMEOUT_S, latest)
             except BrokerError as error:
                 why = str(error)
-            if self._process.poll() is not None:
+            if process.poll() is not None:
                 said = self._last_words()
-                if why := unreadable(said, self._directory, self._log_file):
+                if why := unreadable(said, self._directory, self.log_file):
                     raise StateConflict(why)
-                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self._log_file}")
+                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self.log_file}")
             if time.monotonic() > deadline:
-                raise BrokerUnavailable(f"embedded {self._role} server does not answer: {why or 'it still loads'}; see {self._log_file}")
+                raise BrokerUnavailable(f"embedded {self._role} server does not answer: {why or 'it still loads'}; see {self.log_file}")
             pause.wait(_POLL_S)
 
     def _answering_pid(self) -> int:
@@ -249,7 +259,7 @@ class EmbeddedServer:
 
     def _last_words(self) -> str:
         try:
-            lines = self._log_file.read_text("utf-8", "replace").strip().splitlines()
+            lines = self.log_file.read_text("utf-8", "replace").strip().splitlines()
         except OSError:
             lines = []
         return " | ".join(lines[-3:]) or "it said nothing"

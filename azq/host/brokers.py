@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +21,7 @@ from azq.errors import BrokerAbsent, BrokerUnavailable, ConfigError
 from azq.files import locked
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
 from azq.host.users import Machines, knows_roles, owners_of
-from azq.process.supervisor import hangs
+from azq.process.supervisor import ChildSpec, Death, cause_of, hangs
 from azq.wire.connect import connect
 from azq.wire.shards import data_names
 
@@ -117,6 +119,10 @@ class Brokers:
         self._servers: dict[str, EmbeddedServer] = {}
         self._heard_s: dict[str, float] = {}  # when each server answered last
         self._ask_s = 0.0  # when they are asked again
+        self._hung_s: dict[str, float] = {}  # of those that were killed for it
+        self._restarts: dict[str, threading.Thread] = {}
+        self._failures: list[Exception] = []  # of restarts
+        self._over = threading.Event()
         self._machines: Machines | None = None  # None: their servers are another's
         self.control: redis.Redis
 
@@ -155,13 +161,39 @@ class Brokers:
         """Sends machines away whose time is over, from the embedded servers; returns their names. Raises `BrokerError`."""
         return self._machines.expire(now_ms) if self._machines else []
 
-    def revive(self) -> tuple[str, ...]:
-        """Starts embedded servers that died again, with what their files keep; returns their roles."""
-        dead = tuple(role for role, server in self._servers.items() if server.died())
-        for role in dead:
-            _start_again(self._servers[role])
-            self._heard_s.pop(role, None)
-        return dead
+    def revive(self) -> list[Death]:
+        """Has embedded servers that died start again with what their files keep, which may take minutes, and waits for none.
+
+        Returns who died since the last call. Raises what a start failed with.
+        """
+        if self._failures:
+            raise self._failures.pop()
+        deaths = []
+        for role, server in self._servers.items():
+            if server.died() and not (role in self._restarts and self._restarts[role].is_alive()):
+                code, said = server.ended_with()
+                deaths.append(
+                    Death(ChildSpec(f"broker-{role}", (), server.log_file), server.pid, cause_of(code, self._hung_s.pop(role, None), said))
+                )
+                self._heard_s.pop(role, None)
+                self._restarts[role] = threading.Thread(target=self._restart, args=(server,), name=f"keeps {role}", daemon=True)
+                self._restarts[role].start()
+        return deaths
+
+    def _restart(self, server: EmbeddedServer) -> None:
+        """Starts a server that died, which ends with this thread; one that is killed again while it starts is tried again."""
+        for starts in range(1, STARTS + 1):
+            if self._over.is_set():
+                return
+            try:
+                server.start()
+            except Exception as error:
+                if starts == STARTS or not isinstance(error, BrokerUnavailable):
+                    self._failures.append(error)
+                    return
+            else:
+                server.outlive()
+                return
 
     def end_hung(self, hang_after_s: float, now_s: float) -> tuple[str, ...]:
         """Kills embedded servers that answered nothing for so long, for `revive` to start again; returns their roles."""
@@ -173,11 +205,13 @@ class Brokers:
         self._ask_s = now_s + ASK_EVERY_S
         over = tuple(role for role in self._servers if hangs(self._heard_s.get(role), now_s, hang_after_s))
         for role in over:
+            self._hung_s[role] = hang_after_s
             self._servers[role].kill()
         return over
 
     def silent(self, now_s: float) -> bool:
-        return any(now_s - heard_s > 2 * ASK_EVERY_S for heard_s in self._heard_s.values())
+        """Whether one has not answered lately, or not since it was started again."""
+        return any(now_s - self._heard_s.get(role, -math.inf) > 2 * ASK_EVERY_S for role in self._servers)
 
     def __enter__(self) -> Brokers:
         try:
@@ -216,20 +250,9 @@ class Brokers:
         return (self._listen.host, self._listen.port + place) if self._listen and self._listen.plaintext else None
 
     def _stop(self) -> None:
+        self._over.set()
         for server in reversed(self._servers.values()):
             server.stop()  # only what it started itself
-
-
-def _start_again(server: EmbeddedServer) -> None:
-    """Starts a server that died; one that is killed again while it starts is tried again. Raises the last `BrokerUnavailable`."""
-    for starts in range(1, STARTS + 1):
-        try:
-            server.start()
-        except BrokerUnavailable:
-            if starts == STARTS:
-                raise
-        else:
-            return
 
 
 def check_address(host: str, port: int = 0) -> None:

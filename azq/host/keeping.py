@@ -67,13 +67,13 @@ class BrokerKeeper:
     deaths: DeathNotes = field(default_factory=lambda: DeathNotes())
 
     def revive(self, supervisor: Supervisor) -> dict[str, int]:
-        """Ends brokers that hang, and starts what died again: children after their delay, brokers at once; as `Supervisor.look`."""
+        """Ends brokers that hang, and has what died start again: children after their delay, brokers at once; as `Supervisor.look`."""
         for role in self.brokers.end_hung(BROKER_HANG_AFTER_S, self.awake_s()):
             log.error("broker_hung", role=role, silent_s=BROKER_HANG_AFTER_S)
-        for role in self.brokers.revive():
-            log.warning("broker_died", role=role)
+        for death in (ended := self.brokers.revive()):
+            log.warning("broker_died", role=death.spec.name.removeprefix("broker-"), cause=death.cause, log=str(death.spec.log))
         failed = supervisor.look(excused=self.silent())
-        self.deaths.note(supervisor.take_deaths(), now_ms())
+        self.deaths.note([*ended, *supervisor.take_deaths()], now_ms())
         if not self.silent():
             self.deaths.tell(RedisBus(self.brokers.control), self.awake_s())
         return failed

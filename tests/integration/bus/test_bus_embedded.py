@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from azq.bus.redis import RedisBus
 from azq.bus.server_program import ServerProgram, find_server, server_at, writer_of
 from azq.config import load
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, StateConflict
+from azq.files import locked
 from azq.host.brokers import Brokers
 from azq.wire.connect import address, connect, open_client
 
@@ -318,15 +320,41 @@ def test_a_key_of_another_type_is_refused(server):
 
 def test_a_broker_that_died_is_started_again_at_its_address(tmp_path):
     with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
-        assert brokers.revive() == ()
+        assert brokers.revive() == []
         brokers.control.set("kept", "yes")
         before = brokers.pids
-        os.kill(before[0], signal.SIGKILL)
-        os.waitid(os.P_PID, before[0], os.WEXITED | os.WNOWAIT)
-        assert brokers.revive() == ("control",)
+        with locked(tmp_path / ".broker" / "control" / "lock"):  # as while a large file is loaded
+            kill(before[0])
+            (death,) = brokers.revive()
+            assert (death.spec.name, death.pid, death.cause) == ("broker-control", before[0], "SIGKILL")
+            assert (brokers.end_hung(10.0, 100.0), brokers.silent(100.0), brokers.revive()) == ((), True, []), "nobody waits for it"
+        until(lambda: answers(brokers))
+        assert (brokers.end_hung(10.0, 102.0), brokers.silent(102.0)) == ((), False)
         assert brokers.pids[0] != before[0]
         assert brokers.pids[1] == before[1]
         assert brokers.control.get("kept") in (b"yes", None)  # at most the last second's writes are gone
+
+
+def answers(brokers):
+    with contextlib.suppress(BrokerUnavailable):
+        return connect(brokers.apply(load()).broker.control_url).ping()
+    return False
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def test_one_that_another_process_started_again_is_taken_over(tmp_path):
+    with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
+        kill(brokers.pids[0])
+        other = EmbeddedServer("control", tmp_path / ".broker" / "control")
+        other.start()
+        assert len(brokers.revive()) == 1
+        until(lambda: brokers.pids[0] == other.pid)
+        assert brokers.revive() == []
+        other.stop()
 
 
 @pytest.mark.parametrize(("killed", "comes_back"), [(2, True), (3, False)])
@@ -342,15 +370,15 @@ def test_a_broker_that_is_killed_again_while_it_starts_is_tried_again(tmp_path, 
         return process
 
     with Brokers(load(overrides=[f'home="{tmp_path}"']), tmp_path) as brokers:
-        os.kill(brokers.pids[0], signal.SIGKILL)
-        os.waitid(os.P_PID, brokers.pids[0], os.WEXITED | os.WNOWAIT)
+        kill(brokers.pids[0])
         monkeypatch.setattr(EmbeddedServer, "_spawn", kill_at_start)
+        assert len(brokers.revive()) == 1
         if comes_back:
-            assert brokers.revive() == ("control",)
-            assert brokers.control.ping()
+            until(lambda: answers(brokers))
+            assert brokers.revive() == []
         else:
             with pytest.raises(BrokerUnavailable, match="ended at once"):
-                brokers.revive()
+                until(lambda: brokers.revive())
         assert len(starts) == 3
 
 
@@ -376,9 +404,9 @@ def test_one_that_hangs_is_noticed_killed_and_started_again(tmp_path):
         assert brokers.end_hung(10.0, 103.0) == ()
         assert brokers.silent(103.0)
         assert brokers.end_hung(10.0, 111.0) == ("control",)
-        until(lambda: brokers.revive() == ("control",))  # its threads die one after the other
-        assert brokers.pids[0] != first
+        (death,) = until(brokers.revive)  # its threads die one after the other
+        assert death.cause == "SIGKILL, no sign of life for 10 s"
+        until(lambda: brokers.pids[0] != first)
         assert brokers.pids[1] == data
-        assert brokers.end_hung(10.0, 200.0) == ()
-        assert not brokers.silent(200.0)
+        until(lambda: answers(brokers))
         until(lambda: RedisBus(connect(brokers.apply(load()).broker.control_url)).get("k") == b"v")

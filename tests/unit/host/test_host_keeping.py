@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable
-from azq.host.keeping import TELL_AGAIN_S, DeathNotes
-from azq.process.supervisor import ChildSpec, Death
+from azq.host.keeping import TELL_AGAIN_S, BrokerKeeper, DeathNotes
+from azq.process.supervisor import ChildSpec, Death, Supervisor
 from azq.status.deaths import crash_loops, read_deaths
 
 LEARNER = Death(ChildSpec("learner", ["x"], Path("/logs/learner.log"), run="first"), 7, "SIGSEGV")
@@ -44,3 +44,29 @@ def test_what_could_not_be_told_is_told_once_the_control_plane_is_back(monkeypat
     notes.tell(bus, TELL_AGAIN_S)
     notes.tell(bus, 2 * TELL_AGAIN_S)
     assert len(read_deaths(bus)) == 2
+
+
+class DyingBrokers:
+    """Of which one is found dead at each look."""
+
+    def end_hung(self, _hang_after_s: float, _now_s: float) -> tuple[str, ...]:
+        return ()
+
+    def revive(self) -> list[Death]:
+        return [Death(ChildSpec("broker-control", (), Path("/home/.broker/control/server.log")), 7, "SIGABRT")]
+
+    def silent(self, _now_s: float) -> bool:
+        return True
+
+
+def test_a_broker_that_dies_again_and_again_is_a_crash_loop() -> None:
+    keeper = BrokerKeeper(DyingBrokers())  # type: ignore[arg-type]
+    with capture_logs() as lines:
+        for _ in range(3):
+            keeper.revive(Supervisor())
+    (loop,) = [line["reason"] for line in lines if line["event"] == "crash_loop"]
+    assert loop.startswith("broker-control died 3 times in ")
+    assert ": SIGABRT; log " in loop
+    bus = MemoryBus()
+    keeper.deaths.tell(bus, 0.0)
+    assert len(read_deaths(bus)) == 3, "told once the control plane is back"
