@@ -57,9 +57,10 @@ def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
     file, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.absolute().parent)
     try:
         try:
-            write_all(file, data)
-            os.fchmod(file, mode)
-            os.fsync(file)
+            with _named(path):
+                write_all(file, data)
+                os.fchmod(file, mode)
+                os.fsync(file)
         finally:
             os.close(file)
         os.replace(draft, path)
@@ -83,7 +84,18 @@ def locked(path: Path, taken: Callable[[str], str] | None = None) -> Iterator[No
             file.seek(0)
             holder = file.read().strip() or "unknown"
             raise StateConflict(taken(holder) if taken else holder) from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
+        with _named(path):
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
         yield
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Errors of a descriptor name its file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise

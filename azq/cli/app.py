@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Annotated
 
@@ -41,6 +42,12 @@ def main() -> None:
     except AzqError as error:
         print(f"azq: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(int(error.exit_code))
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        place = error.filename or "a file, see `df`"
+        print(f"azq: cannot write {place}: {error.strerror}; free space there, then start again", file=sys.stderr)  # noqa: T201
+        sys.exit(int(ExitCode.CRASH))
     except KeyboardInterrupt:
         sys.exit(int(ExitCode.INTERRUPTED))
 

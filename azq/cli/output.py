@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 
 class _Output(io.FileIO):
-    """The descriptor of standard output; once it has failed, what else is written goes nowhere."""
+    """The descriptor of standard output."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
             return super().write(data)
+        except BrokenPipeError:
+            raise
         except OSError as error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
-            if isinstance(error, BrokenPipeError):
-                raise
             raise AzqError(f"cannot write to standard output: {error.strerror}") from None
 
 
@@ -42,5 +41,8 @@ def checked_output() -> Iterator[None]:
     finally:
         try:
             sys.stdout.flush()
-        except BrokenPipeError:
+        except (AzqError, BrokenPipeError) as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # what is left goes nowhere
+            if isinstance(error, AzqError):
+                raise
             sys.exit(int(ExitCode.CRASH))

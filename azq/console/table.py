@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from azq import logs
+from azq.errors import AzqError
 from azq.ledger.types import RunState
 from azq.status.stages import RunStage
 from azq.status.summary import RanksStatus, RunStatus
@@ -25,6 +26,8 @@ from azq.status.summary import RanksStatus, RunStatus
 LINE_EVERY_S = 30.0
 REDRAW_EVERY_S = 1.0
 THREE_COLUMNS = 110  # characters; with fewer there are two
+
+log = logs.get(__name__)
 
 
 class AboveTable:
@@ -60,6 +63,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         self._dashboard = f"dashboard {dashboard}{fragment}" if dashboard else ""
         self._note = f"run {run} is starting" + (f"; {self._dashboard}" if dashboard else "")
         self._status: RunStatus | None = None
+        self._refused = ""  # why the line before could not be written
 
     def __enter__(self) -> Screen:
         if self._live:
@@ -105,8 +109,16 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
             self._live.update(panel(self._status, self._note, self._dashboard, tuple(logs.TAIL.warnings)), refresh=True)
 
     def _write(self, text: str) -> None:
-        self._output.write(text + "\n")
-        self._output.flush()
+        """Writes a line; a full disk costs it, and no training."""
+        try:
+            self._output.write(text + "\n")
+            self._output.flush()
+        except AzqError as error:
+            if str(error) != self._refused:
+                self._refused = str(error)
+                log.warning("line_lost", reason=self._refused)
+        else:
+            self._refused = ""
 
 
 def line(status: RunStatus) -> str:

@@ -47,6 +47,28 @@ def test_an_answer_that_cannot_be_written_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (ExitCode.CRASH, "")
 
 
+def test_a_full_disk_is_one_line() -> None:
+    code = """
+import os
+from pathlib import Path
+from azq.cli import app
+from azq.files import publish_file
+
+def full(*_):
+    raise OSError(28, "No space left on device")
+
+def command():
+    os.write = full
+    publish_file(Path("run.toml"), b"x")
+
+app.app = command
+app.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == ExitCode.CRASH
+    assert done.stderr == "azq: cannot write run.toml: No space left on device; free space there, then start again\n"
+
+
 @pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
 def test_every_command_says_what_it_is(name: str) -> None:
     answer = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})

@@ -9,10 +9,12 @@ import msgspec
 import pytest
 import structlog
 from rich.console import Console
+from structlog.testing import capture_logs
 
 from azq import logs
 from azq.arena.rating import Rating
 from azq.console import table, top
+from azq.errors import AzqError
 from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.status.cost import cost_of
@@ -126,6 +128,25 @@ def test_without_a_terminal_lines_come_seldom() -> None:
         screen.show(status(), force=True)
     assert output.getvalue().startswith("run first is starting; dashboard http://here\n")
     assert output.getvalue().count("games/s=") == 2
+
+
+class Disk(io.StringIO):
+    """Standard output into a file, as the command line has it."""
+
+    full = True
+
+    def flush(self) -> None:
+        if self.full:
+            raise AzqError("cannot write to standard output: No space left on device")
+
+
+def test_a_full_disk_behind_the_lines_costs_them_and_no_training() -> None:
+    output = Disk()
+    with capture_logs() as lines, table.Screen("first", as_json=True, output=output) as screen:
+        for full in (True, True, False, True):
+            output.full = full
+            screen.show(status(), force=True)
+    assert [line["event"] for line in lines] == ["line_lost"] * 2, "said once each time it fills up"
 
 
 class Terminal(io.StringIO):
