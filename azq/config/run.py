@@ -151,7 +151,7 @@ class RankSettings(Section):
     compression_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # bytes that topk sends / those of whole gradients
     most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
     shard: Literal["none", "full"] = "none"  # full: weights, gradients, optimiser and average dealt out among ranks, a part to each
-    rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long is dropped
+    rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long, and for five of its longest steps of late, is dropped
     rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
 
     @model_validator(mode="after")

@@ -17,7 +17,7 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RankSettings
-from azq.learner.ranks.group import RankGroup, Word, reach_store, timeouts
+from azq.learner.ranks.group import RankGroup, Word, reach_store
 from azq.learner.ranks.leader import JOIN_S, said_of
 from azq.learner.ranks.meeting import NAME, meet_over
 from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
@@ -129,7 +129,7 @@ class Follower:
                 store, _ = meet_over(self.bus, self.run_name, table.meeting, table.host, timeout_s=JOIN_S)
             else:
                 store = reach_store(self.meetings, table.meeting, table.host, size, timeout_s=JOIN_S)
-            group = RankGroup(store, table.epoch, place, size, self.work.trainer.device, timeouts(self.config.rank_timeout_s, place))
+            group = RankGroup(store, table.epoch, place, size, self.work.trainer.device, self.config.rank_timeout_s)
             log.info("rank_joined", rank=self.place.rank, epoch=table.epoch, ranks=size)
             self._watch.done("epoch", once=False)  # kernels are loaded or compiled, and others are waited for
             with self._watch.does("epoch"):

@@ -13,7 +13,8 @@ import re
 import secrets
 import struct
 import tempfile
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -29,8 +30,10 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
 from azq.process.interfaces import interface_towards
+from azq.process.liveness import TIMES
 
 WORD_BYTES = 4096
+LATELY = 16  # rounds
 START_S = 120.0  # that members of a new epoch wait for each other: kernels are loaded or compiled, and NCCL connects, at the first use
 _LENGTH = struct.Struct("<I")
 _NAME = re.compile(r"[0-9a-f]{32}")
@@ -49,12 +52,14 @@ class Word(msgspec.Struct, frozen=True):
 class RankGroup:
     """The members of an epoch, this process among them; one at a time in a process.
 
-    They wait `START_S` for each other until they have trained once, then `timeout_s`.
+    They wait `START_S` for each other until they have trained once, then `patience_s`.
     """
 
     def __init__(self, store: Store, epoch: int, place: int, size: int, device: torch.device, timeout_s: float) -> None:
         self.place, self.size = place, size
         self._timeout_s = timeout_s
+        self._lately: deque[float] = deque(maxlen=LATELY)
+        self.patience_s = max(patience_s(timeout_s, 0.0, place), START_S)
         self.has_trained = False
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         # A member that is silent: end the kernels that wait for it, and not, as by default, this process.
@@ -65,7 +70,7 @@ class RankGroup:
                 store=PrefixStore(str(epoch), store),
                 rank=place,
                 world_size=size,
-                timeout=timedelta(seconds=max(timeout_s, START_S)),
+                timeout=timedelta(seconds=self.patience_s),
             )
         except RuntimeError:
             self.close()
@@ -82,11 +87,20 @@ class RankGroup:
         """Returns when every member's host has come here."""
         dist.all_reduce(torch.zeros(1))
 
-    def trained(self) -> None:
-        """Every member has taken a step: from now on none needs more than its timeout."""
-        if not self.has_trained:
-            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=self._timeout_s))
+    def trained(self, timings: Iterable[RoundTiming] = ()) -> None:
+        """Every member has taken steps, which took so long; those of the first round do not count, for kernels were loaded."""
+        if self.has_trained:
+            self._lately.append(max((timing.own_s / max(1, timing.steps) for timing in timings), default=0.0))
         self.has_trained = True
+        patience = patience_s(self._timeout_s, self.longest_s, self.place)
+        if patience != self.patience_s:
+            self.patience_s = patience
+            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=patience))
+
+    @property
+    def longest_s(self) -> float:
+        """Seconds that a step of any member lately took at the longest, waiting for others left out."""
+        return max(self._lately, default=0.0)
 
     def gather(self, timing: RoundTiming) -> list[RoundTiming]:
         ours = torch.tensor([timing.steps, timing.rows, timing.wall_s, timing.waited_s], dtype=torch.float64)
@@ -184,9 +198,9 @@ def listen_towards(host: str) -> None:
             os.environ.setdefault(f"{library}_SOCKET_IFNAME", interface)
 
 
-def timeouts(rank_timeout_s: float, place: int) -> float:
-    """Seconds that a member waits for the others: rank 0 drops who is late, the others bear with a rank 0 that saves or publishes."""
-    return rank_timeout_s if place == 0 else 10 * rank_timeout_s
+def patience_s(rank_timeout_s: float, longest_s: float, place: int) -> float:
+    """Seconds that a member waits for the others, by the longest step of late: rank 0 drops who is late, others bear with it."""
+    return max(rank_timeout_s, TIMES * longest_s) * (1 if place == 0 else 10)
 
 
 SHARED_FOLDER = "/dev/shm"

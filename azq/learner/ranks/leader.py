@@ -20,7 +20,7 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RankSettings
 from azq.errors import WireError
-from azq.learner.ranks.group import START_S, RankGroup, Word, open_store, timeouts
+from azq.learner.ranks.group import START_S, RankGroup, Word, open_store
 from azq.learner.ranks.meeting import meet_over, new_name
 from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
@@ -29,7 +29,7 @@ from azq.learner.ranks.spare import SpareCopy
 from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
 from azq.process.breaker import CircuitBreaker
-from azq.process.liveness import patient
+from azq.process.liveness import STILL_S, patient
 from azq.process.proc import stat_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -112,10 +112,11 @@ class Leader(Ranks[AnyStepper]):
         if self._group is None:
             return super().train(planned)
         before = None if isinstance(self._sync, Sharded) else self.trainer.snapshot()
-        has_trained = self._group.has_trained
-        if not has_trained:
+        if not self._group.has_trained:
             planned = replace(planned, steps=1)
-        with contextlib.nullcontext() if has_trained else patient(START_S):
+        # A step and the wait for another's; whoever watches this process waits for less than that where steps are long.
+        bears_s = self._group.longest_s + self._group.patience_s
+        with patient(bears_s) if bears_s > STILL_S else contextlib.nullcontext():
             holds = self._holds(partial(self._together, planned))
         if not holds and before is not None:
             self.trainer.restore(*before)
@@ -237,7 +238,7 @@ class Leader(Ranks[AnyStepper]):
             store, name = open_store(self.meetings, self.place.host, size, timeout_s=JOIN_S)
         self._table = changed(table, meeting=name)
         self._broker.attempt(self._put_table)
-        self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, timeouts(self.config.rank_timeout_s, 0))
+        self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, self.config.rank_timeout_s)
         self._sync = self._deal() if self.config.shard == "full" else self._copied()
         self._module = self.trainer.module
         self.trainer.join(self._sync)

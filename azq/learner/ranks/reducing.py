@@ -222,5 +222,5 @@ def train_together(group: RankGroup, sync: Sync, trainer: Stepper, feed: Batches
     waited_s = sync.waited_s()
     trainer.phases.move("backward", "sync", waited_s)
     timings = group.gather(RoundTiming(planned.steps, order.rows, watch.taken_s(), waited_s))
-    group.trained()
+    group.trained(timings)
     return timings

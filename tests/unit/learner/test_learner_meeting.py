@@ -13,8 +13,9 @@ import torch.distributed as dist
 from rank_processes import in_ranks
 
 from azq.learner.ranks import group as group_module
-from azq.learner.ranks.group import RankGroup, open_store, reach_store
+from azq.learner.ranks.group import LATELY, START_S, RankGroup, open_store, reach_store
 from azq.learner.ranks.rules import LOOPBACK
+from azq.learner.rounds import RoundTiming
 
 LISTEN, AT_LOOPBACK = "0A", "0100007F"
 
@@ -75,6 +76,22 @@ def test_members_are_waited_for_until_they_have_trained_once_and_then_for_their_
         return "waited" if time.monotonic() - begun < 8.0 else "waited too long"
 
     assert in_ranks(2, body, timeout_s=0.5)[:1] == ["waited"]
+
+
+@pytest.mark.parametrize(("place", "times"), [(0, 1), (1, 10)])
+def test_a_member_in_a_long_step_is_waited_for_by_how_long_steps_took(place, times):
+    def body(group: RankGroup) -> list[float]:
+        found = [group.patience_s]
+        for own_s in (300.0, 0.1, 20.0, *[0.1] * LATELY):
+            group.meet()
+            group.trained([RoundTiming(2, 8, 2 * own_s + 7.0, 7.0), RoundTiming(2, 8, 0.2)])
+            found.append(group.patience_s)
+        return found
+
+    start_s, first_s, short_s, long_s, *later, last_s = in_ranks(2, body, timeout_s=6.0)[place]
+    assert start_s == START_S
+    assert (first_s, short_s, long_s, last_s) == (6.0 * times, 6.0 * times, pytest.approx(100.0 * times), 6.0 * times)
+    assert set(later) == {long_s}
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
