@@ -28,7 +28,7 @@ from azq.process.proc import is_my_child
 from azq.process.stacks import ForkedStacks
 from azq.queue import detect_tags, make_app
 from azq.wire.connect import address, agree_on_schema, connect
-from azq.wire.doorman import admit
+from azq.wire.doorman import CONTROL, judge, look
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.board import Board
 from workers.children import Care, Signs
@@ -99,12 +99,11 @@ class WorkerParts:
         """Whether the control plane is there and takes writes; where it never will, whoever connects next says why."""
         try:
             with closing(self._connect()) as client:
-                admit(client)
+                return judge(look(client), CONTROL, address(self.config.broker.control_url)).verdict not in ("full", "passing")
         except BrokerUnavailable:
             return False
         except AzqError:
-            pass
-        return True
+            return True
 
     def _connect(self) -> redis.Redis:
         broker = self.config.broker

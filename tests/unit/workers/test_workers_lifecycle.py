@@ -21,6 +21,7 @@ from azq.config import Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
 from azq.process.liveness import READY_PID, watchdog_interval_s
 from azq.wire.codec import decode
+from azq.wire.doorman import ServerFacts
 from azq.wire.messages import Heartbeat
 from workers import lifecycle, worker
 from workers.board import Board, ChildFigures, merge, versions
@@ -204,18 +205,24 @@ def test_a_worker_connects_again_once_its_broker_takes_writes(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("error", "answer"), [(None, True), (BrokerUnavailable("takes no writes"), False), (AccessRefused("sent away"), True)]
+    ("found", "answer"),
+    [
+        ("", True),
+        ("OOM command not allowed", False),
+        ("MISCONF no space", False),
+        ("NOPERM this user", True),
+        (BrokerUnavailable("away"), False),
+        (AccessRefused("sent away"), True),
+    ],
 )
-def test_whether_a_broker_takes_writes_is_asked_at_its_door(error: Exception | None, answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_takes_writes_or_never_will(found: str | Exception, answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = worker.WorkerParts(Config(), ["selfplay.cpu"])
-    asked: list[object] = []
 
-    def admit(client: object) -> None:
-        asked.append(client)
-        if error is not None:
-            raise error
+    def look(_client: object) -> ServerFacts:
+        if isinstance(found, Exception):
+            raise found
+        return ServerFacts(probe=found)
 
-    monkeypatch.setattr(worker, "admit", admit)
+    monkeypatch.setattr(worker, "look", look)
     monkeypatch.setattr(parts, "_connect", lambda: SimpleNamespace(close=lambda: None))
     assert parts.takes_writes() is answer
-    assert len(asked) == 1
