@@ -50,10 +50,10 @@ _SETTINGS = {
     "event_serializer": "json",  # a receiver built without this app drops msgpack events silently
     "task_ignore_result": True,
     "task_acks_late": True,
-    "task_acks_on_failure": True,  # the ledger, not the broker, gives a failed job another attempt
+    # The ledger, not the broker, gives a job another attempt: of one that failed, and of one whose process died.
+    "task_acks_on_failure": True,
     "task_acks_on_timeout": True,
-    "task_reject_on_worker_lost": True,
-    "task_retry_on_worker_lost": True,  # without it a job that kills its process comes back for ever
+    "task_reject_on_worker_lost": False,
     "task_create_missing_queues": False,
     "task_send_sent_event": True,  # monitors learn a task's queue from it
     # One more try covers a pooled connection that died with an earlier broker; a job sent twice is claimed once.

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from billiard.einfo import ExceptionWithTraceback
 from celery import bootsteps
 from celery.apps.worker import Worker
 from celery.exceptions import Ignore
@@ -150,6 +151,8 @@ class ToldRequest(Request):  # type: ignore[misc]
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
         """Acknowledges the message and says how its task ended."""
+        if isinstance(exc_info.exception, ExceptionWithTraceback):  # of a process that was lost; the event would not name it
+            exc_info.exception = exc_info.exception.exc
         super().on_failure(exc_info, send_failed_event, return_ok)
         if isinstance(exc_info.exception, Ignore):
             self.send_event("task-revoked", terminated=False, signum=None, expired=False)

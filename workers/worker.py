@@ -146,8 +146,7 @@ def _add_task(app: Celery, kind: Kind, module: str) -> None:
     def run(job_id: str, attempt: int) -> None:
         importlib.import_module(module).run(app.azq.context, job_id, attempt)
 
-    options = {"Request": "workers.lifecycle:ToldRequest", "throws": (JobFailed,)}
-    app.task(name=task_name(kind), max_retries=3, default_retry_delay=5, **options)(run)
+    app.task(name=task_name(kind), Request="workers.lifecycle:ToldRequest", throws=(JobFailed,))(run)
 
 
 def _connect_signals(app: Celery) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,13 +83,18 @@ def test_each_message_ends_as_the_ledger_says_and_none_is_left_or_sent_again(fle
         assert again.error in task_of(state, unknown).exception
         fleet.publish(done)  # Celery may deliver twice
         until(lambda: "claim_refused" in fleet.log(), "refusal of the second message")
+        assert "Traceback" not in fleet.log(), "what is expected needs none"
+        lost = fleet.send(slice_s=300.0)
+        os.kill(fleet.playing(), signal.SIGKILL)
+        assert task_of(state, lost).state == states.FAILURE, "its next attempt is another task"
+        assert "WorkerLostError" in task_of(state, lost).exception
+        until(lambda: fleet.ledger.job(lost.job.job_id).attempt == 2, "end of the lease")
         taken = fleet.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu"))
         assert fleet.ledger.claim(taken.job.job_id, 1, "somebody else", 30.0)
         fleet.publish(taken)
         assert task_of(state, taken).state == states.REVOKED, "refused, neither a success nor started for ever"
-        assert task_of(state, done).state == states.SUCCESS
+        assert (task_of(state, done).state, task_of(state, lost).state) == (states.SUCCESS, states.FAILURE)
     assert fleet.client.hlen("azq.unacked") == fleet.client.llen("azq.eval.cpu") == 0, "acknowledged, each of them"
-    assert "Traceback" not in fleet.log(), "what is expected needs none"
 
 
 FORBIDDEN: dict[str, dict[str, Any]] = {

@@ -22,11 +22,11 @@ URL = "redis://localhost:1/0"
 @pytest.mark.parametrize(
     ("why", "settings"),
     [
+        ("a job whose worker dies is delivered again", {"task_acks_late": True}),
         (
-            "a job whose process dies is delivered again",
-            {"task_acks_late": True, "task_reject_on_worker_lost": True, "task_retry_on_worker_lost": True},
+            "a job that fails, or kills its process, is tried again by the ledger alone",
+            {"task_acks_on_failure": True, "task_acks_on_timeout": True, "task_reject_on_worker_lost": False},
         ),
-        ("a job that fails is tried again by the ledger alone", {"task_acks_on_failure": True, "task_acks_on_timeout": True}),
         ("a worker holds no message that it does not work on", {"worker_prefetch_multiplier": 1, "worker_disable_prefetch": True}),
         (
             "the ledger is the record, so nothing is kept here, but it is told where a job was sent",
