@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -46,13 +47,26 @@ def tell(bus: Bus, death: ProcessDeath) -> None:
     bus.publish(keys.DEATHS, encode(death), max_length=KEPT)
 
 
+class DeathLog:
+    """The newest deaths, of which each look reads only those that came since the last."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._read = "0"
+        self._known: deque[Died] = deque(maxlen=KEPT)
+
+    def read(self) -> tuple[Died, ...]:
+        """The newest deaths, oldest first. Raises `BrokerError`."""
+        for entry in self._bus.after(keys.DEATHS, self._read):
+            self._read = entry.id
+            with skip_unreadable(entry.place):
+                self._known.append(Died(order(entry.id)[0], decode(entry.frame, ProcessDeath)))
+        return tuple(self._known)
+
+
 def read_deaths(bus: Bus) -> tuple[Died, ...]:
     """The newest deaths, oldest first. Raises `BrokerError`."""
-    found = []
-    for entry in reversed(bus.newest(keys.DEATHS, KEPT)):
-        with skip_unreadable(entry.place):
-            found.append(Died(order(entry.id)[0], decode(entry.frame, ProcessDeath)))
-    return tuple(found)
+    return DeathLog(bus).read()
 
 
 def crash_loops(deaths: Iterable[Died], now_ms: int, run: str = "") -> tuple[CrashLoop, ...]:

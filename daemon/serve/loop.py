@@ -22,7 +22,7 @@ from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.ledger.types import RunState
 from azq.process.heartbeat import Presence
 from azq.status.brokers import fleet_of
-from azq.status.deaths import crash_loops, read_deaths
+from azq.status.deaths import DeathLog, crash_loops
 from azq.status.deaths import tell as tell_death
 from azq.status.history import Recorder
 from azq.status.observe import Beats, Observer
@@ -122,6 +122,7 @@ class Loop:
         self._entered = False
         self._ticks = 0
         self._lives: Lives = {}
+        self._deaths = DeathLog(self.bus)
         self._presence = Presence("daemon", life_s=self.life_s)
 
     @property
@@ -189,7 +190,7 @@ class Loop:
 
     def _look_at_deaths(self, beats: Sequence[Heartbeat], now_ms: int) -> list[do.ReportCrashLoop]:
         """Tells of deaths that nobody told of; who dies again and again."""
-        told = read_deaths(self.bus)
+        told = self._deaths.read()
         self._lives, found = deaths(lives(self._lives, beats, now_ms, 1000 * self.life_s), told)
         for death in found:
             tell_death(self.bus, death)

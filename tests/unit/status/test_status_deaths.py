@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from azq.bus.base import Entry
 from azq.bus.memory import MemoryBus
-from azq.status.deaths import FEWEST, WITHIN_S, CrashLoop, Died, crash_loops, read_deaths, tell
+from azq.status.deaths import FEWEST, WITHIN_S, CrashLoop, DeathLog, Died, crash_loops, tell
 from azq.wire import keys
 from azq.wire.machines import ProcessDeath
 
@@ -52,12 +53,29 @@ def test_a_run_hears_of_its_own_processes_and_of_those_that_work_for_all() -> No
     assert [loop.name for loop in crash_loops(deaths, NOW_MS, "second")] == ["daemon"]
 
 
+class AskedBus(MemoryBus):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def after(self, stream: str, last_id: str, **options: int) -> list[Entry]:
+        self.asked.append(last_id)
+        return super().after(stream, last_id, **options)
+
+
 def test_what_is_told_is_read_oldest_first_and_bytes_of_others_are_passed_over() -> None:
-    bus = MemoryBus()
+    bus = AskedBus()
     for pid in (1, 2, 3):
         tell(bus, msgspec.structs.replace(DEATH, pid=pid))
     bus.publish(keys.DEATHS, b"rubbish")
-    deaths = read_deaths(bus)
+    log = DeathLog(bus)
+    deaths = log.read()
     assert [one.told.pid for one in deaths] == [1, 2, 3]
     (loop,) = crash_loops(deaths, deaths[-1].at_ms)
     assert loop == CrashLoop("learner", "box", "first", 3, loop.over_s, HUNG, DEATH.log)
+    bus.publish(keys.DEATHS, b"rubbish")
+    tell(bus, msgspec.structs.replace(DEATH, pid=4))
+    for _ in range(2):
+        assert [one.told.pid for one in log.read()] == [1, 2, 3, 4]
+    assert "0" not in bus.asked[1:], "each look reads what is new"
+    assert len(set(bus.asked[1:])) == 2
