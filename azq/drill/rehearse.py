@@ -5,6 +5,7 @@ In chaos any fault at random for a while, and what that costs: work done meanwhi
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import tempfile
@@ -18,11 +19,12 @@ import redis
 
 from azq.drill import deadly_games
 from azq.drill.audit import DiskAuditor
+from azq.drill.disk import no_disk, small_disk
 from azq.drill.faults import DEEDS
 from azq.drill.fleet import rehearse_cut
 from azq.drill.hosts import why_not
 from azq.drill.outcome import Outcome, Rehearsal, Throughput, Work
-from azq.drill.scenarios import GATEWAY, HOSTS, MACHINE, PAGE, PROCESSES, TAB, Harm, Scenario
+from azq.drill.scenarios import DISK, GATEWAY, HOSTS, MACHINE, PAGE, PROCESSES, TAB, Harm, Scenario
 from azq.drill.system import READY_S, System
 from azq.errors import AzqError, ConfigError
 from azq.host.browser import no_browser
@@ -178,14 +180,15 @@ def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehears
     Ledger and disk are compared after each round and at the end; in chaos at the end alone, for it takes seconds in which nothing is
     played. Drills with settings of their own have a system of their own, and take no part in chaos unless nothing else was asked for.
     Drills of hosts have a fleet of their own, take no part in chaos, and are left out where no hosts can be made unless nothing else
-    was asked for (`MissingExtra`); so are those of pages where there is no browser.
+    was asked for (`MissingExtra`); so are those of pages where there is no browser, and of disks where nothing can be mounted.
     """
     systems, hosts = by_system(scenarios)
     if plan.chaos is not None and not systems and hosts:
         raise ConfigError("drills of hosts take no part in chaos; leave --minutes out, or name others")
     rehearsal = Rehearsal([])
     for group in systems if plan.chaos is None else systems[:1]:
-        if group[0].role == PAGE and len(scenarios) > len(group) and (reason := no_browser()):
+        lacking = {PAGE: no_browser, DISK: no_disk}.get(group[0].role, str)
+        if len(scenarios) > len(group) and (reason := lacking()):
             tell(f"{group[0].name}: left out: {reason}")
             continue
         also = _rehearse(group, plan, tell)
@@ -201,10 +204,10 @@ def rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehears
 
 def by_system(scenarios: Sequence[Scenario]) -> tuple[list[list[Scenario]], list[Scenario]]:
     """Drills that share a system, those without settings of their own first, and those of hosts."""
-    groups: dict[tuple[bool, str, tuple[str, ...], tuple[str, ...]], list[Scenario]] = {}
+    groups: dict[tuple[str, str, tuple[str, ...], tuple[str, ...]], list[Scenario]] = {}
     for scenario in scenarios:
         if scenario.role != HOSTS:
-            key = (scenario.role == MACHINE, scenario.game, scenario.settings, scenario.environ)
+            key = (scenario.role if scenario.role in (DISK, MACHINE) else "", scenario.game, scenario.settings, scenario.environ)
             groups.setdefault(key, []).append(scenario)
     return [groups[key] for key in sorted(groups)], [scenario for scenario in scenarios if scenario.role == HOSTS]
 
@@ -228,22 +231,25 @@ def _rehearse(scenarios: Sequence[Scenario], plan: Intent, tell: Tell) -> Rehear
         tabs=TABS.get(scenarios[0].role),
         environ=dict(said.split("=", 1) for said in scenarios[0].environ),
     )
-    rounds = Rounds(system, scenarios, plan.patience, rng, tell)
-    try:
-        system.start()
-        if plan.chaos is None:
-            # In turn, so that no process dies so often in a row that its restarts are put off.
-            rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
-            rehearsal = Rehearsal(rounds.end())
-        else:
-            first, second = undisturbed(system, plan.chaos), measure(system)
-            rounds.make(scenarios_at_random(system, scenarios, plan.chaos, rng), compares=False)
-            throughput = Throughput.of(first, second, measure(system))
-            rehearsal = Rehearsal(rounds.end(), throughput.values(), throughput.as_line())
-    finally:
-        system.stop()
+    with small_disk(folder) if scenarios[0].role == DISK else contextlib.nullcontext():
+        try:
+            system.start()
+            rehearsal = _made(system, Rounds(system, scenarios, plan.patience, rng, tell), scenarios, plan, rng)
+        finally:
+            system.stop()
     system.put_away(rehearsal.passed(), tell)
     return rehearsal
+
+
+def _made(system: System, rounds: Rounds, scenarios: Sequence[Scenario], plan: Intent, rng: random.Random) -> Rehearsal:
+    if plan.chaos is None:
+        # In turn, so that no process dies so often in a row that its restarts are put off.
+        rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
+        return Rehearsal(rounds.end())
+    first, second = undisturbed(system, plan.chaos), measure(system)
+    rounds.make(scenarios_at_random(system, scenarios, plan.chaos, rng), compares=False)
+    throughput = Throughput.of(first, second, measure(system))
+    return Rehearsal(rounds.end(), throughput.values(), throughput.as_line())
 
 
 def measure(system: System) -> Work:

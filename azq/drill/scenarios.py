@@ -26,6 +26,7 @@ HOSTS = "hosts"
 RANK = "rank"  # a process beside the learner that trains with it
 GATEWAY, TAB, PAGE = "gateway", "tab", "page"  # of a system that volunteers play for; a page is in a browser, whose tab is none of ours
 MACHINE = "machine"  # of others, at brokers that listen
+DISK = "disk"  # of a system that has a small one
 FSYNC = ("always", "everysec", "no")
 PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else
 #: fault -> roles that it can befall; that of hosts is made by `azq.drill.fleet`, all others by their deeds

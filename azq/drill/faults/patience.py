@@ -1,4 +1,4 @@
-"""What may take longer than any watch waits: a pause of everything, a control plane that is away or takes no writes, a slow start.
+"""What may take longer than any watch waits: a pause of everything, a slow start, a control plane or a disk that takes no writes.
 
 Nobody may be ended meanwhile, and the daemon answers throughout.
 """
@@ -15,7 +15,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from azq.drill.scenarios import PROCESSES, Harm, Scenario, fault
+from azq.drill.disk import FILLER, fill
+from azq.drill.faults.brokers import limit_memory
+from azq.drill.scenarios import DISK, PROCESSES, Harm, Scenario, fault, nothing
 from azq.drill.system import READY_S, RUN, System
 from azq.drill.victims import Kin, Victim
 from azq.errors import StateConflict
@@ -32,6 +34,7 @@ ANSWER_S = 5.0  # of the daemon's, within which it counts as one
 READY, NOT_READY = 200, 503
 
 Ask = Callable[[str], int | None]
+Lift = Callable[[], None]
 
 
 @fault("pause", "all")
@@ -44,33 +47,56 @@ def pause(system: System, scenario: Scenario, rng: random.Random) -> Harm:
 
 
 @fault("read-only", "broker-control")
-def take_no_writes(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """Makes the control plane a replica of a server that is not there, which answers and takes no writes."""
-    before, watch = _at_work(system, *system.brokers()), ReadyWatch(rest_of(system))
+@fault("no-memory", "broker-control")
+@fault("away", "broker-control")
+@fault("no-space", DISK)
+def take_nothing(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """The control plane is away, or answers and takes no writes; on a full disk nobody can write anything."""
+    dies = ["broker-control"] if scenario.fault == "away" else []
+    before, killed = _at_work(system, *(role for role in system.brokers() if role not in dies)), [system.working(role) for role in dies]
+    hurt, meanwhile = HURTS[scenario.fault]
+    watch, end = ReadyWatch(rest_of(system), look=lambda: meanwhile(system)), hurt(system)
+
+    def lift() -> None:
+        try:
+            watch.end()
+        finally:
+            end()
+
+    return Harm(lambda: _same(system, before) and all(system.replaced(one.role, one) for one in killed), lasts_s=AWAY_S, lift=lift)
+
+
+def _follow_nobody(system: System) -> Lift:
+    """Makes the control plane a replica of a server that is not there."""
     with system.client() as client:
         client.replicaof("127.0.0.1", str(free_port(1)))
 
     def lift() -> None:
         with system.client() as client:
             client.replicaof("NO", "ONE")
-        watch.end()
 
-    return Harm(lambda: _same(system, before), lasts_s=AWAY_S, lift=lift)
+    return lift
 
 
-@fault("away", "broker-control")
-def be_away(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGKILL to the control plane, and its folder's lock is held, so that `azq up` has to wait before it starts another one."""
-    before, watch, held = _at_work(system), ReadyWatch(rest_of(system)), contextlib.ExitStack()
-    broker = system.working(scenario.role)
+def _kill_for_long(system: System) -> Lift:
+    """SIGKILL to the control plane, whose folder's lock is held, so that its successor cannot start; `azq up` looks after all else."""
+    held, broker = contextlib.ExitStack(), system.working("broker-control")
     held.enter_context(locked(system.folder / BROKER_FOLDER / "control" / "lock"))
     system.kin.send(signal.SIGKILL, broker)
+    return held.close
 
-    def lift() -> None:
-        held.close()
-        watch.end()
 
-    return Harm(lambda: _same(system, before) and system.replaced(scenario.role, broker), lasts_s=AWAY_S, lift=lift)
+def _fill(system: System) -> Lift:
+    fill(system.folder)
+    return (system.folder / FILLER).unlink
+
+
+HURTS: dict[str, tuple[Callable[[System], Lift], Callable[[System], object]]] = {  # and what is done once a second meanwhile
+    "read-only": (_follow_nobody, lambda _: None),
+    "no-memory": (lambda system: limit_memory(system, "control"), lambda _: None),
+    "away": (_kill_for_long, lambda _: None),
+    "no-space": (_fill, lambda system: fill(system.folder)),
+}
 
 
 @fault("slow-start", "daemon")
@@ -105,8 +131,9 @@ def tree(kin: Kin) -> list[Victim]:
 class ReadyWatch:
     """Asks a daemon once a second whether it is ready, in a thread, and counts the answers; None stands for none."""
 
-    def __init__(self, url: str, ask: Ask | None = None, every_s: float = ASK_EVERY_S) -> None:
+    def __init__(self, url: str, ask: Ask | None = None, every_s: float = ASK_EVERY_S, look: Callable[[], object] = nothing) -> None:
         self.answers: Counter[int | None] = Counter()
+        self._look = look
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(url, ask or readiness, every_s), name="ready watch", daemon=True)
         self._thread.start()
@@ -120,6 +147,7 @@ class ReadyWatch:
 
     def _run(self, url: str, ask: Ask, every_s: float) -> None:
         while not self._over.wait(every_s):
+            self._look()
             self.answers[ask(url)] += 1
 
 
