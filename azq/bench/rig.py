@@ -254,8 +254,8 @@ def child(part: Callable[..., Any], env: Mapping[str, str] | None = None, **task
 
 
 def say(answer: Any) -> None:
-    """A line of JSON for the process that started this one."""
-    print(json.dumps(answer), flush=True)  # noqa: T201
+    """A line of JSON for the process that started this one; what games print goes elsewhere."""
+    print(json.dumps(answer), file=sys.__stdout__, flush=True)
 
 
 def start_together(processes: Sequence[subprocess.Popen[str]], seconds: float, warm_up_s: float) -> float:
@@ -321,6 +321,7 @@ def published(config: Config, control: redis.Redis) -> bytes:
 
 def _main() -> int:
     module, part, task = sys.argv[1:]
+    sys.stdout = sys.stderr
     say(getattr(importlib.import_module(module), part)(**json.loads(task)))
     return 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
+from azq.cli.output import answers_apart
 from azq.errors import ExitCode
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
@@ -101,7 +103,8 @@ def offering(run: Command, command: Command, given: int = 0, **options: tuple[An
 
     def offer(**values: Any) -> None:
         as_json = answers and values.pop("as_json")
-        answer = run(**values)
+        with answers_apart() if answers else nullcontext():
+            answer = run(**values)
         if answers:
             emit(answer.values, as_json, answer.text if isinstance(answer.text, str) else "\n".join(answer.text))
             raise typer.Exit(int(answer.code))

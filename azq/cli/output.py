@@ -6,8 +6,8 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, redirect_stdout
+from typing import TYPE_CHECKING, TextIO
 
 from azq.errors import AzqError, ExitCode
 
@@ -25,6 +25,14 @@ class _Output(io.FileIO):
             raise
         except OSError as error:
             raise AzqError(f"cannot write to standard output: {error.strerror}") from None
+
+
+@contextmanager
+def answers_apart() -> Iterator[TextIO]:
+    """Standard output for answers alone: what else prints meanwhile, as the code of somebody's game, goes to standard error."""
+    answers = sys.stdout
+    with redirect_stdout(sys.stderr):
+        yield answers
 
 
 @contextmanager

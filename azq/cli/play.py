@@ -12,6 +12,7 @@ import typer
 
 from azq.arena.players import FORMS as PLAYER_FORMS
 from azq.cli.options import Answer, ConfigFile, Overrides, Preset, RunName, with_answer, with_settings
+from azq.cli.output import answers_apart
 from azq.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def move(
     from azq.console.move import move as command
     from azq.console.play import game_named
 
-    command(settings, game_named(settings, game, run, weights), run, weights, num_simulations, sys.stdin, sys.stdout, chance)
+    with answers_apart() as sink:
+        command(settings, game_named(settings, game, run, weights), run, weights, num_simulations, sys.stdin, sink, chance)
 
 
 @with_settings
@@ -100,8 +102,9 @@ def gtp(
     from azq.console.gtp import serve
     from azq.console.play import Seating, game_named
 
-    seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed)
-    serve(settings, seating, player, sys.stdin, sys.stdout)
+    with answers_apart() as sink:
+        seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed)
+        serve(settings, seating, player, sys.stdin, sink)
 
 
 @with_settings
@@ -229,9 +232,10 @@ def games_export(
     from azq.files import publish_file
     from azq.notation.writing import export
 
-    game, events = games_of(settings, run, most, uid)
-    pieces = export(form, run, game, events)
-    if out is None:
-        sys.stdout.writelines(pieces)
-    else:
-        publish_file(out, "".join(pieces).encode())
+    with answers_apart() as sink:
+        game, events = games_of(settings, run, most, uid)
+        pieces = export(form, run, game, events)
+        if out is None:
+            sink.writelines(pieces)
+        else:
+            publish_file(out, "".join(pieces).encode())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from azq.cli.options import AsJson, Command, ConfigFile, Overrides, Preset, RunName, names, offering, with_settings
+from azq.cli.output import answers_apart
 
 if TYPE_CHECKING:
     from azq.config import Config
@@ -48,8 +49,9 @@ def up(
     from azq.console.up import UpRequest
     from azq.console.up import up as command
 
-    asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze, final_games)
-    raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
+    with answers_apart() as output:
+        asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze, final_games, output)
+        raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
 
 
 def _process(command: Command) -> Command:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TextIO
 
 from azq import logs
 from azq.config import Config, RunConfig
@@ -60,6 +60,7 @@ class Start:
     host: Mapping[str, Any] = field(default_factory=dict)  # what the run's preset sets of the host
     volunteers: bool = False  # browsers' tabs may play
     weights: bytes = b""  # that a new run begins with, as a file has them; empty: random ones
+    output: TextIO | None = None
     again: str = "azq up"  # with the settings of this host that say where its runs and ports are
 
 
@@ -90,7 +91,7 @@ class Session:
                 self.supervisor.start(spec)
             dashboard = url_of(self.config.daemon) if self.config.daemon.port else ""  # 0: any port, which only the daemon knows
             token = with_own_token(self.config, make=True).daemon.token.get_secret_value()
-            shown = Screen(name, as_json=self.start.as_json, dashboard=dashboard, token=token)
+            shown = Screen(name, as_json=self.start.as_json, output=self.start.output, dashboard=dashboard, token=token)
             with watching(self.config) as self.machine, shown as screen:
                 code = self._watch_until_end(screen)
                 self.drain(screen)

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
@@ -70,6 +71,7 @@ class UpRequest:
     origin: str | None = None  # of the weights that a new run begins with
     freeze: str = ""
     final_games: int | None = None  # per match of the last round
+    output: TextIO | None = None  # of its lines; standard output by default
 
 
 def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
@@ -174,7 +176,9 @@ def read_start(asked: UpRequest) -> Start:
     check_search(config.search, rules)  # an unknown game ends here, before anything starts
     weights = first_weights(origin, config.run_sections(), rules) if origin else b""
     until = dict(Goals.parse(asked.until).until)
-    return Start(with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights, again=again(asked))
+    return Start(
+        with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights, again=again(asked), output=asked.output
+    )
 
 
 def game_asked(asked: UpRequest) -> str:

@@ -37,6 +37,7 @@ SIGN_S = 0.5
 TRACE_S = 2.0  # for the last words of a process that is stuck
 KEPT_BYTES = 1 << 16  # of what it prints
 REPLAYED_PLIES = 20_000  # of the first games, at least one, in the second process
+HASH_SEEDS = {"check": "1", "replay": "2"}  # by which sets of texts have their orders
 REFUSALS = {kind.__name__: kind for kind in (ConfigError, GameContractError, MissingExtra, UnknownGameError)}
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+) in (\S+)')
 
@@ -126,7 +127,8 @@ def _listen(job: Mapping[str, Any], progress: Callable[[int], None], patience_s:
     reading, writing = os.pipe()
     command = [sys.executable, "-P", "-m", "azq.games.apart", str(writing)]
     pipe, heard = subprocess.PIPE, _Heard()
-    child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=(writing,), start_new_session=True)
+    environment = os.environ | {"PYTHONHASHSEED": HASH_SEEDS[job["task"]]}
+    child = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=(writing,), start_new_session=True)
     os.close(writing)
     with open(reading, "rb", buffering=0) as told, child:
         try:

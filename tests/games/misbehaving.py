@@ -82,6 +82,12 @@ class Noisy(Sound):
         super().apply_action(action)
 
 
+class Prints(Sound):
+    def apply_action(self, action: int) -> None:
+        print("move", action)
+        super().apply_action(action)
+
+
 class Asks(Sound):
     def apply_action(self, action: int) -> None:
         super().apply_action(int(input("move? ")))
@@ -93,6 +99,11 @@ DRAWN = [random.randint(0, 1) for _ in range(64)]
 class DrawnAtImport(Sound):
     def observation_tensor(self, player: int) -> list[int]:
         return [*super().observation_tensor(player), *DRAWN]
+
+
+class OrderOfSets(Sound):
+    def observation_tensor(self, player: int) -> list[int]:
+        return [*super().observation_tensor(player), *(ord(letter) & 1 for letter in {*"abcdefghijklmnop"})]
 
 
 class DrawnAtStart(Sound):

@@ -33,6 +33,7 @@ def test_what_loading_raises_is_raised_here() -> None:
         ("Faults", 60.0, "process: its process died of SIGSEGV in apply_action (misbehaving.py, line "),
         ("Loops", 2.0, "time: no answer within 2 s in is_terminal (misbehaving.py, line "),
         ("DrawnAtImport", 60.0, "process: another process replays the recorded actions to other positions or results"),
+        ("OrderOfSets", 60.0, "process: another process replays the recorded actions to other positions or results"),
         ("Asks", 60.0, "contract: game "),
     ],
 )

@@ -1,0 +1,32 @@
+"""The table of docs/games/openspiel.md is what its script writes, tried on a sample of quick games."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from azq import games
+from azq.games.check import check
+
+pyspiel = pytest.importorskip("pyspiel")
+SPEC = importlib.util.spec_from_file_location("openspiel_table", Path(__file__).parents[3] / "ops" / "openspiel_table.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+openspiel_table = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(openspiel_table)
+
+ROWS = openspiel_table.PAGE.read_text("utf-8").partition(openspiel_table.HEADER)[2].splitlines()
+LISTED = {name.strip("` "): row.split("|")[1].strip() for row in ROWS for name in row.split("|")[2].split(",")}
+
+
+def test_every_registered_game_stands_in_it_as_the_script_writes_it() -> None:
+    assert set(LISTED) == set(pyspiel.registered_names())
+    assert openspiel_table.table(LISTED).removeprefix(openspiel_table.HEADER).splitlines() == ROWS
+
+
+@pytest.mark.parametrize("name", ["catch", "nim", "kuhn_poker", "matrix_pd", "misere", "efg_game", "crossword", "deep_sea", "coin_game"])
+def test_a_quick_games_verdict_is_that_of_now(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openspiel_table, "check_apart", lambda game, params, count: check(games.load(game), count))
+    assert openspiel_table.verdict(name) == LISTED[name]
