@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from azq.actor.lease import HeldLease
 from azq.config import RunSections, SearchConfig
+from azq.errors import AzqError
 from azq.games import Game
 from azq.games.files import GameFiles
 from azq.ledger.types import Lease
@@ -116,8 +117,10 @@ class Room:
 def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: GatewayCounts) -> Room:
     """A run's room without anybody in it."""
     tickets = Tickets(secret, f"{record.run} {record.created_ms}".encode())
-    game = GameFiles().load(sections.run.game, sections.run.params)
-    return Room(record, sections, Sessions(tickets, patience, counts, longest_bytes(game)))
+    longest = MAX_TAB_BYTES
+    with contextlib.suppress(AzqError):  # tabs get no games of a run whose rules they do not have
+        longest = longest_bytes(GameFiles().load(sections.run.game, sections.run.params))
+    return Room(record, sections, Sessions(tickets, patience, counts, longest))
 
 
 def longest_bytes(game: Game) -> int:

@@ -192,7 +192,7 @@ class Sessions:
                     self._stock.drop((self, uid, contributor))
                 elif claim.brought is not None:
                     self.bring(claim.tab, claim.brought, now_s)
-                elif self.games[uid].place is Place.WAITING:
+                elif self.games[uid].place is Place.WAITING and not self._is_barred(uid, self.tabs[claim.tab]):
                     self._give(uid, contributor, claim.tab, now_s)
 
     def lost(self, lease: str, now_s: float) -> None:

@@ -358,6 +358,27 @@ def test_what_waits_takes_so_many_bytes_of_each_and_of_all():
     sessions.bring(2, finished(3, "bob", actions=bytes(60)), 1.0)
     sessions.expire(99.0)
     assert counts.stock.bytes == {}
+    sessions.adopted("r:1", [GameRecord(5)], 99.0)
+    sessions.bring(1, finished(5, "ann"), 99.0)
+    judge_all(sessions, 99.0, {5: "wrong"})
+    assert counts.stock.bytes == {}
+    sessions.bring(1, finished(5, "ann"), 99.0)
+    sessions.bring(2, finished(5, "bob"), 99.0)
+    sessions.lost("r:1", 99.0)
+    assert counts.stock.bytes == {"ann": 2, "": 2}, "who came too late leaves nothing either"
+    sessions.end()
+    assert counts.stock.bytes == {}
+
+
+def test_claims_that_come_to_nothing_take_no_room():
+    sessions = opened(games=0)
+    sessions.bring(1, finished(1, "ann"), 0.0)
+    sessions.leave(1, 0.0)
+    sessions.adopted("r:1", [GameRecord(1)], 1.0)
+    assert sessions._stock.bytes == {}
+    sessions.hear(2, range(2, CLAIMS_EACH + 2), 1.0)
+    sessions.bring(2, finished(CLAIMS_EACH + 2, "bob"), 1.0)
+    assert sessions._stock.bytes == {}
 
 
 def test_one_contributor_and_one_address_have_bounds_of_their_own():
@@ -388,6 +409,9 @@ class Gateways(RuleBasedStateMachine):
         self.lease = "r:1"
         self.numbers = itertools.count(1)
         self.seated: dict[int, int] = {}  # seat -> number of the tab on it
+        for seat in (1, 2, 3):
+            self.enter(seat, 4)
+        self.adopt(3)
 
     @rule(seat=seats, room=st.integers(0, 4))
     def enter(self, seat: int, room: int) -> None:
@@ -425,8 +449,9 @@ class Gateways(RuleBasedStateMachine):
     def bring(self, seat: int, uid: int, honest: bool) -> None:
         if tab := self.seated.get(seat):
             contributor = self.sessions.tabs[tab].contributor
-            known = honest and (uid, contributor) in self.handed
-            self.sessions.bring(tab, finished(uid, contributor if known else "liar"), self.now)
+            his = sorted(handed for handed, who in self.handed if who == contributor)
+            known = honest and bool(his)
+            self.sessions.bring(tab, finished(his[uid % len(his)] if known else uid, contributor if known else "liar"), self.now)
 
     @rule(seat=seats, playing=st.lists(uids, max_size=3))
     def hear(self, seat: int, playing: list[int]) -> None:
