@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from azq.cluster.arithmetic import read_figures
-from azq.cluster.checks import check
+from azq.cluster.checks import check, refuse
 from azq.cluster.description import cluster_of
+from azq.errors import ConfigError
 
 FIGURES = read_figures()[0]
 KINDS = {
@@ -119,3 +120,45 @@ def test_a_providers_broker_has_one_password_for_all():
     machines = {**FITS, "middle": {"kind": "tiny", "roles": ["daemon"]}, "cache": {"kind": "cache", "roles": ["broker"]}}
     (note,) = findings(machines, kinds={**KINDS, "cache": {"per_hour": 0.5, "service": "broker"}})
     assert note.startswith("note: machines.cache: cache has one password")
+
+
+def test_every_error_is_refused_and_no_note():
+    data = {"cluster": {"name": "c"}, "kinds": KINDS, "machines": FITS, "run": RUN}
+    refuse(cluster_of({**data, "machines": {**FITS, "more": {"kind": "cpu", "roles": ["inference"]}}}, ""))
+    two = {"train": FITS["train"], "play": FITS["play"]}
+    with pytest.raises(ConfigError) as told:
+        refuse(cluster_of({**data, "machines": two}, ""))
+    nobody = (
+        "nothing carries jobs and leaves: give some machines the role 'broker'",
+        "nobody sends jobs: give some machines the role 'daemon'",
+    )
+    assert str(told.value) == f"cluster c: machines: {nobody[0]}; machines: {nobody[1]}"
+
+
+@pytest.mark.parametrize(
+    ("run", "budget", "said"),
+    [
+        (RUN, {}, None),
+        ({**RUN, "until": ""}, {}, "an hour costs 1.10"),  # what has a price counts
+        (RUN, {"hours": 5.0}, None),
+        (RUN, {"money": 5.0}, "no price of 'cpu'"),
+    ],
+)
+def test_a_missing_price_is_refused_where_money_is_to_end_it(run, budget, said):
+    kinds = {**KINDS, "cpu": {"vcpus": 32}}
+    cluster = cluster_of({"cluster": {"name": "c"}, "kinds": kinds, "machines": FITS, "run": run, "budget": budget}, "")
+    if said is None:
+        refuse(cluster)
+    else:
+        with pytest.raises(ConfigError, match=said):
+            refuse(cluster)
+
+
+def test_as_many_cores_as_the_gpus_need_are_enough():
+    cluster = cluster_of({"cluster": {"name": "c"}, "kinds": KINDS, "machines": FITS, "run": RUN}, "")
+    assert check(cluster, {**FIGURES, "search_cores_per_gpu": 32.0}) == []  # 64 play, for two GPUs
+
+
+def test_each_run_is_looked_at():
+    runs = [{**RUN, "name": "odd", "settings": ["search.num_simulations=x"]}, {**RUN, "name": "endless", "until": ""}]
+    assert [line.split(":")[1] for line in findings(FITS, run=RUN, runs=runs)] == [" run odd", " run endless"]
