@@ -70,10 +70,15 @@ def playing(visit: Any, site: TabSite, more: int = GAMES) -> Any:
     return page
 
 
+def searched(site: TabSite, what: str, run: str = RUN, games: int = 1) -> list[set[int]]:
+    """With what the newest games were searched, game by game."""
+    size = site.game.num_distinct_actions(), site.game.value_size()
+    return [set(unpack_record(event.record, *size)[what].tolist()) for event in site.finished(run)[:games]]
+
+
 def versions(site: TabSite, run: str = RUN, games: int = 1) -> set[int]:
     """Those that the newest games were searched with."""
-    size = site.game.num_distinct_actions(), site.game.value_size()
-    return {version for event in site.finished(run)[:games] for version in unpack_record(event.record, *size)["weight_versions"].tolist()}
+    return set().union(*searched(site, "weight_versions", run, games))
 
 
 def balanced(site: TabSite) -> bool:
@@ -109,6 +114,7 @@ def test_new_weights_are_used_and_unfit_ones_are_not(visit: Any, site: TabSite) 
     more = len(site.finished()) + GAMES
     until(lambda: len(site.finished()) >= more, "more games")
     assert versions(site) == {2}
+    assert all(len(each) == 1 for each in searched(site, "weight_versions", games=1000)), "whatever comes while a game is played"
 
 
 @pytest.mark.parametrize("site", [{"values": b"\0\0\x80\x3f" * 8}], indirect=True)
