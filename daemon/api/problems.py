@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from azq import errors, logs
+from azq.config import RUN_NAME_PATTERN
 from azq.errors import AzqError, InvalidRequest
 from azq.masking import masked
 from azq.status.schemas import ERROR_URN
@@ -79,7 +81,15 @@ async def _azq_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AzqError)
     status = status_of(error)
     headers = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else None
-    return problem(status, str(error), kind=urn(type(error)), instance=request.url.path, headers=headers)
+    words = f"{error}{_folder_of(error.run, request)}" if isinstance(error, errors.NotFound) else str(error)
+    return problem(status, words, kind=urn(type(error)), instance=request.url.path, headers=headers)
+
+
+def _folder_of(run: str, request: Request) -> str:
+    """What goes on from the folder of a run that the control plane does not know; empty where there is none."""
+    folder = request.app.state.services.home.absolute() / run
+    is_there = re.fullmatch(RUN_NAME_PATTERN, run) and (folder / "run.toml").is_file()
+    return f"; its folder {folder} is there: `azq runs restore {folder}` goes on from it" if is_there else ""
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from azq.errors import LeaseLost, NotFound
+from azq.errors import LeaseLost, NotFound, meant
 from azq.ledger.types import Effort, JobState, JobView, Lease, RunState
 from azq.wire.kinds import MAKES_GAMES
 from azq.wire.messages import GameRecord, RunRecord
@@ -98,7 +98,8 @@ def no_job(run: str, number: int) -> NotFound:
 
 
 def no_run(name: str, there: Iterable[str]) -> NotFound:
-    return NotFound(f"no run {name!r}; there are: {', '.join(there) or 'none'}", name)
+    known = tuple(there)
+    return NotFound(f"no run {name!r}{meant(name, known)}; there are: {', '.join(known) or 'none'}", name)
 
 
 def leased_row(state: State, lease: Lease) -> tuple[int, JobRow]:

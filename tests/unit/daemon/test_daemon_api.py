@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,16 @@ def test_pause_resume_finish(site: Site) -> None:
     assert site.client.post("/v1/runs/first/finish").json()["state"] == "finished"
     again = site.client.post("/v1/runs/first/resume", json={"until": {"games": 100}}).json()
     assert (again["state"], again["until"]) == ("running", {"games": 100.0})
+
+
+def test_a_run_that_only_its_folder_knows_is_named_with_what_goes_on_from_it(site: Site, tmp_path: Path) -> None:
+    for name in ("lost", "half"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "lost" / "run.toml").touch()
+    site.client.app.state.services = dataclasses.replace(site.client.app.state.services, home=tmp_path)  # type: ignore[attr-defined]
+    assert_problem(site.client.get("/v1/runs/lost"), 404, f"`azq runs restore {tmp_path / 'lost'}` goes on from it")
+    assert "restore" not in site.client.get("/v1/runs/half").text
+    assert "restore" not in site.client.get("/v1/runs/..%2f").text
 
 
 def test_what_does_not_exist_is_404_everywhere(site: Site) -> None:

@@ -23,6 +23,7 @@ def test_a_new_run_has_nothing_and_runs():
 
 def test_who_asks_for_what_is_not_there_hears_what_is():
     assert str(rules.state.no_run("zz", ["r", "s"])) == "no run 'zz'; there are: r, s"
+    assert str(rules.state.no_run("tt", ["ttt"])) == "no run 'tt'; did you mean ttt?; there are: ttt"
     assert str(rules.state.no_run("zz", [])) == "no run 'zz'; there are: none"
     assert str(rules.state.no_job("r", 4)).startswith("no job r:4; only the newest 200 ended jobs")
 
