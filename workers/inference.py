@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Protocol
 
@@ -32,7 +33,7 @@ from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
 from azq.store import open_run_store
-from azq.waiting import Backoff
+from azq.waiting import Backoff, meanwhile
 from azq.wire.connect import agree_on_schema
 
 BACKOFF = Backoff(0.1, 5.0)
@@ -57,11 +58,12 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
     client = connect_at_start(config.broker)  # first: until then a signal simply ends the process
     with Interrupts() as stop, closing(RedisBus(client)) as control:
         admit_data_planes(config.broker)
-        placement = place(config.inference)
-        prepare_process(placement.threads)
         agree_on_schema(client)
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
-        engine = make_engine(config.inference, placement)
+        with meanwhile("first heartbeats", partial(_beat_until, control, worker, config.worker)):
+            placement = place(config.inference)
+            prepare_process(placement.threads)
+            engine = make_engine(config.inference, placement)
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
         with (
             closing(open_requests(config.broker, ahead=engine.in_flight > 1)) as data,
@@ -105,6 +107,15 @@ def serve(server: Serving, beat: Callable[[], None], stop: StopSign) -> None:
         server.drain()
     except BrokerError as error:
         log.warning("last_batch_not_answered", error=str(error), remedy="its clients send it again")
+
+
+def _beat_until(control: Bus, worker: str, config: WorkerConfig, started: threading.Event) -> None:
+    """Beats while a device is got ready: whoever dies of that is missed, and counted where it dies again and again."""
+    presence = Presence("inference", life_s=config.heartbeat_life_s, worker=worker)
+    while not started.is_set():
+        with suppress(BrokerError):
+            presence.beat(control)
+        started.wait(config.heartbeat_s)
 
 
 class ServingBeat:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from waiting import until
 
 from azq.bus.memory import MemoryBus
-from azq.config import WorkerConfig
-from azq.errors import AccessRefused, BrokerUnavailable
+from azq.config import Config, WorkerConfig
+from azq.errors import AccessRefused, BrokerUnavailable, DeviceError
 from azq.nets.survey import Gauge
 from azq.wire import codec, keys
 from azq.wire.messages import Heartbeat
+from workers import inference
 from workers.inference import ServingBeat, serve
 
 
@@ -22,6 +26,22 @@ def make(control, heartbeat_s=1e-9):
     stats = SimpleNamespace(by_run=dict)
     server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves", stats=stats)
     return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s), Gauge(torch.device("cpu")))
+
+
+def test_one_that_dies_of_its_device_was_seen(monkeypatch):
+    control = MemoryBus()
+
+    def engine(*_):
+        until(lambda: control.values(keys.BEAT_PREFIX), "heartbeat")
+        raise DeviceError("lost")
+
+    for name in ("connect_at_start", "admit_data_planes", "agree_on_schema", "prepare_process", "forget_environment"):
+        monkeypatch.setattr(inference, name, lambda *_: None)
+    monkeypatch.setattr(inference, "place", lambda _: SimpleNamespace(threads=1))
+    monkeypatch.setattr(inference, "RedisBus", lambda _: control)
+    with pytest.raises(DeviceError):
+        inference.main(Config(), engine)
+    assert control.get(keys.beat(f"inference@{socket.gethostname()}:{os.getpid()}")) is not None
 
 
 def test_the_first_one_must_arrive():
