@@ -176,6 +176,11 @@ def _left_by_tabs(view: JobView, state: RunState, own_tag: str, offers: Sequence
     return [do.CancelQueued(view.job.job_id), *moved]
 
 
+def _evaluate_too(offers: Sequence[Offer], queue: str) -> bool:
+    """Whether slots of a queue are those of evaluations, too."""
+    return any(queue in offer.queues and any(other.startswith(f"{Kind.EVAL}.") for other in offer.queues) for offer in offers)
+
+
 def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
     """New jobs up to the run's share of the slots of each tag; shares are rounded up, so that no slot is without a job.
 
@@ -192,6 +197,7 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
     for tag, job in _slices(sections).items():
         active = sum(view.job.kind == Kind.SELFPLAY and view.job.tag == tag for view in seen.jobs)
         wanted = -(-slots[tag] // scene.sharing[tag]) + scene.config.jobs_ahead if slots[tag] else 0
-        stall_s = 0.0 if tag == BROWSER else STALL_ALONE_S if scene.running[tag] == 1 else STALL_SHARED_S
+        alone = scene.running[tag] == 1 and not _evaluate_too(scene.offers, queue_name(Kind.SELFPLAY, tag))
+        stall_s = 0.0 if tag == BROWSER else STALL_ALONE_S if alone else STALL_SHARED_S
         actions += [do.EnqueueJob(msgspec.structs.replace(job, run=name, stall_s=stall_s))] * max(0, wanted - active)
     return actions

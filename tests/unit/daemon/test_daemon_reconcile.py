@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+import msgspec
 import pytest
 from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide, learner, observed, view
 
@@ -31,7 +32,23 @@ SELFPLAY = EnqueueJob(Job("", "r", Kind.SELFPLAY, "cpu", games=32, slice_s=60.0,
 def test_fills_the_slots_of_live_workers_and_keeps_one_job_ahead() -> None:
     workers = (beat("a", "selfplay.cpu", slots=2), beat("b", "selfplay.cpu", "eval.cpu"), beat("c", "selfplay.cuda", slots=9))
     actions = decide(ObservedRun(EMPTY, jobs=(view(1),)), workers)
-    assert actions == [SELFPLAY] * 3
+    assert actions == [dataclasses.replace(SELFPLAY, job=msgspec.structs.replace(SELFPLAY.job, stall_s=1.0))] * 3
+
+
+@pytest.mark.parametrize(
+    ("queues", "stall_s"),
+    [
+        ([("selfplay.cpu",), ("eval.cpu",)], 10.0),
+        ([("selfplay.cpu", "selfplay.cuda")], 10.0),
+        ([("selfplay.cpu", "eval.cuda")], 1.0),
+        ([("selfplay.cpu",), ("eval.cpu", "selfplay.cpu")], 1.0),
+        ([("selfplay.cpu",), ("eval.cpu", "selfplay.cuda")], 10.0),
+    ],
+)
+def test_a_slot_that_evaluations_wait_for_is_kept_a_second_by_a_slice_that_stalls(queues: list[tuple[str, ...]], stall_s: float) -> None:
+    workers = tuple(beat(str(number), *each) for number, each in enumerate(queues))
+    enqueued = [action for action in decide(ObservedRun(EMPTY), workers) if isinstance(action, EnqueueJob)]
+    assert {action.job.stall_s for action in enqueued} == {stall_s}
 
 
 @pytest.mark.parametrize(
