@@ -22,6 +22,7 @@ from azq.errors import GameContractError, IllegalActionError
 from azq.games.scores import ScoreScale, value_of
 
 MAX_OUTCOME = 65_535  # what fits a record
+MAX_PLIES = 100_000  # of any game
 RAISED = (Exception, SystemExit)  # by a game: `sys.exit` in one would end a command as if all were well
 T = TypeVar("T")
 
@@ -191,6 +192,8 @@ class AdaptedState:
                 raise self._broken(
                     f"no end after the {self._form.longest} plies that max_game_length() allows (10000 where it is not written),"
                 )
+        elif len(self._history) >= MAX_PLIES:
+            raise self._broken("chance goes on and on")
         try:
             self._inner.apply_action(action)
         except RAISED as error:

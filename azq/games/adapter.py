@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import AzqError, ConfigError, GameContractError, IllegalActionError
-from azq.games.adapted_state import MAX_OUTCOME, RAISED, AdaptedState, GameForm
+from azq.games.adapted_state import MAX_OUTCOME, MAX_PLIES, RAISED, AdaptedState, GameForm
 from azq.games.scores import ScoreScale
 
 SCALE = 16.0  # numbers that are no bits travel as int8, this many to one
-MAX_PLIES = 100_000
 
 
 class AdaptedGame:

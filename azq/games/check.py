@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from azq import _core
 from azq.errors import AzqError
 from azq.games import Game, State
+from azq.games.adapted_state import MAX_PLIES
 
-MAX_PLIES = 100_000
 BUDGET_S = 60.0  # no game begins later
 EACH = 100  # first plies whose notations are read again, later ones at powers of two: so long games take linear time
 NO_START = -1
+ENDLESS = {"end", "max_game_length"}  # after one such game the next ones would take as long
 
 Recorded = tuple[list[int], str]  # a game's actions and a digest of all that a replay of them gives
 Seen = tuple[int, bytes, bytes]  # by whom, what and which legal actions
@@ -71,7 +72,7 @@ def check(
             tell(finding)
 
     plies, done, speed = 0, 0, 0.0
-    while done < games and (not done or clock() - began_s < BUDGET_S):
+    while done < games and not ENDLESS & found.keys() and (not done or clock() - began_s < BUDGET_S):
         state = game.new_initial_state()
         try:
             for finding in _walk(game, state, rng, keep):

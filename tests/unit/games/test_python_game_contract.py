@@ -167,6 +167,17 @@ def test_a_game_that_does_not_end_as_declared_ends_by_name_wherever_it_is_played
         state.apply_action(0)
 
 
+def test_chance_does_not_act_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("azq.games.adapted_state.MAX_PLIES", 3)
+    always = (
+        DICE.format(code="return [(0, 1.0)]")
+        .replace("return self.rolled is None", "return True")
+        .replace("self.rolled is not None", "False")
+    )
+    with pytest.raises(GameContractError, match="chance goes on and on after 3 plies"):
+        games.load(write(tmp_path, always))
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
