@@ -9,9 +9,8 @@ import contextlib
 import logging
 import os
 import sys
-import threading
 from collections import deque
-from typing import Any, TextIO
+from typing import TextIO
 
 import structlog
 
@@ -37,59 +36,7 @@ class Tolerant:
             (self._stream or sys.stderr).flush()
 
 
-class Tail:
-    """The newest lines of log of this process and of those that it forks, which hand theirs over by a pipe and never wait for that.
-
-    What does not fit is dropped here; the file or journal that the lines go to has them all.
-    """
-
-    KEPT = 1000  # lines
-    WARNINGS = 3
-    LONGEST = 4096  # bytes that a pipe takes whole, whoever else writes
-
-    def __init__(self) -> None:
-        self._owner = os.getpid()
-        self._lines: deque[str] = deque(maxlen=self.KEPT)
-        self.warnings: deque[str] = deque(maxlen=self.WARNINGS)  # the newest of this process, shortened
-        self._source, self._sink = os.pipe()
-        os.set_blocking(self._source, False)
-        os.set_blocking(self._sink, False)
-        self._rest = b""
-        self._lock = threading.Lock()
-
-    def add(self, line: str) -> None:
-        """A line that was said, by this process or a forked one."""
-        if os.getpid() == self._owner:
-            self._lines.append(line)
-            self.collect()
-        else:
-            with contextlib.suppress(OSError):
-                os.write(self._sink, line.encode("utf-8", "replace")[: self.LONGEST - 1] + b"\n")
-
-    def collect(self) -> None:
-        """Takes over what forked processes said; passed over while another thread does it."""
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            while said := self._read():
-                *whole, self._rest = (self._rest + said).split(b"\n")
-                self._lines.extend(line.decode("utf-8", "replace") for line in whole)
-        finally:
-            self._lock.release()
-
-    def newest(self, most: int) -> list[str]:
-        """Up to so many lines, oldest first."""
-        self.collect()
-        return [line for entry in self._lines.copy() for line in entry.splitlines()][-most:]
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self._source, 16 * self.LONGEST)
-        except BlockingIOError:
-            return b""
-
-
-TAIL = Tail()  # of the process that imported this; what it forks goes on with it
+WARNINGS: deque[str] = deque(maxlen=3)  # the newest of this process, shortened
 
 
 def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO) -> None:
@@ -107,7 +54,6 @@ def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO)
             _mask,
             _warn,
             renderer,
-            _keep,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(output),  # type: ignore[arg-type]
@@ -130,13 +76,8 @@ def _shown(text: str) -> str:
 def _warn(_logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     if method in LOUD:
         words = [f"{key}={value}" for key, value in event.items() if key not in ("event", "level", "role", "timestamp", "exception")]
-        TAIL.warnings.append(" ".join([str(event.get("timestamp", ""))[11:19], str(event["event"]), *words]))
+        WARNINGS.append(" ".join([str(event.get("timestamp", ""))[11:19], str(event["event"]), *words]))
     return event
-
-
-def _keep(_logger: object, _method: str, line: Any) -> str:  # Any: what a renderer made of the event
-    TAIL.add(masked(line))
-    return str(line)
 
 
 def get(name: str) -> structlog.typing.FilteringBoundLogger:

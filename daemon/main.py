@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from azq import logs
-from azq.bus.redis import another_control, control_url_of
+from azq.bus.redis import control_url_of
 from azq.config import Config
 from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ExitCode
-from azq.process.answers import Answers
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
 from azq.process.webserver import open_door
@@ -57,7 +56,6 @@ def main(config: Config) -> int:
         loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         from daemon.serve.rest import serving
 
-        stack.enter_context(Answers(partial(another_control, config.broker), loop.name))
         rest = stack.enter_context(serving(config, client, loop, listener))
         settle()
         notify(READY, f"STATUS={loop.health.status}")

@@ -20,14 +20,13 @@ from starlette.types import ASGIApp
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.bus.redis import RedisBus, another_control, connect_at_start, control_url_of
+from azq.bus.redis import RedisBus, connect_at_start, control_url_of
 from azq.config import Config, GatewayConfig
 from azq.config.access import check_tls
 from azq.errors import AccessRefused, AzqError, BrokerError, ExitCode
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.metrics import GAMES_PER_S, SIMULATIONS_PER_S, TABS, Rate
-from azq.process.answers import Answers
 from azq.process.door import Door
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
@@ -201,9 +200,6 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
     presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(SELFPLAY,), tags=(BROWSER,), slots=slots)
     # Of its own: leases on games take no match's place.
     matches = Presence(MATCH_ROLE, life_s=worker.heartbeat_life_s, queues=(MATCHES,), tags=(BROWSER,), slots=slots)
-    answers = [Answers(functools.partial(another_control, config.broker), each.worker) for each in (presence, matches)]
-    for each in answers:
-        each.start()
     interval_s = min(worker.heartbeat_s, watchdog_interval_s() or worker.heartbeat_s)
     rates, ready = {GAMES_PER_S: Rate(), SIMULATIONS_PER_S: Rate()}, False
     while True:
@@ -229,8 +225,6 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
             ready = True
         if stop.wait(interval_s):
             break
-    for each in answers:
-        each.end()
     with contextlib.suppress(BrokerError):
         presence.leave(bus)
         matches.leave(bus)

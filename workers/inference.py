@@ -14,7 +14,7 @@ import redis
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.bus.redis import RedisBus, admit_data_planes, another_control, connect_at_start
+from azq.bus.redis import RedisBus, admit_data_planes, connect_at_start
 from azq.bus.sharded import open_requests
 from azq.config import Config, InferenceConfig, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ExitCode
@@ -28,7 +28,6 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.device import prepare_process
 from azq.nets.survey import Gauge
-from azq.process.answers import Answers
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
@@ -65,10 +64,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
             prepare_process(placement.threads)
             engine = make_engine(config.inference, placement)
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
-        with (
-            closing(open_requests(config.broker, ahead=engine.in_flight > 1)) as data,
-            Answers(partial(another_control, config.broker), worker),
-        ):
+        with closing(open_requests(config.broker, ahead=engine.in_flight > 1)) as data:
             server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
             beat = ServingBeat(control, server, worker, config.worker, Gauge(placement.device))
             log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)

@@ -14,7 +14,7 @@ import redis
 
 from azq import games, logs
 from azq.bus.base import Bus
-from azq.bus.redis import RedisBus, another_control, connect_at_start
+from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import AzqError, ExitCode
 from azq.learner.keeping.control import open_kept
@@ -29,7 +29,6 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.survey import Gauge
-from azq.process.answers import Answers
 from azq.process.breaker import CircuitBreaker
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
@@ -71,20 +70,19 @@ def main(config: Config, run: str, folder: Path | None = None) -> int:
     ):
         beat = LearnerBeat(bus, run, directory, config.worker)
         beat.turn(None)
-        with Answers(partial(another_control, config.broker), beat.worker):
-            with renewed(ledger, lease):
-                learner = _open(config, view, directory, bus, client, ledger, beat, place, lease)
-            notify(READY, f"STATUS=learning {run}")
+        with renewed(ledger, lease):
+            learner = _open(config, view, directory, bus, client, ledger, beat, place, lease)
+        notify(READY, f"STATUS=learning {run}")
 
-            watch = WorkWatch(beat.say)
+        watch = WorkWatch(beat.say)
 
-            def on_turn(status: LearnerStatus) -> None:
-                watch.mark()
-                beat.turn(status, learner.shares, learner.trainer.note)
-                launcher.turn()
+        def on_turn(status: LearnerStatus) -> None:
+            watch.mark()
+            beat.turn(status, learner.shares, learner.trainer.note)
+            launcher.turn()
 
-            with watch.beside():
-                learner.run(stop, on_turn, watch)
+        with watch.beside():
+            learner.run(stop, on_turn, watch)
         beat.end()
     return int(ExitCode.OK)
 

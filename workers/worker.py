@@ -22,10 +22,7 @@ from azq.bus.redis import RedisBus, admit_data_planes, another_control, connect_
 from azq.config import Config, forget_environment
 from azq.errors import AzqError, BrokerUnavailable, ConfigError, ExitCode, JobFailed
 from azq.ledger import Ledger
-from azq.process.answers import Answers
 from azq.process.liveness import STOPPING, notify
-from azq.process.proc import is_my_child
-from azq.process.stacks import ForkedStacks
 from azq.queue import detect_tags, make_app
 from azq.wire.connect import address, agree_on_schema, connect
 from azq.wire.doorman import CONTROL, judge, look
@@ -87,7 +84,6 @@ class WorkerParts:
         self.board = Board(1)  # until it is known how many children share it
         self.heart: Heart | None = None
         self.care: Care | None = None
-        self.stacks: ForkedStacks  # from before the fork on
 
     def open_control(self) -> RedisBus:
         return another_control(self.config.broker)
@@ -108,10 +104,6 @@ class WorkerParts:
     def _connect(self) -> redis.Redis:
         broker = self.config.broker
         return connect(broker.control_url, timeout_s=broker.connect_timeout_s)
-
-    def children(self) -> list[int]:
-        """Pool children that live."""
-        return sorted({claim.pid for claim, _ in self.board.claims().values() if is_my_child(claim.pid)})
 
     @cached_property
     def context(self) -> Any:
@@ -156,7 +148,6 @@ def _connect_signals(app: Celery) -> None:
     def init(sender: Any, **_: Any) -> None:
         read_only()
         shared.board = Board(sender.concurrency or 1)
-        shared.stacks = ForkedStacks()
 
     def ready(sender: Any, **_: Any) -> None:
         queues = sorted(app.amqp.queues.consume_from)
@@ -164,7 +155,6 @@ def _connect_signals(app: Celery) -> None:
         shared.heart = Heart(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
         shared.heart.loop_turned_s = time.monotonic()
         shared.heart.start()
-        Answers(shared.open_control, sender.hostname, lambda: shared.stacks.of(shared.children())).start()
         shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
         shared.care.start()
         broker = address(shared.config.broker.control_url)

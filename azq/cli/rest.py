@@ -333,16 +333,10 @@ def workers(
     host: Annotated[str | None, typer.Option("--host")] = None,
     tag: Annotated[str | None, typer.Option("--tag")] = None,
     run: Annotated[str | None, typer.Option("--run")] = None,
-    log: Annotated[str | None, typer.Option("--log", metavar="WORKER", help="Instead: the newest lines of its log.")] = None,
-    count: Annotated[int, typer.Option("--lines", min=1, max=1000, help="With --log: so many.")] = 100,
-    stack: Annotated[str | None, typer.Option("--stack", metavar="WORKER", help="Instead: where its threads are now.")] = None,
 ) -> Answer:
-    """List live processes, over the daemon's REST interface; or ask one of them, wherever it runs."""
+    """List live processes, over the daemon's REST interface."""
     if what != "list":
-        raise ConfigError(f"azq workers {what}: there is `azq workers list`, --log WORKER and --stack WORKER")
-    if asked := log or stack:
-        said = client.worker_log(asked, lines=count) if log else client.worker_stack(asked)
-        return Answer(said, said)
+        raise ConfigError(f"azq workers {what}: there is `azq workers list`")
     found = list(client.workers(role=role, host=host, tag=tag, run=run))
     lines = [f"{beat.role:<12}{beat.worker:<40}{beat.host:<20}{beat.age_s:6.1f} s  {' '.join(beat.queues)}" for beat in found]
     return Answer(found, lines or "none")

@@ -21,7 +21,7 @@ from azq.status.cost import RunCost
 from azq.status.history import History
 from azq.status.queues import QueueStatus
 from azq.status.results import ArenaOut, MatchOut
-from azq.status.schemas import AuditOut, EventOut, HealthOut, JobOut, MovesOut, PromotionOut, RunOut, SaidOut, WeightsOut
+from azq.status.schemas import AuditOut, EventOut, HealthOut, JobOut, MovesOut, PromotionOut, RunOut, WeightsOut
 from azq.status.studies import StudyReport
 from azq.status.summary import LedgerStatus, RunStatus
 from azq.status.workers import WorkerStatus
@@ -201,14 +201,6 @@ class Client(Transport):
     ) -> Iterator[WorkerStatus]:
         """Processes whose heartbeat lives."""
         return self._pages("/v1/workers", WorkerStatus, {"role": role, "host": host, "tag": tag, "run": run})
-
-    def worker_log(self, worker: str, *, lines: int = 100) -> list[str]:
-        """The newest lines of a process's log. Raises also `HostError` where it does not answer."""
-        return self._get(f"/v1/workers/{_part(worker)}/log", SaidOut, lines=lines).lines
-
-    def worker_stack(self, worker: str) -> list[str]:
-        """Where the threads of a process are. Raises also `HostError` where it does not answer."""
-        return self._get(f"/v1/workers/{_part(worker)}/stack", SaidOut).lines
 
     def queues(self) -> list[QueueStatus]:
         """What waits and runs in each queue, and the slots that live workers have."""

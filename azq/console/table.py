@@ -67,7 +67,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
 
     def __enter__(self) -> Screen:
         if self._live:
-            logs.TAIL.warnings.clear()  # what was said so far stands above
+            logs.WARNINGS.clear()  # what was said so far stands above
             self._live.start()
             if sys.stderr.isatty():
                 self._errors.enter_context(contextlib.redirect_stderr(AboveTable(self._console)))
@@ -106,7 +106,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
 
     def _draw(self) -> None:
         if self._live and self._status:
-            self._live.update(panel(self._status, self._note, self._dashboard, tuple(logs.TAIL.warnings)), refresh=True)
+            self._live.update(panel(self._status, self._note, self._dashboard, tuple(logs.WARNINGS)), refresh=True)
 
     def _write(self, text: str) -> None:
         """Writes a line; a full disk costs it, and no training."""

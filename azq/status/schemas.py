@@ -354,13 +354,6 @@ class AuditOut(MessageOut):
     key: str = Field(description="`Idempotency-Key` or `X-Request-Id` of the request.")
 
 
-class SaidOut(BaseModel):
-    """What a process said when it was asked."""
-
-    worker: str
-    lines: list[str]
-
-
 class HealthOut(BaseModel):
     """The daemon itself."""
 

@@ -48,7 +48,6 @@ AZQ_ROLES: tuple[Role, ...] = ("daemon", "learner", "rank", "inference", "worker
 _PLAYS_BY = {"learner": "r", "inference": "r", "worker": "r", "gateway": "r"}
 _ALL_READ = {**_PLAYS_BY, "rank": "r"}
 _ALL_BEAT = dict.fromkeys(_PLAYS_BY, "wx")
-_ALL_ASKED = dict.fromkeys(_PLAYS_BY, "rw")
 _LEARNT = {"daemon": "rw", "learner": "rw", "inference": "r", "worker": "r", "gateway": "r"}
 _STORED = _LEARNT | {"learner": "rwx", "gateway": "rwx"}  # networks for browsers
 _PLAYED = {"daemon": "rw", "worker": "rw", "gateway": "rw"}
@@ -98,8 +97,6 @@ TABLE = (
     _key("azq:cost", "string", "Spending of the whole fleet; for ever", daemon="rw"),
     _key("azq:beat:<worker>", "string", "Heartbeat; seconds", daemon="rw", **_ALL_BEAT),
     _key("azq:deaths", "stream", "ProcessDeath: who ended otherwise than well; capped", daemon="rw"),
-    _key("azq:question:<worker>", "list", "ProcessQuestion to one process, which takes it; seconds", daemon="rw", **_ALL_ASKED),
-    _key("azq:answer:<name>", "list", "ProcessAnswer to it; a minute", daemon="rw", **_ALL_BEAT),
     _key("azq:schema", "string", "schema number of all that is kept here; for ever", daemon="rw", **_ALL_READ),
     _key("azq:daemon", "string", '"<host>:<pid>:<start>:<boot and pid namespace>" of the one daemon; seconds', daemon="rw"),
     _key("azq:fleet", "string", "Fleet of the live daemon; seconds", daemon="rw", **_ALL_READ),
@@ -240,14 +237,6 @@ def study(which: str) -> str:
 
 def beat(worker: str) -> str:
     return f"{BEAT_PREFIX}{worker}"
-
-
-def question(worker: str) -> str:
-    return f"azq:question:{worker}"
-
-
-def answer(to: str) -> str:
-    return f"azq:answer:{to}"
 
 
 def reply(client: str) -> str:

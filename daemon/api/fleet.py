@@ -7,22 +7,20 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 import azq
 from azq.config import Tag
-from azq.errors import BrokerError, NotFound
-from azq.status.asking import ask
+from azq.errors import BrokerError
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather
 from azq.status.queues import QueueStatus, queue_table, tags_of
-from azq.status.schemas import ERROR_URN, HealthOut, Name, SaidOut
+from azq.status.schemas import ERROR_URN, HealthOut, Name
 from azq.status.summary import summarise
 from azq.status.workers import WorkerStatus, worker_status
-from azq.volunteers.contributors import ContributorFigures
 from daemon.api import figures
 from daemon.api.access import IDENTITY, READ, WORKER
 from daemon.api.conventions import LINKED, Paged, answer
@@ -67,29 +65,6 @@ def list_workers(
     page = pages.take("workers", found, limit, lambda beat: (beat.role, beat.worker))
     now_ms = use.clock_ms()
     return answer([worker_status(beat, now_ms) for beat in page], pages.headers)
-
-
-Asked = Annotated[str, Path(max_length=255, description="A process as `GET /v1/workers` names it.")]
-
-
-@router.get("/v1/workers/{worker}/log", tags=["workers"], dependencies=[READ])
-def worker_log(use: Use, worker: Asked, lines: Annotated[int, Query(ge=1, le=1000, description="The newest so many.")] = 100) -> SaidOut:
-    """The newest lines of log of one process and those it forked, wherever it runs; 504 where it does not answer within 5 seconds."""
-    return SaidOut(worker=worker, lines=ask(use.bus, worker, "log", lines=lines))
-
-
-@router.get("/v1/workers/{worker}/stack", tags=["workers"], dependencies=[READ])
-def worker_stack(use: Use, worker: Asked) -> SaidOut:
-    """Where all threads of one process and those it forked are at this moment; 504 where it does not answer within 5 seconds."""
-    return SaidOut(worker=worker, lines=ask(use.bus, worker, "stack"))
-
-
-@router.get("/v1/volunteers/{contributor}", tags=["workers"], dependencies=[READ])
-def get_volunteer(use: Use, contributor: Annotated[str, Path(max_length=64, description="Its id, or its name.")]) -> ContributorFigures:
-    """A contributor's standing and figures: games that count, what was searched again, what it and its address did with hand-outs."""
-    if use.contributors is None:
-        raise NotFound(f"no contributor {contributor} is known here")
-    return use.contributors.figures_of(use.contributors.find(contributor), use.contributors.sums("ever"), address=True)
 
 
 @router.get("/healthz", tags=["daemon"], response_model_exclude_none=True)

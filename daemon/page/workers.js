@@ -1,7 +1,6 @@
 // The fleet by host: role, heartbeat, rates. A worker that fell silent stays in sight for a while.
 
 import { h, show } from "../web/dom.js";
-import { Inspector } from "./inspect.js";
 import { count, percent, span } from "../web/format.js";
 
 const LATE_S = 4;
@@ -31,14 +30,10 @@ export class Fleet {
   #seen = new Map(); // worker -> {worker, at}
   #toggled = new Map(); // host -> open
 
-  #inspector = new Inspector();
-
   constructor() {
     this.content = h("div", {});
-    this.element.append(this.content, this.#inspector.element);
+    this.element.append(this.content);
     this.element.addEventListener("click", (event) => {
-      const asked = event.target.closest("button[data-inspect]")?.dataset.inspect;
-      if (asked) this.#inspector.open(asked);
       const host = event.target.closest("button[data-host]")?.dataset.host;
       if (host === undefined) return;
       this.#toggled.set(host, !this.#isOpen(host));
@@ -89,7 +84,7 @@ export class Fleet {
   #row(member) {
     const { worker } = member;
     const age = this.#age(member);
-    return h("tr", { "data-key": worker.worker, "data-worker": worker.worker }, h("td", { title: worker.worker }, h("button", { type: "button", class: "fold", "data-inspect": worker.worker, title: "its log and its threads" }, worker.role), h("span", { class: "muted" }, ` ${worker.run || worker.pid}`)),
+    return h("tr", { "data-key": worker.worker, "data-worker": worker.worker }, h("td", { title: worker.worker }, worker.role, h("span", { class: "muted" }, ` ${worker.run || worker.pid}`)),
       h("td", {}, worker.queues.join(" ") || "–"), h("td", {}, does(worker) || "–"), h("td", { class: "number" }, span(worker.up_s)),
       h("td", { class: `number beat ${tone(age)}` }, this.now > member.at ? `silent ${span(age)}` : span(age)));
   }

@@ -14,7 +14,6 @@ from run_courses import plant_run
 from waiting import until
 
 from azq.ledger.types import RunState
-from azq.process.answers import Answers
 from azq.status.studies import StudyReport, TrialReport, keep
 
 
@@ -309,16 +308,6 @@ def test_a_studys_trials_are_lines_and_rows_and_pointing_at_one_shows_the_other(
     seen.page.locator("#trials tbody tr").first.hover()
     assert seen.page.locator("#parallel polyline.pointed").count() == 1
     shot(seen.page, "study")
-    assert seen.complaints == []
-
-
-def test_a_worker_shows_its_log_and_its_threads(visit: Any, site: Site) -> None:
-    seen = visit()
-    with Answers(lambda: site.bus, "learner@north:2"):
-        seen.page.locator('[data-inspect="learner@north:2"]').click()
-        seen.page.get_by_role("button", name="stack").click()
-        seen.page.locator("#inspect .said", has_text="thread MainThread").wait_for()
-        shot(seen.page, "dashboard-stack")
     assert seen.complaints == []
 
 
