@@ -8,6 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
+import structlog
 from celery import current_app
 from kombu import compression
 from kombu.transport import redis as kombu_redis
@@ -139,3 +140,35 @@ def test_no_message_is_unpacked_and_one_taken_before_is_read_with_the_same_care(
     (refused, *rest) = queue.read_message(json.dumps([job | {"body": "A" * (queue.MOST_BODY + 4)}, "eval.cpu", "eval.cpu"]))
     assert (refused["body"], refused["headers"], rest) == ("", {}, ["eval.cpu", "eval.cpu"])
     assert queue.read_message("[" * 100_000)["headers"] == {}
+
+
+PROPERTIES = {"delivery_tag": "t", "delivery_info": {}, "body_encoding": "base64"}
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ({"body": "A" * queue.MOST_BODY, "headers": {"task": "azq.eval"}, "properties": PROPERTIES}, ""),
+        ({"body": "A" * (queue.MOST_BODY + 4), "headers": {"task": "azq.eval"}, "properties": PROPERTIES}, "its body has 4100 characters"),
+        ({"body": "A" * (queue.MOST_BODY + 4), "headers": {}, "properties": PROPERTIES}, ""),
+        ({"body": "AAA", "headers": {}, "properties": PROPERTIES}, "its body is not in base64"),
+        ({"body": "", "headers": {}, "properties": PROPERTIES | {"body_encoding": "none"}}, "its body is not in base64"),
+        ({"body": "", "headers": {"compression": "x"}, "properties": PROPERTIES}, "it is compressed"),
+        ({"event": "task-sent"}, ""),
+        ({"method": "ping"}, ""),
+        ({"event": 1}, "it is no message of Celery"),
+        ([1, 2], "it is no message of Celery"),
+    ],
+)
+def test_what_is_no_message_of_azqs_is_named(message: Any, reason: str) -> None:
+    with structlog.testing.capture_logs() as lines:
+        found = queue.read_message(json.dumps(message))
+    assert [line["reason"] for line in lines] == [reason] * bool(reason)
+    assert (found == message) == (not reason)
+
+
+def test_a_text_may_be_as_long_as_the_limit() -> None:
+    room = queue.MOST_TEXT - len(json.dumps({"event": ""}))
+    assert queue.read_message(json.dumps({"event": "x" * room})) == {"event": "x" * room}
+    assert queue.read_message(json.dumps({"event": "x" * (room + 1)}))["headers"] == {}
+    assert queue.MOST_TEXT == 262_144

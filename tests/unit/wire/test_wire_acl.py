@@ -61,6 +61,7 @@ def test_nobody_may_learn_or_change_what_the_server_is():
 def test_nothing_that_writes_can_give_a_key_another_type(role):
     words = acl.rules("u", [role])
     assert "+@write" not in words
+    assert [word.startswith("(+rename ") for word in words].count(True) == (role == "daemon")
     types = {key.pattern: key.type for key in keys.TABLE if "w" in acl.rights_of(key, role)}
     assert set(types.values()) <= {"list", "set", "hash", "zset", "stream", "string", "none"} | ({"any"} if role == "daemon" else set())
     starts = {
