@@ -21,6 +21,7 @@ from azq import games
 from azq._core import Game, Search, State
 
 SPREAD = np.float32(4.0)
+PRIME = np.uint32(0x01000193)
 NO_ACTIONS = np.zeros(0, np.uint16)
 SEED = 2026
 GUMBEL, PUCT = Settings("gumbel", 16, reuse_subtree=False), Settings("puct", 16)
@@ -55,8 +56,8 @@ class Parity:
 def evaluate(packed: NDArray[np.uint8], actions: int, values: int) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
     """Logits (L, A) and values (L, V) from a hash of packed observations (L, P): float32 with 24 bits, rounded to float16."""
     key = np.full(len(packed), 0x811C9DC5, np.uint32)
-    for byte in packed.T:
-        key = (key ^ byte) * np.uint32(0x01000193)
+    for byte in packed.T.astype(np.uint32, order="C"):
+        np.multiply(np.bitwise_xor(key, byte, out=key), PRIME, out=key)
     bits = key[:, None] + np.arange(actions + values, dtype=np.uint32) * np.uint32(0x9E3779B9)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         bits = (bits ^ (bits >> np.uint32(shift))) * np.uint32(factor)
