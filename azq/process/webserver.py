@@ -109,10 +109,11 @@ class Conversation(H11Protocol):
             self._visitor.enter(self._phase())
 
     def _phase(self) -> Phase:
+        if self._upgraded:
+            return Phase.ANSWER
         if self.conn.their_state is h11.SEND_BODY:
             return Phase.BODY
-        answering = self._upgraded or (self.cycle is not None and not self.cycle.response_complete)
-        return Phase.ANSWER if answering else Phase.HEADERS
+        return Phase.ANSWER if self.cycle is not None and not self.cycle.response_complete else Phase.HEADERS
 
 
 class WebServer:

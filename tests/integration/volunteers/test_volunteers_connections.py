@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +17,7 @@ from waiting import until
 from websockets.sync.client import ClientConnection, connect
 
 from azq.config import GatewayConfig
+from azq.process import door as module
 from azq.process.door import Door
 from azq.process.webserver import open_door
 from azq.volunteers.pages import make_site
@@ -82,3 +85,13 @@ def test_half_open_connections_of_one_address_harm_nobody(door: Door) -> None:
 def test_who_forwards_is_believed_only_where_he_is_named(door: Door, seen: str) -> None:
     with tab(door, **{"X-Forwarded-For": "10.9.8.7"}) as one:
         assert one.recv(30) == seen
+
+
+def test_a_tab_may_be_silent_for_as_long_as_it_likes(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tab(door) as mine:
+        assert mine.recv(30) == TAB
+        ahead = time.monotonic() + 1e6
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: ahead))
+        asyncio.run(door.sweep())
+        mine.send(b"still here")
+        assert mine.recv(30) == b"still here"
