@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import structlog
+from cpu_budget import over_budget, spent_s
 from httpx2._config import DEFAULT_TIMEOUT_CONFIG as OF_A_REQUEST
 from hypothesis import settings
 
@@ -63,3 +64,29 @@ def broker(broker_servers: Broker) -> Broker:
         client.flushall()
         client.close()
     return broker_servers
+
+
+_spent_s = 0.0
+
+
+def pytest_collection_finish() -> None:
+    """What imports cost is no test's."""
+    global _spent_s
+    _spent_s = spent_s()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Each part of a test carries its CPU seconds, from a worker of xdist too."""
+    global _spent_s
+    report, before, _spent_s = (yield), _spent_s, spent_s()
+    report.cpu_s = _spent_s - before  # type: ignore[attr-defined]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The unit tests that cost most, where they cost too much."""
+    reports = [(each.nodeid, each.cpu_s) for some in terminalreporter.stats.values() for each in some if hasattr(each, "cpu_s")]
+    if lines := over_budget(reports):
+        terminalreporter.section("unit tests over 2 s a case or 10 s a file of CPU time")
+        terminalreporter.write_line("\n".join(lines[:30]))
