@@ -6,15 +6,16 @@ Each game is a heading `Game 1`, the players' line, and numbered rows of both si
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 
 from azq.errors import IllegalActionError
 from azq.games import Game, State
 from azq.notation.text import EntryKind, FileEntry, Found, Replaying, shown
+from azq.notation.words import single_moves
 
 SEATS = ("x", "o")  # as azq writes backgammon
 MOVES_OF_A_TURN = 4  # backgammon's doubles
+PLACES = {"25": "bar", "0": "off"}
 SECOND_COLUMN = 20  # characters before the second side begins
 INDENT = 10  # more blanks than between a number and its first turn
 
@@ -46,44 +47,44 @@ def found(_: Game, text: str) -> Iterator[Found]:
 
 
 def _game(text: str, start: int, end: int) -> Found:
-    words: list[FileEntry] = []
+    entries: list[FileEntry] = []
     at, rows, won = start, 0, False
     for line in text[start:end].splitlines(keepends=True):
         row = _ROW.match(line)
         if row is None:
             won = won or bool(_WINS.match(line))
             if line.strip() and not won and (rows or ":" not in line):
-                return Found(start, words, problem=(at, f"{shown(line)} is no row of a game"))
+                return Found(start, entries, problem=(at, f"{shown(line)} is no row of a game"))
         elif int(row[1]) != rows + 1 or won:
-            return Found(start, words, problem=(at, f"row {row[1]} follows {f'row {rows}' if not won else 'the end'}"))
+            return Found(start, entries, problem=(at, f"row {row[1]} follows {f'row {rows}' if not won else 'the end'}"))
         else:
             rows += 1
-            if (problem := _read_row(words, line, row.end(), at)) is not None:
-                return Found(start, words, problem=problem)
+            if (problem := _read_row(entries, line, row.end(), at)) is not None:
+                return Found(start, entries, problem=problem)
         at += len(line)
     wins = _WINS.search(text[start:end])
     sign = None if wins is None else -1 if len(wins[1]) > SECOND_COLUMN else 1
-    return Found(start, words, sign)
+    return Found(start, entries, sign)
 
 
-def _read_row(words: list[FileEntry], line: str, after: int, at: int) -> tuple[int, str] | None:
+def _read_row(entries: list[FileEntry], line: str, after: int, at: int) -> tuple[int, str] | None:
     """Adds a row's turns; the place and the reason of what is none."""
     for token in _TOKEN.finditer(line, after):
-        place, last = at + token.start(), words[-1] if words else None
+        place, last = at + token.start(), entries[-1] if entries else None
         if token["roll"]:
-            turns = [word for word in words if word.kind is EntryKind.MOVE]
+            turns = [entry for entry in entries if entry.kind is EntryKind.MOVE]
             first = SEATS.index(turns[0].name) if turns else int(token.start() - after > INDENT)
-            words.append(FileEntry(EntryKind.MOVE, SEATS[(first + len(turns)) % 2], token[0], place))
+            entries.append(FileEntry(EntryKind.MOVE, SEATS[(first + len(turns)) % 2], token[0], place))
         elif token["step"] and last and last.kind is EntryKind.MOVE:
             if token.end() == len(line) and line[-1].isdecimal():  # the file's last byte: 13/1 may be the beginning of 13/10
                 return place, f"{token[0]} may be cut; end the file with a line break"
-            words[-1] = last._replace(value=f"{last.value} {token[0]}")
+            entries[-1] = last._replace(value=f"{last.value} {token[0]}")
         elif token["resigned"]:
             if token[0].startswith("?") and last and last.kind is EntryKind.MOVE and last.value.endswith(":"):
-                words.pop()  # thrown, and given up
-            words.append(FileEntry(EntryKind.RESIGNATION, "", token[0], place))
+                entries.pop()  # thrown, and given up
+            entries.append(FileEntry(EntryKind.RESIGNATION, "", token[0], place))
         elif token["note"]:
-            words.append(FileEntry(EntryKind.NOTE, "", token[0], place))
+            entries.append(FileEntry(EntryKind.NOTE, "", token[0], place))
         elif not token["blank"]:
             return place, f"{shown(token[0])} is no turn"
     return None
@@ -95,29 +96,21 @@ Wanted = tuple[tuple[str, str], ...]  # from where to where, each one checker
 class TurnPlay(Replaying):
     """A turn is a throw and all moves with it; who gave up stands in what the other won."""
 
-    def __call__(self, word: FileEntry) -> None:
-        state, (dice, _, moves) = self.state, word.value.partition(":")
-        thrown = {f"{word.name} rolls {each}" for each in (dice, dice[::-1])}
+    def __call__(self, entry: FileEntry) -> None:
+        state, (dice, _, moves) = self.state, entry.value.partition(":")
+        thrown = {f"{entry.name} rolls {each}" for each in (dice, dice[::-1])}
         outcomes = state.legal_actions() if state.is_chance_node() else []
         outcome = next((each for each in outcomes if state.action_to_string(each) in thrown), None)
         if outcome is None:
-            raise IllegalActionError(f"{word.name} rolls {dice}, which is not what comes next")
+            raise IllegalActionError(f"{entry.name} rolls {dice}, which is not what comes next")
         state.apply_action(outcome)
-        actions = _turn(state, _wanted(moves.lower().split()))
+        steps = [step.partition("/") for step in single_moves(moves.lower().replace("*", ""))]
+        wanted = tuple((PLACES.get(start, start), PLACES.get(end, end)) for start, _, end in steps)
+        actions = _turn(state, wanted) if len(wanted) <= MOVES_OF_A_TURN else None
         if actions is None:
-            raise IllegalActionError(f"{word.name} {word.value} is no legal turn")
+            raise IllegalActionError(f"{entry.name} {entry.value} is no legal turn")
         for action in actions:
             state.apply_action(action)
-
-
-def _wanted(words: Sequence[str]) -> Wanted:
-    """From where to where: `8/5(2)` is one twice, `13/8/3` goes over 8; 25 is the bar, 0 is off."""
-    pairs: list[tuple[str, str]] = []
-    for word in words:
-        once, times = (match[1], int(match[2])) if (match := re.fullmatch(r"(.*)\(([1-4])\)\*?", word)) else (word, 1)
-        places = [{"25": "bar", "0": "off"}.get(place, place) for place in once.replace("*", "").split("/")]
-        pairs += times * list(pairwise(places))
-    return tuple(pairs)
 
 
 def _turn(state: State, wanted: Wanted, left: int = MOVES_OF_A_TURN + 1) -> list[int] | None:

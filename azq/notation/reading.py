@@ -1,6 +1,6 @@
 """Whole games of files, as actions from the initial state: JSON lines, SGF, PGN and .mat, as `writing` writes them and others do.
 
-Bytes become text that knows its bytes, text becomes words of a kind each, and words meet the rules. Every byte is accounted for: a file
+Bytes become text that knows its bytes, text becomes entries of a kind each, and entries meet the rules. Every byte is accounted for: a file
 comes in as the games that it holds, or what is none is named with its place and the reason; the other games are none the worse for it.
 """
 
@@ -67,24 +67,24 @@ def _played(game: Game, number: int, found: Found, text: Text, player: Player) -
         at, reason = found.problem
         return ReadGame(number, problem=f"byte {text.byte(at)}: {reason}", stray=found.stray)
     state = game.new_initial_state()
-    play, entry, at, given_up = player(game, state, found.words), 0, found.at, False
+    play, place, at, given_up = player(game, state, found.entries), 0, found.at, False
     signs: set[int] = set()
     try:
-        for word in found.words:
-            if word.kind in IGNORED:
+        for entry in found.entries:
+            if entry.kind in IGNORED:
                 continue
-            entry, at = entry + (word.kind is not EntryKind.SETUP), word.at
-            if word.kind is EntryKind.RESIGNATION:
-                signs |= set() if (seat := play.seat(word)) is None or state.is_terminal() else {2 * seat - 1}
+            place, at = place + (entry.kind is not EntryKind.SETUP), entry.at
+            if entry.kind is EntryKind.RESIGNATION:
+                signs |= set() if (seat := play.seat(entry)) is None or state.is_terminal() else {2 * seat - 1}
                 given_up = True
             elif not (given_up or state.is_terminal()):
-                play(word)
-            elif word.kind in PLAYED:
-                raise IllegalActionError(f"goes on with {shown(word.value)} after the game's end")
+                play(entry)
+            elif entry.kind in PLAYED:
+                raise IllegalActionError(f"goes on with {shown(entry.value)} after the game's end")
         signs |= set() if found.sign is None else {play.sign(found.sign)}
         _check_result(state, signs)
     except AzqError as error:
-        return ReadGame(number, problem=f"entry {entry} at byte {text.byte(at)}: {error}")
+        return ReadGame(number, problem=f"entry {place} at byte {text.byte(at)}: {error}")
     return ReadGame(number, tuple(state.history()), over=state.is_terminal(), sign=next(iter(signs), None))
 
 
@@ -142,10 +142,10 @@ def _json_game(game: Game, line: str, at: int) -> Found:
 class _NumberPlay(Replaying):
     """Actions by their numbers."""
 
-    def __call__(self, word: FileEntry) -> None:
-        if int(word.value) not in self.state.legal_actions():
-            raise IllegalActionError(f"action {word.value} is not legal after {len(self.state.history())} plies")
-        self.state.apply_action(int(word.value))
+    def __call__(self, entry: FileEntry) -> None:
+        if int(entry.value) not in self.state.legal_actions():
+            raise IllegalActionError(f"action {entry.value} is not legal after {len(self.state.history())} plies")
+        self.state.apply_action(int(entry.value))
 
 
 Finder = Callable[[Game, str], Iterator[Found]]
@@ -162,7 +162,8 @@ READERS: dict[str, tuple[frozenset[str], Finder, Player]] = {
 
 def sgf_params(game: Game, data: bytes) -> dict[str, int | bool]:
     """What a collection says of its board: the size of the first tree that says one, and that one was swapped."""
-    trees = [word for each in sgf.found(game, decode(data).text) for word in each.words]
-    size = next((int(word.value.partition(":")[0]) for word in trees if word.name == "SZ" and word.value.partition(":")[0].isdecimal()), 0)
-    swapped = game.name == "hex" and any(word.kind is EntryKind.SWAP for word in trees)
+    trees = [entry for each in sgf.found(game, decode(data).text) for entry in each.entries]
+    sizes = [entry.value.partition(":")[0] for entry in trees if entry.name == "SZ"]
+    size = next((int(each) for each in sizes if each.isdecimal()), 0)
+    swapped = game.name == "hex" and any(entry.kind is EntryKind.SWAP for entry in trees)
     return ({"size": size} if size else {}) | ({"swap": True} if swapped else {})

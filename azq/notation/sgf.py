@@ -1,4 +1,4 @@
-"""SGF (FF[1] to FF[4], red-bean.com/sgf) as people write it: trees into words, and words into moves of gomoku, hex and Othello. Pure.
+"""SGF (FF[1] to FF[4], red-bean.com/sgf) as people write it: trees into entries, and entries into moves of gomoku, hex and Othello. Pure.
 
 A tree left open ends with the file, or where a node with a root's properties begins another. Text that is no SGF is named with its place.
 """
@@ -20,8 +20,8 @@ RESIGNS = {"resign", "resigns", "resigned"}
 SETUPS = {"AB", "AW", "AE", "PL", "HA", "GM", "SZ"}
 CLOCKS = {"BL", "WL", "OB", "OW", "LT"}
 ROOT = {"FF", "GM", "CA", "AP", "SZ", "ST"}  # properties of a root only
-BROKEN = {"[": "a value is not closed", "]": "one `]` too many"}
-SIGNS = {"B": 1, "W": -1, "0": 0, "D": 0}  # by the first letter of RE
+ENDED = "one `]` too many"
+SIGNS = {"B": 1, "W": -1, "0": 0, "D": 0, "黑": 1, "白": -1}  # by the first letter of RE
 
 _TREE = re.compile(r"\((?=\s*(?:;|[A-Za-z]+\s*\[))")
 _TOKEN = re.compile(r"([();])|([A-Za-z]+)\s*(?=\[)|\[((?:\\.|[^\]\\])*)\](\]*)|([^\s();\[\]]+|.)", re.DOTALL)
@@ -51,7 +51,7 @@ class _Tree:
 
     def __init__(self, text: str, start: int) -> None:
         self.text, self.start, self.at = text, start, start
-        self.words: list[FileEntry] = []
+        self.entries: list[FileEntry] = []
         self._node: list[FileEntry] = []  # of the node that is read, which may turn out to be another tree's root
         self._depth, self._past, self._opened, self._first = 0, False, start, True
         self._name = ""
@@ -72,13 +72,17 @@ class _Tree:
                 self._value(token)
             elif mark:
                 ended = self._structure(token)
+            elif other == "[":
+                self._broken(token.start(), "a value is not closed")
+                self.at = len(self.text)  # no value can follow
+                break
             elif other.strip(BLANK):
-                self._broken(token.start(), BROKEN.get(other, f"{shown(self.text[token.start() : token.start() + 30])} is no SGF"))
+                self._broken(token.start(), ENDED if other == "]" else f"{shown(self.text[token.start() : token.start() + 30])} is no SGF")
             self.at = token.end()
         self._flush()
-        results = [word.value for word in self.words if word.name == "RE"]
+        results = [entry.value for entry in self.entries if entry.name == "RE"]
         sign = SIGNS.get(results[0].strip()[:1].upper()) if results else None
-        return Found(self.start, self.words, sign, self._problem)
+        return Found(self.start, self.entries, sign, self._problem)
 
     def _next(self) -> re.Match[str] | None:
         return _TOKEN.match(self.text, self.at) if self.at < len(self.text) else None
@@ -101,8 +105,8 @@ class _Tree:
         elif _OPEN_VALUE.search(value) and self._name not in ("B", "W"):
             self._broken(token.start(), f"{self._name} holds a move, as if it were not closed")
         elif value.count("[") < len(token[4]):
-            self._broken(token.end() - 1, BROKEN["]"])
-        self._node.append(_word(self._name, value.strip(BLANK), token.start()))
+            self._broken(token.end() - 1, ENDED)
+        self._node.append(_entry(self._name, value.strip(BLANK), token.start()))
 
     def _broken(self, at: int, reason: str) -> None:
         self._problem = self._problem or (at, reason)
@@ -110,11 +114,11 @@ class _Tree:
     def _flush(self) -> None:
         self._name = ""
         if not self._past:
-            self.words += self._node
+            self.entries += self._node
         self._node = []
 
 
-def _word(name: str, value: str, at: int) -> FileEntry:
+def _entry(name: str, value: str, at: int) -> FileEntry:
     if name in ("B", "W"):
         plain = value.lower()
         kind = EntryKind.SWAP if plain in SWAPS else EntryKind.RESIGNATION if plain in RESIGNS else EntryKind.MOVE
@@ -136,42 +140,43 @@ class BoardPlay(Replaying):
     swap after which the side that swapped moves again, since sides were swapped there, not stones.
     """
 
-    def __init__(self, game: Game, state: State, words: Sequence[FileEntry]) -> None:
-        super().__init__(game, state, words)
+    def __init__(self, game: Game, state: State, entries: Sequence[FileEntry]) -> None:
+        super().__init__(game, state, entries)
         self._cells = cells(game)
-        moves = [word for word in words if word.kind in (EntryKind.MOVE, EntryKind.SWAP)]
+        moves = [entry for entry in entries if entry.kind in (EntryKind.MOVE, EntryKind.SWAP)]
         self._first = moves[0].name if moves and game.name == "hex" else "B"
-        placed = next((word.value for word in moves if word.kind is EntryKind.MOVE), "")
+        placed = next((entry.value for entry in moves if entry.kind is EntryKind.MOVE), "")
         self._go_points = not placed[1:].isdecimal()
         self._turned = self._first == "W" and not self._go_points
         self._result = -1 if self._first == "W" and self._go_points else 1  # Little Golem's RE calls who began B
-        self._sides = {word.at for word, later in pairwise(moves) if word.kind is EntryKind.SWAP and later.name == word.name}
-        self._given = {(word.name, word.value.lower()) for word in words if word.name in ("AB", "AW")}
+        self._sides = {entry.at for entry, later in pairwise(moves) if entry.kind is EntryKind.SWAP and later.name == entry.name}
+        self._given = {(entry.name, entry.value.lower()) for entry in entries if entry.name in ("AB", "AW")}
 
-    def seat(self, word: FileEntry) -> int:
-        return int(word.name != self._first)
+    def seat(self, entry: FileEntry) -> int:
+        return int(entry.name != self._first)
 
     def sign(self, said: int) -> int:
         return said * self._result * (1 if self._first == "B" else -1)
 
-    def __call__(self, word: FileEntry) -> None:
-        if word.kind is EntryKind.SETUP:
-            self._check(word)
+    def __call__(self, entry: FileEntry) -> None:
+        if entry.kind is EntryKind.SETUP:
+            self._check(entry)
             return
         state, swap = self.state, self._cells.swap_action
-        if state.current_player() != self.seat(word) and state.legal_actions() == [self._cells.pass_action]:
+        if state.current_player() != self.seat(entry) and state.legal_actions() == [self._cells.pass_action]:
             state.apply_action(state.legal_actions()[0])  # many files leave out passes without a choice
-        action = self._cells.pass_action if word.kind is EntryKind.PASS else swap if word.kind is EntryKind.SWAP else self._cell(word.value)
-        if word.kind is EntryKind.SWAP and swap is None:
-            raise IllegalActionError(f"{word.name}[{word.value}]: the run's hex has no swap; --set run.params.swap=true")
-        if action is None or state.current_player() != self.seat(word) or action not in state.legal_actions():
-            raise IllegalActionError(f"{word.name}[{word.value}] is no legal move")
+        known = {EntryKind.PASS: self._cells.pass_action, EntryKind.SWAP: swap}
+        action = known[entry.kind] if entry.kind in known else self._cell(entry.value)
+        if entry.kind is EntryKind.SWAP and swap is None:
+            raise IllegalActionError(f"{entry.name}[{entry.value}]: the run's hex has no swap; --set run.params.swap=true")
+        if action is None or state.current_player() != self.seat(entry) or action not in state.legal_actions():
+            raise IllegalActionError(f"{entry.name}[{entry.value}] is no legal move")
         state.apply_action(action)
-        if word.at in self._sides:
+        if entry.at in self._sides:
             self._first, self._turned = "W" if self._first == "B" else "B", not self._turned
 
-    def _check(self, word: FileEntry) -> None:
-        name, value, game = word.name, word.value, self.game
+    def _check(self, entry: FileEntry) -> None:
+        name, value, game = entry.name, entry.value, self.game
         if name == "GM" and value != str(NUMBERS[game.name]):
             other = "it is GGF, Othello's other format: write it as SGF" if value.isalpha() else f"it is a game of number {value} of SGF"
             raise ConfigError(f"{other}, and {game.name} has {NUMBERS[game.name]}")

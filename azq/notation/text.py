@@ -1,4 +1,4 @@
-"""A game file's bytes as text that knows its bytes, and the games found in it as words of a kind each. Pure."""
+"""A game file's bytes as text that knows its bytes, and the games found in it as entries of a kind each. Pure."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ _HALF = re.compile(rb"[\x81-\xfe]\\\]")
 _DECLARED = re.compile(rb"(?<![A-Za-z])CA\s*\[\s*([\w.:-]+)\s*\]")
 _RUN = re.compile(rb"[\x80-\xff]+")
 _PAIR = re.compile(rb"[\x81-\xfe][\x40-\x7e\x80-\xfe]")  # a character of Shift-JIS, GBK, Big5 or EUC-KR
-_HIDDEN = re.compile(rb"[\x81-\xfe][\[\\\]{}]")  # what may be one, and may be a letter and a bracket
 _ALONE = frozenset(b"\x81\x83\x86\x87\x88\x89\x8b\x8d\x8f\x90\x98\x9b\x9d")  # between ASCII: no letter or quotation mark of the West
 
 
 class EntryKind(enum.Enum):
-    """What a word of a game is; only moves, passes and swaps meet the rules."""
+    """What a entry of a game is; only moves, passes and swaps meet the rules."""
 
     MOVE = enum.auto()
     PASS = enum.auto()
@@ -57,28 +56,28 @@ class Found(NamedTuple):
     """A game as a file has it, or text that is none: where it begins, and why it cannot be read, with the place."""
 
     at: int
-    words: Sequence[FileEntry] = ()
+    entries: Sequence[FileEntry] = ()
     sign: int | None = None  # of the result, as the form counts it
     problem: tuple[int, str] | None = None
     stray: bool = False
 
 
 class Replaying:
-    """Plays the words of one game by the rules."""
+    """Plays the entries of one game by the rules."""
 
-    def __init__(self, game: Game, state: State, words: Sequence[FileEntry]) -> None:
-        self.game, self.state, self.words = game, state, words
+    def __init__(self, game: Game, state: State, entries: Sequence[FileEntry]) -> None:
+        self.game, self.state, self.entries = game, state, entries
 
-    def seat(self, word: FileEntry) -> int | None:
-        """The player whose word it is; None where it does not say."""
-        del word
+    def seat(self, entry: FileEntry) -> int | None:
+        """The player whose entry it is; None where it does not say."""
+        del entry
         return None
 
     def sign(self, said: int) -> int:
-        """Of player 0's result, from the sign of who began in the file's own words."""
+        """Of player 0's result, from the sign of who began in the file's own terms."""
         return said
 
-    def __call__(self, word: FileEntry) -> None:
+    def __call__(self, entry: FileEntry) -> None:
         """Applies a move, a pass, a swap or a set-up; raises `IllegalActionError` or `ConfigError`."""
         raise NotImplementedError
 
@@ -115,10 +114,11 @@ def decode(data: bytes) -> Text:
     if data[:1] and 0 in data[:2]:
         return _strictly(data, "utf-16-le" if data[0] else "utf-16-be", 0)
     text = data.decode("utf-8", "surrogateescape")
-    bad = len(re.findall("[\udc80-\udcff]", text))
-    if not bad or sum(character >= "\x80" for character in text) >= 2 * bad:
+    bad = sum("\udc80" <= character <= "\udcff" for character in text)
+    if not bad:
         return Text(text, "utf-8")
-    return _declared(data) or _by_byte(data)
+    mostly = sum("\u0800" <= character < "\ud800" for character in text) >= bad  # three bytes each, which others hardly form
+    return _declared(data) or (Text(text, "utf-8") if mostly else _by_byte(data))
 
 
 def _strictly(data: bytes, codec: str, mark: int) -> Text:
@@ -145,7 +145,7 @@ def _declared(data: bytes) -> Text | None:
 
 def _by_byte(data: bytes) -> Text:
     """A character a byte, but two for East Asian characters where one may hide a bracket and the bytes around look East Asian."""
-    hidden = _HIDDEN.search(data)
+    hidden = next((pair for pair in _PAIR.finditer(data) if pair[0][1] in b"[\\]{}"), None)
     weights = Counter[bool | None]()
     for run in _RUN.findall(data) if hidden else ():
         east = run[0] in _ALONE if len(run) == 1 else any(0x81 <= byte <= 0x9F for byte in run)
@@ -160,8 +160,8 @@ def _by_byte(data: bytes) -> Text:
 
 def shown(text: str) -> str:
     """The beginning of what stands in a file, on one line."""
-    words = " ".join(text.split())
-    return repr(words if len(words) <= SHOWN else f"{words[:SHOWN]}...")
+    line = " ".join(text[: 4 * SHOWN].split())
+    return repr(line if len(line) <= SHOWN else f"{line[:SHOWN]}...")
 
 
 def cannot(form: str, name: str, known: Iterable[str]) -> ConfigError:

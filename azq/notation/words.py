@@ -17,7 +17,7 @@ def read_move(state: State, text: str) -> list[int]:
     """The actions that a person's words mean here, all his own; raises `IllegalActionError` naming what there is."""
     if (action := _meant(state, text)) is not None:
         return [action]
-    words = _turn(text)
+    words = single_moves(text)
     for order in permutations(words) if 1 < len(words) <= MOST_WORDS else ():
         if actions := _in_order(state, order):
             return actions
@@ -56,7 +56,7 @@ def _in_order(state: State, words: Iterable[str]) -> list[int]:
     return actions
 
 
-def _turn(text: str) -> list[str]:
+def single_moves(text: str) -> list[str]:
     """Single moves of a turn: `8/5(2)` is one twice, `13/8/3` goes on with the same checker."""
     words: list[str] = []
     for word in text.replace(",", " ").split():

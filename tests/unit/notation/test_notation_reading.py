@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from functools import cache
 from itertools import islice
@@ -95,12 +94,6 @@ def test_backgammon_as_others_write_it() -> None:
     assert texts(game, second.actions)[-2:] in (["x 24/20", "x 20/14"], ["x 24/18", "x 18/14"])
 
 
-@pytest.mark.parametrize("turn", ["31: 8/5", "31: 8/5 6/5 6/5", "31: 8/6 6/5", "31: 8/1", "77: 8/1"])
-def test_a_turn_that_the_rules_forbid_is_told(turn: str) -> None:
-    (found,) = read("mat", games.load("backgammon"), f" Game 1\n  1) {turn}\n  2) 11: 8/7\n")
-    assert "entry 1" in found.problem or not found.actions
-
-
 def test_sgf_of_others_has_asides_variations_long_names_and_no_forced_passes() -> None:
     game = games.load("gomoku", size=9)
     text = "(;FF[4]GM[4]SZ[9]C[a \\] and (]RE[W+Resign];Black[aa];White[bb](;B[ca]N[main])(;B[ee];W[ff]))\n(;GM[4]SZ[9];B[ii])"
@@ -112,45 +105,6 @@ def test_sgf_of_others_has_asides_variations_long_names_and_no_forced_passes() -
     written = "".join(export("sgf", "r", othello, [event]))
     (whole,) = read("sgf", othello, written.replace(";B[]", "").replace(";W[]", ""))
     assert list(whole.actions) == np.frombuffer(event.record.actions, "<u2").tolist()
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("(;GM[1]SZ[9];B[aa])", "number 1 of SGF, and gomoku has 4"),
-        ("(;GM[4]SZ[15];B[aa])", "size 15, the run's 9"),
-        ("(;GM[4]SZ[9]AB[aa];W[bb])", "set up"),
-        ("(;GM[4]SZ[9];B[aa];W[aa])", r"W\[aa\] is no legal move"),
-        ("(;GM[4]SZ[9];W[aa])", r"W\[aa\] is no legal move"),
-        ("(;GM[4]SZ[9];B[zz])", r"B\[zz\] is no legal move"),
-        ("(;GM[4]SZ[9];B[])", r"B\[\] is no legal move"),
-    ],
-)
-def test_an_sgf_game_that_is_another_is_told(text: str, why: str) -> None:
-    (found,) = read("sgf", games.load("gomoku", size=9), text)
-    assert re.search(why, found.problem)
-
-
-def test_pgn_of_others_has_comments_variations_and_marks() -> None:
-    pytest.importorskip("pyspiel")
-    game = games.load("openspiel:chess")
-    text = '[Event "x (1)"]\n[Result "0-1"]\n\n1. f3 {weak (very)} e5 2.g4?? (2. e4 Nc6 (2... d5)) $4 2... Qh4# 0-1\n\n'
-    text += "1. e4 e5 2. Nf3 1/2-1/2\n"
-    mate, drawn = read("pgn", game, text)
-    assert (len(mate.actions), mate.over, mate.sign) == (4, True, 1)  # OpenSpiel's player 0 is black
-    assert (len(drawn.actions), drawn.over, drawn.sign) == (3, False, 0)
-    (wrong,) = read("pgn", game, "1. e4 e5 2. Ke3 *")
-    assert wrong.problem == "entry 3 at byte 12: Ke3 is no legal move"
-
-
-def test_a_json_line_of_another_game_or_with_a_wrong_action_is_told() -> None:
-    game = games.load("tic_tac_toe")
-    rows = [{"actions": [0, 0]}, {"game": "connect_four", "actions": [1]}, {"moves": []}, {"actions": [0, 3, 1, 4, 2]}, {"actions": [1]}]
-    found = read("jsonl", game, "\n".join(map(json.dumps, rows)) + "\nnothing\n")
-    assert [each.over for each in found] == [False, False, False, True, False, False]
-    assert ["not legal after 1" in found[0].problem, "of connect_four" in found[1].problem, "no JSON" in found[2].problem] == [True] * 3
-    assert (found[4].actions, found[4].problem) == ((1,), "")
-    assert "no JSON" in found[5].problem
 
 
 @pytest.mark.parametrize(("form", "name"), [("sgf", "backgammon"), ("pgn", "gomoku"), ("mat", "othello"), ("xml", "othello")])
