@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -91,7 +92,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
     def show(self, status: RunStatus, *, force: bool = False) -> None:
         """Draws the table anew, or writes a line when it is time for one."""
         every_s = REDRAW_EVERY_S if self._live else LINE_EVERY_S
-        force = force or bool(status.no_games and self._status and not self._status.no_games)
+        force = force or bool(status.no_games and self._status and _kind(status) != _kind(self._status))
         if not force and time.monotonic() - self._last_s < every_s:
             return
         self._last_s, self._status = time.monotonic(), status
@@ -119,6 +120,11 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
                 log.warning("line_lost", reason=self._refused)
         else:
             self._refused = ""
+
+
+def _kind(status: RunStatus) -> str:
+    """Why a run has no games, without figures and names."""
+    return re.sub(r"\d+", "", status.no_games)[:24]
 
 
 def line(status: RunStatus) -> str:

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from azq.bus.base import Bus, order
 from azq.wire import keys
 from azq.wire.codec import decode, encode, skip_unreadable
+from azq.wire.kinds import Kind
 from azq.wire.machines import ProcessDeath
+from azq.wire.messages import RunEvent
 
 KEPT = 64  # newest deaths of a whole fleet
 FEWEST = 3  # deaths of one process, within
 WITHIN_S = 600.0
+EVENTS_READ = 100  # newest of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,16 @@ class DeathLog:
 def read_deaths(bus: Bus) -> tuple[Died, ...]:
     """The newest deaths, oldest first. Raises `BrokerError`."""
     return DeathLog(bus).read()
+
+
+def last_failure(bus: Bus, run: str) -> str:
+    """Which job of self-play failed last, and why, by a run's newest events; empty where none did. Raises `BrokerError`."""
+    for entry in bus.newest(keys.events(run), EVENTS_READ):
+        with skip_unreadable(entry.place):
+            about = decode(entry.frame, RunEvent).about
+            if about.get("kind") == Kind.SELFPLAY and about.get("error"):
+                return f"job {run}:{about['job']} failed, {about['error']}"
+    return ""
 
 
 def crash_loops(deaths: Iterable[Died], now_ms: int, run: str = "") -> tuple[CrashLoop, ...]:

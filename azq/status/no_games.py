@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from azq.ledger.types import JobView, LedgerCounts
-from azq.wire.kinds import Kind
+from azq.ledger.types import LedgerCounts
 
 PATIENCE_S = 15.0  # a run at work that evaluates nothing has started all there is by then
 EMPTY_GAMES = 50  # without a sample
 
 
-def no_games(
-    counts: LedgerCounts, active_s: float, samples: int | None, jobs: Sequence[JobView], abandoned: str, *, evaluating: bool
-) -> str:
+def no_games(counts: LedgerCounts, active_s: float, samples: int | None, failed: str, abandoned: str, *, evaluating: bool) -> str:
     """A sentence with the last reason that is known; empty where games are finished, or searched.
 
-    `samples`: of the learner, None where none has spoken; `jobs`: those queued and leased; `abandoned`: why one of the abandoned games was.
+    `samples`: of the learner, None where none has spoken; `failed`: which job of self-play failed last, and why; `abandoned`: why one of
+    the abandoned games was.
     """
     if counts.inserted >= EMPTY_GAMES and samples == 0:
         return f"{counts.inserted} games and no sample: they are over before anybody moves; `azq games check` tries the rules"
@@ -24,10 +20,8 @@ def no_games(
         return ""
     if counts.abandoned:
         return f"no game was finished, {counts.abandoned} were abandoned because {abandoned or 'nobody said why'}"
-    failed = [view for view in jobs if view.job.kind == Kind.SELFPLAY and view.error]
     if failed:
-        view = max(failed, key=lambda view: view.attempt)
-        return f"no game was finished: attempt {view.attempt - 1} of job {view.job.job_id} failed, {view.error}"
+        return f"no game was finished: {failed}"
     if evaluating or active_s < PATIENCE_S:
         return ""
     if not counts.opened:

@@ -24,7 +24,7 @@ from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
-from azq.status.deaths import read_deaths
+from azq.status.deaths import last_failure, read_deaths
 from azq.status.history import FirstsOfRuns
 from azq.status.mendings import read_mended
 from azq.status.queues import QueueStatus, condense, note_full, note_sent, queue_table
@@ -245,6 +245,7 @@ def gather(
         firsts=(firsts or FirstsOfRuns()).of(bus, look.view.record),
         deaths=read_deaths(bus),
         abandoned=ledger.abandon_reason(run) if look.counts.abandoned and not look.counts.finished else "",
+        failed=last_failure(bus, run) if look.counts.opened and not look.counts.finished else "",
         mended=read_mended(mended),
     )
 

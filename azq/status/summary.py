@@ -88,7 +88,8 @@ class RunFacts:
     firsts: RunFirsts = UNSEEN
     scores: Sequence[Scored] = ()  # of the matches, in a game for one
     deaths: Sequence[Died] = ()  # of all processes there are, oldest first
-    abandoned: str = ""  # why one of its games was, of a run that finished none
+    abandoned: str = ""  # of a run that finished no game, why one was abandoned
+    failed: str = ""  # and which job of self-play failed last, and why
     mended: Mapping[str, int] = field(default_factory=dict)  # what was wrong in the ledger's keys -> when it was mended last
 
 
@@ -264,7 +265,7 @@ def missing_games(facts: RunFacts, rates: Pace) -> str:
     """Why a run has no games to learn from; empty where it has."""
     said, active_s = facts.learner or facts.learned, facts.view.active_ms / 1000
     samples = said.samples_inserted if said else None
-    return no_games(facts.counts, active_s, samples, facts.jobs, facts.abandoned, evaluating=rates.evaluations_per_s > 0)
+    return no_games(facts.counts, active_s, samples, facts.failed, facts.abandoned, evaluating=rates.evaluations_per_s > 0)
 
 
 def last_learner(facts: RunFacts) -> LearnerStatus:
