@@ -100,14 +100,19 @@ def limit_memory(system: System, plane: str, most: int = NONE) -> Callable[[], N
 def limit_files(system: System, learner: Victim) -> Callable[[], None]:
     """Lets no file of the learner grow but its log; returns what ends that."""
     newest = max((system.folder / RUN / "segments").glob("*.seg"))
-    system.kin.check(learner)
-    _, hard = resource.prlimit(learner.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (max(newest.stat().st_size, system.log("learner").begins_at + LOG_ROOM) + 1, hard))
+    return limit(system, learner, resource.RLIMIT_FSIZE, max(newest.stat().st_size, system.log("learner").begins_at + LOG_ROOM) + 1)
+
+
+def limit(system: System, victim: Victim, kind: int, most: int) -> Callable[[], None]:
+    """Gives a process a limit of `resource`'s; returns what takes it away."""
+    system.kin.check(victim)
+    _, hard = resource.prlimit(victim.pid, kind)
+    resource.prlimit(victim.pid, kind, (most, hard))
 
     def lift() -> None:
         with contextlib.suppress(ProcessLookupError, NotFound):
-            system.kin.check(learner)
-            resource.prlimit(learner.pid, resource.RLIMIT_FSIZE, (hard, hard))
+            system.kin.check(victim)
+            resource.prlimit(victim.pid, kind, (hard, hard))
 
     return lift
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
 from azq.bus.redis import RedisBus
+from azq.drill.faults.brokers import limit
 from azq.drill.scenarios import BROKERS, GATEWAY, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
 from azq.drill.system import LEASE_S, READY_S, RUN, System
 from azq.drill.victims import Victim
@@ -94,6 +96,14 @@ def sleep_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     """Stops the processes of a pool for longer than their lease lives; they wake with games that are others' by then."""
     parent, _ = _child(system, scenario.role)
     return Harm(lambda: True, lasts_s=LEASE_S + 2.0, lift=system.kin.signalled(signal.SIGSTOP, *system.kin.below(parent)))
+
+
+@fault("starve-child", "selfplay")
+def starve_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """Lets the process that plays have no more memory than it has, until another is in its place or its job has failed."""
+    parent, child = _child(system, scenario.role)
+    log, lift = system.log(scenario.role), limit(system, child, resource.RLIMIT_DATA, 1)
+    return Harm(lambda: _replaced(parent.pid, child.pid) or log.says("job_failed", "MemoryError"), lift=lift)
 
 
 @fault("slow", "inference")
