@@ -118,6 +118,7 @@ TABLE = (
     _key("azq._kombu.<binding>.celeryev", "set", "who hears Celery's events", flower="rwx", **_ENDED),
     _key("azq._kombu.<binding>.celery.pidbox", "set", "who answers Celery's remote control, and who asks by it", flower="rwx", **_ENDED),
     _key("azq._kombu.binding_deadlines", "zset", "when who hears and asks is forgotten", flower="rwx", **_ENDED),
+    _key("azq.celeryev.<asker>", "list", "events for who hears them, which are published and not kept", flower="r"),
     _key("azq._kombu.<binding>.<kind>.<tag>", "set", "which queue an exchange fills", flower="r", **_PLAYED),
     _key("azq.[^_]<asker>.celery.pidbox<step>", "list", "such questions and answers", flower="rwx", **_ENDED),
     *(_key(f"azq.{kind}.<tag>", "list", "Celery's messages by tag and priority", flower="r", **_PLAYED) for kind in Kind),

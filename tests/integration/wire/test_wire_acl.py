@@ -171,6 +171,7 @@ def test_celerys_channels_are_for_those_who_tell_and_those_who_watch(server: Emb
         for words, may_do in (
             (("PUBLISH", "azq./0.celeryev/worker.heartbeat", "x"), tells),
             (("PSUBSCRIBE", "azq./0.celeryev/*"), watches),
+            (("LLEN", "azq.celeryev.x"), watches),
             (("PUBLISH", "azq./0.celery.pidbox", "x"), asks),
             (("PSUBSCRIBE", "azq./0.celery.pidbox"), answers),
             (("PUBLISH", "azq./0.else", "x"), False),
