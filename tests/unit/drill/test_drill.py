@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from azq.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, load_all, rehearse
+from azq.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, disk, load_all, rehearse
 from azq.drill.deadly_games import ARMED
+from azq.drill.disk import no_disk
 from azq.drill.evidence import Evidence, Tally
 from azq.drill.outcome import Rehearsal, Throughput, Work
 from azq.drill.proof import Discrepancy, Disk
 from azq.drill.rehearse import by_system, odd_game
-from azq.drill.scenarios import BROKERS, DEEDS, FAULTS, FSYNC, HOSTS, PAGE, PROCESSES, SECOND_BROKER, Harm, parse
+from azq.drill.scenarios import BROKERS, DEEDS, DISK, FAULTS, FSYNC, HOSTS, PAGE, PROCESSES, SECOND_BROKER, Harm, parse
 from azq.drill.system import Log
 from azq.errors import ConfigError, NotFound
 from azq.replay import framing
@@ -71,8 +72,11 @@ def test_chaos_of_hosts_alone_is_refused() -> None:
         rehearse(cut, Intent(chaos=Chaos(1.0, 0.0)), print)
 
 
-def test_drills_of_pages_are_left_out_where_there_is_no_browser_unless_nothing_else_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    page = next(one for one in load_all() if one.role == PAGE)
+@pytest.mark.parametrize(("role", "lacking"), [(PAGE, "no_browser"), (DISK, "no_disk")])
+def test_drills_whose_place_cannot_be_made_are_left_out_unless_nothing_else_was_asked_for(
+    role: str, lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = next(one for one in load_all() if one.role == role)
     begun: list[Scenario] = []
     told: list[str] = []
 
@@ -81,11 +85,37 @@ def test_drills_of_pages_are_left_out_where_there_is_no_browser_unless_nothing_e
         return Rehearsal([])
 
     monkeypatch.setattr(sys.modules[by_system.__module__], "_rehearse", begin)
-    monkeypatch.setattr(sys.modules[by_system.__module__], "no_browser", lambda: "there is none")
+    monkeypatch.setattr(sys.modules[by_system.__module__], lacking, lambda: "there is none")
     rehearse([KILL, page], Intent(), told.append)
     assert (begun, told) == ([KILL], [f"{page.name}: left out: there is none"])
     rehearse([page], Intent(), told.append)
     assert begun == [KILL, page]
+
+
+@pytest.mark.skipif(bool(no_disk()), reason="nothing can be mounted")
+def test_a_small_disk_takes_no_more_once_it_is_filled_and_its_files_stay(tmp_path: Path) -> None:
+    script = f"""
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+spec = spec_from_file_location("disk", {disk.__file__!r})  # azq.drill as a whole takes seconds
+made = module_from_spec(spec)
+spec.loader.exec_module(made)
+folder = Path({str(tmp_path)!r}) / "disk"
+folder.mkdir()
+with made.small_disk(folder, "1m"):
+    (folder / "kept").write_bytes(bytes(8192))
+    made.fill(folder)
+    try:
+        (folder / "more").write_bytes(bytes(8192))
+    except OSError as error:
+        print(error.strerror)
+    (folder / made.FILLER).unlink()
+    (folder / "later").write_bytes(bytes(8192))
+print(sorted((path.name, path.stat().st_size) for path in folder.iterdir()))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "No space left on device\n[('kept', 8192), ('later', 8192), ('more', 0)]\n"
+    assert (tmp_path / "disk" / "kept").stat().st_size == 8192, "also for who did not see the disk"
 
 
 def test_drills_are_chosen_by_name() -> None:
