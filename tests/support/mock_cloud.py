@@ -85,6 +85,13 @@ IN_EC2: dict[str, Callable[[Parameters], Any]] = {
     "DeletePlacementGroup": lambda asked: {"return": placed.pop(asked["GroupName"]) and "true"},
     "ModifySecurityGroupRules": lambda asked: {"return": "true"},
 }
+
+
+def _without_cache(asked: Parameters) -> str:
+    cache.clear()
+    return ""
+
+
 IN_ELASTICACHE: dict[str, Callable[[Parameters], Any]] = {
     "CreateCacheParameterGroup": lambda asked: families.update({asked["CacheParameterGroupName"]: asked}) or _family(asked),
     "DescribeCacheParameterGroups": lambda asked: {"CacheParameterGroups": _family(asked) if families else ""},
@@ -95,7 +102,7 @@ IN_ELASTICACHE: dict[str, Callable[[Parameters], Any]] = {
     "DescribeCacheClusters": _node,
     "CreateReplicationGroup": lambda asked: cache.update(asked) or _replicated(),
     "DescribeReplicationGroups": lambda asked: {"ReplicationGroups": _replicated() if cache else ""},
-    "DeleteReplicationGroup": lambda asked: cache.clear() or "",
+    "DeleteReplicationGroup": _without_cache,
 }
 
 
@@ -131,10 +138,10 @@ class Cloud:
 
 
 def main(port: int, log: Path) -> None:
-    from moto.server import DomainDispatcherApplication, create_backend_app
+    from moto import server
     from werkzeug.serving import run_simple
 
-    run_simple("127.0.0.1", port, Cloud(DomainDispatcherApplication(create_backend_app), log), threaded=True)  # type: ignore[no-untyped-call]
+    run_simple("127.0.0.1", port, Cloud(server.DomainDispatcherApplication(server.create_backend_app), log), threaded=True)  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -279,7 +279,7 @@ def far(sessions: Sessions, **contributors: int) -> None:
 
 
 @pytest.mark.parametrize("way", ["bye", "silence", "lost", "refused"])
-def test_a_dropped_game_never_goes_to_the_same_one_or_his_address_again(way: str):
+def test_a_dropped_game_never_goes_to_the_same_one_or_his_address_again(way: str) -> None:
     sessions = opened(games=1, bob=2)
     far(sessions, eve=1, mallory=3)
     sessions.hand(1, 0.0)
