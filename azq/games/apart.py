@@ -8,7 +8,6 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
-import pickle
 import random
 import re
 import selectors
@@ -240,10 +239,11 @@ def _name_warnings(teller: _Teller) -> None:
     warnings.showwarning = show  # type: ignore[assignment]
 
 
-def _shared(name: str) -> dict[str, bytes]:
+@np.printoptions(threshold=sys.maxsize, floatmode="unique")
+def _shared(name: str) -> dict[str, str]:
     """What positions share: values of the game's module and of its classes, the threads there are, the state of the generators."""
-    found = {"": pickle.dumps((random.getstate(), np.random.get_state()))} if is_python_file(name) else {}
-    found |= {f"thread {thread.name}": b"" for thread in threading.enumerate()}
+    found = {"": repr((random.getstate(), np.random.get_state()))} if is_python_file(name) else {}
+    found |= {f"thread {thread.name}": "" for thread in threading.enumerate()}
     for module in [module for key, module in sys.modules.items() if key.startswith("azq_user_game_")]:
         values = dict(vars(module))
         for key, kind in vars(module).items():
@@ -252,11 +252,11 @@ def _shared(name: str) -> dict[str, bytes]:
         for key, value in values.items():
             if "__" not in key and not callable(value):
                 with suppress(Exception):  # what cannot be compared
-                    found[key] = pickle.dumps(value)
+                    found[key] = repr(vars(value) if "__dict__" in dir(value) else value)
     return found
 
 
-def _changes(name: str, before: Mapping[str, bytes]) -> Iterator[str]:
+def _changes(name: str, before: Mapping[str, str]) -> Iterator[str]:
     for key, value in _shared(name).items():
         if before.get(key) == value:
             continue
