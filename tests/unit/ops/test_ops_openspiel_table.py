@@ -22,7 +22,9 @@ LISTED = {name.strip("` "): row.split("|")[1].strip() for row in ROWS for name i
 
 
 def test_every_registered_game_stands_in_it_as_the_script_writes_it() -> None:
-    assert set(LISTED) == set(pyspiel.registered_names())
+    # Where a test has imported them, OpenSpiel's games in Python are registered, too.
+    registered = {name for name in pyspiel.registered_names() if name != "chat_game" and not name.startswith("python_")}
+    assert set(LISTED) == registered
     assert openspiel_table.table(LISTED).removeprefix(openspiel_table.HEADER).splitlines() == ROWS
 
 
