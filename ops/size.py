@@ -1,0 +1,80 @@
+"""Lines of Python, words of documentation and the import closure of the four services, each beside its budget in pyproject.toml.
+
+Usage: size.py [--rooms]    exits with 1 where a budget is passed. Budgets only fall: who makes something smaller lowers its number.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import grimp
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("azq", "daemon", "workers")
+SERVICES = ("daemon.main", "workers.selfplay", "workers.evaluate", "workers.inference", "workers.learner")
+
+
+def lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n")
+
+
+def words(path: Path) -> int:
+    return len(path.read_text("utf-8").split())
+
+
+def tracked(*patterns: str) -> list[Path]:
+    return [ROOT / name for name in subprocess.check_output(["git", "ls-files", "-z", *patterns], cwd=ROOT, text=True).split("\0") if name]
+
+
+def total(count: Callable[[Path], int], paths: Iterable[Path]) -> int:
+    return sum(map(count, paths))
+
+
+def closure() -> list[Path]:
+    """Files that the services import, directly or not, imports inside functions included."""
+    graph = grimp.build_graph(*PRODUCT)
+    modules = {found for service in SERVICES for found in (service, *graph.find_upstream_modules(service))}
+    candidates = (ROOT.joinpath(*module.split(".")) for module in modules)
+    return [file for path in candidates for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
+
+
+def measured() -> dict[str, int]:
+    product, services = tracked(*(f"{name}/*.py" for name in PRODUCT)), closure()
+    return {
+        "product lines": total(lines, product),
+        "product files": len(product),
+        "services lines": total(lines, services),
+        "services files": len(services),
+        "tests lines": total(lines, tracked("tests/*.py")),
+        "ops lines": total(lines, tracked("ops/*.py", "ops/*.sh")),
+        "docs words": total(words, tracked("README.md", "docs/*.md")),
+        "core lines": total(lines, tracked("azq/*.cpp", "azq/*.hpp")),
+    }
+
+
+def rooms() -> Counter[str]:
+    found: Counter[str] = Counter()
+    for path in tracked(*(f"{name}/*.py" for name in PRODUCT)):
+        found["/".join(path.relative_to(ROOT).parts[:2] if path.parent.parent != ROOT.parent else path.parts[:1])] += lines(path)
+    return found
+
+
+def main() -> None:
+    if "--rooms" in sys.argv[1:]:
+        for room, count in rooms().most_common():
+            print(f"{count:7,} {room}")
+    budgets = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["azq"]["size"]
+    sizes = measured()
+    for what, size in sizes.items():
+        print(f"{size:7,} of {budgets[what]:7,} {what}")
+    if over := [what for what, size in sizes.items() if size > budgets[what]]:
+        raise SystemExit(f"larger than [tool.azq.size] of pyproject.toml allows: {', '.join(over)}; make it smaller")
+
+
+if __name__ == "__main__":
+    main()
