@@ -26,6 +26,7 @@ REAL = {
     "<kind>": "selfplay",
     "<tag>": "cpu",
     "[^_]<asker>": "4a5b.reply",
+    "<asker>": "4a5b",
     "<binding>": "binding.reply",
     "<step>": "\x06\x163",
 }
