@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from azq import games
 from azq.errors import ConfigError, GameContractError
 from azq.games import GameFiles
+from azq.games.files import absolute
 from azq.games.openspiel import check_openspiel
 
 NIM_FILE = Path(__file__).parents[2] / "games" / "nim.py"
@@ -64,6 +66,25 @@ def test_a_file_imports_what_lies_beside_it_which_takes_no_librarys_place(tmp_pa
     (tmp_path / "colorsys.py").write_text("raise SystemExit\n")
     assert str(games.load(name).new_initial_state()).startswith("9 sticks")
     assert sys.path == before
+
+
+def test_a_file_that_is_not_allowed_is_told_with_what_names_it(tmp_path: Path) -> None:
+    name = put(tmp_path)
+    for source, begins in (("", "game "), ("sent.toml", "sent.toml names game ")):
+        with pytest.raises(ConfigError, match=f"^{begins}{re.escape(name)}, a Python file that this host does not allow"):
+            GameFiles(()).path(name, source)
+
+
+def test_a_file_has_one_absolute_name_and_other_games_keep_theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = [absolute(name) for name in ("x/../nim.py:Nim", "hex", "openspiel:nim")]
+    assert told == [f"{tmp_path.resolve()}/nim.py:Nim", "hex", "openspiel:nim"]
+
+
+def test_a_game_that_declares_no_length_has_ten_thousand_plies(tmp_path: Path) -> None:
+    without = put(tmp_path).rpartition(":")[0]
+    Path(without).write_text(NIM_FILE.read_text("utf-8").replace("def max_game_length", "def unused"), "utf-8")
+    assert games.load(f"{without}:Nim").max_game_length() == 10_000
 
 
 @pytest.mark.parametrize("allowed", [(), (Path("/"),), (Path(subprocess.__file__),)])

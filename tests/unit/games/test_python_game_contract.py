@@ -191,7 +191,7 @@ def test_a_parameter_is_one_that_the_class_names_and_of_its_kind(given: dict[str
     name = write(tmp_path, NIM.replace("heap: int = 15", "heap: int = 15, swap: bool = True"))
     with pytest.raises(ConfigError, match=told):
         games.load(name, **given)
-    assert games.load(name, **parse_params(["swap=False"])).params == {"swap": False}
+    assert [games.load(name, **parse_params([f"swap={swap}"])).params for swap in (False, True)] == [{"swap": False}, {"swap": True}]
 
 
 def test_a_copy_or_a_new_position_that_raises_is_named(tmp_path: Path) -> None:

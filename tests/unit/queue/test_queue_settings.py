@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import zlib
 from typing import Any
 
@@ -172,3 +173,9 @@ def test_a_text_may_be_as_long_as_the_limit() -> None:
     assert queue.read_message(json.dumps({"event": "x" * room})) == {"event": "x" * room}
     assert queue.read_message(json.dumps({"event": "x" * (room + 1)}))["headers"] == {}
     assert queue.MOST_TEXT == 262_144
+
+
+def test_variables_of_another_celery_application_lead_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CELERY_BROKER_URL", "redis://elsewhere:1/0")
+    assert "elsewhere" not in make_app("redis://localhost:1/0").connection().as_uri()
+    assert "CELERY_BROKER_URL" not in os.environ
