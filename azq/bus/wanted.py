@@ -11,7 +11,7 @@ from azq.bus.base import Bus
 from azq.errors import AccessRefused
 from azq.wire import keys
 from azq.wire.codec import decode, encode, skip_unreadable
-from azq.wire.questions import WantedRuns
+from azq.wire.messages import WantedRuns
 
 LIFE_S = 600.0  # of a wish
 MOST = 16  # runs at once, those wanted last: each takes memory of every inference worker

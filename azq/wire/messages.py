@@ -288,6 +288,12 @@ class RunRecord(Message, frozen=True):
     created_ms: int
 
 
+class WantedRuns(Message, frozen=True):
+    """Runs that inference workers are to serve whatever their state: somebody wants moves of them."""
+
+    runs: tuple[str, ...]
+
+
 class LearnerStatus(Message, frozen=True):
     """What the learner says of itself after each publish interval; also the limiter's verdict."""
 

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.errors import WireError
-from azq.wire import machines, messages, questions, ranks
+from azq.wire import machines, messages, ranks
 from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves, printable, uid_of
 from azq.wire.kinds import Kind
 from azq.wire.messages import DENSE, SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
 
-MODULES = (messages, machines, questions, ranks)
+MODULES = (messages, machines, ranks)
 KINDS = [
     kind
     for module in MODULES
