@@ -97,7 +97,7 @@ def test_workers_stand_by_host_and_the_late_one_is_marked(visit: Any) -> None:
 
 def test_charts_are_drawn_and_tell_values_under_the_pointer_and_by_key(visit: Any) -> None:
     seen = visit()
-    drawn = "[...document.querySelectorAll('.chart .series path')].filter((path) => path.getTotalLength() > 50).length"
+    drawn = "[...document.querySelectorAll('#charts .series path')].filter((path) => path.getTotalLength() > 50).length"
     until(lambda: seen.page.evaluate(drawn) == 9, "line in each chart")
     gaps = seen.page.locator('[data-chart="games/s"] .series path').get_attribute("d").count("M")
     assert gaps == 2  # the planted hour has one hole
