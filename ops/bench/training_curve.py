@@ -1,7 +1,7 @@
 """Draws how a run of any game got stronger: its kept weights against fixed opponents, over the minutes of the run.
 
-Usage: training_curve.py RUN_FOLDER OUT.png --opponents random,uct:200 [--games G] [--num-simulations N] [--points K] [--reuse OUT.json]
-Writes the figures beside the picture as JSON; with --reuse the picture is drawn from such a file.
+Usage: training_curve.py RUN_FOLDER OUT.png --opponents random,uct:200 [--games G] [--num-simulations N] [--points K]
+Writes the figures beside the picture as JSON. In a game for one the scores of both are drawn, the opponent's as a level.
 """
 
 from __future__ import annotations
@@ -12,63 +12,35 @@ import math
 from pathlib import Path
 from typing import Any
 
-from azq.arena.match import play_match
-from azq.arena.player import Ground
-from azq.arena.players import make_player
 from azq.arena.rating import Z95
 from azq.config import load as load_config
-from azq.console.move import open_player, weight_version
-from azq.wire.messages import LATEST, MatchResult, MatchSpec
-
-COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd")
+from azq.console.move import weight_version
+from azq.console.play import Seating, game_named, match_players
 
 
-def measure(folder: Path, opponents: list[str], games: int, num_simulations: int, points: int, opening_plies: int) -> list[dict[str, Any]]:
-    """Scores of weights spread evenly over the run; minutes are those since its first weights."""
+def measure(folder: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """A row for each of the weights that are spread evenly over the run; minutes are those since its first weights."""
     files = sorted((folder / "weights").glob("*.safetensors"), key=weight_version)
-    first_s = files[0].stat().st_mtime
-    last = len(files) - 1
-    chosen = sorted({round(last * i / max(1, points - 1)) for i in range(points)})
-    rows: list[dict[str, Any]] = []
-    for index in chosen:
-        row: dict[str, Any] = {"minutes": round((files[index].stat().st_mtime - first_s) / 60, 2), "version": weight_version(files[index])}
-        for opponent in opponents:
-            row[opponent] = score(folder, files[index], opponent, games, num_simulations, opening_plies)
-        rows.append(row)
-        print(json.dumps(row), flush=True)
+    last, rows = len(files) - 1, list[dict[str, Any]]()
+    for weights in (files[index] for index in sorted({round(last * i / max(1, given.points - 1)) for i in range(given.points)})):
+        minutes = (weights.stat().st_mtime - files[0].stat().st_mtime) / 60
+        row = {"minutes": round(minutes, 2), "version": weight_version(weights)}
+        rows.append(row | {opponent: played(folder, weights, opponent, given) for opponent in given.opponents.split(",")})
+        print(json.dumps(rows[-1]), flush=True)
     return rows
 
 
-def score(folder: Path, weights: Path, opponent: str, games: int, num_simulations: int, opening_plies: int) -> dict[str, float]:
-    """One match of these weights against one opponent."""
+def played(folder: Path, weights: Path, opponent: str, given: argparse.Namespace) -> dict[str, Any]:
+    """One match of these weights: the figures of `azq match`, and half the width of the share's 95 % interval."""
     config = load_config(overrides=[f'home="{folder.parent}"'])
-    agent = open_player(config, game=None, run=folder.name, weights=str(weights), num_simulations=num_simulations)
-    spec = MatchSpec("latest", opponent, games, num_simulations, opening_plies, seed=1)
-    engines = [opponent.partition(":")[2]]
-    ground = Ground(agent.game, agent.evaluator, agent.search, num_simulations, seed=1, latest=LATEST, slots=games, engines=engines)
-    first, second = make_player("latest", ground), make_player(opponent, ground)
-    try:
-        return figures(play_match(spec, agent.game, first, second))
-    finally:
-        first.close()
-        second.close()
-        agent.evaluator.close()
+    seating = Seating(game_named(config, None, folder.name), folder.name, str(weights), given.num_simulations, seed=1)
+    found = match_players(config, seating, "latest", opponent, given.games, given.opening_plies)
+    share, games = found["share"], found["games"]
+    return found | {"share_95": round(Z95 * math.sqrt(max(share * (1 - share), 0.25 / games) / games), 4)}
 
 
-def figures(result: MatchResult) -> dict[str, float]:
-    """Share of the points won with the half width of its 95 % interval, and the mean return with its own."""
-    games, share = result.games, result.score
-    return {
-        "games": games,
-        "share": round(share, 4),
-        "share_95": round(Z95 * math.sqrt(max(share * (1 - share), 0.25 / games) / games), 4),
-        "points": round(getattr(result, "points", 0.0), 4),
-        "points_95": round(Z95 * getattr(result, "points_se", 0.0), 4),
-    }
-
-
-def draw(rows: list[dict[str, Any]], out: Path, title: str, key: str, label: str, level: float) -> None:
-    """One line for each opponent, with its intervals; `level`: the share of equals."""
+def draw(rows: list[dict[str, Any]], out: Path, title: str, key: str) -> None:
+    """One line for each opponent, with its intervals; of shares the level of equals, of scores that of the opponent."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -76,15 +48,15 @@ def draw(rows: list[dict[str, Any]], out: Path, title: str, key: str, label: str
 
     figure, axes = pyplot.subplots(figsize=(8, 4.2), dpi=120)
     opponents = [name for name in rows[0] if name not in ("minutes", "version")]
-    minutes = [row["minutes"] for row in rows]
-    for colour, opponent in zip(COLOURS, opponents, strict=False):
-        values = [row[opponent][key] for row in rows]
-        margins = [row[opponent][f"{key}_95"] for row in rows]
-        axes.errorbar(minutes, values, yerr=margins, marker="o", capsize=3, color=colour, label=f"against {opponent}")
-    axes.set(xlabel="minutes of azq up", ylabel=label, title=title)
+    for number, opponent in enumerate(opponents):
+        values, margins = ([row[opponent][f"{key}{end}"] for row in rows] for end in ("", "_95"))
+        axes.errorbar([row["minutes"] for row in rows], values, yerr=margins, marker="o", capsize=3, label=f"against {opponent}")
+        if key == "points" and "second_points" in rows[0][opponent]:
+            axes.axhline(rows[-1][opponent]["second_points"], color=f"C{number}", linestyle="--", linewidth=1, label=opponent)
+    axes.set(xlabel="minutes of azq up", ylabel=f"{key} won", title=title)
     if key == "share":
         axes.set_ylim(0, 1.02)
-        axes.axhline(level, color="#888888", linestyle="--", linewidth=1)
+        axes.axhline(1 / max(2, rows[0][opponents[0]]["seats"]), color="#888888", linestyle="--", linewidth=1)
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right")
     figure.tight_layout()
@@ -92,7 +64,7 @@ def draw(rows: list[dict[str, Any]], out: Path, title: str, key: str, label: str
 
 
 def main() -> None:
-    """Reads the arguments, measures or reuses, draws."""
+    """Reads the arguments, measures, draws."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
@@ -101,27 +73,12 @@ def main() -> None:
     parser.add_argument("--num-simulations", type=int, default=64)
     parser.add_argument("--opening-plies", type=int, default=2)
     parser.add_argument("--points", type=int, default=5)
-    parser.add_argument("--level", type=float, default=0.5, help="share of equals, 1 / n with n seats")
     parser.add_argument("--title", default="")
     parser.add_argument("--key", choices=("share", "points"), default="share")
-    parser.add_argument("--label", default="share of points won")
-    parser.add_argument("--reuse", type=Path)
     given = parser.parse_args()
-    opponents = given.opponents.split(",")
-    rows = (
-        json.loads(given.reuse.read_text())
-        if given.reuse
-        else measure(given.folder, opponents, given.games, given.num_simulations, given.points, given.opening_plies)
-    )
+    rows = measure(given.folder, given)
     given.out.with_suffix(".json").write_text(json.dumps(rows, indent=1) + "\n")
-    draw(
-        rows,
-        given.out,
-        given.title or f"{given.folder.name}, {given.num_simulations} simulations a move",
-        given.key,
-        given.label,
-        given.level,
-    )
+    draw(rows, given.out, given.title or f"{given.folder.name}, {given.num_simulations} simulations a move", given.key)
 
 
 if __name__ == "__main__":

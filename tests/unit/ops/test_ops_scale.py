@@ -1,4 +1,4 @@
-"""The plan's arithmetic, its page, and the queueing model beside it."""
+"""The plan's arithmetic and its page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ PAGE = ROOT / "docs" / "scale.md"
 
 sys.path.insert(0, str(BENCH))
 import scale_plan  # noqa: E402
-import scale_simulation  # noqa: E402
 
 
 @pytest.fixture
@@ -88,25 +87,3 @@ def test_a_page_without_a_place_for_it_is_refused():
 def test_the_script_prints_the_table():
     done = subprocess.run([sys.executable, BENCH / "scale_plan.py"], capture_output=True, text=True, timeout=60, check=True)
     assert "| data brokers |" in done.stdout
-
-
-@pytest.mark.parametrize(("workers", "brokers"), [(88, 4), (88, 1), (40, 4)])
-def test_the_model_agrees_with_the_arithmetic_of_its_slowest_part(figures, workers, brokers):
-    """GPUs, the broker and the workers are the slowest part in turn."""
-    simulated = scale_simulation.simulate(figures, workers=workers, brokers=brokers, seconds=0.4)
-    expected = scale_simulation.by_arithmetic(figures, workers=workers, brokers=brokers)
-    for name in ("evaluations_per_s", "gpu_busy", "broker_busy", "worker_busy"):
-        assert simulated[name] == pytest.approx(expected[name], rel=0.06), name
-    assert max(expected["gpu_busy"], expected["broker_busy"], expected["worker_busy"]) == 1.0
-    assert simulated["wait_p50_ms"] <= simulated["wait_p99_ms"]
-
-
-def test_the_model_repeats_itself(figures):
-    twice = [scale_simulation.simulate(figures, workers=20, brokers=2, seconds=0.1, seed=3) for _ in range(2)]
-    assert twice[0] == twice[1]
-
-
-def test_a_lone_request_waits_for_nobody(figures):
-    times = scale_simulation.times_of(figures)
-    alone = scale_simulation.simulate(figures | {"inference_gpus": 2}, workers=1, brokers=1, seconds=0.2)
-    assert alone["wait_p50_ms"] == pytest.approx(1e3 * (times.broker_in_s + times.gpu_s + times.broker_out_s), rel=0.01)
