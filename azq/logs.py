@@ -17,6 +17,7 @@ import structlog
 from azq.masking import masked
 
 LOUD = ("warning", "error", "exception", "critical")
+STAMPS = ("event", "level", "role", "timestamp", "exception")  # of a line, and not what it is about
 
 
 class Tolerant:
@@ -39,10 +40,12 @@ class Tolerant:
 WARNINGS: deque[str] = deque(maxlen=3)  # the newest of this process, shortened
 
 
-def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO) -> None:
-    """Sends this process's log lines, those of `level` and above, to standard error, stamped with its role."""
+def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO, to_person: bool = False) -> None:
+    """Sends this process's log lines, those of `level` and above, to standard error, stamped with its role; `to_person` as sentences."""
     output = Tolerant(stream)
     renderer: structlog.typing.Processor = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    if to_person:
+        renderer = _sentence
     if os.environ.get("AZQ_LOG") == "json":
         renderer = structlog.processors.JSONRenderer()
     structlog.configure(
@@ -62,6 +65,15 @@ def setup(role: str, *, stream: TextIO | None = None, level: int = logging.INFO)
     structlog.contextvars.bind_contextvars(role=role)
 
 
+def _sentence(_logger: object, method: str, event: structlog.typing.EventDict) -> str:
+    """A line as a person reads it at the start of a command: `warning: disk full: path /data, free 0`."""
+    about = {key: value for key, value in event.items() if key not in STAMPS}
+    pairs = [f"{key.replace('_', ' ')} {value}" for key, value in about.items()] if len(about) > 1 else map(str, about.values())
+    begin = f"{method}: " if method in LOUD else ""
+    sentence = begin + ": ".join(filter(None, [str(event["event"]).replace("_", " "), ", ".join(pairs)]))
+    return "\n".join(filter(None, [sentence, str(event.get("exception", ""))]))
+
+
 def _mask(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     return {key: _shown(masked(value)) if isinstance(value, str) else value for key, value in event.items()}
 
@@ -75,7 +87,7 @@ def _shown(text: str) -> str:
 
 def _warn(_logger: object, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
     if method in LOUD:
-        words = [f"{key}={value}" for key, value in event.items() if key not in ("event", "level", "role", "timestamp", "exception")]
+        words = [f"{key}={value}" for key, value in event.items() if key not in STAMPS]
         WARNINGS.append(" ".join([str(event.get("timestamp", ""))[11:19], str(event["event"]), *words]))
     return event
 

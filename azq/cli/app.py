@@ -30,12 +30,13 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Trains AlphaZero agents over a message queue. Begin with `azq up --game connect_four`; then `azq status`, `azq top`, `azq play`.",
+    epilog="`azq help --all` lists every command.",
 )
 
 
 def main() -> None:
     """Runs the command line; every foreseen error is one line and an exit code of docs/5-operations.md."""
-    logs.setup("azq")  # to standard error: what a command answers stays alone on standard output
+    logs.setup("azq", to_person=sys.stderr.isatty())  # to standard error: what a command answers stays alone on standard output
     try:
         with checked_output():
             app()
@@ -59,19 +60,35 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-# In the order in which `azq --help` lists them.
 COMMANDS: dict[str, Command] = {
     "up": processes.up,
+    "doctor": look.doctor,
+    "estimate": estimate,
+    "tune": tune,
+    "sweep": sweep,
+    "validate": validate,
     "status": look.status,
+    "top": look.top,
+    "why": look.why,
+    "report": look.report,
     "ledger": look.ledger,
+    "workers": rest.workers,
+    "events": rest.events,
+    "ranks": look.ranks,
+    "profile": look.profile,
+    "compare": look.compare,
+    "balance": balance,
+    "cost": cost,
     "play": play.play,
+    "match": play.match,
     "move": play.move,
     "gtp": play.gtp,
-    "match": play.match,
     "grade": play.grade,
     "exploitability": play.exploitability,
     "solve": solve,
     "replay": play.replay,
+    "join": fleet.join,
+    "join-token": fleet.join_token,
     "worker": processes.worker,
     "inference": processes.inference,
     "learner": processes.learner,
@@ -79,41 +96,50 @@ COMMANDS: dict[str, Command] = {
     "gateway": processes.gateway,
     "front": processes.front,
     "broker": processes.broker,
-    "top": look.top,
-    "ranks": look.ranks,
-    "doctor": look.doctor,
-    "profile": look.profile,
-    "compare": look.compare,
-    "report": look.report,
-    "why": look.why,
-    "balance": balance,
-    "validate": validate,
-    "sweep": sweep,
-    "estimate": estimate,
-    "tune": tune,
-    "cost": cost,
-    "join": fleet.join,
-    "join-token": fleet.join_token,
-    "workers": rest.workers,
-    "events": rest.events,
 }
 GROUPS = {
-    "runs": rest.runs_app,
-    "jobs": rest.jobs_app,
-    "weights": rest.weights_app,
-    "samples": samples_app,
-    "fleet": fleet.fleet_app,
-    "cluster": cluster_app,
-    "machine": machine_app,
-    "volunteers": volunteers_app,
-    "config": look.config_app,
-    "devices": look.devices_app,
     "games": play.games_app,
     "bench": bench_app,
     "drill": drill_app,
+    "devices": look.devices_app,
+    "samples": samples_app,
+    "weights": rest.weights_app,
+    "runs": rest.runs_app,
+    "cluster": cluster_app,
+    "config": look.config_app,
+    "jobs": rest.jobs_app,
+    "fleet": fleet.fleet_app,
+    "machine": machine_app,
+    "volunteers": volunteers_app,
     "systemd": fleet.systemd_app,
 }
-for name, command in COMMANDS.items():
-    app.command(name)(command)
-for name, group in GROUPS.items():
-    app.add_typer(group, name=name)
+#: what `azq help` lists, by panel: those of every day, then those that `--all` adds
+PANELS = {
+    "Start": ("up doctor estimate games", "tune sweep validate bench drill devices"),
+    "Watch": ("status top why report", "ledger workers events ranks profile compare balance samples cost"),
+    "Play": ("play match weights", "move gtp grade exploitability solve replay"),
+    "Fleet": ("runs join cluster config", "join-token worker inference learner daemon gateway front broker "
+              "jobs fleet machine volunteers systemd"),
+}  # fmt: skip
+for panel, tiers in PANELS.items():
+    for hidden, names in enumerate(tiers):
+        for name in names.split():
+            if name in COMMANDS:
+                app.command(name, rich_help_panel=panel, hidden=bool(hidden))(COMMANDS[name])
+            else:
+                app.add_typer(GROUPS[name], name=name, rich_help_panel=panel, hidden=bool(hidden))
+
+
+@app.command("help", rich_help_panel="Start", hidden=True)
+def show_help(
+    context: typer.Context,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="A command, or a group and its command.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="List every command.")] = False,
+) -> None:
+    """Show the commands of every day, all of them, or the options of one."""
+    if words:
+        app([*words, "--help"])
+    root = context.find_root()
+    for command in vars(root.command)["commands"].values():
+        command.hidden = command.hidden and not everything
+    typer.echo(root.get_help())

@@ -6,6 +6,7 @@ import dataclasses
 import re
 import shlex
 import socket
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ class UpRequest:
 
 def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
     """Trains until Ctrl-C or the end that was asked for; returns an exit code. `listen`: where other machines reach its brokers."""
-    logs.setup("up")
+    logs.setup("up", to_person=sys.stderr.isatty())
     die_with_parent()
     start = read_start(asked)
     where = parse_listen(listen, plaintext)

@@ -12,7 +12,7 @@ from typing import Any
 
 from azq.config import RunSections, dump_run, parse_run
 from azq.config.loading import read_toml, to_toml
-from azq.errors import ConfigError, NotFound
+from azq.errors import ConfigError, NotFound, meant
 from azq.files import make_folders, publish_file
 
 PARTS = ("segments", "checkpoints", "weights", "logs", "tensorboard")
@@ -49,7 +49,8 @@ class RunDir:
     def values(self) -> dict[str, Any]:
         """The settings as plain values; `NotFound` names the runs there are."""
         if not self.exists():
-            raise NotFound(f"no run {self.name!r} under {self.home}; there are: {', '.join(list_runs(self.home)) or 'none'}")
+            known = list_runs(self.home)
+            raise NotFound(f"no run {self.name!r} under {self.home}{meant(self.name, known)}; there are: {', '.join(known) or 'none'}")
         return read_toml(self.settings)
 
     def host_values(self) -> dict[str, Any]:

@@ -2,7 +2,31 @@
 
 from __future__ import annotations
 
+import io
+
+import pytest
+import structlog
+
 from azq import logs
+
+
+@pytest.mark.parametrize(
+    ("method", "about", "sentence"),
+    [
+        ("info", {"plan": "inference on cpu"}, "device plan: inference on cpu\n"),
+        ("warning", {"disk": "/data", "free_mb": 3}, "warning: device plan: disk /data, free mb 3\n"),
+        ("info", {}, "device plan\n"),
+    ],
+)
+def test_a_person_reads_sentences(method: str, about: dict[str, object], sentence: str) -> None:
+    stream = io.StringIO()
+    logs.setup("up", stream=stream, to_person=True)
+    try:
+        getattr(logs.get("test"), method)("device_plan", **about)
+    finally:
+        structlog.reset_defaults()
+        structlog.contextvars.clear_contextvars()
+    assert stream.getvalue() == sentence
 
 
 def test_no_value_writes_to_a_terminal_what_it_obeys() -> None:

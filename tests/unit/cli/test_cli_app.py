@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import typer
 from rich.text import Text
 from typer.testing import CliRunner
 
-from azq.cli.app import COMMANDS, GROUPS, app
+from azq.cli.app import COMMANDS, GROUPS, PANELS, app
 from azq.cli.options import Answer, with_answer, with_client, with_settings
 from azq.errors import AzqError, ConfigError, ExitCode
 
@@ -69,6 +70,15 @@ app.main()
     assert done.stderr == "azq: cannot write run.toml: No space left on device; free space there, then start again\n"
 
 
+def test_few_commands_are_listed_at_once_and_all_where_they_are_asked_for() -> None:
+    few, everything = (CliRunner().invoke(app, words, env={"COLUMNS": "200"}).output for words in (["--help"], ["help", "--all"]))
+    listed = re.findall(r"^│ ([a-z][a-z-]+)", everything, re.MULTILINE)
+    assert {*listed} == {*COMMANDS, *GROUPS, "help"}
+    assert len([name for name in listed if f"│ {name} " in few]) <= 16
+    for panel in PANELS:
+        assert f"─ {panel} ─" in few
+
+
 @pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
 def test_every_command_says_what_it_is(name: str) -> None:
     answer = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
@@ -109,12 +119,15 @@ def test_games_are_for_one_player_or_for_several() -> None:
         (["play", "conect_four"], "did you mean connect_four?"),
         (["up", "--game", "conect_four"], "did you mean connect_four?"),
         (["up", "--game", "connect_four", "--preset", "gpuu"], "did you mean gpu?"),
+        (["why", "firts", "--set", "home=."], "did you mean first?"),
         (["workers", "lst"], "azq workers list"),
     ],
 )
 def test_a_word_that_is_nearly_known_is_named(words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZQ_HOME", str(tmp_path / "runs"))
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "run.toml").write_text("")
     error = CliRunner().invoke(app, words).exception
     assert isinstance(error, AzqError)
     assert said in str(error)
