@@ -68,13 +68,6 @@ def test_no_module_is_longer_than_four_hundred_lines() -> None:
     assert [str(file) for file in sources() if file.read_text("utf-8").count("\n") >= 400] == []
 
 
-def test_pages_name_files_that_there_are() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
-    path = re.compile(r"(?<![\w/])((?:azq|daemon|workers|ops|tests)/[\w/.]+\.(?:py|hpp|cpp|lua|sh|toml))\b")
-    named = {(page.name, found) for page in pages for found in path.findall(page.read_text("utf-8"))}
-    assert sorted((page, found) for page, found in named if not (ROOT / found).exists()) == []
-
-
 def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {azq.__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import shlex
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from reference.config import Settings
 from reference.driver import Driver
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from azq import games
@@ -76,17 +73,6 @@ def test_the_pages_checks_run(folder: Path) -> None:
     for command in checks:
         answer = CliRunner().invoke(app, command.replace("--games 200", "--games 5").split())
         assert answer.exit_code == 0, answer.output
-
-
-def test_the_pages_commands_exist() -> None:
-    assert len(COMMANDS) >= 8
-    for line in COMMANDS:
-        words = shlex.split(line)
-        command: Any = get_command(app)
-        while hasattr(command, "commands"):
-            command = command.commands[words.pop(0)]
-        known = {option for parameter in command.params for option in parameter.opts}
-        assert {word for word in words if word.startswith("--")} <= known, line
 
 
 def test_impossible_parameters_are_refused_in_the_games_words(folder: Path) -> None:
