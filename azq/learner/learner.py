@@ -120,6 +120,7 @@ class Learner:
         """
         self._watch = watch = watch or self._watch
         watch.others_get_on, self.phases.on_switch = lambda: self.taking.gets_on, watch.mark
+        self.trainer.on_new_shape = self._expect_slow_step
         with self.keeper.beside() if self.keeper else contextlib.nullcontext():
             with self.taking.beside():
                 while not stop.is_set():
@@ -272,12 +273,16 @@ class Learner:
         wanted = self.networks.at(self._network, self._progress, self.intake.segments.samples)
         if wanted != self._network:
             self._checkpoint()  # before what takes long: nobody grows twice for nothing
-            self._watch.done("step", once=False)
-            self._new_at = self.trainer.step
+            self._expect_slow_step()
             with self._watch.does("growth"):
                 self.trainer.grow(self.networks.make(wanted))
             log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=self.trainer.step)
             self._network = wanted
+
+    def _expect_slow_step(self) -> None:
+        """The next step is of shapes that the device never saw: it searches kernels, as it did for the first."""
+        self._watch.done("step", once=False)
+        self._new_at = self.trainer.step
 
     def _look_at_losses(self) -> None:
         losses = self.trainer.mean_losses()

@@ -71,6 +71,7 @@ class RankGroup:
                 rank=place,
                 world_size=size,
                 timeout=timedelta(seconds=self.patience_s),
+                device_id=device if device.type == "cuda" else None,  # NCCL connects now, and where it cannot says so now
             )
         except RuntimeError:
             self.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, Self
 
@@ -80,6 +80,7 @@ class Stepper(ABC):
         self.step = 0
         self.micro_batch = micro_batch  # most samples of one pass; less once the device had no memory for them; 0: all at once
         self.errors = 0  # of this device, survived
+        self.on_new_shape: Callable[[], object] = lambda: None  # before passes of another size than those before
         self._notes: dict[str, str] = {}
         self._held: nn.Module | None = None
 
@@ -183,6 +184,7 @@ class Stepper(ABC):
         log.warning("micro_batch_halved", samples=self.micro_batch, of=rows, reason=said)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+        self.on_new_shape()
         if not self.sync.may_retry:
             raise RuntimeError(f"out of memory within a step of several ranks; the next one has {self.micro_batch} samples a pass")
 

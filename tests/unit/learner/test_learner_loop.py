@@ -16,7 +16,7 @@ from azq.learner import checkpoint
 from azq.learner.learner import Learner, steps_until_due
 from azq.ledger.types import RunState
 from azq.nets import from_bytes
-from azq.process.liveness import WorkWatch
+from azq.process.liveness import HANG_AFTER_S, WorkWatch
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
@@ -125,6 +125,36 @@ def test_long_work_is_known_to_be_new_until_it_was_done_once(place):
     assert untried[0] == 0
     assert known
     assert progress._marks > 2 * len(untried)  # by phases, not by turns alone
+
+
+def test_a_step_of_new_shapes_may_take_longer_than_the_watchdog_waits(place, monkeypatch):
+    """The first step, and the next one of smaller passes once the device was short of memory, are no hang."""
+    place.finish_games(1, 30)
+    learner, stop, now_s, said = place.learner(samples_per_insert=10_000.0), threading.Event(), [100.0], []
+    watch = WorkWatch(lambda: said.append(now_s[0]), lambda: now_s[0])
+    slow_s, losses = 10 * HANG_AFTER_S, learner.trainer._losses
+    silent: dict[int, float] = {}  # of passes by their rows, those of the first
+
+    def pass_of(part):
+        if len(part) == learner.config.batch_size and learner.trainer.step:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        if len(part) not in silent:
+            for _ in range(int(slow_s)):
+                now_s[0] += 1.0
+                watch.look()
+            silent[len(part)] = now_s[0] - said[-1]
+        return losses(part)
+
+    def turned(status):
+        learner.report()  # the first step is known to be done,
+        watch._longest.clear()  # and to have been long is forgotten
+        if len(silent) > 1:
+            stop.set()
+
+    monkeypatch.setattr(learner.trainer, "_losses", pass_of)
+    learner.run(stop, turned, watch)
+    assert list(silent) == [learner.config.batch_size, learner.config.batch_size // 2]
+    assert max(silent.values()) < HANG_AFTER_S
 
 
 def test_selfplay_is_stalled_when_it_runs_ahead_and_released_when_it_is_caught_up(place):
