@@ -28,6 +28,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets.device import prepare_process
 from azq.nets.survey import Gauge
+from azq.process.cards import LateGpu
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify
@@ -60,6 +61,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
         agree_on_schema(client)
         worker = f"inference@{socket.gethostname()}:{os.getpid()}"
         with meanwhile("first heartbeats", partial(_beat_until, control, worker, config.worker)):
+            late = LateGpu(config.inference.device)
             placement = place(config.inference)
             prepare_process(placement.threads)
             engine = make_engine(config.inference, placement)
@@ -67,6 +69,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
         with closing(open_requests(config.broker, ahead=engine.in_flight > 1)) as data:
             server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
             beat = ServingBeat(control, server, worker, config.worker, Gauge(placement.device))
+            beat.look = partial(late.check, placement.device.type)
             log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)
             try:
                 serve(server, beat.turn, stop)
@@ -121,6 +124,7 @@ class ServingBeat:
         self._control = control
         self._server = server
         self._gauge = gauge
+        self.look: Callable[[], None] = lambda: None  # for a GPU that was late
         self._presence = Presence("inference", life_s=config.heartbeat_life_s, every_s=config.heartbeat_s, worker=worker)
         self._ready = False
 
@@ -128,9 +132,11 @@ class ServingBeat:
         """Writes a heartbeat when one is due; the first one that arrives makes the process ready.
 
         A control plane that is away afterwards stops no evaluation: the follower says so, and the data plane may well be there.
+        Raises `DeviceError` where a GPU was late.
         """
         if not self._presence.due():
             return
+        self.look()
         server = self._server
         try:
             facts = {"weight_versions": server.versions, "unserved": server.unserved, "note": server.note, "by_run": server.stats.by_run()}

@@ -30,6 +30,7 @@ from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
 from azq.nets.survey import Gauge
 from azq.process.breaker import CircuitBreaker
+from azq.process.cards import LateGpu
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, WorkWatch, more_time, notify
@@ -114,7 +115,9 @@ def _open(
 ) -> Learner:
     run = view.record.run
     sections = sections_of(view.record)
-    beat.gauge = Gauge(prepare_training(sections.learner, place.local))
+    late = LateGpu(sections.learner.device)
+    device = prepare_training(sections.learner, place.local)
+    beat.gauge, beat.look = Gauge(device), partial(late.check, device.type)
     tracked = TrackedRun(run, view.record.created_ms, directory, sections.model_dump(mode="json"))
     return LearnerSetup(
         run,
@@ -169,12 +172,14 @@ class LearnerBeat:
         self._directory = directory
         self._outage = CircuitBreaker()
         self.gauge: Gauge | None = None  # of the device, once there is one
+        self.look: Callable[[], None] = lambda: None  # for a GPU that was late
         self._known: Callable[[], object] = lambda: None  # beats with what was known last
 
     def turn(self, status: LearnerStatus | None, shares: Callable[[], dict[str, float]] = dict, note: str = "") -> None:
-        """Beats when it is time; `status` is None before the learner is open."""
+        """Beats when it is time; `status` is None before the learner is open. Raises `DeviceError` where a GPU was late."""
         if not self._presence.due():
             return
+        self.look()
         rates = {**({SAMPLES_PER_S: status.samples_per_s} if status else {}), **shares(), **self._disk()}
         rates |= self.gauge.figures if self.gauge else {}
         versions = {self._run: status.weight_version} if status else {}

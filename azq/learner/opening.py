@@ -43,7 +43,7 @@ from azq.ledger import Ledger
 from azq.ledger.holder import LOCK_NAME
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
-from azq.nets.device import is_there, pick_device, prepare_process
+from azq.nets.device import absent, is_there, pick_device, prepare_process
 from azq.nets.weights import describe
 from azq.process.proc import usable_cores
 from azq.replay.purges import Purges
@@ -61,7 +61,7 @@ log = logs.get(__name__)
 
 
 def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
-    """Where this process trains, as number `local` of those on its host. Raises `ConfigError` for a device that is not there.
+    """Where this process trains, as number `local` of those on its host. Raises as `azq.nets.device.absent`.
 
     Of devices that are named, all have to be there: the first rank says so, before it starts others that could not train.
     """
@@ -69,7 +69,7 @@ def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
     if not names:
         return pick_device(config.device, "learner.device", local)
     if missing := [name for name in names if not is_there(torch.device(name))]:
-        raise ConfigError(f"learner.devices names {', '.join(missing)}, not on this host; `azq doctor` shows what is")
+        raise absent(f"learner.devices names {', '.join(missing)},", torch.device(missing[0]).type)
     if local >= len(names):
         raise ConfigError(f"learner.devices names {len(names)} devices, and this is process {local} of its host, from 0; name one for each")
     return pick_device(names[local], "learner.devices")

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 
 from azq import logs
-from azq.errors import ConfigError
+from azq.errors import ConfigError, DeviceError
 from azq.phases import DeviceEvent
 from azq.process.cards import drivers
 
@@ -27,6 +27,9 @@ REMEDIES = {
     "no kernel image": "this torch has no kernels for such a card; install another build",
     "no cuda gpus": "CUDA_VISIBLE_DEVICES may hide them, else look at `nvidia-smi` and `dmesg`",
 }
+HIDDEN = "CUDA_VISIBLE_DEVICES hides them all"
+#: parts of what is said where a device cannot come by itself, however long its driver takes to load and whoever has it now
+LASTING = ("not compiled with cuda", "no nvidia driver", "too old", "driver version is insufficient", "no kernel image", HIDDEN.lower())
 
 log = logs.get(__name__)
 
@@ -40,8 +43,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
     """The device of a setting; `auto` takes the first GPU that works, then MPS, then the CPU, and says why it passes one over.
 
-    Raises `ConfigError` for one that is named and not there or not to be used. Without a number, CUDA is the GPU of this host's process
-    `local`, and what is returned has one. It becomes this thread's own: marks on a queue of work, and NCCL, go by that.
+    Raises for one that is named as `absent`, `DeviceError` where another process has it. Without a number, CUDA is the GPU of this
+    host's process `local`, and what is returned has one. It becomes this thread's own: marks on a queue of work, and NCCL, go by that.
     """
     if name == "auto":
         return _best(setting, local)
@@ -49,22 +52,32 @@ def pick_device(name: str, setting: str, local: int = 0) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ConfigError(f"{setting} = {name!r} is not a device; use cpu, cuda, cuda:1, mps or auto") from None
-    there = _count(device.type)
     if not is_there(device):
-        why = f" ({no_cuda()})" if device.type == "cuda" and not there else ""
-        raise ConfigError(f"{setting} = {name!r} is not on this host{why}; use cpu or auto")
+        raise absent(f"{setting} = {name!r} is", device.type)
     if device.type == "cuda":
-        device = torch.device("cuda", local % there if device.index is None else device.index)
+        device = torch.device("cuda", local % torch.cuda.device_count() if device.index is None else device.index)
         try:
             torch.cuda.set_device(device)  # which makes a context there, and so fails where none can be had
         except (RuntimeError, AssertionError) as error:
-            raise ConfigError(f"{setting} = {name!r} cannot be used here: {explained(error)}; choose cpu or auto") from None
+            reason = explained(error)
+            raise _refusal(reason)(f"{setting} = {name!r} cannot be used here: {reason}; choose cpu or auto") from None
     return device
 
 
 def is_there(device: torch.device) -> bool:
     """Whether torch counts it; one that it counts may still not work."""
     return (device.index or 0) < _count(device.type)
+
+
+def absent(what: str, kind: str) -> ConfigError | DeviceError:
+    """The error of devices that are not there, which may be late where their driver does not answer: then `DeviceError`."""
+    reason = "" if _count(kind) or kind != "cuda" else no_cuda()
+    error = _refusal(reason) if reason else ConfigError
+    return error(f"{what} not on this host{f' ({reason})' * bool(reason)}; use cpu or auto, `azq doctor` shows what is there")
+
+
+def _refusal(reason: str) -> type[ConfigError | DeviceError]:
+    return ConfigError if any(part in reason.lower() for part in LASTING) else DeviceError
 
 
 def _count(kind: str) -> int:
@@ -77,7 +90,7 @@ def _best(setting: str, local: int) -> torch.device:
     for name in names:
         try:
             return pick_device(name, setting)
-        except ConfigError as error:
+        except (ConfigError, DeviceError) as error:
             log.warning("gpu_passed_over", reason=str(error))
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
 
@@ -88,7 +101,7 @@ def no_cuda() -> str:
         torch.cuda.init()  # type: ignore[no-untyped-call]
     except (RuntimeError, AssertionError) as error:
         return explained(error)
-    return "CUDA_VISIBLE_DEVICES hides them all"
+    return HIDDEN
 
 
 def explained(error: Exception) -> str:

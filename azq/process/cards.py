@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from azq.errors import reason_of
+from azq.errors import DeviceError, reason_of
 from azq.process.python import PYTHON
 
 NODES = {"cuda": "nvidia[0-9]*", "rocm": "kfd"}  # hardware tag -> what its driver makes in /dev
@@ -38,6 +38,22 @@ Cards = tuple[tuple[Gpu, ...], str]  # and why torch counts none where a driver 
 def drivers(devices: Path = Path("/dev")) -> tuple[str, ...]:
     """The hardware tags of the GPUs here; no device library is loaded."""
     return tuple(tag for tag, pattern in NODES.items() if any(devices.glob(pattern)))
+
+
+class LateGpu:
+    """Whether a GPU's driver came up after a process had taken the CPU that would take any device; made before it takes one."""
+
+    def __init__(self, setting: str, devices: Path = Path("/dev")) -> None:
+        self._waits, self._devices = setting == "auto", devices
+        self._seen = self._nodes()
+
+    def check(self, taken: str) -> None:
+        """Raises `DeviceError`, after which a process starts again."""
+        if self._waits and taken == "cpu" and (late := self._nodes() - self._seen):
+            raise DeviceError(f"{self._devices / min(late)} showed up after this process had taken the CPU; it starts again with the GPU")
+
+    def _nodes(self) -> set[str]:
+        return {path.name for pattern in ("nvidia*", "kfd") for path in self._devices.glob(pattern)}
 
 
 def survey(devices: Path = Path("/dev")) -> Cards:

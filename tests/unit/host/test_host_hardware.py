@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from azq.errors import DeviceError
 from azq.host.hardware import Machine, detect, remember, vanished
 from azq.process import cards
-from azq.process.cards import Gpu, drivers, survey
+from azq.process.cards import Gpu, LateGpu, drivers, survey
 
 HANG = "import time; time.sleep(60)"
 MACHINE = Machine("box", 16, 64 << 30, ("cpu", "cuda"), (Gpu("cuda:0", "H200", uuid="a"), Gpu("cuda:1", "H200", uuid="b")))
@@ -28,6 +29,17 @@ def test_gpus_are_seen_without_touching_them(tmp_path: Path, nodes: tuple[str, .
     for name in nodes:
         (tmp_path / name).touch()
     assert drivers(tmp_path) == tags
+
+
+def test_a_process_that_took_the_cpu_starts_again_once_a_driver_shows_up(tmp_path: Path) -> None:
+    late, named = LateGpu("auto", tmp_path), LateGpu("cpu", tmp_path)
+    late.check("cpu")
+    (tmp_path / "nvidia-uvm").touch()
+    with pytest.raises(DeviceError, match=r"nvidia-uvm showed up .* starts again"):
+        late.check("cpu")
+    late.check("mps")
+    named.check("cpu")
+    LateGpu("auto", tmp_path).check("cpu")
 
 
 def test_a_host_without_gpus_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,14 @@ def test_delays_grow_where_systemd_can_do_that() -> None:
         assert "RestartSteps=8" in systemd.render(text, systemd.Places(Path("/opt"), Path("/s"), systemd_version=255).variables())
 
 
+@pytest.mark.parametrize("name", ["azq-inference@.service", "azq-learner@.service"])
+def test_a_card_is_there_before_who_computes_on_it_and_matters_nothing_without_one(rendered: Path, name: str) -> None:
+    parsed = unit(rendered, name)
+    assert {"nvidia-persistenced.service"} <= {*parsed["Unit"]["Wants"].split()} & {*parsed["Unit"]["After"].split()}
+    assert parsed["Service"]["ExecStartPre"] == "+-/usr/bin/nvidia-modprobe -c 0 -u"
+    assert str(int(ExitCode.DEVICE)) not in parsed["Service"]["RestartPreventExitStatus"].split()
+
+
 @pytest.mark.parametrize("name", LASTING)
 def test_no_service_runs_out_of_starts_while_the_broker_is_away(rendered: Path, name: str) -> None:
     text = (rendered / name).read_text()

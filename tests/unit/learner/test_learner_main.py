@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import partial
 
 import pytest
 
 from azq.bus.memory import MemoryBus
 from azq.config import Config, WorkerConfig
-from azq.errors import ConfigError, StateConflict, StoreError
+from azq.errors import ConfigError, DeviceError, StateConflict, StoreError
 from azq.ledger.holder import lock_folder
+from azq.process.cards import LateGpu
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat
@@ -47,6 +49,16 @@ def test_heartbeats_appear_and_go(tmp_path):
     assert (sent.role, sent.run, sent.pid) == ("learner", "ttt", os.getpid())
     beat.end()
     assert bus.get(keys.beat(beat.worker)) is None
+
+
+def test_a_late_gpu_ends_one_that_trains_on_the_cpu(tmp_path):
+    (dev := tmp_path / "dev").mkdir()
+    beat = LearnerBeat(MemoryBus(), "ttt", tmp_path, WorkerConfig(heartbeat_s=1e-9))
+    beat.look = partial(LateGpu("auto", dev).check, "cpu")
+    beat.turn(None)
+    (dev / "nvidia0").touch()
+    with pytest.raises(DeviceError, match="starts again"):
+        beat.turn(None)
 
 
 def test_a_learner_that_reads_a_long_log_asks_systemd_for_time_and_beats(tmp_path, monkeypatch):

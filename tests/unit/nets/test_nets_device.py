@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from azq.errors import ConfigError
+from azq.errors import AzqError, ConfigError, DeviceError
 from azq.nets import device
 from azq.nets.device import cpu_flags, has_bfloat16, pick_device
 
@@ -65,20 +65,20 @@ def test_a_cuda_device_is_told_with_its_number(monkeypatch: pytest.MonkeyPatch, 
     assert taken == ([torch.device(chosen)] if chosen != "cpu" else [])
 
 
-REFUSALS = [  # what CUDA says -> the remedy
-    ("The NVIDIA driver on your system is too old (found version 11040).\nPlease update", "update NVIDIA's driver"),
-    ("Unexpected error: CUDA driver version is insufficient for CUDA runtime version", "update NVIDIA's driver"),
-    ("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCompile with", "let several in with `nvidia-smi -c DEFAULT`"),
-    ("CUDA error: out of memory", "`nvidia-smi` shows who has its memory"),
-    ("CUDA error: no kernel image is available for execution on the device", "install another build"),
-    ("CUDA error: something else\nand more", "something else; choose cpu or auto"),
+REFUSALS = [  # what CUDA says -> the remedy, and the error: whether the card may come by itself
+    ("The NVIDIA driver on your system is too old (found version 11040).\nPlease update", "update NVIDIA's driver", ConfigError),
+    ("Unexpected error: CUDA driver version is insufficient for CUDA runtime version", "update NVIDIA's driver", ConfigError),
+    ("CUDA error: CUDA-capable device(s) is/are busy or unavailable\nCompile", "let several in with `nvidia-smi -c DEFAULT`", DeviceError),
+    ("CUDA error: out of memory", "`nvidia-smi` shows who has its memory", DeviceError),
+    ("CUDA error: no kernel image is available for execution on the device", "install another build", ConfigError),
+    ("CUDA error: something else\nand more", "something else; choose cpu or auto", DeviceError),
 ]
 ABSENCES = [
-    (AssertionError("Torch not compiled with CUDA enabled"), "install the build of torch for CUDA"),
-    (RuntimeError("Found no NVIDIA driver on your system. Please check"), "install NVIDIA's driver"),
-    (RuntimeError("The NVIDIA driver on your system is too old (found version 11040)."), "update NVIDIA's driver"),
-    (RuntimeError("No CUDA GPUs are available"), "look at `nvidia-smi`"),
-    (None, "CUDA_VISIBLE_DEVICES hides them all"),
+    (AssertionError("Torch not compiled with CUDA enabled"), "install the build of torch for CUDA", ConfigError),
+    (RuntimeError("Found no NVIDIA driver on your system. Please check"), "install NVIDIA's driver", ConfigError),
+    (RuntimeError("The NVIDIA driver on your system is too old (found version 11040)."), "update NVIDIA's driver", ConfigError),
+    (RuntimeError("No CUDA GPUs are available"), "look at `nvidia-smi`", DeviceError),
+    (None, "CUDA_VISIBLE_DEVICES hides them all", ConfigError),
 ]
 
 
@@ -90,8 +90,8 @@ def raising(error: Exception | None) -> Callable[..., None]:
     return fails
 
 
-def refused(name: str) -> str:
-    with pytest.raises(ConfigError) as caught:
+def refused(name: str, error: type[AzqError] = ConfigError) -> str:
+    with pytest.raises(error) as caught:
         pick_device(name, "learner.device")
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -107,26 +107,26 @@ def falls_back(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.mark.parametrize("available", [True, False])
-@pytest.mark.parametrize(("says", "remedy"), REFUSALS)
+@pytest.mark.parametrize(("says", "remedy", "refusal"), REFUSALS)
 def test_a_card_that_refuses_is_an_error_by_name_and_passed_over_by_auto(
-    monkeypatch: pytest.MonkeyPatch, says: str, remedy: str, available: bool
+    monkeypatch: pytest.MonkeyPatch, says: str, remedy: str, refusal: type[AzqError], available: bool
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: available)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     monkeypatch.setattr("torch.cuda.set_device", raising(RuntimeError(says)))
     for name in ("cuda", "cuda:0"):
-        assert remedy in refused(name)
+        assert remedy in refused(name, refusal)
     assert remedy in falls_back(monkeypatch)
-    assert "'cuda:1' is not on this host; use cpu or auto" in refused("cuda:1")
+    assert "'cuda:1' is not on this host; use cpu or auto, `azq doctor` shows what is there" in refused("cuda:1")
 
 
-@pytest.mark.parametrize(("error", "remedy"), ABSENCES)
+@pytest.mark.parametrize(("error", "remedy", "refusal"), ABSENCES)
 def test_cards_that_torch_does_not_see_are_an_error_by_name_and_passed_over_by_auto(
-    monkeypatch: pytest.MonkeyPatch, error: Exception | None, remedy: str
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, remedy: str, refusal: type[AzqError]
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.setattr("torch.cuda.init", raising(error))
-    assert remedy in refused("cuda")
+    assert remedy in refused("cuda", refusal)
     assert remedy in falls_back(monkeypatch)
 
 

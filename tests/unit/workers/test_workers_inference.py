@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from azq.bus.memory import MemoryBus
 from azq.config import Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, DeviceError
 from azq.nets.survey import Gauge
+from azq.process.cards import LateGpu
 from azq.wire import codec, keys
 from azq.wire.messages import Heartbeat
 from workers import inference
@@ -42,6 +44,15 @@ def test_one_that_dies_of_its_device_was_seen(monkeypatch):
     with pytest.raises(DeviceError):
         inference.main(Config(), engine)
     assert control.get(keys.beat(f"inference@{socket.gethostname()}:{os.getpid()}")) is not None
+
+
+def test_a_late_gpu_ends_one_that_serves_on_the_cpu(tmp_path):
+    beat = make(MemoryBus())
+    beat.look = partial(LateGpu("auto", tmp_path).check, "cpu")
+    beat.turn()
+    (tmp_path / "nvidia0").touch()
+    with pytest.raises(DeviceError, match="starts again"):
+        beat.turn()
 
 
 def test_the_first_one_must_arrive():
