@@ -16,6 +16,7 @@ The packages, in dependency order (a package imports only from those above it; t
     workers | daemon                                      Celery tasks and long-running mains; decides and serves REST
     azq.client                                            the REST interface from Python
     azq.host                                              one machine: brokers, run folders, devices, systemd, joining a fleet
+    azq.local                                             a whole azq in a process and a folder of its own: `azq.Local`
     azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
     azq.cluster                                           machines, roles and prices in one file
     azq.bench | azq.drill                                 what this machine reaches; failures rehearsed
@@ -24,4 +25,14 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.cli                                               the command line: the composition root
 """
 
+from importlib import import_module
+from typing import Any
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """`azq.Local`, loaded when it is used: it reaches most of the packages above."""
+    if name == "Local":
+        return import_module("azq.local").Local
+    raise AttributeError(f"module 'azq' has no attribute {name!r}")

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import redis
 
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
-from azq.config import Config
-from azq.config.loading import given
-from azq.errors import AzqError
-from azq.host.brokers import open_control
 from azq.host.fronts import free_port
-from azq.host.game_files import with_game
-from azq.process.apart import own, up
+from azq.local import Local
 from azq.process.proc import cpu_s, private_bytes
-from azq.status.observe import read_weights, read_workers
+from azq.status.observe import read_weights
 from azq.status.workers import GATEWAY
-from azq.waiting import until
+from azq.wire.messages import WeightEvent
 from azq.wire.tabs import TabProgress, from_tab
 
 RUN = "tabs"
@@ -35,7 +25,6 @@ START_S = 90.0
 SETTLE_MS = 5_000  # in which a browser compiles what it will run
 SHORTEST_S = 12.0  # a tab reports every few seconds
 SWITCH_MS = 30_000
-STOP_S = 60.0
 LOOKS = 6  # at the memory in a minute: its median leaves out what waits for the garbage collector
 COUNTS = ("games", "simulations", "evaluations")  # of a tab's reports
 FIRST_GAME = """() => parseInt(document.querySelector('[data-tile="in this tab"] b')?.textContent) > 0"""
@@ -48,8 +37,9 @@ def contributions(browser: Any, game: str, seconds: float, tabs: Sequence[int]) 
     A learner trains beside them, as a run's does; `switch_s` is the time from new weights to a tab that plays with them, None where the
     games were too few for any.
     """
-    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder, running(Path(folder), game) as (url, client):
-        return {str(count): _figures(browser, url, client, count, seconds) for count in tabs}
+    run, url = running(game)
+    with run:
+        return {str(count): _figures(browser, url, run, count, seconds) for count in tabs}
 
 
 def memory(browser: Any, game: str, minutes: float) -> dict[str, Any]:
@@ -58,11 +48,8 @@ def memory(browser: Any, game: str, minutes: float) -> dict[str, Any]:
     It is the private memory of the tab's process: page, Web Worker, module, network. In the first fifth it warms up.
     """
     series = []
-    with (
-        tempfile.TemporaryDirectory(prefix="azq-bench-") as folder,
-        running(Path(folder), game) as (url, _),
-        tab(browser, url) as (page, heard),
-    ):
+    run, url = running(game)
+    with run, tab(browser, url) as (page, heard):
         page.wait_for_function(FIRST_GAME, timeout=1000 * START_S)
         pid = _busiest_renderer(browser)
         for _ in range(max(5, round(minutes))):
@@ -83,28 +70,10 @@ def _busiest_renderer(browser: Any) -> int:
     return int(max((each for each in found if each["type"] == "renderer"), key=lambda each: each["cpuTime"])["id"])
 
 
-@contextlib.contextmanager
-def running(folder: Path, game: str) -> Iterator[tuple[str, redis.Redis]]:
-    """`azq up` for tabs alone: the gateway's address, and a connection to the control plane."""
+def running(game: str) -> tuple[Local, str]:
+    """A run for tabs alone, to be started, and its gateway's address."""
     port = free_port()
-    process = up(folder, folder / "up.log", game, RUN, SETTINGS, "--volunteers", "--port", str(port))
-    try:
-        config = with_game(given(own(folder, SETTINGS)), game)
-        with contextlib.closing(until(lambda: _client(config), "azq up started no broker", START_S)) as client:
-            yield f"http://127.0.0.1:{port}/", client
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(STOP_S)
-        finally:
-            process.kill()
-
-
-def _client(config: Config) -> redis.Redis | None:
-    """A connection to the control plane; None where it is not yet."""
-    with contextlib.suppress(AzqError):
-        return open_control(config)[1]
-    return None
+    return Local(game, run=RUN, settings=SETTINGS, options=["--volunteers", "--port", str(port)]), f"http://127.0.0.1:{port}/"
 
 
 @dataclass
@@ -133,19 +102,19 @@ class Overheard:
         return {name: (getattr(last, name) - getattr(first, name)) / (last_s - first_s) for name in COUNTS}
 
 
-def _figures(browser: Any, url: str, client: redis.Redis, count: int, seconds: float) -> dict[str, float | None]:
+def _figures(browser: Any, url: str, run: Local, count: int, seconds: float) -> dict[str, float | None]:
     with contextlib.ExitStack() as stack:
         tabs = [stack.enter_context(tab(browser, url)) for _ in range(count)]
         for page, _ in tabs:
             page.wait_for_function(FIRST_GAME, timeout=1000 * START_S)
         first = tabs[0][0]
         first.wait_for_timeout(SETTLE_MS)
-        begun_s, spent_s, said = time.monotonic(), _gateway_cpu_s(client), sum(heard.size for _, heard in tabs)
+        begun_s, spent_s, said = time.monotonic(), _gateway_cpu_s(run), sum(heard.size for _, heard in tabs)
         first.wait_for_timeout(1000 * max(seconds, SHORTEST_S))
-        window_s, spent_s = time.monotonic() - begun_s, _gateway_cpu_s(client) - spent_s
+        window_s, spent_s = time.monotonic() - begun_s, _gateway_cpu_s(run) - spent_s
         said = sum(heard.size for _, heard in tabs) - said
         rates = [heard.rates(begun_s) for _, heard in tabs]
-        switch_s = _switch_s(first, client)
+        switch_s = _switch_s(first, run)
     means = {name: statistics.mean(rate[name] for rate in rates) for name in COUNTS}
     games = means["games"] * count * window_s
     return {
@@ -176,18 +145,21 @@ def tab(browser: Any, url: str) -> Iterator[tuple[Any, Overheard]]:
     context.close()
 
 
-def _gateway_cpu_s(client: redis.Redis) -> float:
+def _gateway_cpu_s(run: Local) -> float:
     """What the gateway's process, without its children, has spent."""
-    return cpu_s(beat.pid for beat in read_workers(RedisBus(client)) if beat.role == GATEWAY)
+    return cpu_s(beat.pid for beat in run.beats(GATEWAY))
 
 
-def _switch_s(page: Any, client: redis.Redis) -> float | None:
+def _weights(run: Local) -> Sequence[WeightEvent]:
+    return run.query(lambda client: read_weights(RedisBus(client), RUN)) or ()
+
+
+def _switch_s(page: Any, run: Local) -> float | None:
     """From the next weights' publication to a tab that plays with them; None where none came in time."""
-    bus = RedisBus(client)
-    known, until_s = max((event.version for event in read_weights(bus, RUN)), default=0), time.monotonic() + SWITCH_MS / 1000
+    known, until_s = max((event.version for event in _weights(run)), default=0), time.monotonic() + SWITCH_MS / 1000
     while time.monotonic() < until_s:
         page.wait_for_timeout(50)
-        for event in read_weights(bus, RUN):
+        for event in _weights(run):
             if event.version > known:
                 page.wait_for_function(PLAYS_WITH, arg=event.version, timeout=SWITCH_MS)
                 return round((now_ms() - event.published_ms) / 1000, 2)

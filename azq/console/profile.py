@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import signal
-import subprocess
-import tempfile
 import threading
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from azq import logs
-from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.config.loading import given
-from azq.errors import AzqError, EvaluationTimeout, MissingExtra, NotFound
+from azq.errors import MissingExtra, NotFound
 from azq.host import brokers
+from azq.local import Local
 from azq.phases import CPU, DEVICE, OF_ROLE, WALL, WINDOW_S, merged, of_heartbeat, part
-from azq.process.apart import own, up
 from azq.status.observe import read_workers
 from azq.wire.messages import Heartbeat
 
 EVERY_S = 1.0
 RUN = "profile"
 READY_S = 240.0  # on a GPU workers have graphs to record first
-STOP_S = 60.0
 #: what lets a run train within seconds, nothing but self-play and training work, and neither wait for the other
 SOON = ("learner.min_window=4096", "learner.limiter_slack=100000000", "learner.publish_every_s=5.0", "arena.every_s=86400.0")
 
 
 def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:
     """Where the time of a running fleet goes, over `seconds`. Raises `NotFound` where no process of the run says."""
-    found = _profile(config, run, seconds, wait or threading.Event().wait)
+    with contextlib.closing(RedisBus(brokers.open_control(config)[1])) as bus:
+        found = profile_of(looks(partial(read_workers, bus), seconds, wait or threading.Event().wait), run)
     if not found:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
     return found
@@ -44,61 +39,26 @@ def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float]
 
 def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[RoleProfile, ...]:
     """The same of an `azq up` in a folder of its own, once each of its roles works. Raises `EvaluationTimeout` where one does not."""
-    with tempfile.TemporaryDirectory(prefix="azq-profile-") as folder, _up(Path(folder), game, overrides) as config:
-        return _profile(config, RUN, seconds, threading.Event().wait)
+    pause = threading.Event().wait
+    with Local(game, run=RUN, settings=[*SOON, *overrides], prefix="azq-profile-") as run:
+        run.until(lambda: _at_work(run.beats()), "work of every role", READY_S)
+        logs.get(__name__).info("profile_begins", after_s=WINDOW_S)
+        pause(WINDOW_S)  # until its figures are those of a run at work
+        return profile_of(looks(run.beats, seconds, pause), RUN)
 
 
-def _profile(config: Config, run: str, seconds: float, wait: Callable[[float], object]) -> tuple[RoleProfile, ...]:
-    with contextlib.closing(RedisBus(brokers.open_control(config)[1])) as bus:
-        return profile_of(looks(bus, seconds, wait), run)
-
-
-def looks(bus: Bus, seconds: float, wait: Callable[[float], object]) -> list[Look]:
+def looks(look: Callable[[], Look], seconds: float, wait: Callable[[float], object]) -> list[Look]:
     """All heartbeats, each second: as many looks as seconds, one at least."""
-    found: list[Look] = [read_workers(bus)]
+    found = [look()]
     for _ in range(round(seconds / EVERY_S) - 1):
         wait(EVERY_S)
-        found.append(read_workers(bus))
+        found.append(look())
     return found
 
 
-@contextlib.contextmanager
-def _up(folder: Path, game: str, overrides: list[str]) -> Iterator[Config]:
-    """A run of its own that trains; the block begins once its figures are those of a run at work."""
-    settings = [*SOON, *overrides]
-    config = given(own(folder, settings))
-    process = up(folder, folder / "up.log", game, RUN, settings)
-    try:
-        _await_work(config, process, folder / "up.log")
-        yield config
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _await_work(config: Config, process: subprocess.Popen[bytes], log: Path) -> None:
-    """Until every role works and one window of figures has passed."""
-    pause, end_s = threading.Event().wait, time.monotonic() + READY_S
-    while not _at_work(config):
-        if process.poll() is not None or time.monotonic() > end_s:
-            text = (log.read_text("utf-8", "replace").strip().splitlines() or ["it said nothing"])[-1]
-            raise EvaluationTimeout(f"`azq up` for the profile does not work after {READY_S:.0f} s: {text}")
-        pause(EVERY_S)
-    logs.get(__name__).info("profile_begins", after_s=WINDOW_S)
-    pause(WINDOW_S)
-
-
-def _at_work(config: Config) -> bool:
-    try:
-        bus = RedisBus(brokers.open_control(config)[1])
-    except AzqError:
-        return False  # not up yet
-    with contextlib.closing(bus):
-        roles = {beat.role: beat.rates for beat in read_workers(bus) if concerns(beat, RUN)}
+def _at_work(beats: Sequence[Heartbeat]) -> bool:
+    """Whether every role works."""
+    roles = {beat.role: beat.rates for beat in beats if concerns(beat, RUN)}
     return set(roles) == set(OF_ROLE) and roles["learner"].get("phase_wall_backward", 0.0) > 0
 
 

@@ -48,7 +48,7 @@ class DiskAuditor:
 def still(system: System) -> Books:
     """Pauses the run, waits until nobody holds a game and no sample waits, and reads the ledger."""
     _set_state(system, RunState.PAUSED, PAUSED, "a pause of the run")
-    return system.until(lambda: system.asked(_books), "the end of all leases and an empty sample stream", STILL_S)
+    return system.until(lambda: system.query(_books), "the end of all leases and an empty sample stream", STILL_S)
 
 
 def go_on(system: System) -> None:
@@ -67,7 +67,7 @@ def read_books(client: redis.Redis, run: str) -> Books:
 
 
 def _set_state(system: System, state: RunState, reason: str, what: str) -> None:
-    system.until(lambda: system.asked(lambda client: Ledger(client).set_run_state(RUN, state, reason)), what, STILL_S)
+    system.until(lambda: system.query(lambda client: Ledger(client).set_run_state(RUN, state, reason)), what, STILL_S)
 
 
 def _books(client: redis.Redis) -> Books | None:

@@ -23,8 +23,8 @@ from azq.drill.outcome import Outcome, Rehearsal
 from azq.drill.rehearse import Intent, RecoveryWatch, Tell
 from azq.drill.scenarios import BROKERS, PROCESSES, Scenario, nothing
 from azq.drill.system import System
-from azq.drill.victims import CHILD, Victim, borne
 from azq.errors import AzqError
+from azq.process.kin import CHILD, Victim, borne
 
 COMPARE_EVERY = 100  # faults
 WITHIN_S = 90.0  # from the last fault until games are learned from: restarts are put off by up to 30 s for what dies again and again

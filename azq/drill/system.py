@@ -1,4 +1,4 @@
-"""The system that is hurt: `azq up` in a subprocess and a folder of its own, watched through its control plane.
+"""The system that is hurt: an `azq.Local` with simulated tabs, evidence of what its learner has on disk, and watches.
 
 Its processes are known as the kernel knows them, whatever their heartbeats say: also those that only just start.
 """
@@ -8,38 +8,28 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
-
-import redis
+from typing import Self, TypeVar
 
 from azq import metrics
 from azq.actor.slice import journal_interval_s
 from azq.bus.redis import RedisBus
-from azq.config import Config
-from azq.config.loading import given
 from azq.drill.evidence import Evidence
 from azq.drill.scenarios import GATEWAY, PROCESSES
-from azq.drill.victims import Kin, Victim, borne
-from azq.errors import EvaluationTimeout, StateConflict
-from azq.host.brokers import resolve
+from azq.errors import StateConflict
 from azq.host.fronts import free_port
-from azq.host.game_files import with_game
-from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
-from azq.process.apart import NO_SETTING, own, start, up
+from azq.local import Local, pid_of_server
+from azq.process.apart import NO_SETTING, start
+from azq.process.kin import Victim, borne
 from azq.process.proc import alive, stat_of
 from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
-from azq.status.observe import read_workers
-from azq.waiting import until
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.connect import open_client
 from azq.wire.messages import Heartbeat, LearnerStatus
 from azq.wire.shards import data_names
 
@@ -48,9 +38,7 @@ FOLDER = "{folder}"  # in settings of a drill: that of its system
 LEASE_S = 4.0
 JOURNAL_S = 1.0
 START_S = 90.0
-STOP_S = 120.0
 READY_S = 60.0
-POLL_S = 0.02
 
 T = TypeVar("T")
 
@@ -69,57 +57,52 @@ class Log:
             return any(all(word.encode() in line for word in words) for line in file)
 
 
-class System:
-    """A running azq; every question about it is answered None while its brokers are away."""
+class System(Local):
+    """A running azq that drills hurt; every question about it is answered None while its brokers are away."""
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | None,
         game: str,
         overrides: Sequence[str],
         *,
         listens: bool = False,
         tabs: int | None = None,
         environ: Mapping[str, str] = NO_SETTING,
+        prefix: str = "azq-drill-",
     ) -> None:
-        self.folder = folder
         self._first_tabs = tabs or 0  # None: nobody is asked to play
         self._tab_port = 0 if tabs is None else free_port(1)
-        self._listen = ["--listen", f"127.0.0.1:{free_port(2)}"] if listens else []
-        self._listen += ["--volunteers", "--port", str(self._tab_port)] if self._tab_port else []
-        self.tabs: list[subprocess.Popen[bytes]] = []
-        self.game = game
-        self._environ = dict(environ)
-        self._overrides = [
+        listen = ["--listen", f"127.0.0.1:{free_port(2)}"] if listens else []
+        welcome = ["--volunteers", "--port", str(self._tab_port)] if self._tab_port else []
+        super().__init__(game, run=RUN, options=[*listen, *welcome], folder=folder, environ=environ, prefix=prefix)
+        self.settings = (
             "arena.every_s=0",
             f"selfplay.journal_s={JOURNAL_S}",
             "learner.checkpoint_every_s=2.0",
             "worker.evaluator=stream",  # every leaf crosses the streams, and a disturbed learner can follow
             "selfplay.cache_entries=0",
             f"daemon.lease_s={LEASE_S}",
-            *(override.replace(FOLDER, str(folder)) for override in overrides),
-        ]
-        self._process: subprocess.Popen[bytes] | None = None
-        self._kin: Kin | None = None
-        self._config: Config | None = None
+            *(override.replace(FOLDER, str(self.folder)) for override in overrides),
+        )
+        self.tabs: list[subprocess.Popen[bytes]] = []
         self._resent: dict[str, float] = {}
         self._watchers: list[Callable[[], None]] = []
         self.refused: set[int] = set()  # versions of weights that nobody may ever serve or play with
-        self.run_folder = folder / RUN  # where its learner has it
-        self.evidence = Evidence(self.run_folder / "segments", game)
+        self.move_run(self.folder / RUN)
 
     def move_run(self, folder: Path) -> None:
-        """Its learner has the run in another folder from now on."""
+        """Its learner has the run in this folder from now on."""
         self.run_folder = folder
         self.evidence = Evidence(folder / "segments", self.game)
 
-    def start(self) -> None:
+    def start(self) -> Self:
         """Starts it and waits until games are learned from."""
-        self._process = up(self.folder, self.folder / "up.log", self.game, RUN, self._overrides, *self._listen, env=self._environ)
-        self._kin = Kin.of(self._process.pid)
+        super().start()
         self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
         for _ in range(self._first_tabs):
             self.open_tab()
+        return self
 
     @property
     def gateway(self) -> str:
@@ -131,29 +114,12 @@ class System:
         command = [*PYTHON, "-m", "azq.drill.tab", f"ws://{self.gateway}"]
         self.tabs.append(start(command, self.folder, self.folder / "tabs.log", {PARENT_VARIABLE: str(os.getpid())}))
 
-    @property
-    def kin(self) -> Kin:
-        """The processes below its `azq up`: those that may be hurt. Raises `StateConflict` where that does not run."""
-        if self._kin is None:
-            raise StateConflict(f"the system in {self.folder} does not run, so nothing of it can be hurt")
-        return self._kin
-
     def stop(self) -> None:
-        """Drains it as Ctrl-C does."""
+        """Ends its tabs, then drains it as Ctrl-C does."""
         for tab in self.tabs:
             tab.kill()
             tab.wait()
-        if self._process is None:
-            return
-        try:
-            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                self._process.send_signal(signal.SIGINT)
-                self._process.wait(STOP_S)
-        finally:
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
-            self._process = self._config = self._kin = None
+        super().stop()
 
     def put_away(self, passed: bool, tell: Callable[[str], None]) -> None:
         """Deletes its files once it has stopped; where a drill failed it tells where they are."""
@@ -163,16 +129,14 @@ class System:
             tell(f"files of the system are in {self.folder}")
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
-        """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come."""
+        """As any `Local`, and looks at what is watched meanwhile."""
 
         def look() -> T | None:
-            if self._process is not None and self._process.poll() is not None:
-                raise EvaluationTimeout(f"azq up ended with exit code {self._process.returncode}; see {self.folder / 'up.log'}")
             for watch in self._watchers:
                 watch()
             return condition()
 
-        return until(look, f"{what} did not come within {within_s:g} s; see {self.folder}", within_s, every_s=POLL_S)
+        return super().until(look, what, within_s)
 
     def rest(self, until_s: float, what: str = "rest") -> None:
         """Waits until a moment of the monotonic clock."""
@@ -187,41 +151,13 @@ class System:
         finally:
             self._watchers.remove(look)
 
-    @contextlib.contextmanager
-    def client(self, plane: str = "control") -> Iterator[redis.Redis]:
-        """A connection to its control plane, or to a data plane by its name: `data`, `data1`, ...; `NoVictim` where another's answers."""
-        broker = self.config().broker
-        urls = {"control": broker.control_url, **dict(zip(data_names(len(broker.data_planes)), broker.data_planes, strict=True))}
-        with contextlib.closing(open_client(urls[plane], timeout_s=1.0)) as client:
-            if self._kin is not None:  # much of what drills send to a broker hurts it
-                self._kin.victim(_pid_of(client), f"broker-{plane}")
-            yield client
-
-    def asked(self, question: Callable[[redis.Redis], T], plane: str = "control") -> T | None:
-        """What a broker answers; None while it is away."""
-        with borne(), self.client(plane) as client:
-            return question(client)
-        return None
-
     def brokers(self) -> tuple[str, ...]:
         return ("broker-control", *(f"broker-{name}" for name in data_names(len(self.config().broker.data_planes))))
 
-    def config(self) -> Config:
-        """Its settings, with the addresses of its brokers."""
-        if self._config is None:  # addresses stay the same while it lives, and this is asked fifty times a second
-            self._config = resolve(self._settings())
-        return self._config
-
     def journal_s(self) -> float:
         """The longest time between two journal writes of a self-play slice."""
-        settings = self._settings()
+        settings = self.given()
         return journal_interval_s(settings.selfplay.journal_s, settings.daemon.lease_s)
-
-    def _settings(self) -> Config:
-        return with_game(given(own(self.folder, self._overrides)), self.game)
-
-    def counts(self) -> LedgerCounts | None:
-        return self.asked(lambda client: Ledger(client).counts(RUN))
 
     def counted(self, wanted: Callable[[LedgerCounts], bool]) -> bool:
         """Whether the ledger answers, and what is wanted holds of it."""
@@ -229,22 +165,21 @@ class System:
         return counts is not None and wanted(counts)
 
     def beats(self, role: str = "") -> list[Heartbeat]:
-        """Heartbeats of a role, or of all, the latest started first. Raises `StateConflict` where one names weights to be refused."""
-        beats = self.asked(lambda client: read_workers(RedisBus(client))) or ()
+        """As any `Local`. Raises `StateConflict` where one names weights to be refused."""
+        beats = super().beats()
         for beat in beats:
             self._resent[beat.worker] = max(self._resent.get(beat.worker, 0.0), beat.rates.get(metrics.RESENT, 0.0))
-        for beat in beats:
             if (version := beat.weight_versions.get(RUN, 0)) in self.refused:
                 raise StateConflict(f"{beat.worker} works with weights that had to be refused: version {version}")
-        return sorted((beat for beat in beats if not role or beat.role == role), key=lambda beat: -beat.started_ms)
+        return [beat for beat in beats if not role or beat.role == role]
 
     def learner_status(self) -> LearnerStatus | None:
         """What the learner said last; None where that is long ago, or the brokers are away."""
-        frame = self.asked(lambda client: RedisBus(client).get(keys.learner_status(RUN)))
+        frame = self.query(lambda client: RedisBus(client).get(keys.learner_status(RUN)))
         return decode(frame, LearnerStatus) if frame else None
 
     def broker_pid(self, plane: str) -> int | None:
-        return self.asked(_pid_of, plane)
+        return self.query(pid_of_server, plane)
 
     def pid(self, role: str) -> int | None:
         """Process id of a role's process, once it does its work."""
@@ -280,11 +215,6 @@ class System:
     def resent(self) -> int:
         """Evaluations that were asked for again, as far as heartbeats told."""
         return int(sum(self._resent.values()))
-
-
-def _pid_of(client: redis.Redis) -> int:
-    """The process that answers as a broker."""
-    return int(client.info("server")["process_id"])
 
 
 def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:

@@ -46,6 +46,12 @@ def children(pid: int, proc: Path = PROC) -> list[int]:
         return []
 
 
+def tree_cpu_s(pid: int) -> float:
+    """CPU-seconds of a process, its children, theirs and so on, those that ended included."""
+    own = stat_of(pid)
+    return own.cpu_s + own.ended_cpu_s + sum(map(tree_cpu_s, children(pid))) if own else 0.0
+
+
 def command(pid: int, proc: Path = PROC) -> list[str]:
     """A process's command line; empty where it is gone."""
     try:

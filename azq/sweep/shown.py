@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import optuna
@@ -16,7 +17,7 @@ from azq.errors import RequestError
 from azq.sweep.plan import StudyPlan
 from azq.sweep.report import as_values
 from azq.sweep.sweep import Tell, sweep
-from azq.sweep.trial import RunsHere
+from azq.sweep.trial import Trial
 
 SHOWN_EVERY_S = 5.0
 
@@ -24,9 +25,9 @@ SHOWN_EVERY_S = 5.0
 def swept(plan: StudyPlan, folder: Path, config: Config, url: str, tell: Tell) -> optuna.Study:
     """Runs what is left of a study, which the daemon at `url`, where one is named, shows; raises as `sweep`."""
     if not url:
-        return sweep(plan, folder, tell, RunsHere(plan, folder))
+        return sweep(plan, folder, tell, partial(Trial, plan, folder))
     with contextlib.closing(client_of(config, url)) as client:
-        return sweep(plan, folder, tell, RunsHere(plan, folder), Shown(plan, client, tell).show)
+        return sweep(plan, folder, tell, partial(Trial, plan, folder), Shown(plan, client, tell).show)
 
 
 class Shown:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,10 +18,11 @@ from sqlalchemy.exc import DatabaseError
 from azq.errors import NotFound, StateConflict, StoreError
 from azq.files import locked
 from azq.host.rundir import make_folder
+from azq.status.studies import Scalar
 from azq.status.summary import RunStatus
 from azq.sweep.paired import Graded, surely_worse
 from azq.sweep.plan import Among, Between, StudyPlan, measured
-from azq.sweep.trial import RunHere, RunsHere, TrialFailed
+from azq.sweep.trial import Trial, TrialFailed
 
 DATABASE = "study.db"
 GRADED = "graded"  # the attribute of a trial that says how it was marked when
@@ -31,10 +32,11 @@ STEPS_PER_PROGRESS = 1000  # a trial's progress in thousandths: where trials are
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 
 Tell = Callable[[str], None]
+Begin = Callable[[int, Mapping[str, Scalar]], Trial]  # a trial by its number and settings
 Show = Callable[[optuna.Study, bool], None]  # whether it must be seen at once
 
 
-def sweep(plan: StudyPlan, folder: Path, tell: Tell, runs: RunsHere, show: Show = lambda study, now: None) -> optuna.Study:
+def sweep(plan: StudyPlan, folder: Path, tell: Tell, begin: Begin, show: Show = lambda study, now: None) -> optuna.Study:
     """Runs what is left of a study's trials; those that were interrupted begin again with their settings.
 
     `show` is told of the study at its begin, its end, and in between when there is something new.
@@ -49,7 +51,7 @@ def sweep(plan: StudyPlan, folder: Path, tell: Tell, runs: RunsHere, show: Show 
         left = plan.trials - len(study.get_trials(deepcopy=False, states=DONE))
         show(study, True)
         try:
-            Sweeper(plan, study, tell, runs, show).run(left)
+            Sweeper(plan, study, tell, begin, show).run(left)
         finally:
             show(study, True)
         return study
@@ -70,10 +72,10 @@ class Sweeper:
     plan: StudyPlan
     study: optuna.Study
     tell: Tell
-    runs: RunsHere
+    begin: Begin
     show: Show
     _space: dict[str, BaseDistribution] = field(init=False)
-    _running: set[RunHere] = field(default_factory=set)
+    _running: set[Trial] = field(default_factory=set)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -101,7 +103,7 @@ class Sweeper:
             return
         with self._lock:
             trial = self.study.ask(self._space)
-            run = self.runs.open(trial.number, trial.params)
+            run = self.begin(trial.number, trial.params)
             self._running.add(run)
         if self._stopping.is_set():
             run.end()
@@ -124,7 +126,7 @@ class Sweeper:
         self.tell(line(self.plan, found))
         self.show(self.study, True)
 
-    def _follow(self, trial: optuna.Trial, run: RunHere) -> tuple[float | None, bool]:
+    def _follow(self, trial: optuna.Trial, run: Trial) -> tuple[float | None, bool]:
         """The newest figure, and whether the run was ended for it."""
         value, pruned, reported = None, False, -1
         for status in run.statuses():

@@ -6,11 +6,8 @@ import contextlib
 import json
 import random
 import signal
-import tempfile
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from azq.bus.redis import RedisBus
 from azq.config import RunSections
@@ -61,24 +58,15 @@ def await_version(system: System, number: int) -> None:
 
 def versions(system: System, sections: RunSections) -> list[LockstepVersion]:
     """What was published so far, oldest first."""
-    events = system.asked(lambda client: read_weights(RedisBus(client), RUN, 100_000)) or []
+    events = system.query(lambda client: read_weights(RedisBus(client), RUN, 100_000)) or []
     return [version_of(event, sections) for event in reversed(events)]
 
 
-@contextlib.contextmanager
-def started(sections: RunSections, hardship: Hardship) -> Iterator[System]:
-    """A system of its own that plays such a run; its folder goes with it unless something failed."""
+def started(sections: RunSections, hardship: Hardship) -> System:
+    """A system of its own that plays such a run for the length of a block; its folder goes with it unless something failed."""
     host = [f"inference.{name}={json.dumps(value)}" for name, value in HOST.model_dump(exclude_unset=True).items()]
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     overrides = [*overrides_of(sections), *host, f"worker.concurrency={hardship.workers}"]
-    system, passed = System(folder, sections.run.game, overrides), False
-    try:
-        system.start()
-        yield system
-        passed = True
-    finally:
-        system.stop()
-        system.put_away(passed, lambda line: None)  # what failed says itself where its files are
+    return System(None, sections.run.game, overrides, prefix=PREFIX)
 
 
 def _has(system: System, number: int) -> bool:
@@ -86,7 +74,7 @@ def _has(system: System, number: int) -> bool:
     counts = system.counts()
     if counts is not None and counts.abandoned:
         raise StateConflict(f"{counts.abandoned} games were given up, and lockstep goes on without none; see {system.folder}")
-    newest = system.asked(lambda client: read_weights(RedisBus(client), RUN))
+    newest = system.query(lambda client: read_weights(RedisBus(client), RUN))
     return bool(newest and newest[0].version >= number)
 
 

@@ -12,9 +12,10 @@ import fake_cuda
 import pytest
 from run_logs import events
 
+import azq
+
 RUN = "faked"
 SETTINGS = (
-    "daemon.port=0",
     "inference.device=cuda:0",
     "inference.max_batch=64",
     "learner.device=cuda",  # without a number, as operators write it
@@ -36,12 +37,9 @@ SETTINGS = (
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_run_learns_grows_and_drains_on_a_fake_gpu(tmp_path: Path) -> None:
-    settings = [word for text in SETTINGS for word in ("--set", text)]
-    command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--until", "steps=700", "--json", *settings]
-    site = Path(fake_cuda.__file__).with_name("fake_cuda_site")
-    env = {**os.environ, "AZQ_HOME": str(tmp_path), "AZQ_LOG": "json", "PYTHONPATH": str(site)}
-    up = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=380)
-    assert up.returncode == 0, up.stderr
+    environ = {"AZQ_LOG": "json", "PYTHONPATH": str(Path(fake_cuda.__file__).with_name("fake_cuda_site"))}
+    with azq.Local("tic_tac_toe", run=RUN, settings=SETTINGS, options=["--until", "steps=700"], folder=tmp_path, environ=environ) as run:
+        last = run.wait(minutes=6)
     folder = tmp_path / RUN
     assert len(events(folder, "inference", "way_chosen")) == 2  # once for each size of the network, whatever the versions
     assert {event["way"] for event in events(folder, "inference", "way_chosen")} <= {"fused", "plain"}
@@ -54,9 +52,9 @@ def test_a_run_learns_grows_and_drains_on_a_fake_gpu(tmp_path: Path) -> None:
     assert len(switched) >= len(published) // 2
     assert events(folder, "learner", "learner_stopped")
     assert events(folder, "inference", "stopped")
-    last = json.loads(up.stdout.splitlines()[-1])
-    assert last["ledger"]["balanced"]
-    assert last["ledger"]["finished"] > 100
+    assert last.state == "finished"
+    assert last.ledger.balanced
+    assert last.ledger.finished > 100
 
 
 @pytest.mark.slow

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from run_logs import events
 
+import azq
 from azq.console.move import weight_version
 from azq.nets import from_bytes, network_of
 
 RUN = "growing"
 SETTINGS = (
-    "daemon.port=0",
     "arena.every_s=0",
     'network.kind="resnet"',
     "network.blocks=1",
@@ -37,24 +33,9 @@ SETTINGS = (
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_grows_while_it_plays(tmp_path: Path, ranks: int) -> None:
-    settings = [word for text in (*SETTINGS, f"learner.ranks={ranks}") for word in ("--set", text)]
-    command = [
-        sys.executable,
-        "-m",
-        "azq",
-        "up",
-        "--game",
-        "tic_tac_toe",
-        "--run",
-        RUN,
-        "--until",
-        f"minutes={0.6 * ranks}",
-        "--json",
-        *settings,
-    ]
-    env = {**os.environ, "AZQ_HOME": str(tmp_path), "AZQ_LOG": "json"}
-    up = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=140)
-    assert up.returncode == 0, up.stderr
+    settings, until = [*SETTINGS, f"learner.ranks={ranks}"], ["--until", f"minutes={0.6 * ranks}"]
+    with azq.Local("tic_tac_toe", run=RUN, settings=settings, options=until, folder=tmp_path, environ={"AZQ_LOG": "json"}) as run:
+        last = run.wait(minutes=2.3)
     folder = tmp_path / RUN
     sizes: dict[int, tuple[int, int]] = {}
     for path in sorted((folder / "weights").glob("*.safetensors"), key=weight_version):
@@ -72,6 +53,6 @@ def test_a_run_grows_while_it_plays(tmp_path: Path, ranks: int) -> None:
         assert min(together) < grown[1]  # the other rank was there when it grew
         assert max(together) > grown[1]
         assert not events(folder, "learner", "rank_lost")
-    last = json.loads(up.stdout.splitlines()[-1])
-    assert last["ledger"]["balanced"]
-    assert last["ledger"]["finished"] > 100
+    assert last.state == "finished"
+    assert last.ledger.balanced
+    assert last.ledger.finished > 100

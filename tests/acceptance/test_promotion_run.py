@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +11,7 @@ import pytest
 from run_logs import events
 from waiting import until
 
+import azq
 from azq.client import Client
 from azq.errors import AzqError
 from azq.host.fronts import free_port
@@ -37,22 +34,12 @@ SETTINGS = (
 def running(home: Path) -> Iterator[Client]:
     """`azq up` and a client of its daemon; ended by Ctrl-C, after which all games are on disk."""
     port = free_port()
-    settings = [word for text in (*SETTINGS, f"daemon.port={port}") for word in ("--set", text)]
-    command = [sys.executable, "-m", "azq", "up", "--game", "tic_tac_toe", "--run", RUN, "--json", *settings]
-    up = subprocess.Popen(
-        command, env={**os.environ, "AZQ_HOME": str(home), "AZQ_LOG": "json"}, cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
-    try:
+    with azq.Local("tic_tac_toe", run=RUN, settings=[*SETTINGS, f"daemon.port={port}"], folder=home, environ={"AZQ_LOG": "json"}) as up:
         until((home / ".token").exists, "no token was made", 60)
         with Client(f"http://127.0.0.1:{port}", token=(home / ".token").read_text().strip()) as client:
             yield client
-    finally:
-        up.send_signal(signal.SIGINT)
-        try:
-            _, said = up.communicate(timeout=90)
-        finally:
-            up.kill()
-    assert up.returncode == 0, said.decode()
+        up.end()
+        up.wait(minutes=1.5)
 
 
 def weights_of(client: Client) -> dict[int, WeightsOut]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.test_whole_loop import AZQ, QUICK, azq, environment, losing_moves, move_of
+from acceptance.test_whole_loop import QUICK, azq, losing_moves, move_of
 from browsing import launched
 from waiting import until
 
 from azq.host.fronts import free_port
+from azq.local import Local
 from azq.replay.readers import SegmentReader
+from azq.status.summary import RunStatus
 from azq.wire.messages import BROWSER_PREFIX
 
 RUN = "tabs"
@@ -42,9 +43,9 @@ BESIDE_A_SERVER = (
 @pytest.mark.timeout(500)
 def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
     last = learned_with_two_tabs(tmp_path, "steps=800", *SETTINGS)
-    assert last["ledger"]["balanced"]
-    assert last["ledger"]["inserted"] == last["ledger"]["finished"] > 500
-    assert last["weight_version"] > 2
+    assert last.ledger.balanced
+    assert last.ledger.inserted == last.ledger.finished > 500
+    assert last.weight_version > 2
     workers = {event.worker for _, event in SegmentReader(tmp_path / RUN / "segments").newest(10_000)}
     assert len(workers) == 2
     assert all(worker.startswith(BROWSER_PREFIX) for worker in workers)
@@ -56,7 +57,7 @@ def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
 @pytest.mark.timeout(500)
 def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
     last = learned_with_two_tabs(tmp_path, "games=3500", *BESIDE_A_SERVER)
-    assert last["ledger"]["balanced"]
+    assert last.ledger.balanced
     done = azq(tmp_path, "samples", "diff", RUN, "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -66,22 +67,15 @@ def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
     assert not [each for each in found["diff"]["figures"] if each["verdict"] == "differs" and each["distance"] > BY_CHANCE], done.stdout
 
 
-def learned_with_two_tabs(home: Path, until_goal: str, *settings: str) -> dict[str, Any]:
-    """The last words of a run of tic-tac-toe that two tabs play for, none of whose games was refused."""
-    port = free_port()
-    sets = [word for text in settings for word in ("--set", text)]
-    command = [*AZQ, "up", "--game", "tic_tac_toe", "--run", RUN, "--volunteers", "--port", str(port), "--until", until_goal, "--json"]
-    command += [*QUICK, *sets]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with launched() as browser, subprocess.Popen(command, env=environment(home), cwd=home, **pipes) as up:
-        try:
-            pages = [open_tab(browser, port) for _ in range(2)]
-            output, _ = up.communicate(timeout=450)
-            assert all(page.evaluate("document.querySelector('[data-tile=\"refused\"] b').textContent") == "0" for page in pages)
-        finally:
-            up.kill()
-    assert up.returncode == 0, output
-    last: dict[str, Any] = json.loads(output.splitlines()[-1])
+def learned_with_two_tabs(home: Path, until_goal: str, *settings: str) -> RunStatus:
+    """How a run of tic-tac-toe ended that two tabs play for, none of whose games was refused."""
+    port, sets = free_port(), [*QUICK[1::2], *settings]
+    options = ["--volunteers", "--port", str(port), "--until", until_goal]
+    with launched() as browser, Local("tic_tac_toe", run=RUN, settings=sets, options=options, folder=home) as run:
+        pages = [open_tab(browser, port) for _ in range(2)]
+        last = run.wait(minutes=7.5)
+        assert all(page.evaluate("document.querySelector('[data-tile=\"refused\"] b').textContent") == "0" for page in pages)
+    assert last.state == "finished"
     return last
 
 

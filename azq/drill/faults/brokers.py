@@ -16,10 +16,10 @@ from azq.clock import now_ms
 from azq.config import RunSections
 from azq.drill.scenarios import BROKERS, Harm, Scenario, fault
 from azq.drill.system import READY_S, RUN, System
-from azq.drill.victims import Victim
 from azq.errors import NotFound
 from azq.host.brokers import BROKER_FOLDER
 from azq.ledger import Ledger
+from azq.process.kin import Victim
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import MAX_FRAME_BYTES, decode, encode

@@ -17,12 +17,12 @@ from azq.clock import now_ms
 from azq.drill.deadly_games import ARMED, Stillborn
 from azq.drill.scenarios import Harm, Scenario, fault
 from azq.drill.system import RUN, System
-from azq.drill.victims import Kin
 from azq.errors import NotFound, StateConflict
 from azq.inference.serve.requests import name_of
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
 from azq.nets import NetSpec
+from azq.process.kin import Kin
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import EvalReply, EvalRequest

@@ -19,11 +19,11 @@ from azq.drill.disk import FILLER, fill
 from azq.drill.faults.brokers import limit_memory
 from azq.drill.scenarios import DISK, PROCESSES, Harm, Scenario, fault, nothing
 from azq.drill.system import READY_S, RUN, System
-from azq.drill.victims import Kin, Victim
 from azq.errors import StateConflict
 from azq.files import locked
 from azq.host.brokers import BROKER_FOLDER
 from azq.host.fronts import free_port
+from azq.process.kin import Kin, Victim
 from azq.process.proc import alive
 
 PAUSES_S = {"pause": 15.0, "pause-long": 60.0}

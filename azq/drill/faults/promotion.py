@@ -36,11 +36,11 @@ def kill_in_trial(system: System, scenario: Scenario, rng: random.Random) -> Har
 
 
 def _events(system: System) -> Sequence[PromotionEvent]:
-    return system.asked(lambda client: read_promotions(RedisBus(client), RUN).events) or ()
+    return system.query(lambda client: read_promotions(RedisBus(client), RUN).events) or ()
 
 
 def _trial_of(system: System, version: int) -> WholeMatch | None:
-    results = system.asked(lambda client: read_results(RedisBus(client), RUN))
+    results = system.query(lambda client: read_results(RedisBus(client), RUN))
     matches = results[0] if results else ()
     return next((match for match in matches if match.spec.trial and match.spec.first == f"weights:{version}"), None)
 

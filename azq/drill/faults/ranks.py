@@ -15,8 +15,8 @@ from typing import Any
 
 from azq.drill.scenarios import RANK, Harm, Scenario, fault
 from azq.drill.system import READY_S, System
-from azq.drill.victims import Victim
 from azq.errors import NotFound, StateConflict
+from azq.process.kin import Victim
 from azq.process.proc import PROC, command
 from azq.wire.ranks import RankStatus
 

@@ -14,8 +14,8 @@ from azq.bus.redis import RedisBus
 from azq.drill.faults.brokers import limit
 from azq.drill.scenarios import BROKERS, GATEWAY, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
 from azq.drill.system import LEASE_S, READY_S, RUN, System
-from azq.drill.victims import Victim
 from azq.errors import EvaluationTimeout, StateConflict
+from azq.process.kin import Victim
 from azq.process.proc import children
 from azq.wire import keys
 
@@ -191,7 +191,7 @@ class JournalWatch:
 
     def _look(self) -> float | None:
         now = time.monotonic()
-        found: Any = self._system.asked(lambda client: client.hgetall(keys.open_games(RUN)))
+        found: Any = self._system.query(lambda client: client.hgetall(keys.open_games(RUN)))
         if found is None:
             return self._written_s
         if any(frame and self._seen.get(uid, frame) != frame for uid, frame in found.items()):
@@ -222,7 +222,7 @@ def _replaced(parent: int, child: int) -> bool:
 
 
 def _last_request(system: System, plane: str) -> str:
-    facts: Any = system.asked(lambda client: client.xinfo_stream(keys.eval_stream(RUN)), plane)  # none: away, or without a stream as yet
+    facts: Any = system.query(lambda client: client.xinfo_stream(keys.eval_stream(RUN)), plane)  # none: away, or without a stream as yet
     return bytes(facts["last-generated-id"]).decode() if facts else NO_REQUEST
 
 

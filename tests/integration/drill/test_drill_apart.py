@@ -18,10 +18,10 @@ from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
 from azq.drill.faults.brokers import limit_memory
 from azq.drill.system import System
-from azq.drill.victims import Kin, NoVictim
 from azq.host.brokers import with_urls
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
+from azq.process.kin import Kin, NoVictim
 from azq.process.proc import stat_of
 from azq.process.python import AZQ
 from azq.wire import keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.console.profile import as_text, looks, plot, profile_of
 from azq.errors import ConfigError
+from azq.status.observe import read_workers
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat
@@ -70,7 +72,7 @@ def test_it_looks_once_a_second() -> None:
     waits: list[float] = []
     bus = MemoryBus()
     bus.put(keys.beat("a"), encode(beat("selfplay", "a", versions=PLAYED, phase_wall_search=1.0)), life_s=60)
-    found = looks(bus, 3.0, waits.append)
+    found = looks(partial(read_workers, bus), 3.0, waits.append)
     assert len(found) == 3
     assert waits == [1.0, 1.0]
     assert profile_of(found, "first")[0].rows[0].wall_share == 1.0

@@ -11,8 +11,8 @@ import pytest
 from waiting import until
 
 from azq.drill.faults.patience import ReadyWatch, readiness, tree
-from azq.drill.victims import Kin
 from azq.errors import StateConflict
+from azq.process.kin import Kin
 from azq.process.proc import stat_of
 
 

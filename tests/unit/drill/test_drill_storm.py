@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from azq.drill.scenarios import FAULTS
 from azq.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, victim
-from azq.drill.victims import CHILD, Kin, Victim
+from azq.process.kin import CHILD, Kin, Victim
 
 SEEDS = st.integers(0, 1 << 32)
 

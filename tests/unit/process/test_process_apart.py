@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from azq.drill.system import System
 from azq.process.apart import alone
 from azq.process.start import machine_environment
 from azq.sweep.plan import StudyPlan
-from azq.sweep.trial import RunsHere
+from azq.sweep.trial import Trial
 from azq.validate import validate
 from azq.validate.versions import LockstepVersion
 
@@ -108,13 +107,13 @@ def command(line: str) -> Callable[[Path], None]:
 
 def trial(folder: Path) -> None:
     plan = StudyPlan(name="s", game="tic_tac_toe", space={"network.blocks": {"low": 1, "high": 2}})  # type: ignore[dict-item]
-    RunsHere(plan, folder / "sweeps").open(0, {"network.blocks": 1})
+    Trial(plan, folder / "sweeps", 0, {"network.blocks": 1})
 
 
 def volunteers(folder: Path) -> None:
-    with ExitStack() as stack:
-        (folder / "own").mkdir()
-        stack.enter_context(tabs.running(folder / "own", "tic_tac_toe"))
+    run, _ = tabs.running("tic_tac_toe")
+    with run:
+        pass
 
 
 def fleet_host(folder: Path) -> None:

@@ -71,7 +71,7 @@ class Runs:
 
 def swept(given: StudyPlan, folder: Path, how: Play, tell: Callable[[str], None] = silent) -> tuple[Any, list[Run]]:
     runs: Any = Runs(how)
-    return sweeping.sweep(given, folder, tell, runs), runs.made
+    return sweeping.sweep(given, folder, tell, runs.open), runs.made
 
 
 def test_a_study_ends_with_its_trials_and_tells_the_best(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def interrupted(run: Run) -> Iterator[tuple[float, float | None]]:
 def test_an_interrupted_study_ends_its_runs_and_goes_on_with_their_settings(tmp_path: Path) -> None:
     cut: Any = Runs(interrupted)
     with pytest.raises(KeyboardInterrupt):
-        sweeping.sweep(plan(trials=6), tmp_path, silent, cut)
+        sweeping.sweep(plan(trials=6), tmp_path, silent, cut.open)
     study, rest = swept(plan(trials=6), tmp_path, honest)
     assert rest[0].chosen == cut.made[2].chosen
     assert len({tuple(run.chosen.values()) for run in cut.made + rest}) == 6  # nothing else is drawn twice

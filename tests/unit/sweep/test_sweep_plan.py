@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ import pytest
 from azq.config import load
 from azq.errors import AzqError, ConfigError
 from azq.sweep.plan import read_plan
-from azq.sweep.trial import tree_cpu_s
 
 SOUND = """
 [study]
@@ -80,6 +76,3 @@ def test_a_budget_of_cpu_is_counted_here_and_the_others_by_the_run(tmp_path: Pat
     plan = read_plan(written(tmp_path, SOUND.replace("games=500", "cpu-s=90,games=500")))
     assert (plan.limit_cpu_s(), plan.goals) == (90.0, "games=500")
     assert read_plan(written(tmp_path, SOUND)).limit_cpu_s() == math.inf
-    before = tree_cpu_s(os.getpid())
-    subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
-    assert tree_cpu_s(os.getpid()) > before

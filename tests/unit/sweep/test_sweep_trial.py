@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from azq import local
 from azq.bus.memory import MemoryBus
 from azq.config import RunSections
 from azq.ledger import MemoryLedger
@@ -15,15 +16,17 @@ from azq.ledger.records import record_of
 from azq.process.apart import start
 from azq.status.observe import gather
 from azq.status.summary import summarise
-from azq.sweep import trial
 from azq.sweep.plan import StudyPlan
-from azq.sweep.trial import RunsHere, TrialFailed
+from azq.sweep.trial import Trial, TrialFailed
 
 LINES = """
 import signal, sys
 seen = []
 signal.signal(signal.SIGINT, lambda *_: seen.append(1))
 line = open(sys.argv[-1]).read()
+while not seen:
+    sum(range(1_000_000))
+    print(line, flush=True)
 for _ in range(6):
     sum(range(3_000_000))
     print(line, flush=True)
@@ -51,10 +54,10 @@ def test_a_run_that_has_spent_its_cpu_is_ended_once(
     tmp_path: Path, plan: StudyPlan, line: Path, signals: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "-c", LINES, str(signals), str(line)]
-    monkeypatch.setattr(trial, "up", lambda folder, log, *_, **process: start(command, folder, log, **process))
-    run = RunsHere(plan, tmp_path).open(0, {})
+    monkeypatch.setattr(local, "up", lambda folder, log, *_, **process: start(command, folder, log, **process))
+    run = Trial(plan, tmp_path, 0, {})
     if signals == 1:
         assert [status.progress for status in run.statuses()][-1] == 1.0
     else:
-        with pytest.raises(TrialFailed, match="ended with 3"):
+        with pytest.raises(TrialFailed, match="ended with exit code 3"):
             list(run.statuses())

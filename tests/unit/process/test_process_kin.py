@@ -15,8 +15,8 @@ import pytest
 import redis
 
 import azq
-from azq.drill.victims import Kin, NoVictim, Victim, borne
 from azq.errors import NotFound, StateConflict
+from azq.process.kin import Kin, NoVictim, Victim, borne
 from azq.process.proc import stat_of
 from azq.waiting import until
 
@@ -111,7 +111,7 @@ def test_drills_and_validation_send_signals_in_one_place() -> None:
     package = Path(azq.__file__).parent
     files = [file for folder in ("drill", "validate") for file in (package / folder).rglob("*.py")]
     senders = {file.name for file in files if re.search(r"os\.kill|killpg|pidfd_send_signal", file.read_text("utf-8"))}
-    assert senders == {"victims.py", "hosts.py"}  # hosts: in network namespaces that it made itself
+    assert senders == {"hosts.py"}  # in network namespaces that it made itself; all else by `Kin`
 
 
 def test_azq_up_is_started_in_one_place() -> None:
