@@ -78,13 +78,14 @@ class Local:
         self._config: Config | None = None
         self._began = self._ends = False  # it was ever started; it was interrupted
         self._read = 0  # bytes of its statuses
+        self._spent_s = 0.0
         self._status: RunStatus | None = None
 
     def start(self) -> Self:
         """Starts it; a run that is in its folder goes on."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / STATUS).open("ab") as statuses:
-            self._read, self._status = statuses.tell(), None
+            self._read, self._spent_s, self._status = statuses.tell(), 0.0, None
             self._process = up(
                 self.folder, self.folder / LOG, self.game, self.run, self.settings, *self.options, env=self._environ, stdout=statuses
             )
@@ -180,8 +181,10 @@ class Local:
         self.kin.send(with_signal, processes[role])
 
     def cpu_s(self) -> float:
-        """CPU-seconds of all its processes, those that ended included."""
-        return tree_cpu_s(self._process.pid) if self._process is not None else 0.0
+        """CPU-seconds of all its processes, those that ended included; after its end what was seen last."""
+        if self._process is not None and self._process.poll() is None:
+            self._spent_s = tree_cpu_s(self._process.pid)
+        return self._spent_s
 
     def config(self) -> Config:
         """Its settings, with the addresses of its brokers. Raises `ConfigError` before they were started."""

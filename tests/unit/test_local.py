@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -66,6 +67,7 @@ def test_a_run_that_fails_is_an_error_that_names_its_code_its_last_line_and_its_
         run.wait()
     assert run.status() is not None  # the whole line; the half one after it is none
     assert failed.value.__notes__ == [f"files of the run are in {run.folder}"]
+    shutil.rmtree(run.folder)
     with pytest.raises(EvaluationTimeout, match="exit code 7"), azq.Local("tic_tac_toe", folder=tmp_path / "kept") as run:
         run.until(lambda: None, "anything", 60.0)
     assert (tmp_path / "kept").is_dir()
