@@ -110,9 +110,16 @@ class NetworkConfig(Section):
     channels: Channels = 48
     heads: Few = 8  # of attention, in a transformer and a structured network; they divide the channels
     encoders: dict[str, Blocks] = Field(default_factory=dict)  # structured: layers by token group of the game, before the fusion's `blocks`
-    auxiliary: tuple[Literal["soft", "reply", "advantage", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
+    auxiliary: tuple[Literal["advantage", "margin", "hidden"], ...] = ()  # further heads, of those that the game declares
     global_heads: bool = False  # of a resnet: a logit from each cell, all else pooled over the board, whose size they do not depend on
     parity: bool = False  # of a resnet: it reads whether the bits set are odd in number, too; on a board that fills, whose turn it is
+
+    @field_validator("auxiliary", mode="before")
+    @classmethod
+    def _no_retired_head(cls, names: Any) -> Any:
+        if retired := [name for name in ("soft", "reply") if isinstance(names, list | tuple) and name in names]:
+            raise ValueError(f"{', '.join(retired)}: heads of earlier versions; leave them out (CHANGELOG.md)")
+        return names
 
     @model_validator(mode="after")
     def _sound(self) -> NetworkConfig:
@@ -166,7 +173,7 @@ class RankSettings(Section):
 class LearnerConfig(RankSettings):
     """Training."""
 
-    retired: ClassVar = {"population": 1, "population_every_steps": None}
+    retired: ClassVar = {"population": 1, "population_every_steps": None, "soft_weight": None, "reply_weight": None}
 
     device: str = "auto"
     batch_size: Positive = 512
@@ -181,9 +188,7 @@ class LearnerConfig(RankSettings):
     value_weight: Factor = 1.0
     value_scaling: Literal["none", "spread"] = "none"  # spread: the value's error counts in the spread of its targets; for scores
     outcome_weight: Weight = 0.5  # loss of the outcome head, where the game has one
-    soft_weight: Weight = 8.0  # losses of the auxiliary heads in network.auxiliary
-    reply_weight: Weight = 0.15
-    advantage_weight: Weight = 0.25
+    advantage_weight: Weight = 0.25  # losses of the auxiliary heads in network.auxiliary
     margin_weight: Weight = 0.25
     hidden_weight: Weight = 0.5
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result

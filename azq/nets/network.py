@@ -23,8 +23,6 @@ class Outputs(NamedTuple):
     logits: Tensor  # (B, A), unmasked
     values: Tensor  # (B, V) in [-1, 1]
     outcomes: Tensor | None = None  # (B, K) logits of each outcome
-    soft: Tensor | None = None  # (B, A) logits of the policy drawn towards even shares
-    reply: Tensor | None = None  # (B, A) logits of what the next other player does
     advantage: Tensor | None = None  # (B, A) of each action over the others, but for a constant
     margin: Tensor | None = None  # (B,) in [-1, 1]
     hidden: Tensor | None = None  # (B, F) logits of each hidden fact
@@ -114,8 +112,6 @@ class Network(nn.Module, ABC):
             self.value = nn.Linear(narrow, spec.value_size)
         self.register_buffer("_outcome_weights", torch.tensor(spec.outcome_weights), persistent=False)
         made: dict[str, Callable[[], nn.Module]] = {
-            "soft": lambda: self._action_head(wide),
-            "reply": lambda: self._action_head(wide),
             "advantage": lambda: self._action_head(wide),
             "margin": lambda: nn.Linear(narrow, 1),
             "hidden": lambda: nn.Linear(wide, spec.num_hidden),

@@ -65,7 +65,7 @@ class NetSpec:
     @property
     def auxiliary(self) -> tuple[str, ...]:
         """Names of the auxiliary heads that the game has targets for."""
-        return ("soft", "reply", "advantage", *(["margin"] if self.has_margin else []), *(["hidden"] if self.num_hidden else []))
+        return ("advantage", *(["margin"] if self.has_margin else []), *(["hidden"] if self.num_hidden else []))
 
     @property
     def cells(self) -> int:

@@ -21,7 +21,6 @@ from azq.replay.values import SearchedPlies, lambda_returns, seat_values
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import SampleEvent
 
-NO_REPLY = 0xFFFF  # no player but the mover acts later, or that ply was not searched
 JOINT_GAMES = 32  # checked together at best: enough to share numpy's calls, few enough to stay in the cache
 POLICY_TOLERANCE = 0.02001  # of a sum; float16 rounds each of its terms
 
@@ -37,7 +36,6 @@ class Declared(Protocol):
 class Columns:
     """What samples hold: how their value is made, and optional columns, where a size of 0 and False mean none."""
 
-    reply: bool = False
     played: bool = False
     margin: bool = False
     outcomes: int = 0  # K
@@ -52,7 +50,7 @@ class Columns:
         combination = game.outcome_combination()
         outcomes = len(combination[0]) if combination else 0
         hidden = game.num_hidden() if "hidden" in auxiliary else 0
-        optional = ("reply" in auxiliary, "advantage" in auxiliary, "margin" in auxiliary, outcomes, hidden)
+        optional = ("advantage" in auxiliary, "margin" in auxiliary, outcomes, hidden)
         if learner is None:
             return cls(*optional)
         return cls(*optional, learner.root_value_fraction, learner.td_lambda, learner.discount)
@@ -60,8 +58,6 @@ class Columns:
     def shapes(self) -> dict[str, tuple[type[np.generic], tuple[int, ...]]]:
         """Element type and shape of one sample's entry, by the name of each column that is there."""
         shapes: dict[str, tuple[type[np.generic], tuple[int, ...]]] = {}
-        if self.reply:
-            shapes["reply"] = (np.uint16, ())
         if self.played:
             shapes["played"] = (np.uint16, ())
         if self.margin:
@@ -95,7 +91,6 @@ class Samples:
     policies: NDArray[np.float16]  # (N, A), sums to 1 over legal actions
     values: NDArray[np.float32]  # (N, V) for the player to move, then for the seats after him
     masks: NDArray[np.uint8]  # (N, M) legal actions, little bit order
-    reply: NDArray[np.uint16] | None = None  # (N,) what the next other player did best, or NO_REPLY
     played: NDArray[np.uint16] | None = None  # (N,) the action
     margin: NDArray[np.float32] | None = None  # (N,) of the player to move
     outcomes: NDArray[np.float32] | None = None  # (N, K) of the player to move
@@ -224,8 +219,6 @@ def _searched(games: Sequence[_Played]) -> SearchedPlies:
 
 def _optional(games: Sequence[_Played], rows: SearchedPlies, columns: Columns) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
-    if columns.reply:
-        found["reply"] = np.concatenate([_replies(each) for each in games])[rows.ply]
     if columns.played:
         found["played"] = np.concatenate([each.actions for each in games])[rows.ply]
     if columns.margin:
@@ -270,25 +263,6 @@ def _name_first(games: Sequence[_Played], rows: SearchedPlies, bad: NDArray[Any]
     named = rows.of[bad]
     if len(named):
         raise WireError(f"{games[named[0]].name} has {what}")
-
-
-def _replies(played: _Played) -> NDArray[np.uint16]:
-    """For each ply (T,) the best action, by its search, of the next player who is not its mover."""
-    players = played.players
-    best = np.where(played.simulations > 0, played.policies.argmax(axis=1), NO_REPLY).astype(np.uint16)
-    replies = np.full(len(players), NO_REPLY, np.uint16)
-    following: tuple[int, int] | None = None  # (player, first ply of his turn) behind the turn at hand
-    turn: tuple[int, int] | None = None
-    for ply in range(len(players) - 1, -1, -1):
-        player = int(players[ply])
-        if player < 0:
-            continue
-        if turn is not None and turn[0] != player:
-            following = turn
-        turn = (player, ply)
-        if following is not None:
-            replies[ply] = best[following[1]]
-    return replies
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ KINDS = {
     "resnet": ("connect_four", NetworkConfig(kind="resnet", blocks=2, channels=16)),
     "parity": ("connect_four", NetworkConfig(kind="resnet", blocks=1, channels=16, parity=True)),
     "outcomes": ("backgammon", NetworkConfig(kind="mlp", blocks=2, channels=64)),
-    "scalars": ("beasty_bar", NetworkConfig(kind="resnet", blocks=1, channels=16, auxiliary=("reply",))),
+    "scalars": ("beasty_bar", NetworkConfig(kind="resnet", blocks=1, channels=16, auxiliary=("advantage",))),
     "transformer": ("blob", NetworkConfig(kind="transformer", blocks=2, channels=32, heads=4)),
     "structured": (
         "beasty_bar",

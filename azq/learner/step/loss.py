@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, log_softmax
+from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax
 
 from azq.config import LearnerConfig
 from azq.games import Game
 from azq.nets import Outputs
-from azq.replay.samples import NO_REPLY
 
-SOFT_TEMPERATURE = 4.0  # of the targets that the soft policy head learns
 LEAST_SPREAD = 0.01  # of value targets: where all scores are alike there is nothing to tell apart
 
 
@@ -28,7 +26,6 @@ class Targets:
     policies: Tensor  # (B, A), sums to 1 over legal actions
     values: Tensor  # (B, V)
     legal: Tensor  # (B, A) bool
-    reply: Tensor | None = None  # (B,) int64 action, or NO_REPLY
     played: Tensor | None = None  # (B,) int64 action
     margin: Tensor | None = None  # (B,)
     outcomes: Tensor | None = None  # (B, K) in [0, 1]
@@ -40,13 +37,9 @@ def losses(logits: Tensor, values: Tensor, policy_targets: Tensor, value_targets
 
     Logits, policy_targets and legal (bool) are (B, A); values and value_targets (B, V).
     """
-    return _policy_loss(logits, policy_targets, legal), (values.float() - value_targets).square().mean()
-
-
-def _policy_loss(logits: Tensor, targets: Tensor, legal: Tensor) -> Tensor:
     # The lowest finite number and not -inf: 0 * -inf would be NaN where an illegal action has target 0.
     log_policy = log_softmax(logits.float().masked_fill(~legal, torch.finfo(torch.float32).min), dim=1)
-    return -(targets * log_policy).sum(dim=1).mean()
+    return -(policy_targets * log_policy).sum(dim=1).mean(), (values.float() - value_targets).square().mean()
 
 
 def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict[str, Tensor]:
@@ -55,9 +48,8 @@ def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict
     `advantage` is the squared error of what a dueling network says of the action that was played (`_action_values`).
     With `spread` the value's is over the variance of the batch's targets: the part of it that is not explained, however
     near each other scores lie, whose spread moves as a network learns (as the scale of PopArt: van Hasselt et al., NeurIPS 2016).
-    `soft` is the policy's with targets drawn towards even shares, so that the order of all actions counts and not the best one alone.
-    `outcome` is a cross-entropy summed over the outcomes, `reply` one over all actions where there is a reply, `margin` a squared error,
-    `hidden` a cross-entropy per fact, so that games with many cards do not drown the rest.
+    `outcome` is a cross-entropy summed over the outcomes, `margin` a squared error, `hidden` a cross-entropy per fact, so that games with
+    many cards do not drown the rest.
     """
     policy, value = losses(outputs.logits, outputs.values, targets.policies, targets.values, targets.legal)
     if spread:
@@ -66,11 +58,6 @@ def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict
     if outputs.outcomes is not None and targets.outcomes is not None:
         per_outcome = binary_cross_entropy_with_logits(outputs.outcomes.float(), targets.outcomes, reduction="none")
         found["outcome"] = per_outcome.sum(dim=1).mean()
-    if outputs.soft is not None:
-        softened = targets.policies ** (1.0 / SOFT_TEMPERATURE)
-        found["soft"] = _policy_loss(outputs.soft, softened / softened.sum(dim=1, keepdim=True), targets.legal)
-    if outputs.reply is not None and targets.reply is not None:
-        found["reply"] = _reply_loss(outputs.reply, targets.reply)
     if outputs.advantage is not None and targets.played is not None:
         of_played = _action_values(outputs.values, outputs.advantage, targets.policies).gather(1, targets.played[:, None])
         found["advantage"] = (of_played - targets.values[:, :1]).square().mean()
@@ -94,12 +81,6 @@ def _action_values(values: Tensor, advantages: Tensor, policies: Tensor) -> Tens
     """
     advantages = advantages.float()
     return values[:, :1].float() + advantages - (policies * advantages).sum(1, keepdim=True)
-
-
-def _reply_loss(logits: Tensor, replies: Tensor) -> Tensor:
-    """Zero, and not NaN, for a batch in which nobody replies."""
-    total = cross_entropy(logits.float(), replies, ignore_index=NO_REPLY, reduction="sum")
-    return total / (replies != NO_REPLY).sum().clamp(min=1)
 
 
 class Symmetries:
@@ -127,6 +108,5 @@ class Symmetries:
         return values.gather(1, self._actions[chosen])
 
     def action(self, actions: Tensor, chosen: Tensor) -> Tensor:
-        """Single actions (B,) under the symmetries `chosen` (B,); what is no action stays as it is."""
-        known = actions < self._images.shape[1]
-        return torch.where(known, self._images[chosen, actions.where(known, 0)], actions)
+        """Single actions (B,) under the symmetries `chosen` (B,)."""
+        return self._images[chosen, actions]

@@ -176,7 +176,6 @@ class Trainer(Stepper):
             policies=self._send(samples.policies).float(),
             values=self._send(samples.values),
             legal=self._bits(samples.masks, self._spec.num_actions).view(torch.bool),
-            reply=None if samples.reply is None else self._send(samples.reply).long(),
             played=None if samples.played is None else self._send(samples.played).long(),
             margin=None if samples.margin is None else self._send(samples.margin),
             outcomes=None if samples.outcomes is None else self._send(samples.outcomes),
@@ -186,8 +185,8 @@ class Trainer(Stepper):
     def _turned(self, targets: Targets, chosen: Tensor) -> Targets:
         assert self._symmetries is not None
         turn = self._symmetries
-        single = {name: turn.action(actions, chosen) for name in ("reply", "played") if (actions := getattr(targets, name)) is not None}
-        return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), **single)
+        played = None if targets.played is None else turn.action(targets.played, chosen)
+        return replace(targets, policies=turn.actions(targets.policies, chosen), legal=turn.actions(targets.legal, chosen), played=played)
 
     def _bits(self, packed: np.ndarray, count: int) -> Tensor:
         return unpack_bits(self._send(packed), count)

@@ -77,7 +77,9 @@ def test_lockstep_takes_rates_by_samples_and_none_by_shares_of_a_horizon() -> No
 
 
 def test_runs_that_name_settings_of_earlier_versions_go_on_without_them_where_they_did_nothing() -> None:
-    old = {"learner": {"population": 1, "population_every_steps": 500, "batch_size": 64}}
+    old = {"learner": {"population": 1, "population_every_steps": 500, "soft_weight": 4.0, "reply_weight": 0.1, "batch_size": 64}}
     assert parse_run(old, "an older run").learner == LearnerConfig(batch_size=64)
     with pytest.raises(ConfigError, match=r"learner: Value error, population = 4 is a setting of earlier versions; leave it out"):
         parse_run({"learner": {"population": 4}}, "an older run")
+    with pytest.raises(ConfigError, match=r"network\.auxiliary: Value error, soft, reply: heads of earlier versions; leave them out"):
+        parse_run({"network": {"auxiliary": ["reply", "margin", "soft"]}}, "an older run")

@@ -45,7 +45,7 @@ def plain(data, settings, spec, packed):
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_value_per_seat(kind, precision):
-    settings = network(kind, "reply", "margin", "hidden")
+    settings = network(kind, "advantage", "margin", "hidden")
     data, packed = weights(1, spec=SEATS, network=settings), observations(9, spec=SEATS)
     model = Model(SEATS, settings, CONFIG.model_copy(update={"precision": precision}))
     model.load(data)

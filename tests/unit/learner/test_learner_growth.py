@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 def network(kind: Any, blocks: int, channels: int, seed: int) -> Network:
     """With every weight away from its start, as after training."""
-    config = NetworkConfig(kind=kind, blocks=blocks, channels=channels, heads=4, auxiliary=("reply", "margin", "hidden"))
+    config = NetworkConfig(kind=kind, blocks=blocks, channels=channels, heads=4, auxiliary=("advantage", "margin", "hidden"))
     module = build(config, PLANES, seed=seed)
     noise = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -35,7 +35,7 @@ def network(kind: Any, blocks: int, channels: int, seed: int) -> Network:
 
 
 def larger(kind: Any, blocks: int, channels: int) -> Network:
-    config = NetworkConfig(kind=kind, blocks=blocks, channels=channels, heads=4, auxiliary=("reply", "margin", "hidden"))
+    config = NetworkConfig(kind=kind, blocks=blocks, channels=channels, heads=4, auxiliary=("advantage", "margin", "hidden"))
     return build(config, PLANES, seed=9)
 
 
@@ -90,7 +90,7 @@ def samples(seed: int, count: int = 32) -> Samples:
     masks = np.packbits(np.ones((count, PLANES.num_actions), np.uint8), axis=1, bitorder="little")
     return replace(
         Samples(packed, policies, draw.uniform(-1, 1, (count, 1)).astype(np.float32), masks),
-        reply=draw.integers(0, PLANES.num_actions, count).astype(np.uint16),
+        played=draw.integers(0, PLANES.num_actions, count).astype(np.uint16),
         margin=draw.uniform(-1, 1, count).astype(np.float32),
         hidden=np.packbits(draw.integers(0, 2, (count, PLANES.num_hidden), np.uint8), axis=1, bitorder="little"),
     )

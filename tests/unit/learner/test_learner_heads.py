@@ -19,11 +19,11 @@ from azq.games import Game
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build, unpack
-from azq.replay.samples import NO_REPLY, Columns
+from azq.replay.samples import Columns
 from azq.replay.window import Window
 
 CPU = torch.device("cpu")
-ALL = ("soft", "reply", "advantage", "margin", "hidden")
+ALL = ("advantage", "margin", "hidden")
 
 
 def trainer_for(game, auxiliary, *, kind="mlp", symmetries=None, **options):
@@ -56,7 +56,7 @@ def test_every_loss_falls(kind, players):
     last = trainer.mean_losses()
     assert set(first.others) == set(ALL) | ({"outcome"} if players == 2 else set())
     assert last.value < 0.8 * first.value
-    assert all(last.others[head] < first.others[head] for head in first.others if head not in ("soft", "reply"))  # these are random here
+    assert all(last.others[head] < first.others[head] for head in first.others)
     assert last.others["margin"] < 0.5 * first.others["margin"]
 
 
@@ -75,11 +75,11 @@ def test_the_secret_stays_a_guess_but_its_frequencies_are_learned():
     assert chances[3] < 0.1
 
 
-def test_a_symmetry_turns_the_reply_with_the_policy():
+def test_a_symmetry_turns_what_was_played_with_the_policy():
     symmetries = Symmetries(games.load("connect_four"), CPU)
-    replies = torch.tensor([0, 3, 5, NO_REPLY])
-    assert symmetries.action(replies, torch.zeros(4, dtype=torch.int64)).tolist() == replies.tolist()
-    assert symmetries.action(replies, torch.ones(4, dtype=torch.int64)).tolist() == [6, 3, 1, NO_REPLY]
+    played = torch.tensor([0, 3, 5])
+    assert symmetries.action(played, torch.zeros(3, dtype=torch.int64)).tolist() == played.tolist()
+    assert symmetries.action(played, torch.ones(3, dtype=torch.int64)).tolist() == [6, 3, 1]
     game = games.load("tic_tac_toe")
     symmetries = Symmetries(game, CPU)
     for symmetry in range(symmetries.count):
@@ -88,13 +88,13 @@ def test_a_symmetry_turns_the_reply_with_the_policy():
         assert one_hot.argmax(1).tolist() == symmetries.action(torch.arange(9), chosen).tolist()
 
 
-def test_training_with_replies_and_symmetries_runs_on_the_real_rules():
+def test_training_with_actions_and_symmetries_runs_on_the_real_rules():
     game = games.load("tic_tac_toe")
-    window, rng = window_of(game, ("reply", "advantage"), 30), np.random.default_rng(0)
-    trainer = trainer_for(game, ("reply", "advantage"), kind="resnet", symmetries=Symmetries(game, CPU))
+    window, rng = window_of(game, ("advantage",), 30), np.random.default_rng(0)
+    trainer = trainer_for(game, ("advantage",), kind="resnet", symmetries=Symmetries(game, CPU))
     for _ in range(5):
         train(trainer, drawn_from(window, rng, 32, 5000), rng)
-    assert 0 < trainer.mean_losses().others["reply"] <= 2.3
+    assert 0 < trainer.mean_losses().others["advantage"] <= 2.3
 
 
 def test_hidden_facts_and_symmetries_do_not_go_together():
@@ -114,7 +114,6 @@ def outputs_and_targets():
         logits=torch.randn(4, 3, generator=generator),
         values=torch.zeros(4, 1),
         outcomes=torch.zeros(4, 2),
-        reply=torch.zeros(4, 3),
         advantage=torch.tensor([[1.0, -1.0, 0.0]] * 4),
         margin=torch.full((4,), 0.5),
         hidden=torch.zeros(4, 5),
@@ -123,7 +122,6 @@ def outputs_and_targets():
         policies=torch.full((4, 3), 1 / 3),
         values=torch.ones(4, 1),
         legal=torch.ones(4, 3, dtype=torch.bool),
-        reply=torch.tensor([0, NO_REPLY, 2, NO_REPLY]),
         played=torch.tensor([0, 0, 1, 2]),
         margin=torch.zeros(4),
         outcomes=torch.tensor([[1.0, 0.0]] * 4),
@@ -136,13 +134,10 @@ def test_losses_by_hand():
     found = all_losses(*outputs_and_targets())
     assert float(found["value"]) == 1
     assert float(found["outcome"]) == pytest.approx(2 * np.log(2))
-    assert float(found["reply"]) == pytest.approx(np.log(3))
     assert float(found["advantage"]) == pytest.approx((0 + 0 + 4 + 1) / 4)  # values of actions are 1, -1 and 0, all were worth 1
     assert float(found["margin"]) == pytest.approx(0.25)
     assert float(found["hidden"]) == pytest.approx(np.log(2))
-    config = LearnerConfig(
-        outcome_weight=0.25, reply_weight=0.0, advantage_weight=0.0, margin_weight=2.0, hidden_weight=0.0, value_weight=3.0
-    )
+    config = LearnerConfig(outcome_weight=0.25, advantage_weight=0.0, margin_weight=2.0, hidden_weight=0.0, value_weight=3.0)
     wanted = float(found["policy"]) + 3.0 + 0.25 * 2 * np.log(2) + 2.0 * 0.25
     assert float(weighted(found, config)) == pytest.approx(wanted)
 
@@ -157,25 +152,6 @@ def test_the_error_of_a_value_may_count_in_the_spread_of_its_targets():
     assert float(all_losses(*scaled, True)["value"]) == pytest.approx(spread, rel=1e-3)
     alike = outputs._replace(values=torch.full((4, 1), 0.5)), dataclasses.replace(targets, values=torch.full((4, 1), 0.5))
     assert float(all_losses(*alike, True)["value"]) == 0
-
-
-def test_a_soft_policy_learns_the_fourth_root_of_what_the_policy_learns():
-    """16 : 1 becomes 2 : 1; an illegal action has no share, whatever its logit."""
-    outputs, targets = outputs_and_targets()
-    policies, legal = torch.tensor([[16 / 17, 1 / 17, 0.0]] * 4), torch.tensor([[True, True, False]] * 4)
-    soft = torch.tensor([[float(np.log(2.0)), 0.0, 9.0]] * 4, requires_grad=True)
-    targets = dataclasses.replace(targets, policies=policies, legal=legal)
-    loss = all_losses(outputs._replace(soft=soft), targets)["soft"]
-    assert float(loss.detach()) == pytest.approx(-(2 / 3) * np.log(2 / 3) - (1 / 3) * np.log(1 / 3))
-    loss.backward()
-    assert torch.allclose(soft.grad, torch.zeros(4, 3), atol=1e-6)  # nothing is left to learn
-    assert "soft" not in all_losses(outputs, targets)
-
-
-def test_a_batch_without_replies_teaches_no_reply():
-    outputs, targets = outputs_and_targets()
-    targets = dataclasses.replace(targets, reply=torch.full((4,), NO_REPLY))
-    assert float(all_losses(outputs, targets)["reply"]) == 0
 
 
 def test_values_of_actions_average_to_the_positions_under_the_policy():

@@ -21,7 +21,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import WeightEvent
 
 RUN = "seats"
-ALL = ("reply", "margin", "hidden")
+ALL = ("margin", "hidden")
 
 
 class Place:
@@ -86,7 +86,7 @@ def test_a_checkpoint_of_other_heads_is_refused_by_name(tmp_path):
     run_dry(learner)
     learner.finish()
     with pytest.raises(WeightsError, match="it has no tensor auxiliary"):
-        place.learner(("reply",))
+        place.learner(("margin",))
 
 
 def test_a_head_without_targets_leaves_no_trace(tmp_path, monkeypatch):

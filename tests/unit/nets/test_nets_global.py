@@ -86,7 +86,7 @@ def test_a_move_marks_its_cell_or_column(name: str, params: dict[str, Any]) -> N
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.sampled_from([("gomoku", 9, 11), ("hex", 5, 7), ("othello", 6, 8)]), st.integers(0, 99), st.sampled_from([(), ("reply",)]))
+@given(st.sampled_from([("gomoku", 9, 11), ("hex", 5, 7), ("othello", 6, 8)]), st.integers(0, 99), st.sampled_from([(), ("advantage",)]))
 def test_weights_of_one_board_fit_another(sizes: tuple[str, int, int], seed: int, auxiliary: Any) -> None:
     name, small, large = sizes
     config = network(auxiliary=auxiliary)
@@ -96,7 +96,7 @@ def test_weights_of_one_board_fit_another(sizes: tuple[str, int, int], seed: int
     load_into(module, source.state_dict())
     said = module.forward_all(*inputs(game, module.spec))
     assert said.logits.shape == (9, game.num_distinct_actions())
-    assert (said.reply is None) == (not auxiliary)
+    assert (said.advantage is None) == (not auxiliary)
     assert torch.isfinite(said.logits).all()
     assert said.logits.std(dim=1).min() > 0
 
@@ -154,8 +154,8 @@ def test_it_begins_undecided_and_learns() -> None:
 def test_a_grown_network_says_what_it_said(blocks: int, more_blocks: int, channels: int, more_channels: int) -> None:
     game = games.load("hex", size=5, swap=True)
     spec = NetSpec.of(game)
-    small = shaken(network(blocks, channels, auxiliary=("reply",)), spec)
-    large = build(network(blocks + more_blocks, channels + more_channels, auxiliary=("reply",)), spec, seed=9)
+    small = shaken(network(blocks, channels, auxiliary=("advantage",)), spec)
+    large = build(network(blocks + more_blocks, channels + more_channels, auxiliary=("advantage",)), spec, seed=9)
     load_into(large, grow(small.state_dict(), large.state_dict()))
     planes, scalars = inputs(game, spec)
     for one, other in zip(small.forward_all(planes, scalars), large.forward_all(planes, scalars), strict=True):

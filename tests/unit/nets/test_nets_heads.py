@@ -38,13 +38,11 @@ def inputs(spec, count=5, seed=0):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_head_has_its_shape_and_starts_at_zero(kind):
-    outputs = network(kind, CARDS, "soft", "reply", "advantage", "margin", "hidden").forward_all(*inputs(CARDS))
+    outputs = network(kind, CARDS, "advantage", "margin", "hidden").forward_all(*inputs(CARDS))
     assert outputs.outcomes is None
     shapes = {
         "logits": (5, 20),
         "values": (5, 4),
-        "soft": (5, 20),
-        "reply": (5, 20),
         "advantage": (5, 20),
         "margin": (5,),
         "hidden": (5, 30),
@@ -57,7 +55,7 @@ def test_every_head_has_its_shape_and_starts_at_zero(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_network_without_auxiliary_heads_says_nothing_of_them(kind):
     outputs = network(kind, CARDS).forward_all(*inputs(CARDS))
-    assert outputs[2:] == (None,) * 6
+    assert outputs[2:] == (None,) * 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -90,7 +88,7 @@ def test_the_spec_of_a_game_with_everything():
     spec = NetSpec.of(SecretSum(2))
     assert (spec.outcome_weights, spec.outcome_bias, spec.num_hidden, spec.has_margin) == ((1.0, -1.0), 0.0, 4, True)
     assert NetSpec.of(SecretSum(3)).value_size == 3
-    assert spec.auxiliary == ("soft", "reply", "advantage", "margin", "hidden")
+    assert spec.auxiliary == ("advantage", "margin", "hidden")
 
 
 def test_outcomes_are_for_two_players(monkeypatch):
@@ -102,7 +100,7 @@ def test_outcomes_are_for_two_players(monkeypatch):
 
 @pytest.mark.parametrize("name", ["margin", "hidden"])
 def test_a_head_without_targets_is_refused_by_name(name):
-    with pytest.raises(ConfigError, match=rf"names '{name}', the game has no targets for it; it has them for soft, reply"):
+    with pytest.raises(ConfigError, match=rf"names '{name}', the game has no targets for it; it has them for advantage"):
         network("mlp", NetSpec(3, 6, 7, 0, 7, 1), name)
 
 
@@ -114,13 +112,13 @@ def test_only_games_with_outcomes_tell_them():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_head_teaches_the_trunk(kind):
     spec = NetSpec(6, 1, 12, 3, 20, 1, WEIGHTS, BIAS, 30, True)
-    module = network(kind, spec, "soft", "reply", "advantage", "margin", "hidden")
+    module = network(kind, spec, "advantage", "margin", "hidden")
     with torch.no_grad():
         for parameter in module.parameters():
             if not parameter.any() and parameter.ndim >= 2:  # heads and branches that start at zero let no gradient through yet
                 parameter.normal_(0, 0.1, generator=torch.Generator().manual_seed(2))
     stem = next(parameter for name, parameter in module.named_parameters() if name.startswith(("stem", "cells", "encoders.of_first.bits")))
-    for name in ("logits", "values", "outcomes", "soft", "reply", "advantage", "margin", "hidden"):
+    for name in ("logits", "values", "outcomes", "advantage", "margin", "hidden"):
         module.zero_grad()
         getattr(module.forward_all(*inputs(spec)), name).square().sum().backward()
         assert stem.grad is not None
@@ -134,11 +132,11 @@ def test_every_head_teaches_the_trunk(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_without_auxiliary_heads_keep_their_tensor_names(kind):
-    plain, taught = network(kind, CARDS), network(kind, CARDS, "reply", "hidden")
+    plain, taught = network(kind, CARDS), network(kind, CARDS, "advantage", "hidden")
     names = set(plain.state_dict())
     assert {"policy.weight", "policy.bias", "value.weight", "value.bias"} <= names
     extra = set(taught.state_dict()) - names
-    assert extra == {f"auxiliary.{head}.{kind_of}" for head in ("reply", "hidden") for kind_of in ("weight", "bias")}
+    assert extra == {f"auxiliary.{head}.{kind_of}" for head in ("advantage", "hidden") for kind_of in ("weight", "bias")}
     load_into(plain, {name: tensor for name, tensor in taught.state_dict().items() if name in names})
 
 

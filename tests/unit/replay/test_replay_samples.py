@@ -15,7 +15,6 @@ from azq.errors import WireError
 from azq.replay.purges import mark_of
 from azq.replay.samples import (
     NO_COLUMNS,
-    NO_REPLY,
     Columns,
     count_samples,
     count_trained,
@@ -28,7 +27,7 @@ from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode
 from azq.wire.messages import SampleEvent
 
-ALL = ("reply", "advantage", "margin", "hidden")
+ALL = ("advantage", "margin", "hidden")
 
 
 def actions_of(event):
@@ -80,17 +79,13 @@ def test_plies_of_chance_carry_no_sample():
     event = event_where(game, capped=False)
     samples = samples_of_one(game, event, 0.0, Columns.of(game, ALL))
     assert len(samples) == count_samples(event) == count_trained(game, event) == 4
-    assert all(len(column) == 4 for column in (samples.reply, samples.margin, samples.outcomes, samples.hidden))
+    assert all(len(column) == 4 for column in (samples.played, samples.margin, samples.outcomes, samples.hidden))
     state, row = game.new_initial_state(), 0
     for action in actions_of(event):
         if not state.is_chance_node():
             assert np.array_equal(samples.packed[row], state.packed_observation())
             row += 1
         state.apply_action(int(action))
-
-
-def test_no_reply_is_a_number_that_no_action_has():
-    assert np.iinfo(np.uint16).max == NO_REPLY
 
 
 def test_a_target_where_chance_acts_is_refused():
@@ -119,13 +114,13 @@ def test_columns_are_there_only_where_declared_and_asked_for():
     two, three = SecretSum(2), SecretSum(3)
     assert Columns.of(two, ()) == Columns(outcomes=2)
     assert Columns.of(three, ()) == NO_COLUMNS
-    assert Columns.of(three, ALL) == Columns(reply=True, played=True, margin=True, hidden=4)
+    assert Columns.of(three, ALL) == Columns(played=True, margin=True, hidden=4)
     event = event_where(three, capped=False)
     plain, full = samples_of_one(three, event, 0.25), samples_of_one(three, event, 0.25, Columns.of(three, ALL))
-    assert plain.reply is plain.played is plain.margin is plain.outcomes is plain.hidden is full.outcomes is None
+    assert plain.played is plain.margin is plain.outcomes is plain.hidden is full.outcomes is None
     for name in ("packed", "policies", "values", "masks"):
         assert np.array_equal(getattr(plain, name), getattr(full, name))
-    assert Window(three, 10, Columns.of(three, ALL)).bytes_per_sample - Window(three, 10).bytes_per_sample == 2 + 2 + 4 + 1
+    assert Window(three, 10, Columns.of(three, ALL)).bytes_per_sample - Window(three, 10).bytes_per_sample == 2 + 4 + 1
 
 
 def test_margins_outcomes_and_hidden_facts_are_the_movers():
@@ -147,43 +142,6 @@ def test_what_was_played_is_told_of_searched_plies_alone():
     event = event_where(game, capped=False)
     samples = samples_of_one(game, event, 0.0, Columns.of(game, ("advantage",)))
     assert samples.played.tolist() == [int(action) for ply, action in enumerate(actions_of(event)) if ply % 3]
-
-
-def test_the_reply_is_the_next_other_players_best_action():
-    game = SecretSum(3)
-    event = event_where(game, capped=False)
-    policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 3)
-    samples = samples_of_one(game, event, 0.0, Columns.of(game, ("reply",)))
-    best = policies.argmax(1)
-    assert samples.reply.tolist() == [best[2], best[3], best[5], best[6], best[7], NO_REPLY]
-
-
-def test_the_reply_to_a_turn_of_several_plies_is_behind_all_of_them():
-    game = games.load("backgammon")
-    event = play_game(game, 1)
-    state, movers = game.new_initial_state(), []
-    for action in actions_of(event)[:200]:
-        movers.append(state.current_player())
-        state.apply_action(int(action))
-    best = np.frombuffer(event.record.policies, "<f2").reshape(len(actions_of(event)), -1).argmax(1)
-    plies = [ply for ply, mover in enumerate(movers) if mover >= 0]
-    others = [next((later for later in plies if later > ply and movers[later] != movers[ply]), None) for ply in plies]
-    replies = samples_of_one(game, event, 0.0, Columns.of(game, ("reply",))).reply
-    known = [(reply, best[other]) for reply, other in zip(replies, others, strict=False) if other is not None]
-    assert len(known) > 100
-    assert all(reply == wanted for reply, wanted in known)
-
-
-@pytest.mark.parametrize(("searched", "shown"), [(0, False), (1, True)])
-def test_an_unsearched_reply_is_none(searched, shown):
-    game = games.load("tic_tac_toe")
-    event = play_game(game, 5)
-    simulations = np.frombuffer(event.record.simulations, "<u2").copy()
-    simulations[2] = searched
-    changed = msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, simulations=simulations.tobytes()))
-    samples = samples_of_one(game, changed, 0.0, Columns.of(game, ("reply",)))
-    best = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).argmax(1)
-    assert samples.reply.tolist() == [best[1], *([best[2], best[3]] if shown else [NO_REPLY]), *best[4:], NO_REPLY]
 
 
 def test_hidden_facts_never_leak_into_the_inputs():
@@ -330,7 +288,7 @@ def test_capped_games_are_left_out_among_others():
     samples, counts = samples_of(game, [capped, plain, capped], replace(Columns.of(game, ALL), root_value_fraction=0.25))
     assert counts == [0, 4, 0]
     alone = samples_of_one(game, plain, 0.25, Columns.of(game, ALL))
-    for name in ("packed", "policies", "values", "masks", "reply", "margin", "outcomes", "hidden"):
+    for name in ("packed", "policies", "values", "masks", "played", "margin", "outcomes", "hidden"):
         assert np.array_equal(getattr(samples, name), getattr(alone, name))
 
 
@@ -389,7 +347,7 @@ def test_games_without_fault_are_put_together_as_many_as_are_checked_at_once():
 
 def test_a_part_has_its_rows_of_each_column_that_is_there():
     game = games.load("blob")
-    whole = samples_of_one(game, play_game(game, 1), 0.0, Columns(reply=True))
+    whole = samples_of_one(game, play_game(game, 1), 0.0, Columns(played=True))
     part = whole.part(2, 5)
     assert len(part) == 3
     for name in whole.__dataclass_fields__:
