@@ -55,7 +55,7 @@ def test_the_file_is_a_network_and_nothing_else(made):
     assert not any(node.doc_string for node in model.graph.node)
     assert not model.metadata_props
     assert b".py" not in data
-    assert b"reply" not in data
+    assert b"advantage" not in data
     assert b"/tmp" not in data
 
 
