@@ -26,10 +26,9 @@ from azq.arena.rating import rate
 from azq.bus.redis import RedisBus
 from azq.config import Config, InferenceConfig, RunSections, dump_run, load
 from azq.config.loading import to_toml
-from azq.console.grading import grade_player
+from azq.console.grading import SolveRequest, grade_player, solve
 from azq.console.move import newest_weights
 from azq.console.play import Seating, match_players
-from azq.console.solve import SolveRequest, solve
 from azq.files import publish_file
 from azq.host.brokers import reading_control
 from azq.host.hardware import detect

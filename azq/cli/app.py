@@ -14,11 +14,7 @@ from azq.cli.bench import bench_app
 from azq.cli.cluster import cluster_app, cost
 from azq.cli.drill import drill_app
 from azq.cli.estimate import estimate
-from azq.cli.machine import machine_app
-from azq.cli.options import Command
-from azq.cli.output import checked_output
-from azq.cli.samples import balance, samples_app
-from azq.cli.solve import solve
+from azq.cli.options import Command, checked_output
 from azq.cli.sweep import sweep
 from azq.cli.tune import tune
 from azq.cli.validate import validate
@@ -77,7 +73,7 @@ COMMANDS: dict[str, Command] = {
     "ranks": look.ranks,
     "profile": look.profile,
     "compare": look.compare,
-    "balance": balance,
+    "balance": look.balance,
     "cost": cost,
     "play": play.play,
     "match": play.match,
@@ -85,7 +81,7 @@ COMMANDS: dict[str, Command] = {
     "gtp": play.gtp,
     "grade": play.grade,
     "exploitability": play.exploitability,
-    "solve": solve,
+    "solve": play.solve,
     "replay": play.replay,
     "join": fleet.join,
     "join-token": fleet.join_token,
@@ -102,14 +98,14 @@ GROUPS = {
     "bench": bench_app,
     "drill": drill_app,
     "devices": look.devices_app,
-    "samples": samples_app,
+    "samples": look.samples_app,
     "weights": rest.weights_app,
     "runs": rest.runs_app,
     "cluster": cluster_app,
     "config": look.config_app,
     "jobs": rest.jobs_app,
     "fleet": fleet.fleet_app,
-    "machine": machine_app,
+    "machine": fleet.machine_app,
     "volunteers": volunteers_app,
     "systemd": fleet.systemd_app,
 }

@@ -1,4 +1,4 @@
-"""Commands that only look: at runs, at the proof of their games, at everything live, at this machine, at settings."""
+"""Commands that only look: at runs and their games, at everything live, at this machine, at settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, Preset, RunName, emit, with_answer, with_settings
+from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, Preset, RunName, emit, names, with_answer, with_settings
 from azq.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def ranks(
     as_json: AsJson = False,
 ) -> None:
     """Watch the processes that train one network together: speed, rows, memory and errors of each, and what waiting costs."""
-    from azq.console.ranks import show_ranks
+    from azq.console.show import show_ranks
 
     show_ranks(settings, run, seconds, as_json)
 
@@ -72,7 +72,7 @@ def doctor(
 ) -> None:
     """Look at settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 where something is wrong."""
     if speed:
-        from azq.console.speed import examine_speed
+        from azq.console.doctor import examine_speed
 
         report = examine_speed(settings, run, seconds)
         emit(report.values(), as_json, "\n".join(report.text()))
@@ -148,8 +148,8 @@ def why(
     games: Annotated[int, typer.Option("--games", min=1, help="The newest recorded games that are looked at.")] = 2_000,
 ) -> Answer:
     """Say what keeps a run from learning: a line a finding, with its figures and the one setting to change."""
-    from azq.console.why import why as command
-    from azq.console.why import why_text
+    from azq.console.show import why as command
+    from azq.console.show import why_text
 
     found = command(settings, run, games)
     return Answer(found, why_text(found))
@@ -207,3 +207,67 @@ def devices_plan(
     machine = detect()
     found = plan(machine, Wishes.of(read_start(UpRequest(game, run, overrides or (), None, config, preset)).config))
     return Answer({"machine": asdict(machine), "plan": asdict(found)}, described(machine, found))
+
+
+samples_app = typer.Typer(no_args_is_help=True, help="What a run's recorded games look like; read from the learner's folder on this host.")
+
+Run = Annotated[str, typer.Argument(help="Name of the run.")]
+Newest = Annotated[int, typer.Option("--games", min=1, help="The newest so many of a run.")]
+OpeningPlies = Annotated[int, typer.Option("--opening-plies", min=1, help="What counts as an opening.")]
+By = Annotated[str | None, typer.Option("--by", metavar="source|worker|version", help="What tells the games apart.")]
+
+
+@samples_app.command("stats")
+@with_settings
+def samples_stats(
+    settings: Config,
+    run: Run,
+    by: By = None,
+    games: Newest = 100_000,
+    opening_plies: OpeningPlies = 2,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this PNG or SVG (extra `plot`).")] = None,
+) -> Answer:
+    """Lengths, results, policies, values against results, versions, openings, duplicates and symmetry of a run's games."""
+    from azq.console.samples import draw, read, stats_text
+    from azq.samples.stats import stats
+
+    rules, played = read(settings, run, games, opening_plies)
+    groups = played.groups(by)
+    found = {name: stats(rules, rows) for name, rows in groups.items()}
+    if picture is not None:
+        draw(found, groups, picture, run)
+    return Answer(found, stats_text(found))
+
+
+@samples_app.command("diff")
+@with_settings
+def samples_diff(
+    settings: Config,
+    run: Run,
+    other: Annotated[str | None, typer.Argument(help="A second run; without one, two sources of the first.")] = None,
+    by: By = "source",
+    chosen: Annotated[str, typer.Option("--groups", metavar="A,B", help="Two groups of --by; needed where there are more.")] = "",
+    games: Newest = 100_000,
+    opening_plies: OpeningPlies = 2,
+    match: Annotated[bool | None, typer.Option("--match-versions/--any-version", help="Same weight versions only; of one run yes.")] = None,
+) -> Answer:
+    """Test whether the games of two sources of a run, or of two runs, are of one kind."""
+    from azq.console.samples import diff_text, pair
+    from azq.samples.diff import diff
+
+    groups = pair(settings, (run, other), by or "source", names(chosen), games, opening_plies)
+    found = diff(*groups.values(), match_versions=other is None if match is None else match)
+    return Answer({"groups": list(groups), "diff": found}, diff_text(found, list(groups)))
+
+
+@with_settings
+def balance(
+    settings: Config,
+    run: Run,
+    games: Newest = 10_000,
+) -> Answer:
+    """Say whether a run's game is fair: results by seat, draws, lengths, forced and dead actions, openings, and the trend."""
+    from azq.console.samples import balance_text, read_balance
+
+    found = read_balance(settings, run, games)
+    return Answer(found, balance_text(found))

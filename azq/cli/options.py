@@ -1,20 +1,25 @@
-"""Options that many commands share, and how they answer."""
+"""Options that many commands share, how they answer, and standard output that may fail."""
 
 from __future__ import annotations
 
 import inspect
+import io
 import json
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO, get_type_hints
 
 import typer
 
-from azq.cli.output import answers_apart
-from azq.errors import ExitCode
+from azq.errors import AzqError, ExitCode
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; azq.toml of this folder by default.")]
 MeasuredFile = Annotated[
@@ -128,3 +133,44 @@ def _plain(value: Any) -> Any:
 def names(text: str) -> list[str]:
     """The parts of a comma-separated list."""
     return [part.strip() for part in text.split(",") if part.strip()]
+
+
+class _Output(io.FileIO):
+    """The descriptor of standard output."""
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise AzqError(f"cannot write to standard output: {error.strerror}") from None
+
+
+@contextmanager
+def answers_apart() -> Iterator[TextIO]:
+    """Standard output for answers alone: what else prints meanwhile, as the code of somebody's game, goes to standard error."""
+    answers = sys.stdout
+    with redirect_stdout(sys.stderr):
+        yield answers
+
+
+@contextmanager
+def checked_output() -> Iterator[None]:
+    """Has everything on its way by the end. Raises `AzqError` where it cannot be written, and ends quietly where nobody reads it."""
+    output = sys.stdout
+    if output is None or output.isatty():
+        yield
+        return
+    raw = io.BufferedWriter(_Output(output.fileno(), "w", closefd=False))
+    sys.stdout = io.TextIOWrapper(raw, output.encoding, output.errors, line_buffering=bool(output.line_buffering))
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except (AzqError, BrokenPipeError) as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # what is left goes nowhere
+            if isinstance(error, AzqError):
+                raise
+            sys.exit(int(ExitCode.CRASH))

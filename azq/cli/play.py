@@ -1,4 +1,4 @@
-"""Commands that play on this machine, without a broker, and those about games."""
+"""Commands that play and judge on this machine: `azq play`, `move`, `gtp`, `match`, `grade`, `solve`, `replay`, and the games there are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from azq.arena.players import FORMS as PLAYER_FORMS
-from azq.cli.options import Answer, ConfigFile, Overrides, Preset, RunName, with_answer, with_settings
-from azq.cli.output import answers_apart
+from azq.cli.options import Answer, ConfigFile, Overrides, Preset, RunName, answers_apart, with_answer, with_settings
 from azq.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -141,7 +140,7 @@ def exploitability(
     seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
 ) -> Answer:
     """Measure exactly what a player of a small game loses to the opponents that know it best; secrets, chance, any number of seats."""
-    from azq.console.exploit import exploit_player, exploit_text
+    from azq.console.grading import exploit_player, exploit_text
     from azq.console.play import Seating, game_named
 
     seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed, slots=256)
@@ -239,3 +238,28 @@ def games_export(
             sink.writelines(pieces)
         else:
             publish_file(out, "".join(pieces).encode())
+
+
+@with_settings
+def solve(
+    settings: Config,
+    game: Annotated[str, typer.Argument(help="A game for one or two without secrets: its name, path/to/file.py:Class, openspiel:NAME.")],
+    params: Annotated[list[str] | None, typer.Option("--param", metavar="KEY=VALUE", help="A parameter; may be repeated.")] = None,
+    endgames: Annotated[int, typer.Option("--endgames", metavar="PLIES", min=0, help="Only so many plies before random games end.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", help="Where graded positions go; the home folder by default.")] = None,
+    positions: Annotated[int, typer.Option("--positions", min=1, help="At most so many of those where the choice matters.")] = 600,
+    max_states: Annotated[int, typer.Option("--max-states", min=1, help="Give up beyond so many positions.")] = 1_000_000,
+    by_looks: Annotated[
+        bool, typer.Option("--by-looks", help="Positions that both players see alike, with the same moves, are one.")
+    ] = False,
+    seed: Annotated[int, typer.Option("--seed", help="Of the choice of positions.")] = 0,
+) -> Answer:
+    """Solve a small game exactly, and write graded positions that `azq grade` and the arena use from then on."""
+    from azq.config import parse_params
+    from azq.console.grading import SolveRequest, solve_text
+    from azq.console.grading import solve as command
+
+    values = settings.run.params | parse_params(params or [])
+    asked = SolveRequest(game, values, settings.home, endgames, out, positions, max_states, by_looks, seed)
+    told = command(asked, lambda line: typer.echo(line, err=True))
+    return Answer(told, solve_text(told))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from azq.cli.options import AsJson, Command, ConfigFile, Overrides, Preset, RunName, names, offering, with_settings
-from azq.cli.output import answers_apart
+from azq.cli.options import AsJson, Command, ConfigFile, Overrides, Preset, RunName, answers_apart, names, offering, with_settings
 
 if TYPE_CHECKING:
     from azq.config import Config

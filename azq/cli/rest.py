@@ -163,7 +163,7 @@ def weights_average(
 def weights_pretrained(name: Annotated[str | None, typer.Argument(metavar="GAME", help="Of this game alone.")] = None) -> Answer:
     """List the weights that come with azq: from which run each is, and how well it was measured to play; no daemon is asked."""
     from azq import pretrained
-    from azq.console.pretrained import pretrained_text
+    from azq.console.remote import pretrained_text
 
     cards = [pretrained.card(each) for each in ([name] if name else pretrained.names())]
     return Answer([pretrained.as_values(card) for card in cards], pretrained_text(cards))

@@ -1,17 +1,27 @@
-"""`azq grade`: what a player's moves lose on positions whose moves are known, and how much a network's own judgement does."""
+"""`azq grade`, `azq solve`, `azq exploitability`: what moves lose where the best ones are known, and small games exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from azq import games
 from azq.arena import positions
+from azq.arena.exploit import grown, measured, policies_of
 from azq.arena.grade import Grade, summarise
+from azq.arena.positions import MARGIN, solved_file
 from azq.arena.rating import Z95
 from azq.arena.regret import Mean, Regret, calibration_error, judged, reliability
+from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
 from azq.config import Config
 from azq.console.play import Seating, params_of, seated
+from azq.errors import ConfigError
+from azq.files import make_folders, publish_file
 from azq.games import Game
 from azq.notation.units import Unit, unit
 
@@ -82,3 +92,137 @@ def _regret_line(regret: Mapping[str, Any], name: str) -> str:
         f"expected loss in {name}: {told['policy']} by the network's shares, {told['search']} by the search's; "
         f"squared error of its value {told['value_error']}, off by {regret['calibration_error']:.3f} on the mean of its bins (95 %)"
     )
+
+
+TRIES = 50  # random games for each position that is asked for
+PHASES = ("early", "middle", "late")
+
+
+@dataclass(frozen=True, slots=True)
+class SolveRequest:
+    """What the command line asked for."""
+
+    game: str
+    params: Mapping[str, Any]
+    home: Path
+    endgames: int = 0  # plies; 0: the whole game
+    out: Path | None = None
+    positions: int = 600
+    max_states: int = 1_000_000
+    by_looks: bool = False
+    seed: int = 0
+
+
+def solve(asked: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
+    """Solves, writes the file whole or not at all, and tells what was found. Raises `ConfigError` for what cannot be solved."""
+    game = games.load(asked.game, **asked.params)
+    check_solvable(game)
+    figures, found = (_ends if asked.endgames else _whole)(game, asked, tell)
+    if not found:
+        raise ConfigError(f"{asked.game}: no position in which one move is better than another was found, so there is nothing to grade")
+    path = asked.out or solved_file(asked.home, asked.game, asked.params)
+    make_folders(path.absolute().parent)
+    publish_file(path, as_lines(found, score=game.num_players() == 1).encode())
+    return {"game": asked.game, "params": dict(asked.params), **figures, "graded": len(found), "file": str(path)}
+
+
+def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
+    drawn = Drawn(asked.positions, asked.seed)
+    progress = ProgressLine(tell, lambda: f"{len(table.values):,} positions")
+    table = Table(by_looks if asked.by_looks else by_notation, asked.max_states, progress, drawn)
+    root = table.solve(game.new_initial_state())
+    value = root.value()
+    best = [action for value_, (action, _) in zip(root.values, root.edges, strict=True) if abs(value_ - value) < MARGIN]
+    best = best if root.state.current_player() >= 0 else []
+    score = {"score": round(unit(game).told(value), 6)} if game.num_players() == 1 else {}
+    return {"positions": len(table.values), "value": round(value, 9), **score, "best": best, "decisive": drawn.matter}, drawn.kept
+
+
+def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
+    found: list[Solved] = []
+    progress = ProgressLine(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
+    key = by_looks if asked.by_looks else by_notation
+    rng = random.Random(asked.seed)
+    for tries, one in enumerate(endgames(game, asked.endgames, key, asked.max_states, rng, progress), 1):
+        found += [one] if one else []
+        if len(found) == asked.positions or tries == TRIES * asked.positions:
+            break
+    return {"endgames": asked.endgames, "random_games": tries}, found
+
+
+def as_lines(found: Sequence[Solved], *, score: bool) -> str:
+    """Graded positions as `azq.arena.positions` reads them, in thirds by their plies. Pure."""
+    longest = 1 + max(len(one.actions) for one in found)
+    rows = [
+        {"actions": one.actions, "moves": {str(action): round(value, 9) for action, value in one.moves.items()},
+         "class": PHASES[3 * len(one.actions) // longest]} | ({"score": True} if score else {})
+        for one in sorted(found, key=lambda one: (len(one.actions), one.actions))
+    ]  # fmt: skip
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def solve_text(told: Mapping[str, Any]) -> str:
+    """Two lines."""
+    if "value" in told:
+        result = {1.0: "player 0 wins", 0.0: "a draw", -1.0: "player 1 wins"}.get(told["value"], "by perfect play")
+        what = f"at best {told['score']:,g} (" if "score" in told else f"{result} (value {told['value']:g}, "
+        best = f"best {' '.join(map(str, told['best']))}" if told["best"] else "chance begins"
+        first = f"{told['game']}: {what}{best}); {told['positions']:,} positions, a choice matters in {told['decisive']:,}"
+    else:
+        first = f"{told['game']}: endgames of at most {told['endgames']} plies, from {told['random_games']:,} random games"
+    return f"{first}\n{told['graded']} graded positions in {told['file']}"
+
+
+def exploit_player(config: Config, seating: Seating, player: str, max_nodes: int, tell: Callable[[str], object]) -> dict[str, Any]:
+    """NashConv of each of a player's policies, in the unit of returns. Raises `ConfigError` for a game that is too large."""
+    with seated(config, seating, [player]) as (game, (seat,)):
+        seen = 0
+
+        def count() -> None:
+            nonlocal seen
+            seen += 1
+            progress()
+
+        progress = ProgressLine(tell, lambda: f"{seen:,} histories")
+        tree = grown(game, max_nodes, count)
+        tell(f"{tree.nodes:,} histories, {len(tree.histories):,} information states; {seat.name} is asked in each")
+        rows = {name: measured(tree, policy) for name, policy in policies_of(game, seat, tree.histories).items()}
+        policies = {
+            name: {
+                "exploitability": found.exploitability,
+                "nash_conv": found.nash_conv,
+                "values": found.values,
+                "best_responses": found.best,
+            }
+            for name, found in rows.items()
+        }
+        sizes = {"histories": tree.nodes, "information_states": len(tree.histories)}
+        return {"game": game.name, "player": seat.name, "num_simulations": seating.num_simulations, **sizes, "policies": policies}
+
+
+def exploit_text(told: Mapping[str, Any]) -> list[str]:
+    """A line a policy."""
+    lines = [f"{told['player']} at {told['game']}: {told['histories']:,} histories, {told['information_states']:,} information states"]
+    for name, found in told["policies"].items():
+        seats = ", ".join(
+            f"seat {seat} gets {value:+.4f}, against it {best:+.4f}"
+            for seat, (value, best) in enumerate(zip(found["values"], found["best_responses"], strict=True))
+        )
+        lines.append(f"{name:<10} exploitability {found['exploitability']:.4f}, NashConv {found['nash_conv']:.4f}; {seats}")
+    return lines
+
+
+TELL_EVERY_S = 2.0
+
+
+class ProgressLine:
+    """A tick that now and then tells how far it is."""
+
+    def __init__(self, tell: Callable[[str], object], text: Callable[[], str]) -> None:
+        self._tell, self._text = tell, text
+        self._next = time.monotonic() + TELL_EVERY_S
+
+    def __call__(self) -> None:
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + TELL_EVERY_S
+            self._tell(self._text())

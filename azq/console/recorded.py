@@ -18,9 +18,9 @@ from azq.arena.match import play_on
 from azq.arena.player import Player
 from azq.clock import now_ms
 from azq.config import Config, load
+from azq.console.grading import ProgressLine
 from azq.console.move import folder_of
 from azq.console.play import Seating, seated
-from azq.console.progress import ProgressLine
 from azq.console.up import UpRequest, game_asked, read_start
 from azq.errors import ConfigError, NotFound, StateConflict
 from azq.games import Game

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from azq import pretrained
 from azq.arena.levels import best_version
 from azq.client import Client
 from azq.config import Config, ListenConfig
@@ -20,6 +21,8 @@ from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, NotFound, StoreError
 from azq.files import publish_file
 from azq.host.game_files import load_game
+from azq.notation.units import score_text
+from azq.pretrained import Card, MeasuredGrade, MeasuredMatch
 from azq.status.schemas import AuditOut, WeightsOut
 from azq.status.strength import MILLI
 
@@ -188,3 +191,31 @@ def weights_row(weights: WeightsOut) -> str:
     played = ", ".join(f"{games} with {opponent}" for opponent, games in sorted(weights.opponents.items()))
     begin = f"{'*' if weights.serves else ' '}{weights.version:>6}  step {weights.step:<9,}{size:<8}{weights.size:>10,} bytes  "
     return f"{begin}{elo:<40}{share:<22}{serves:<14}{became:<13}{weights.sha256[:12]}  {played}".rstrip()
+
+
+def pretrained_text(cards: list[Card]) -> list[str]:
+    """A line for each, what was measured below it. Pure."""
+    lines = []
+    for card in cards:
+        run = card.training
+        head = f"{pretrained.PREFIX}{card.game:<13} {card.size / 1000:>5.0f} kB  {card.network}"
+        lines.append(f"{head}; {run.minutes:g} minutes, {run.cpu_seconds:,} CPU-seconds, {run.games:,} games")
+        lines += [f"{'':<17} {_graded_card(grade)}" for grade in card.grades]
+        lines += [f"{'':<17} {_played_card(match)}" for match in card.matches]
+    return lines
+
+
+def _graded_card(grade: MeasuredGrade) -> str:
+    certain = f", a result class lost in {grade.error_share:.1%}" if grade.error_share is not None else ""
+    return f"mean loss {grade.mean_loss:g} {grade.unit} on {grade.positions} positions at {grade.num_simulations} simulations{certain}"
+
+
+def _played_card(match: MeasuredMatch) -> str:
+    if match.gap is not None and match.gap_95 is not None:
+        ours, more = score_text(match.points, match.points_95), score_text(match.gap, match.gap_95, sign="+")
+        played = f"at {match.num_simulations} simulations, {more} over {match.opponent} in {match.games} games of the same luck"
+        return f"{ours} {match.unit} a game {played}"
+    against = f"{match.seats - 1} x {match.opponent}" if match.seats > 2 else match.opponent
+    elo = f", Elo {match.elo:+d} ({match.elo_low:+d} .. {match.elo_high:+d})" if match.elo is not None else ""
+    points = f", {match.points:+.2f} +-{match.points_95:.2f} {match.unit} a game" if match.unit != "result" else ""
+    return f"{match.share:.1%} of {match.games} games against {against} at {match.num_simulations} simulations{elo}{points}"

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from azq.arena.searcher import evaluate
 from azq.config import Config
+from azq.console.grading import ProgressLine
 from azq.console.move import folder_of, weights_file
-from azq.console.progress import ProgressLine
 from azq.errors import ConfigError, NotFound
 from azq.host import rundir
 from azq.host.game_files import load_game

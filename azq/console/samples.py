@@ -1,4 +1,4 @@
-"""`azq samples`: recorded games from the folders of runs, their figures in tables and pictures."""
+"""`azq samples`, `azq balance`: recorded games from the folders of runs, their figures in tables and pictures."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from azq.replay.readers import SegmentReader
 from azq.samples.diff import TOO_FEW, SamplesDiff
 from azq.samples.played import PlayedGames, read_games
 from azq.samples.stats import SampleStats, Spread
+from azq.status.balance import QUANTILES, Balance, ResultShare, balance
 
 Groups = Mapping[str, NDArray[Any]]
 SHOWN = 20  # groups in a table
@@ -135,3 +136,52 @@ def draw(found: Mapping[str, SampleStats], groups: Groups, out: Path, title: str
     figure.tight_layout()
     figure.savefig(out)
     pyplot.close(figure)
+
+
+MOST_ACTIONS = 20  # actions in a line
+
+
+def read_balance(config: Config, run: str, most: int) -> Balance:
+    """The figures of a run's newest games. Raises `NotFound` for no such run and for one without games here."""
+    folder = folder_of(config, None, run)
+    settings = folder.sections().run
+    rules = load_game(config, settings.game, settings.params, folder.settings)
+    return balance(rules, SegmentReader(folder.path / "segments").last(most))
+
+
+def balance_text(found: Balance) -> str:
+    """A line a figure, the trend last."""
+    told = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, found.length, strict=True))
+    whose = f" of the {found.first.games:,} games that no random plies began" if found.first.games < found.games else ""
+    results = [
+        f"first player         {_share_text(found.first)}{whose}; fair is {found.even:.3f}",
+        *(f"seat {number:<16}{_share_text(seat)}" for number, seat in enumerate(found.seats)),
+        f"without a winner     {found.draws:.1%}",
+    ]
+    trend = ["first player, from the oldest games to the newest", *(f"  {part.games:<19,}{_share_text(part)}" for part in found.trend)]
+    if found.scores:
+        scores = ", ".join(f"{share:.0%} {score:,.6g}" for share, score in zip(QUANTILES, found.scores, strict=True))
+        results = ["fair                 does not apply: one player", f"score                {scores}"]
+        means = zip(found.trend, found.mean_scores, strict=True)
+        trend = ["mean score, from the oldest games to the newest", *(f"  {part.games:<19,}{mean:,.6g}" for part, mean in means)]
+    lines = [
+        f"games                {found.games:,}",
+        *results,
+        f"plies                {told}",
+        f"one legal action     {found.forced:.1%} of decisions",
+        f"never legal          {_actions_text(found.never_legal)}",
+        f"legal, never played  {_actions_text(found.never_played)}",
+        f"openings             {found.openings:,}",
+        *(f"  {' '.join(map(str, each.actions)):<19}{each.share:.1%}" for each in found.commonest),
+        *trend,
+    ]
+    return "\n".join(lines)
+
+
+def _share_text(share: ResultShare) -> str:
+    return f"{share.share:.3f} ({share.low:.3f} to {share.high:.3f})"
+
+
+def _actions_text(actions: Sequence[int]) -> str:
+    more = f" and {len(actions) - MOST_ACTIONS} more: --json" if len(actions) > MOST_ACTIONS else ""
+    return (" ".join(map(str, actions[:MOST_ACTIONS])) or "none") + more

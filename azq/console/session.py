@@ -18,8 +18,8 @@ from azq import logs
 from azq.config import Config, RunConfig
 from azq.config.access import with_own_token
 from azq.console.remote import url_of
+from azq.console.show import Adviser
 from azq.console.table import Screen
-from azq.console.why import Adviser
 from azq.errors import BrokerError, ExitCode, StateConflict
 from azq.goals import is_spent
 from azq.host import rundir

@@ -1,10 +1,13 @@
-"""Commands that only read: `azq status`, `azq ledger`, `azq config check`, `azq games check`; and how brokers are told."""
+"""Commands that only read: `azq status`, `ledger`, `ranks`, `why`, `config check`, `games check`; and how brokers are told."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -13,22 +16,33 @@ import msgspec
 import redis
 import typer
 from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import Progress
+from rich.table import Table
 from rich.text import Text
 
-from azq import games
-from azq.bus.redis import admitted
+from azq import games, logs
+from azq.bus.base import Bus
+from azq.bus.redis import RedisBus, admitted
 from azq.config import BrokerConfig, Config, parse_params
 from azq.config.access import check_binding
 from azq.console import table
-from azq.errors import AzqError, NotFound
+from azq.console.move import folder_of
+from azq.console.table import count
+from azq.errors import AzqError, BrokerError, ConfigError, NotFound, StateConflict
 from azq.games.apart import check_apart
 from azq.games.check import Report, check
 from azq.host import brokers
+from azq.host.brokers import reading_control
+from azq.host.game_files import load_game
+from azq.host.rundir import RunDir
 from azq.ledger import Ledger
+from azq.replay.readers import SegmentReader
 from azq.status.brokers import Plane, PlaneFacts, open_planes
 from azq.status.cost import RunCost
 from azq.status.observe import Watch
+from azq.status.summary import RankRow, RanksStatus, RunStatus
+from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client
 from azq.wire.doorman import CONTROL
 
@@ -152,3 +166,147 @@ def report_text(report: Report) -> str:
     planes, rows, columns = report.planes
     board = f"observations are {planes} planes of {rows} x {columns} cells: `azq up --preset board` has a network for boards"
     return "\n".join([*lines, "every rule holds", *([board] if ":" in report.game and min(rows, columns) > 2 else [])])
+
+
+REDRAW_EVERY_S = 1.0
+
+
+def show_ranks(config: Config, run: str | None, seconds: float, as_json: bool, wait: Callable[[float], object] | None = None) -> None:
+    """Shows a run's ranks as they are after `seconds`, where a person looks each second until then.
+
+    Raises `StateConflict` where one process trains alone.
+    """
+    config, client = brokers.open_control(config)
+    watch, name, console = Watch(client), run or only_run(Ledger(client)), Console()
+    status = _of_many(watch.summary(name))
+    with Live(drawn(status), console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live:
+        for _ in range(round(seconds / REDRAW_EVERY_S)):
+            (wait or threading.Event().wait)(REDRAW_EVERY_S)
+            status = _of_many(watch.summary(name))
+            if live:
+                live.update(drawn(status), refresh=True)
+    if as_json:
+        sys.stdout.write(json.dumps({"run": status.run, "step": status.learner_step, **asdict(status.ranks)}) + "\n")
+    elif not live:
+        console.print(drawn(status))
+
+
+def _of_many(status: RunStatus) -> RunStatus:
+    if status.ranks.configured < 2:
+        why = "learner.ranks is 1" if status.learner_live else "its learner is not there"
+        raise StateConflict(f"run {status.run} has no ranks to show: {why}; `azq status --run {status.run}` shows the rest")
+    return status
+
+
+def drawn(status: RunStatus) -> Group:
+    """What they do together, and a line for each."""
+    both = Table(box=None, show_header=False, title=f"ranks of {status.run}", title_justify="left", title_style="bold")
+    for name, text in together(status):
+        both.add_row(name, text)
+    return Group(both, ranks_table(status.ranks))
+
+
+def together(status: RunStatus) -> Iterator[tuple[str, str]]:
+    ranks = status.ranks
+    yield "steps", count(status.learner_step)
+    yield "samples processed", count(ranks.samples_processed)
+    yield "healthy ranks", _named(ranks, lambda row: row.state == "trains")
+    yield "failed ranks", _named(ranks, lambda row: row.state != "trains")
+    yield "throughput", f"{count(status.samples_per_s)} samples/s"
+    yield "mean step", f"{1e3 * ranks.batch_s:.1f} ms"
+    yield "mean synchronisation", f"{1e3 * ranks.sync_s:.1f} ms"
+    yield "scaling efficiency", f"{ranks.efficiency:.0%}"
+    yield "fallback", "active" if ranks.fallback_active else "no"
+    yield "ranks lost so far", str(ranks.losses)
+
+
+def ranks_table(ranks: RanksStatus) -> Table:
+    table = Table(
+        "rank", "state", "host", "device", "rows", "samples/s", "step ms", "sync ms", "memory", "holds", "errors", "last error", box=None
+    )
+    for row in ranks.each:
+        state = row.state.replace("_", " ")
+        rows = f"{row.rows} by {row.micro_batch}" if 0 < row.micro_batch < row.rows else str(row.rows)
+        table.add_row(
+            str(row.rank),
+            state if row.state == "trains" else f"[yellow]{state}[/]",
+            row.host,
+            row.device,
+            rows,
+            count(row.samples_per_s),
+            f"{1e3 * row.batch_s:.1f}",
+            f"{1e3 * row.sync_s:.1f}",
+            f"{row.memory_bytes / 1e6:,.0f} MB",
+            f"{row.state_bytes / 1e6:,.1f} MB",
+            str(row.errors),
+            row.reason,
+        )
+    return table
+
+
+def _named(ranks: RanksStatus, is_one: Callable[[RankRow], bool]) -> str:
+    found = [str(row.rank) for row in ranks.each if is_one(row)]
+    return f"{len(found)} of {ranks.configured}" + (f": {', '.join(found)}" if found else "")
+
+
+ADVISE_EVERY_S = 60.0  # between two looks of a run at work
+GAMES_AT_WORK = 300  # a look takes a fraction of a second, in which nobody looks after the children
+
+log = logs.get(__name__)
+
+
+def why(config: Config, run: str, most: int = GAMES) -> Diagnosis:
+    """What is wrong with a run; without its control plane from its games alone. Raises `NotFound`, `StoreError`."""
+    folder = folder_of(config, None, run)
+    sections = folder.sections()
+    rules = load_game(config, sections.run.game, sections.run.params, folder.settings)
+    reader = SegmentReader(folder.path / "segments")
+    try:
+        with reading_control(config) as client:
+            bus = RedisBus(client)
+            found = diagnose(bus, run, sections, rules, reader, games=most)
+            with contextlib.suppress(NotFound):  # it was never started here
+                found = replace(found, no_games=Watch(client).summary(run).no_games)
+            return found
+    except (BrokerError, ConfigError) as error:  # nobody serves it, or it was never started here
+        return diagnose(None, run, sections, rules, reader, games=most, note=f"no history: {error}")
+
+
+def why_text(found: Diagnosis) -> list[str]:
+    """Who dies again and again, a line a finding, the first cause first; then what was looked at."""
+    lines = [*found.dying, *([f"no games: {found.no_games}"] if found.no_games else [])]
+    for finding in found.findings:
+        lines += [str(finding), *(f"  then: {step}" for step in finding.plan)]
+    steps = "no history" if found.steps is None else f"a history of {found.steps:,} steps"
+    looked = f"looked at {found.games:,} games and {steps}"
+    blind = [f"not looked for, for want of {what}: {', '.join(rules)}" for what, rules in found.blind.items()]
+    nothing = "nothing found" if found.games else "no game is recorded here, which says nothing about the run"
+    return [*(lines or [nothing]), looked, *blind, *([found.note] if found.note else [])]
+
+
+class Adviser:
+    """Looks at a run at work every `ADVISE_EVERY_S`, and keeps what it found as sentences."""
+
+    def __init__(self, folder: RunDir, config: Config, bus: Bus, clock: Callable[[], float]) -> None:
+        self._rules, self._reader = load_game(config, config.run.game, config.run.params), SegmentReader(folder.path / "segments")
+        self._run, self._sections, self._bus, self._clock = folder.name, config.run_sections(), bus, clock
+        self._looked_s = clock()  # in its first minute a run has hardly a game
+        self.warnings: tuple[str, ...] = ()
+
+    def look(self) -> tuple[str, ...]:
+        """The sentences of now. Raises `BrokerError`; a log that cannot be read is left to who needs it."""
+        if self._clock() - self._looked_s < ADVISE_EVERY_S:
+            return self.warnings
+        self._looked_s = self._clock()
+        try:
+            found = diagnose(self._bus, self._run, self._sections, self._rules, self._reader, games=GAMES_AT_WORK)
+        except BrokerError:
+            raise
+        except AzqError as error:
+            log.warning("why_unknown", run=self._run, reason=str(error))
+            return self.warnings
+        before, self.warnings = self.warnings, tuple(f"azq why: {finding}" for finding in found.findings)
+        for finding in found.findings:
+            if not any(text.startswith(f"azq why: {finding.rule}:") for text in before):
+                log.warning("does_not_learn", run=self._run, rule=finding.rule, evidence=finding.evidence, setting=str(finding.setting))
+        return self.warnings

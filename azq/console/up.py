@@ -7,22 +7,23 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from azq import logs
+from azq import logs, pretrained
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import Config, RunSections, load, merge
 from azq.config.access import check_tls, is_loopback
-from azq.console.origin import first_weights, publish_first, read_origin
+from azq.console.move import weights_file
 from azq.console.remote import url_of
 from azq.console.session import Session, Start
 from azq.errors import ConfigError, StateConflict
+from azq.games import Game
 from azq.games.files import absolute
 from azq.goals import Done, Goals
 from azq.host import rundir
@@ -47,11 +48,16 @@ from azq.search.search import check_search
 from azq.status.audit import write_command
 from azq.status.observe import Watch, read_weights
 from azq.status.spending import money_of, read_spending
-from azq.store import open_store
+from azq.store import Store, open_store
 from azq.store.signing import make_key
 from azq.wire import keys
 from azq.wire.connect import agree_on_schema
 from azq.wire.messages import RunRecord
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from azq.nets import WeightsMeta
 
 log = logs.get(__name__)
 
@@ -245,3 +251,77 @@ def _from_here(ledger: Ledger, bus: Bus, view: RunView, until: dict[str, float])
     money = money_of(spent) if spent else 0.0
     done = Done.of(view.active_ms, ledger.counts(view.record.run).finished, weights[0].step if weights else 0, money)
     return Goals(until).later(done)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Weights to begin with, and where they are from."""
+
+    path: Path
+    state: dict[str, Tensor]
+    meta: WeightsMeta
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """What a run takes over with them: game and network."""
+        return {"run": {"game": self.meta.game, "params": self.meta.params}, "network": self.meta.network}
+
+
+def read_origin(config: Config, named: str) -> Origin:
+    """The weights of a file, of `RUN` (its newest), of `RUN:VERSION` or `azq:GAME`; raises `NotFound`, `ConfigError` or `WeightsError`."""
+    from azq.nets import from_bytes
+    from azq.nets.weights import naming
+
+    run, _, version = named.partition(":")
+    if Path(named).is_file():
+        path = Path(named)
+    elif (shipped := pretrained.named(named)) is not None:
+        path = pretrained.verified(shipped)
+    else:
+        path = weights_file(rundir.RunDir(config.home, check_run_name(run)), version or "latest")
+    with naming(path):
+        return Origin(path, *from_bytes(path.read_bytes()))
+
+
+def first_weights(origin: Origin, sections: RunSections, game: Game) -> bytes:
+    """Version 1 of a run: all tensors of the origin that fit its network, the others as they are made; says which.
+
+    Raises `ConfigError` where the game is another, or most does not fit.
+    """
+    from azq.nets import build, load_into, to_bytes
+    from azq.nets.weights import fitting
+
+    if origin.meta.game != sections.run.game:
+        raise ConfigError(f"{origin.path} has weights of {origin.meta.game}, the run is to learn {sections.run.game}")
+    network = build(sections.network, game, seed=sections.run.seed)
+    own = network.state_dict()
+    taken = fitting(origin.state, own) | _reading_more(origin.state, own)
+    if 2 * _numbers(taken) < _numbers(origin.state):
+        raise ConfigError(f"most of {origin.path} does not fit the run's network; take its own: leave [network] and run.params out")
+    load_into(network, own | taken)
+    log.info("begins_with", weights=str(origin.path), tensors=len(taken), fresh=",".join(sorted(own.keys() - taken.keys())) or "none")
+    meta = replace(origin.meta, version=1, step=0, params=dict(sections.run.params), network=sections.network.description())
+    return to_bytes(network, meta)
+
+
+def _reading_more(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Kernels (K, C, h, w) of convolutions that read more planes in `own`, which they weigh with zero, so that they say what they said."""
+    from azq.learner.step.growth import widen
+
+    def more(old: Tensor, new: Tensor) -> bool:
+        return old.ndim == new.ndim == 4 and new.shape[1] > old.shape[1] and new[:, : old.shape[1]].shape == old.shape
+
+    return {name: widen(value, own[name]) for name, value in state.items() if name in own and more(value, own[name])}
+
+
+def _numbers(state: Mapping[str, Tensor]) -> int:
+    return sum(value.numel() for value in state.values())
+
+
+def publish_first(ledger: Ledger, bus: Bus, store: Store, run: str, data: bytes, sections: RunSections) -> None:
+    """Announces them, before a learner is there."""
+    from functools import partial
+
+    from azq.learner.publish import Publisher
+
+    publisher = Publisher(bus, store, run, announce=partial(ledger.announce_weights, run))
+    publisher.publish(data, 1, 0, blocks=sections.network.blocks, channels=sections.network.channels)

@@ -58,7 +58,7 @@ def test_one_ply_shows_all_its_actions(tmp_path: Path) -> None:
 
 def test_long_work_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run_with_a_game(tmp_path, "uniform")
-    monkeypatch.setattr("azq.console.progress.TELL_EVERY_S", 0.0)
+    monkeypatch.setattr("azq.console.grading.TELL_EVERY_S", 0.0)
     lines: list[str] = []
     told = replay_game(load(None, [f'home="{tmp_path}"']), "first", UID, None, lines.append)
     last = told["plies"][-1]["ply"]

@@ -149,7 +149,7 @@ PERSONS: tuple[str, ...] = (
     "azq/cli/play.py",
     "azq/console/doctor.py",
     "azq/console/show.py",
-    "azq/console/solve.py",
+    "azq/console/grading.py",
     "azq/cluster/workload.py",
 )
 PERSONS += ("azq/bench/", "azq/drill/faults/", "azq/validate/", "azq/sweep/plan.py", "azq/games/__init__.py", "azq/host/game_files.py")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from azq.bus.memory import MemoryBus
-from azq.cli.machine import machine_app
+from azq.cli.fleet import machine_app
 from azq.config import Config, MachineConfig
 from azq.drill.metadata import Metadata, metadata
 from azq.errors import ConfigError, StateConflict

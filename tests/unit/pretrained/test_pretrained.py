@@ -15,8 +15,8 @@ from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.config import SearchConfig, load
 from azq.console.move import open_player
-from azq.console.origin import read_origin
 from azq.console.play import Seating, game_named, match_players, two_named
+from azq.console.up import read_origin
 from azq.errors import ConfigError, NotFound, WeightsError
 from azq.nets import from_bytes
 

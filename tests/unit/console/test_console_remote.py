@@ -1,4 +1,4 @@
-"""`azq weights export` of each network that comes with azq: ONNX Runtime reads the file and answers as PyTorch does, at any batch."""
+"""What commands over REST do on this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from azq import games, pretrained
 from azq.cli.app import app
+from azq.console.remote import pretrained_text
 from azq.nets import from_bytes, restore, unpack
+from azq.pretrained import MeasuredGrade, MeasuredMatch
 from azq.volunteers.models import probe_positions
 
 BATCHES = (1, 3, 257)
@@ -42,3 +45,20 @@ def test_an_exported_network_answers_as_in_pytorch(name: str, tmp_path: Path, mo
         for found, told in zip(session.run(["logits", "values"], inputs), wanted, strict=True):
             assert found.shape == (count, told.shape[1])
             assert np.abs(found - told[:count]).max() <= OFF * max(1, np.abs(told).max())
+
+
+def test_a_card_is_told_with_what_was_measured_and_nothing_else() -> None:
+    match = MeasuredMatch("rule", 64, 60, 43, 6, 11, 0.761, 0.64, 0.14, "points", 3)
+    rated = MeasuredMatch("uct:1000", 64, 100, 79, 4, 17, 0.81, 0.62, 0.147, "result", 2, 252, 165, 338)
+    alone = MeasuredMatch("rule", 64, 100, 90, 0, 10, 0.9, 6812.4, 401.2, "points", 1, gap=2691.6, gap_95=511.5)
+    grades = [MeasuredGrade(400, 600, 0.0667, "value", 30, 0.05), MeasuredGrade(1, 500, 14.4, "millipoints")]
+    card = replace(pretrained.card("connect_four"), matches=[match, rated, alone], grades=grades)
+    head, *rest = pretrained_text([card])
+    assert head.split(";")[0].split() == ["azq:connect_four", "393", "kB", "kind=resnet", "blocks=4", "channels=48", "parity=True"]
+    assert [line.strip() for line in rest] == [
+        "mean loss 0.0667 value on 600 positions at 400 simulations, a result class lost in 5.0%",
+        "mean loss 14.4 millipoints on 500 positions at 1 simulations",
+        "76.1% of 60 games against 2 x rule at 64 simulations, +0.64 +-0.14 points a game",
+        "81.0% of 100 games against uct:1000 at 64 simulations, Elo +252 (+165 .. +338)",
+        "6,812 +-401 points a game at 64 simulations, +2,692 +-512 over rule in 100 games of the same luck",
+    ]

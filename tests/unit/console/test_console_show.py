@@ -1,0 +1,188 @@
+"""`azq status`, `azq ranks` and `azq why`: what is read of runs, at work or not, and shown."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from replay_games import play_game
+from rich.console import Console
+from typer.testing import CliRunner
+
+from azq import games
+from azq.bus.memory import MemoryBus
+from azq.cli.app import app
+from azq.config import Config, RunConfig, RunSections, SearchConfig, load
+from azq.config.loading import given
+from azq.console import show
+from azq.console.show import ADVISE_EVERY_S as EVERY_S
+from azq.console.show import Adviser, show_status, why_text
+from azq.errors import StateConflict
+from azq.host import brokers
+from azq.host.brokers import Brokers
+from azq.host.rundir import RunDir
+from azq.ledger import Ledger
+from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.replay.readers import SegmentReader
+from azq.replay.segments import LogEntry, SegmentLog
+from azq.status.deaths import FEWEST, tell
+from azq.status.summary import RunFacts, RunStatus, ranks_status, summarise
+from azq.status.why.gather import diagnose
+from azq.wire.codec import encode
+from azq.wire.machines import ProcessDeath
+from azq.wire.messages import HistoryPoint, LearnerStatus, RunRecord
+from azq.wire.ranks import RankStatus
+from daemon.api import figures
+
+
+def test_each_broker_is_shown_and_one_that_is_away_is_a_condition_of_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = load(None, [f'home="{tmp_path}"', "broker.data_shards=2"])
+
+    def shown(run: str | None = None, as_json: bool = False) -> str:
+        show_status(config, run, as_json)
+        return capsys.readouterr().out
+
+    with Brokers(config, tmp_path) as running:
+        assert "no runs yet" in shown()
+        Ledger(running.control).create_run(RunRecord("ttt", b"{}", {}, "", 0))
+        (line,) = [line for line in shown().splitlines() if line.startswith("brokers")]
+        assert all(f"  {plane} " in line for plane in ("control", "data", "data1"))
+        assert "does not answer" not in line
+        assert json.loads(shown("ttt", as_json=True))["conditions"] == []
+        running._servers["data1"].stop()
+        assert "data1 does not answer" in shown("ttt")
+        ((condition,),) = (run["conditions"] for run in json.loads(shown(as_json=True)))
+        assert re.search(r"^broker data1 does not answer: no broker at .*No such file", condition)
+
+
+EACH = (
+    RankStatus(0, "trains", "first", "cuda:0", 96, 3000.0, 0.032, 0.001, 800_000_000),
+    RankStatus(1, "trains", "second", "cuda:0", 160, 5000.0, 0.032, 0.002, 900_000_000, 40, 2, "out of memory", 0, 71_400_000),
+    RankStatus(2, "left_out", "third", errors=6, reason="its process ended"),
+)
+LEARNER = LearnerStatus(
+    120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 7900.0, 0, 0.5, 3, 2, 4, 0.032, 0.0015, 0.97, each_rank=EACH
+)
+
+
+def status() -> RunStatus:
+    view = RunView(RunRecord("first", b"{}", {}, "runs/first", 0), RunState.RUNNING, "", 0, 0)
+    newest = HistoryPoint(0, samples_per_s=LEARNER.samples_per_s, active_ms=1)
+    return summarise(RunFacts(view=view, counts=LedgerCounts(0, 0, 0, 0, 0, 0, 0), learner=LEARNER, point=newest), 0)
+
+
+def test_each_rank_has_a_line_and_all_of_them_a_sum() -> None:
+    output = io.StringIO()
+    Console(file=output, width=160).print(show.drawn(status()))
+    shown = " ".join(output.getvalue().split())
+    for text in (
+        "healthy ranks 2 of 3: 0, 1",
+        "failed ranks 1 of 3: 2",
+        "throughput 7.9k samples/s",
+        "mean step 32.0 ms",
+        "scaling efficiency 97%",
+        "fallback active",
+        "1 trains second cuda:0 160 by 40 5k 32.0 2.0 900 MB 71.4 MB 2 out of memory",
+        "2 left out third 0 0 0.0 0.0 0 MB 0.0 MB 6 its process ended",
+    ):
+        assert text in shown
+
+
+def test_metrics_name_run_rank_and_host() -> None:
+    said = {(sample.name, *sample.labels.values()): sample.value for family in figures.of_runs([status()]) for sample in family.samples}
+    assert said["azq_rank_samples_per_s", "first", "1", "second"] == 5000.0
+    assert said["azq_rank_errors", "first", "2", "third"] == 6
+    assert said["azq_rank_memory_bytes", "first", "0", "first"] == 8e8
+    assert said["azq_rank_state_bytes", "first", "1", "second"] == 71.4e6
+
+
+def test_a_run_is_watched_for_as_long_as_asked_and_told_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter([replace(status(), learner_step=step) for step in (1, 2, 3)])
+    watch: Any = type("Watched", (), {"__init__": lambda self, client: None, "summary": lambda self, run: next(looks)})
+    monkeypatch.setattr(show, "Watch", watch)
+    monkeypatch.setattr(brokers, "open_control", lambda config: (config, None))
+    waits: list[float] = []
+    show.show_ranks(Config(), "first", 2.0, True, waits.append)
+    told = msgspec.json.decode(capsys.readouterr().out)
+    assert (told["run"], told["step"], waits) == ("first", 3, [1.0, 1.0])
+    assert [row["rank"] for row in told["each"]] == [0, 1, 2]
+
+
+def test_a_run_without_ranks_says_what_to_do() -> None:
+    with pytest.raises(StateConflict, match=r"learner\.ranks is 1; `azq status --run first`"):
+        show._of_many(replace(status(), ranks=ranks_status(msgspec.structs.replace(LEARNER, ranks=1))))
+
+
+def plant(home: Path, *, simulations: int) -> RunDir:
+    """A run with random games."""
+    folder, rules = RunDir(home, "first"), games.load("tic_tac_toe")
+    folder.create(RunSections(run=RunConfig(game="tic_tac_toe"), search=SearchConfig(num_simulations=simulations)))
+    log = SegmentLog(folder.path / "segments", "tic_tac_toe")
+    for uid in range(1, 121):
+        event = play_game(rules, uid)
+        spent = bytes([simulations, 0]) * (len(event.record.actions) // 2)
+        log.append(
+            [LogEntry(uid, 1, encode(msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, simulations=spent))))]
+        )
+    log.close()
+    return folder
+
+
+def test_a_finding_is_a_line_and_for_machines_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZQ_HOME", str(tmp_path))
+    plant(tmp_path, simulations=1)
+    told = CliRunner().invoke(app, ["why", "first"], catch_exceptions=False).stdout.splitlines()
+    assert told[0].startswith("targets: 1.0 simulations a ply where ")
+    assert told[0].endswith("; set search.num_simulations = 32 (now 1) [medium]")
+    assert told[1] == "looked at 120 games and no history"
+    assert told[2] == "not looked for, for want of history: limiter, window, loss"
+    assert told[3].startswith("no history: ")
+    found = json.loads(CliRunner().invoke(app, ["why", "first", "--games", "100", "--json"], catch_exceptions=False).stdout)
+    assert (found["games"], found["steps"], [each["rule"] for each in found["findings"]]) == (100, None, ["targets"])
+    assert found["findings"][0]["setting"] == {"key": "search.num_simulations", "now": 1, "value": 32}
+    assert found["findings"][0]["confidence"] == "medium"
+
+
+def test_a_run_at_work_is_looked_at_once_a_minute(tmp_path: Path) -> None:
+    folder, now_s = plant(tmp_path, simulations=1), [0.0]
+    adviser = Adviser(folder, given(base=folder.values()), MemoryBus(), lambda: now_s[0])
+    assert adviser.look() == ()
+    now_s[0] = EVERY_S + 1
+    (told,) = adviser.look()
+    assert told.startswith("azq why: targets: ")
+    assert adviser.look() == (told,)
+
+
+def test_a_process_that_dies_again_and_again_is_named_in_place_of_nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("azq.status.why.gather.now_ms", lambda: 0)  # ids of the bus in memory begin there
+    folder, bus = plant(tmp_path, simulations=64), MemoryBus()
+    for pid in range(FEWEST):
+        tell(bus, ProcessDeath("learner", "box", pid, "first", "SIGSEGV", "/l.log"))
+    found = diagnose(bus, "first", folder.sections(), None, SegmentReader(folder.path / "segments"))
+    told, *_ = why_text(found)
+    assert told.startswith("learner died 3 times in ")
+    assert "nothing found" not in why_text(found)
+    assert diagnose(bus, "second", folder.sections(), None, SegmentReader(folder.path / "segments")).dying == ()
+
+
+def test_a_run_without_games_is_never_told_that_nothing_was_found(tmp_path: Path) -> None:
+    settings = RunSections(run=RunConfig(game="tic_tac_toe"))
+    found = diagnose(None, "first", settings, games.load("tic_tac_toe"), SegmentReader(tmp_path))
+    nothing, looked, blind, *_ = why_text(found)
+    assert (nothing, looked) == ("no game is recorded here, which says nothing about the run", "looked at 0 games and no history")
+    assert blind.startswith("not looked for, for want of games: rewards, observations, targets, openings, cap, draws, ")
+    assert why_text(replace(found, no_games="no game was begun"))[0] == "no games: no game was begun"
+
+
+def test_nothing_wrong_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZQ_HOME", str(tmp_path))
+    plant(tmp_path, simulations=32)
+    assert CliRunner().invoke(app, ["why", "first"], catch_exceptions=False).stdout.splitlines()[0] == "nothing found"
