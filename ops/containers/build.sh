@@ -1,5 +1,6 @@
 #!/bin/sh
 # Builds azq's image from this checkout: build.sh [IMAGE] [option of the builder ...]. docker, podman or buildah, whichever is here.
+# With a compiler, for `compile` on GPUs: build.sh azq:0.1.0-gpu --target gpu.
 # Both kinds of machines at once: build.sh registry.example/azq:0.1.0 --platform linux/amd64,linux/arm64 --push (docker buildx).
 set -eu
 cd "$(dirname "$0")/../.."

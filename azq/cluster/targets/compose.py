@@ -15,6 +15,7 @@ from azq.cluster.targets.containers import (
     IMAGE,
     PASSWORD,
     SECRETS,
+    SHARED_MEMORY,
     ContainerProcess,
     creation,
     planes,
@@ -76,6 +77,7 @@ def _service(process: ContainerProcess, brokers: dict[str, Any]) -> str:
         volumes=[f"{process.name if is_broker else 'runs'}:{HOME}"],
         secret=_secret("broker", PASSWORD) if is_broker else _secret(process.role, "azq.env"),
         after=None if is_broker else {**brokers, **created},
+        shared=SHARED_MEMORY.replace("Gi", "g") if process.gpus > 1 else None,
         deploy={"resources": {"reservations": {"devices": [_gpus(process)]}}} if process.gpus else None,
     )
 

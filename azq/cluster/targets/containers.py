@@ -24,6 +24,7 @@ PASSWORD = "broker.password"
 ALIVE = "/tmp/azq-alive"
 SILENT_AFTER_S = 20  # twice what a process may be silent under systemd
 TAG = "cpu"  # of jobs: what every worker has
+SHARED_MEMORY = "8Gi"  # of /dev/shm, where NCCL and a learner's ranks meet: engines give 64 MB
 POD_CORES = 8  # that one self-play container searches with
 SCALED: tuple[Role, ...] = ("selfplay", "eval", "inference", "gateway")
 GRACE_S = {"worker": 60, "learner": 150, "inference": 45, "broker": 60}  # as the units of systemd, and a little more

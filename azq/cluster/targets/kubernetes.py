@@ -21,6 +21,7 @@ from azq.cluster.targets.containers import (
     IMAGE,
     PASSWORD,
     SECRETS,
+    SHARED_MEMORY,
     TAG,
     ContainerProcess,
     creation,
@@ -117,6 +118,8 @@ def _workload(process: ContainerProcess, pull: str, most: int) -> str:
         home=HOME,
         secrets=SECRETS,
         scratch=None if disk_gb else {"name": "runs", "emptyDir": {}},
+        shared={"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHARED_MEMORY}} if process.gpus > 1 else None,
+        shared_mount={"name": "shm", "mountPath": "/dev/shm"} if process.gpus > 1 else None,
         missing=0 if process.role in SINGLE else "25%",
         claims=[{"metadata": {"name": "runs"}, "spec": claim}] if disk_gb else None,
     )

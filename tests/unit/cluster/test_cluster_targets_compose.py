@@ -79,6 +79,15 @@ def test_a_learner_and_the_inference_of_one_machine_share_its_gpus():
     assert services["gateway"]["ports"] == ["127.0.0.1:8090:8090"]
 
 
+def test_gpus_of_one_process_have_shared_memory_to_meet_in():
+    machines = {
+        "train": {"kind": "tower", "roles": ["broker", "daemon", "learner"]},
+        "play": {"kind": "tower", "roles": ["inference", "selfplay"]},
+    }
+    services = composed(cluster_of({**GPUS, "machines": machines}, ""))["services"]
+    assert {name: service["shm_size"] for name, service in services.items() if "shm_size" in service} == {"learner": "8g"}
+
+
 def test_machines_with_gpus_are_not_one_machine():
     with pytest.raises(ConfigError, match=r"machines\.inference: compose is one machine, and 2 with GPUs are not"):
         compose(read_cluster(OPS / "clusters" / "maxout.toml"))

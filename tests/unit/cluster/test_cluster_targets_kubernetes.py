@@ -74,6 +74,15 @@ def test_its_schemas_take_it(tmp_path):
             validate.validate(document, validate.latest_version(), strict=True)
 
 
+def test_gpus_of_one_process_have_shared_memory_to_meet_in():
+    for pod in pods(rendered(MAXOUT)).values():
+        (container,) = pod["containers"]
+        shared = {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "8Gi"}} in pod["volumes"]
+        several = int(container.get("resources", {}).get("limits", {}).get("nvidia.com/gpu", 0)) > 1
+        assert shared == several == ({"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"])
+    assert "/dev/shm" in str(pods(rendered(MAXOUT))["learner"])
+
+
 def test_every_command_is_one_that_azq_takes():
     found = pods(rendered(MAXOUT))
     for name, pod in found.items():
