@@ -121,10 +121,9 @@ def _processes(machine: Machine, wishes: Wishes, inference: Sequence[str], train
     trains = bool(gpus and training)
     alone = 4 if wishes.evaluator == "local" else 2  # of so many cores one is the learner's, and the inference worker's that is asked
     taken = gpus + 2 * trains if gpus else machine.cores // alone * bool(inference or training)  # of GPUs' cores one for brokers and daemon
-    bounds = {
-        f"other work takes {taken} cores": (machine.cores - taken) // wishes.threads,
-        f"memory is {machine.memory_bytes / (1 << 30):.0f} GiB": (machine.memory_bytes - KEPT_BYTES) // SLOT_BYTES,
-    }
+    bounds = {f"other work takes {taken} cores": (machine.cores - taken) // wishes.threads}
+    if not machine.memory_grows:
+        bounds[f"memory is {machine.memory_bytes / (1 << 30):.0f} GiB"] = (machine.memory_bytes - KEPT_BYTES) // SLOT_BYTES
     if trains:
         bounds[f"{SELFPLAY_CORES_EACH} cores keep a GPU busy"] = SELFPLAY_CORES_EACH * gpus // wishes.threads
     why = min(bounds, key=lambda reason: bounds[reason])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from azq.files import publish_file
 from azq.process.cards import Gpu, survey
-from azq.process.proc import usable_cores, usable_memory_bytes
+from azq.process.proc import machine_memory_bytes, memory_grows, usable_cores, usable_memory_bytes
 from azq.queue import detect_tags
 
 SEEN = ".gpus.json"  # in a home: GPUs by their uuid that were there when azq started
@@ -24,11 +24,14 @@ class Machine:
     tags: tuple[str, ...]
     gpus: tuple[Gpu, ...] = ()
     trouble: str = ""  # why none of its GPUs can be used, and the remedy
+    memory_grows: bool = False  # so that `memory_bytes` is only what it has now
 
 
 def detect() -> Machine:
     """This machine; its GPUs are tried by a process of their own."""
-    return Machine(socket.gethostname(), usable_cores(), usable_memory_bytes(), detect_tags(), *survey())
+    memory, total = usable_memory_bytes(), machine_memory_bytes()
+    grows = memory == total and memory_grows(total)
+    return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), *survey(), memory_grows=grows)
 
 
 def vanished(home: Path, machine: Machine) -> dict[str, str]:

@@ -97,9 +97,18 @@ def usable_cores(cgroups: Path = CGROUPS, proc: Path = PROC) -> int:
     return max(1, min(counts))
 
 
+def machine_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def memory_grows(total: int, virtio_mem: Path = Path("/sys/bus/virtio/drivers/virtio_mem")) -> bool:
+    """Whether a machine's total grows with use and so bounds nothing: by virtio-mem, or under gVisor, which reports powers of two."""
+    return total.bit_count() == 1 or any(virtio_mem.glob("virtio*"))
+
+
 def usable_memory_bytes(cgroups: Path = CGROUPS, proc: Path = PROC) -> int:
     """Memory that this process may use: the machine's, or what a cgroup above it allows where that is less (cgroups(7))."""
-    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    sizes = [machine_memory_bytes()]
     for group in _groups(cgroups, proc, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             with contextlib.suppress(OSError, ValueError):  # no such group here, or `max`

@@ -86,6 +86,11 @@ def test_something_plays_and_infers_on_every_machine(gpus: int, cores: int, gib:
     assert len(described(box, found)) >= 2 + gpus - (gpus > 0)
 
 
+def test_memory_that_grows_with_use_bounds_no_processes() -> None:
+    small = machine(1, 16, 2)
+    assert (plan(small, UP).processes, plan(replace(small, memory_grows=True), UP).processes) == (1, 4)
+
+
 def test_a_gpu_that_cannot_be_used_is_left_out_and_named() -> None:
     cards = (Gpu("cuda:0", trouble="busy; end it"), Gpu("cuda:1", "H200", 140 * GIB, GIB // 2), Gpu("cuda:2", "H200", 140 * GIB, 140 * GIB))
     found = plan(replace(machine(), gpus=cards), UP)

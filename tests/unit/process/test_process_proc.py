@@ -17,6 +17,8 @@ from azq.process.proc import (
     cpu_s,
     is_my_child,
     machine_busy_s,
+    machine_memory_bytes,
+    memory_grows,
     private_bytes,
     stat_of,
     usable_cores,
@@ -95,8 +97,15 @@ def test_a_process_is_told_by_its_command_its_parent_and_what_it_spent() -> None
 )
 def test_memory_is_what_the_groups_above_allow(tmp_path: Path, lines: str | None, limits: dict[str, str], allowed: int | None) -> None:
     _write_groups(tmp_path, lines, limits)
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert usable_memory_bytes(tmp_path / "cgroup", tmp_path / "proc") == (machine if allowed is None else allowed)
+    usable = usable_memory_bytes(tmp_path / "cgroup", tmp_path / "proc")
+    assert usable == (machine_memory_bytes() if allowed is None else allowed)
+
+
+def test_a_total_that_grows_with_use_is_known_by_what_makes_it_grow(tmp_path: Path) -> None:
+    assert memory_grows(2 << 30, tmp_path)  # as gVisor rounds it
+    assert not memory_grows((2 << 30) - 4096, tmp_path)
+    (tmp_path / "virtio3").touch()
+    assert memory_grows((2 << 30) - 4096, tmp_path)
 
 
 @pytest.mark.parametrize(
