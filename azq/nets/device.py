@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -16,12 +18,16 @@ from azq.process.cards import drivers
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 KEPT_BYTES = 1 << 30  # freed memory at the heap's end that is not given back
 LARGEST_BLOCK_BYTES = 32 << 20  # the largest that glibc lets come from the heap
+OLDEST_DRIVERS = {"12": "525", "13": "580"}  # by the number before the point of torch's CUDA
+DRIVER = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+OLDER_CUDA = f"pip install torch=={torch.__version__.partition('+')[0]} --index-url https://download.pytorch.org/whl/cu126"
+UPDATE = f"update NVIDIA's driver, or take a torch for an older CUDA: `{OLDER_CUDA}`"
 #: a part of what CUDA says, in small letters -> what to do about it
 REMEDIES = {
     "not compiled with cuda": "install the build of torch for CUDA or, where the card is AMD's, for ROCm",
     "no nvidia driver": "install NVIDIA's driver, so that `nvidia-smi` shows the card",
-    "too old": "update NVIDIA's driver, or install a torch for an older CUDA",
-    "driver version is insufficient": "update NVIDIA's driver, or install a torch for an older CUDA",
+    "too old": UPDATE,
+    "driver version is insufficient": UPDATE,
     "busy or unavailable": "another process has the card to itself: end it, or let several in with `nvidia-smi -c DEFAULT`",
     "out of memory": "`nvidia-smi` shows who has its memory: end that, or take another card",
     "no kernel image": "this torch has no kernels for such a card; install another build",
@@ -108,7 +114,18 @@ def explained(error: Exception) -> str:
     """The first line of what CUDA says and, where it is known, the remedy."""
     reason = next(iter(str(error).splitlines()), type(error).__name__)
     remedies = [remedy for part, remedy in REMEDIES.items() if part in reason.lower()]
+    if UPDATE in remedies:
+        reason = f"{reason.rstrip('.')}; {driver_text(torch.version.cuda or '')}"
     return "; ".join([reason, *remedies[:1]])
+
+
+def driver_text(cuda: str, query: Sequence[str] = DRIVER) -> str:
+    """The driver that is here, and the oldest that a torch for this CUDA works with."""
+    try:
+        there = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout.split()[0]
+    except (OSError, subprocess.SubprocessError, IndexError):
+        there = "one that tells nothing"
+    return f"the driver is {there}, torch for CUDA {cuda} needs {OLDEST_DRIVERS.get(cuda.partition('.')[0], 'a newer one')}"
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:
