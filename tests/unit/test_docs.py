@@ -78,3 +78,10 @@ def test_documented_commands_and_options_exist(page: Path) -> None:
 
 def test_a_command_that_does_not_exist_is_noticed() -> None:
     assert (unknown("azq upp"), unknown("azq up --gamee hex"), unknown("azq up --game hex")) == (["upp"], ["--gamee"], [])
+
+
+def test_the_evening_path_is_at_most_thirty_files_and_six_thousand_lines() -> None:
+    files = re.findall(r"^\| `([\w/.]+)` \|", EVENING.read_text("utf-8"), re.MULTILINE)
+    lines = {name: (ROOT / name).read_text("utf-8").count("\n") for name in files}
+    assert 20 <= len(lines) == len(files) <= 30
+    assert sum(lines.values()) <= 6000, lines
