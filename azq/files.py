@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from azq.errors import StateConflict, StoreError
+from azq.errors import ConfigError, StateConflict, StoreError
+
+LONGEST_SOCKET_PATH = 100  # bytes; Linux takes 107, macOS 103
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -99,3 +102,27 @@ def _named(path: Path) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+def socket_folder(directory: Path, longest: str) -> Path:
+    """Where sockets of a folder lie: there, or where a path with the `longest` name is too long for the kernel, among temporary files.
+
+    Raises `ConfigError` where that is too long, too.
+    """
+    short = Path(tempfile.gettempdir()) / f"azq-{os.getuid()}-{path_digest(directory)}"
+    for folder in (directory, short):
+        if len(os.fsencode(folder / longest)) <= LONGEST_SOCKET_PATH:
+            return folder
+    raise ConfigError(f"no path short enough for a socket, neither {directory} nor {short}; set a shorter home folder or TMPDIR")
+
+
+def private_folder(folder: Path) -> None:
+    """Makes a folder that this user alone may enter. Raises `ConfigError` for another user's."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.getuid():
+        raise ConfigError(f"{folder} belongs to another user; set a home folder with a shorter path, or TMPDIR")
+
+
+def path_digest(path: Path) -> str:
+    """Sixteen digits that stand for a path."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import redis
@@ -26,8 +28,10 @@ from azq.process.proc import usable_cores
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.search.search import search_at
 from azq.status.observe import LOOK_BACK, read_weights
+from azq.wire import keys
+from azq.wire.codec import decode
 from azq.wire.connect import connect
-from azq.wire.messages import RunRecord
+from azq.wire.messages import Fleet, RunRecord
 from workers.board import ChildFigures
 from workers.children import Signs, owner_of
 
@@ -121,7 +125,14 @@ class Context:
         from azq.inference.ask.stream import open_stream
 
         self._evaluators += 1
-        return open_stream(self.config.broker, record.run, sections, game, f"{self.owner}:{self._evaluators}", self.phases)
+        who = f"{self.owner}:{self._evaluators}"
+        return open_stream(self.config.broker, record.run, sections, game, who, self.phases, self.near_inference())
+
+    def near_inference(self) -> Path | None:
+        """The home folder whose inference workers are asked directly: this host's, unless there are others."""
+        frame = RedisBus(self.control).get(keys.FLEET)
+        alone = frame is not None and decode(frame, Fleet).inference_hosts == (socket.gethostname(),)
+        return self.config.home if alone and self.config.worker.evaluator == "auto" else None
 
     def _answered(self, lease: Lease, task: Callable[[Lease], T]) -> T:
         try:

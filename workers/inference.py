@@ -15,6 +15,7 @@ import redis
 from azq import logs
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, admit_data_planes, connect_at_start
+from azq.bus.same_host import HostRequests
 from azq.bus.sharded import open_requests
 from azq.config import Config, InferenceConfig, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ExitCode
@@ -66,7 +67,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
             prepare_process(placement.threads)
             engine = make_engine(config.inference, placement)
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
-        with closing(open_requests(config.broker, ahead=engine.in_flight > 1)) as data:
+        with closing(open_requests(config.broker, HostRequests(config.home))) as data:
             server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
             beat = ServingBeat(control, server, worker, config.worker, Gauge(placement.device))
             beat.look = partial(late.check, placement.device.type)

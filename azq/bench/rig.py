@@ -31,6 +31,7 @@ from pydantic import BaseModel
 from azq import games, metrics
 from azq.actor.groups import GameGroup
 from azq.bus.redis import RedisBus
+from azq.bus.same_host import HostFirstBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.errors import DeviceError, EvaluationTimeout
@@ -48,6 +49,7 @@ from azq.search.search import exploring, leaves_at_once, make_search
 from azq.status.observe import read_weights, read_workers
 from azq.store import open_store
 from azq.waiting import until
+from azq.wire import keys
 from azq.wire.connect import connect
 from azq.wire.messages import GameRecord, Heartbeat
 
@@ -90,7 +92,9 @@ class Rig:
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
         game = rules(self.sections)
-        bus, name = RedisBus(connect(self.config.broker.data_planes[0], blocking=True)), f"bench-{os.getpid()}"
+        name = f"bench-{os.getpid()}"
+        broker = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
+        bus = HostFirstBus(broker, keys.eval_stream(RUN), keys.reply(name), self.config.home)
         with contextlib.closing(
             StreamEvaluator(bus, RUN, name, num_actions=game.num_distinct_actions(), value_size=game.value_size(), **options)
         ) as client:

@@ -61,14 +61,29 @@ class RequestBus(Protocol):
         """Drops connections; a later call opens new ones."""
 
 
-class Bus(RequestBus, Protocol):
+class AskingBus(Protocol):
+    """What asking for evaluations needs of a data plane."""
+
+    def post(self, stream: str, frame: bytes, *, max_length: int | None = None) -> None:
+        """Appends a frame without waiting for the broker's word, which the same thread's next `take_replies` hears and may raise."""
+
+    def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
+        """Waits for at least one frame of a reply list and takes up to `count`; [] after `timeout_s`."""
+
+    def delete(self, *names: str) -> None:
+        """Deletes keys of any type."""
+
+    def close(self) -> None:
+        """Drops connections; a later call opens new ones."""
+
+
+class Bus(RequestBus, AskingBus, Protocol):
     """One broker instance (control plane or data plane)."""
 
     def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
         """Appends a frame and returns its id. `max_length` is a fuse (approximate trim), not the bound: credits are."""
 
     def post(self, stream: str, frame: bytes, *, max_length: int | None = None) -> None:
-        """`publish` without waiting for the broker's word, which the same thread's next `take_replies` hears and may raise."""
         self.publish(stream, frame, max_length=max_length)
 
     def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
@@ -92,9 +107,6 @@ class Bus(RequestBus, Protocol):
     def length(self, stream: str) -> int:
         """Entries in a stream."""
 
-    def take_replies(self, key: str, *, timeout_s: float, count: int = 16) -> list[bytes]:
-        """Waits for at least one frame of a reply list and takes up to `count`; [] after `timeout_s`."""
-
     def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None:
         """Sets a value, with a life where given."""
 
@@ -106,9 +118,6 @@ class Bus(RequestBus, Protocol):
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """All live values whose key starts with `prefix`, by key; may walk the whole key space, so not for hot paths."""
-
-    def delete(self, *names: str) -> None:
-        """Deletes keys of any type."""
 
     def ping(self) -> float:
         """Seconds of one round trip."""

@@ -7,14 +7,12 @@ server there while one answers adopts it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -26,7 +24,7 @@ from redis.exceptions import BusyLoadingError, RedisError, ResponseError
 from azq.bus.append_only import cut_zeros
 from azq.bus.server_program import find_server, note_writer, server_at, unreadable
 from azq.errors import BrokerAbsent, BrokerError, BrokerUnavailable, ConfigError, StateConflict
-from azq.files import locked, publish_file
+from azq.files import locked, path_digest, private_folder, publish_file, socket_folder
 from azq.wire import acl
 from azq.wire.connect import open_client, translate, turned_away
 
@@ -37,7 +35,6 @@ LOAD_TIMEOUT_S = 300.0  # a large append-only file takes its time
 STOP_TIMEOUT_S = 20.0
 DATA_MEMORY = "1gb"
 TCP_KEEPALIVE_S = 10  # a client whose machine was cut off holds its messages no longer than about twice that
-_LONGEST_SOCKET_PATH = 100  # bytes; the kernel takes 107 and the server appends nothing
 _POLL_S = 0.01
 
 # Runs in the child before the server: asks Linux to end it with its parent, then becomes the server.
@@ -196,9 +193,7 @@ class EmbeddedServer:
 
     def _make_socket_folder(self) -> Path:
         socket = _socket_path(self._directory, self._role)
-        socket.parent.mkdir(exist_ok=True, mode=0o700)
-        if socket.parent.stat().st_uid != os.getuid():
-            raise ConfigError(f"{socket.parent} belongs to another user; set a home folder with a shorter path, or TMPDIR")
+        private_folder(socket.parent)
         return socket
 
     def _write_settings(self, socket: Path, *, has_users: bool) -> None:
@@ -289,14 +284,9 @@ def _quoted(text: str) -> str:
 
 
 def _socket_path(directory: Path, role: str) -> Path:
-    """The server's socket: in its folder, or where that path is too long for the kernel, in a private folder among temporary files."""
-    path = directory / "server.sock"
-    if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
-        return path
-    short = Path(tempfile.gettempdir()) / f"azq-{os.getuid()}-{_digest(directory)}" / f"{role}.sock"
-    if len(os.fsencode(short)) > _LONGEST_SOCKET_PATH:
-        raise ConfigError(f"no path short enough for a socket, neither {path} nor {short}; set a shorter home folder or TMPDIR")
-    return short
+    """The server's socket: in its folder, or in a private one among temporary files, which brokers of several roles may share."""
+    folder = socket_folder(directory, "server.sock")
+    return folder / ("server.sock" if folder == directory else f"{role}.sock")
 
 
 def _noted_socket(directory: Path, settings_file: Path) -> Path | None:
@@ -306,8 +296,6 @@ def _noted_socket(directory: Path, settings_file: Path) -> Path | None:
     except OSError:
         return None
     path = Path(re.sub(r"\\(.)", r"\1", said[1])) if said else directory
-    return path if path.parent.name.endswith(f"-{_digest(directory)}") else None  # else the folder was copied: another's server is there
-
-
-def _digest(directory: Path) -> str:
-    return hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]
+    return (
+        path if path.parent.name.endswith(f"-{path_digest(directory)}") else None
+    )  # else the folder was copied: another's server is there

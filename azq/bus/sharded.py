@@ -1,4 +1,4 @@
-"""One data broker or several as one: an inference worker reads all of them and answers each request where it came from.
+"""Data brokers and this host's own clients as one: an inference worker reads all of them and answers each request where it came from.
 
 Each broker has a thread that waits for entries, so none waits for another, nor the serving thread for any; one that is lost is left alone
 until its thread hears from it again. Entry ids tell the broker (`<id>@<place>`), reply lists by their client's name (`azq.wire.shards`).
@@ -17,6 +17,7 @@ from typing import TypeVar
 from azq import logs
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
+from azq.bus.same_host import HostRequests
 from azq.config import BrokerConfig
 from azq.errors import BrokerError
 from azq.waiting import Backoff
@@ -30,18 +31,16 @@ BACKOFF = Backoff(0.1, 2.0)
 T = TypeVar("T")
 
 
-def open_requests(config: BrokerConfig, *, ahead: bool = False) -> RequestBus:
-    """The data plane of these settings as an inference worker serves it. Raises `BrokerError` where no broker of it answers.
+def open_requests(config: BrokerConfig, host: HostRequests | None = None) -> RequestBus:
+    """The data plane of these settings, and what processes of this host ask directly, as an inference worker serves them.
 
-    `ahead` has threads wait for requests, so that a device is served meanwhile; where the CPU itself evaluates, they would only cost it.
+    Raises `BrokerError` where no broker of it answers.
     """
     # The longest wait in a server is a tenth of a second: a socket that is silent for longer than usual is a broker out of reach.
     timeout_s = min(config.connect_timeout_s, TIMEOUT_S if len(config.data_planes) > 1 else float("inf"))
     buses = [RedisBus(open_client(url, timeout_s=timeout_s)) for url in config.data_planes]
     _check_one_answers(buses)
-    if len(buses) == 1 and not ahead:
-        return buses[0]
-    return ShardedBus(buses, width=config.shards_per_run)
+    return ShardedBus(buses, width=config.shards_per_run, host=host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +54,17 @@ class _ReadRequest:
 
 
 class ShardedBus(RequestBus):
-    """The requests of several brokers; `width` of them carry one run. Safe to share between threads, read by one."""
+    """The requests of several brokers, of which `width` carry one run, and of clients of this host; threads may share it, one reads."""
 
-    def __init__(self, buses: Sequence[RequestBus], *, width: int = 0) -> None:
+    def __init__(self, buses: Sequence[RequestBus], *, width: int = 0, host: HostRequests | None = None) -> None:
         self._changed = threading.Condition()
-        self._width = width
-        self._shards = [_Shard(place, bus, self._changed) for place, bus in enumerate(buses)]
+        self._width, self._brokers, self._host = width, len(buses), host
+        self._shards = [_Shard(place, bus, self._changed) for place, bus in enumerate([*buses, *filter(None, [host])])]
 
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
         """New frames of the streams, up to `count` of each from each broker; as many more are read ahead, so that those become one batch.
 
-        Raises what is wrong with a broker of these streams while none of them can be reached.
+        Raises what is wrong with a broker of these streams while none of them can be reached and nobody of this host asks.
         """
         deadline_s = time.monotonic() + block_ms / 1e3
         asked = {shard: _ReadRequest(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
@@ -74,7 +73,7 @@ class ShardedBus(RequestBus):
                 shard.ask(asked.get(shard))
             while not any(shard.ready for shard in self._shards):
                 errors = [shard.error for shard in asked if shard.error]
-                if errors and len(errors) == len(asked):
+                if errors and len(errors) == len(asked) - (self._host is not None) and not (self._host and self._host.connected):
                     raise errors[0].with_traceback(None)
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or not self._changed.wait(left_s):
@@ -101,16 +100,15 @@ class ShardedBus(RequestBus):
 
         A client of a lost broker has moved on and asks again.
         """
-        count = len(self._shards)
-        told = dict(self._apart((shards.shard_named(key, count), (key, frame)) for key, frame in replies))
+        told = dict(self._apart((self._place_of(key), (key, frame)) for key, frame in replies))
         done = dict(self._apart(map(_unmarked, ids)))
         for shard in {**told, **done}:
             shard.attempt(partial(shard.bus.answer, told.get(shard, []), stream, group, done.get(shard, []), life_s=life_s))
 
     def dead_letter(self, entry: Entry, reason: str) -> None:
-        """Keeps an unreadable frame on the broker that it came from."""
+        """Keeps an unreadable frame on the broker that it came from, one of this host's on the first."""
         place, entry_id = _unmarked(entry.id)
-        shard = self._shards[place]
+        shard = self._shards[place if place < self._brokers else 0]
         shard.attempt(partial(shard.bus.dead_letter, replace(entry, id=entry_id), reason))
 
     def close(self) -> None:
@@ -130,9 +128,15 @@ class ShardedBus(RequestBus):
         for place, found in by_place.items():
             yield self._shards[place], found
 
+    def _place_of(self, replies: str) -> int:
+        """Where the client of a reply list listens."""
+        if self._host is not None and self._host.has(replies):
+            return self._brokers
+        return shards.shard_named(replies, self._brokers)
+
     def _carried(self, streams: Sequence[str], shard: _Shard) -> tuple[str, ...]:
-        count = len(self._shards)
-        if not 0 < self._width < count:
+        count = self._brokers
+        if not 0 < self._width < count or shard.place == count:
             return tuple(streams)
         return tuple(stream for stream in streams if shard.place in shards.shards_of(keys.run_of(stream), count, self._width))
 

@@ -213,7 +213,8 @@ class WorkerConfig(Section):
     concurrency: FewOrNone = 0  # jobs at once in one worker; 0: as many as suit the machine in `azq up`, one elsewhere
     game_files: tuple[Path, ...] = ()  # Python files, or folders of them, that runs may have as games on this host
     evaluator: Literal["auto", "stream", "local"] = "auto"  # whom self-play of runs with the stream asks here; local: its own processes.
-    # auto: they themselves in `azq up` where a CPU infers and the network is a perceptron, whose passes cost less than being asked for
+    # auto: inference workers of this host over their sockets where there are no others; they themselves in `azq up` where a CPU infers and
+    # the network is a perceptron, whose passes cost less than being asked for
     engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
     heartbeat_life_s: Seconds = 8.0

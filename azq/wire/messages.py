@@ -276,6 +276,7 @@ class Fleet(Message, frozen=True):
     shards_per_run: int = 0
     over: str = ""  # why all machines end now, once they have drained; empty: they go on
     host: str = ""  # of the daemon
+    inference_hosts: tuple[str, ...] = ()  # where live inference workers are
 
 
 class RunRecord(Message, frozen=True):

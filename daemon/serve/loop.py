@@ -173,7 +173,7 @@ class Loop:
         games = {run.name: run.sections.run.game for run in desired.runs if run.sections}
         act(actions, replace(self.hands, games=games))
         self._tell_end(next((action.reason for action in actions if isinstance(action, do.EndFleet)), ""))
-        self._beat()
+        self._beat(seen.workers)
         self._history.note(desired, observed, now_ms)
         loops = self._look_at_deaths(seen.workers, now_ms)
         return [*loops, *(action for action in actions if isinstance(action, do.ReportUnroutable | do.ReportSpent))]
@@ -202,10 +202,12 @@ class Loop:
             self.fleet = msgspec.structs.replace(self.fleet, over=reason)
             log.warning("machines_end" if reason else "machines_go_on", reason=reason)
 
-    def _beat(self) -> None:
+    def _beat(self, beats: Sequence[Heartbeat]) -> None:
         self._presence.beat(self.bus)
         if self.fleet is not None:
-            self.bus.put(keys.FLEET, encode(msgspec.structs.replace(self.fleet, sent_ms=now_ms())), life_s=self.life_s)
+            hosts = tuple(sorted({beat.host for beat in beats if beat.role == "inference"}))
+            fleet = msgspec.structs.replace(self.fleet, sent_ms=now_ms(), inference_hosts=hosts)
+            self.bus.put(keys.FLEET, encode(fleet), life_s=self.life_s)
 
     def _failed(self, error: Exception) -> None:
         reason = str(error) if isinstance(error, BrokerError) else f"{type(error).__name__}: {error}"

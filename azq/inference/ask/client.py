@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import logs
-from azq.bus.base import Bus
+from azq.bus.base import AskingBus
+from azq.bus.same_host import PeerLost
 from azq.clock import now_ms
 from azq.errors import BrokerError, EvaluationRefused, EvaluatorFailure, WireError
 from azq.phases import Phases
@@ -53,7 +54,7 @@ class StreamEvaluator:
     A broker that is away is waited for; `result` returns None meanwhile.
     """
 
-    bus: Bus
+    bus: AskingBus
     run: str
     client: str
     _: KW_ONLY
@@ -234,6 +235,11 @@ class StreamEvaluator:
         """Runs a step against the broker; an outage starts or lengthens the back-off, success ends it."""
         try:
             action()
+        except PeerLost:  # what it had is asked again at once
+            for number, waiting in self._outstanding.items():
+                if waiting.sent_s is not None:
+                    waiting.sent_s = None
+                    self._unsent.append(number)
         except BrokerError as error:
             if not self.lost:
                 logs.get(__name__).warning("evaluation_stream_lost", client=self.client, error=str(error))

@@ -369,5 +369,14 @@ def test_a_spent_budget_ends_the_run_and_then_tells_machines_to_end(plane: Plane
     assert told(plane).over == ""
 
 
+def test_everybody_hears_on_which_hosts_inference_workers_are(plane: Plane) -> None:
+    plane.loop.fleet = Fleet("0", "", "", "redis", 20.0, 2.0, 8.0, 0)
+    for role, host in (("inference", "south"), ("inference", "north"), ("inference", "south"), ("selfplay", "east")):
+        worker = f"{role}@{host}:{len(host)}"
+        plane.bus.put(keys.beat(worker), encode(Heartbeat(role, worker, host, 1, "0", 1, 0, 10_000_000)), life_s=60)
+    assert plane.loop.tick()
+    assert told(plane).inference_hosts == ("north", "south")
+
+
 def told(plane: Plane) -> Fleet:
     return decode(plane.bus.get(keys.FLEET) or b"", Fleet)
