@@ -20,8 +20,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
     azq.cluster                                           machines, roles and prices in one file
     azq.bench | azq.drill                                 what this machine reaches; failures rehearsed
-    azq.validate | azq.sweep | azq.estimate               the same seed, the same weights; better settings by search; how long and how dear
-    azq.tune                                              how self-play is best spread over this machine
+    azq.validate | azq.sweep | azq.calibrate              the same seed, the same weights; better settings by search; this machine measured
     azq.cli                                               the command line: the composition root
 """
 

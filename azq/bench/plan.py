@@ -1,12 +1,14 @@
-"""What `azq bench all` measures, with what sizes, and for how long. Pure."""
+"""What `azq bench all` measures, with what sizes and for how long, and its figures as ratios within the run, as Markdown and pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from azq.config import NetworkConfig
+from azq.console.profile import plot, profile_of_shares, pyplot_of
 from azq.errors import ConfigError
 
 LATENCY_BATCH = 256
@@ -129,3 +131,192 @@ def parts(size: str, which: Sequence[Case], *, on_gpu: bool, peers: Sequence[str
     # Self-play at 32 simulations of the other games goes last: it says least that the other figures do not.
     rest.sort(key=lambda part: (part.num_simulations == 32, part.kind == "learner"))
     return (*of(first), timed("latency", first, overhead_s=8.0), *beside, *rest)
+
+
+Figures = Mapping[str, Mapping[str, Any]]
+BEGIN, END = "<!-- bench all: begin -->", "<!-- bench all: end -->"
+OPEN = "open"  # no figure
+#: head of a column -> key of a summary's row
+NETWORKS = {
+    "bare network, evaluations/s": "bare_evaluations_per_s",
+    "through the stream": "stream_evaluations_per_s",
+    "stream / bare": "stream_over_bare",
+    "per CPU-second": "stream_over_bare_cpu",
+    "learner, samples/s": "learner_samples_per_s",
+    "learner / bare loop": "learner_over_bare",
+}
+SELFPLAY = {
+    "self-play evaluations/s, 200 simulations": "selfplay_200_evaluations_per_s",
+    "/ bare": "selfplay_over_bare",
+    "per CPU-second": "selfplay_over_bare_cpu",
+    "simulations/s, 200": "selfplay_200_simulations_per_s",
+    "simulations/s, 32": "selfplay_32_simulations_per_s",
+    "mean batch / largest": "batch_filled",
+    "network busy": "network_busy",
+    "GPU busy": "gpu_busy",
+    "cores, all processes": "cpu_cores",
+}
+BARS = (
+    ("bare_evaluations_per_s", "bare network", "#9aa0a8"),
+    ("stream_evaluations_per_s", "through the stream", "#2460c8"),
+    ("selfplay_200_evaluations_per_s", "self-play, 200 simulations", "#b4530f"),
+    ("selfplay_32_evaluations_per_s", "self-play, 32 simulations", "#6b3fb5"),
+)
+Source = tuple[str, str]  # a part of the case, and its figure
+BARE, DEEP = ("network", "bare_evaluations_per_s"), "selfplay/200"
+#: key of a summary's row -> where it is taken from
+TAKEN: dict[str, Source] = {
+    "bare_evaluations_per_s": BARE,
+    "stream_evaluations_per_s": ("network", "stream_evaluations_per_s"),
+    "mean_batch": (DEEP, "inference_mean_batch"),
+    "network_busy": (DEEP, "network_busy"),
+    "gpu_busy": (DEEP, "gpu_busy"),
+    "cpu_cores": (DEEP, "cpu_cores"),
+    "learner_samples_per_s": ("learner", "samples_per_s"),
+    "learner_over_bare": ("learner", "share_of_bare"),
+    **{
+        f"selfplay_{count}_{name}": (f"selfplay/{count}", name)
+        for count in SIMULATIONS
+        for name in ("evaluations_per_s", "simulations_per_s", "simulations_per_cpu_s", "games_per_s")
+    },
+}
+#: the same, of ratios -> what is divided by what
+RATIOS: dict[str, tuple[Source, Source]] = {
+    "stream_over_bare": (("network", "stream_evaluations_per_s"), BARE),
+    "stream_over_bare_cpu": (("network", "stream_evaluations_per_cpu_s"), ("network", "bare_evaluations_per_cpu_s")),
+    "selfplay_over_bare": ((DEEP, "evaluations_per_s"), BARE),
+    "selfplay_over_bare_cpu": ((DEEP, "evaluations_per_cpu_s"), ("network", "bare_evaluations_per_cpu_s")),
+    **{
+        f"azq_over_{peer}_{count}{suffix}": ((f"selfplay/{count}", name), (f"{peer}/{count}", name))
+        for peer in PEERS
+        for count in SIMULATIONS
+        for suffix, name in (("", "simulations_per_s"), ("_cpu", "simulations_per_cpu_s"))
+    },
+}
+
+
+def ratio(above: float | None, below: float | None) -> float | None:
+    """Their quotient; None where one of them is not known or the lower one is zero."""
+    return None if not above or not below else round(above / below, 3)
+
+
+def summary(which: Sequence[Case], figures: Figures) -> list[dict[str, Any]]:
+    """A row a case: rates per second of wall time, per CPU-second on a CPU's own account, and ratios within this run."""
+    return [_row(case, figures) for case in which]
+
+
+def _row(case: Case, figures: Figures) -> dict[str, Any]:
+    def found(source: Source) -> Any:
+        kind, _, simulations = source[0].partition("/")
+        part = f"{kind}/{case.name}/{simulations}".rstrip("/")
+        return figures.get(part, {}).get(source[1])
+
+    row: dict[str, Any] = {"case": case.name, "batch": case.batch} | {name: found(source) for name, source in TAKEN.items()}
+    ratios = {name: ratio(found(above), found(below)) for name, (above, below) in RATIOS.items()}
+    return row | ratios | {"batch_filled": ratio(row["mean_batch"], case.batch)}
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Tables of a run with its machine and commit, as they stand in the documentation."""
+    about = result["machine"]
+    version = f"commit `{about['commit']}`" if about["commit"] else "commit unknown"
+    options = [f"--size {result['size']}", *(f"--set {text}" for text in result.get("settings", ()))]
+    lines = [
+        f"{about['device_name']}, {about['cores']} cores, {about['precision']}, torch {about['torch']}, {version}; "
+        f"`azq bench all {' '.join(options)}`, {result['minutes']:.1f} minutes, load {about['load_before']} before it began. "
+        "Rates are per second of wall time, the network on one thread where it runs on a CPU; ratios are within this run.",
+        "",
+    ]
+    rows = result["summary"]
+    for columns in (NETWORKS, SELFPLAY):
+        lines += table(["network, batch", *columns], [_cells(row, columns) for row in rows])
+    return "\n".join([*lines, *_peers(rows), *_latency(result["parts"]), *_left_out(result["left_out"])]).rstrip() + "\n"
+
+
+def _cells(row: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
+    return [f"{row['case']}, {row['batch']:,}", *(number(row[key]) for key in columns.values())]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table and an empty line."""
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def number(value: float | None) -> str:
+    """A figure with three digits or whole; `open` where there is none."""
+    if value is None:
+        return OPEN
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def replace_section(path: Path, text: str) -> None:
+    """Puts the text between the two marks of a file. Raises `ConfigError` where they are missing."""
+    old = path.read_text("utf-8")
+    if old.count(BEGIN) != 1 or old.count(END) != 1 or old.index(BEGIN) > old.index(END):
+        raise ConfigError(f"{path} has no section between {BEGIN} and {END}; put the two lines where the tables belong")
+    before, after = old[: old.index(BEGIN)], old[old.index(END) :]
+    path.write_text(f"{before}{BEGIN}\n{text}{after}", "utf-8")
+
+
+def _peers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = [
+        (peer, str(count), number(row[f"azq_over_{peer}_{count}"]), number(row[f"azq_over_{peer}_{count}_cpu"]))
+        for row in rows
+        for peer in PEERS
+        for count in SIMULATIONS
+        if row[f"azq_over_{peer}_{count}"] is not None
+    ]
+    return table(("azq over", "simulations", "simulations/s", "per CPU-s"), found) if found else []
+
+
+def _latency(parts: Figures) -> list[str]:
+    rows = [
+        (
+            name.partition("/")[2],
+            str(found["batch"]),
+            *(number(found[key]) for key in ("bare_p50_ms", "round_trip_p50_ms", "round_trip_p99_ms", "added_p50_ms", "added_p99_ms")),
+        )
+        for name, found in parts.items()
+        if name.startswith("latency/")
+    ]
+    head = ("one request at a time", "batch", "bare p50, ms", "round trip p50", "p99", "added p50", "added p99")
+    return table(head, rows) if rows else []
+
+
+def _left_out(reasons: Mapping[str, str]) -> list[str]:
+    return [f"Not measured: {'; '.join(f'{name} ({reason})' for name, reason in reasons.items())}.", ""] if reasons else []
+
+
+def pictures(result: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Writes `bench.png`, and `bench-phases.png` where a run of self-play told its phases. Raises `MissingExtra` without matplotlib."""
+    written = [_bars(result, folder / "bench.png")]
+    for name, found in result["parts"].items():
+        if name.startswith("selfplay/") and found.get("selfplay_phases"):
+            shares = {"selfplay": found["selfplay_phases"], "inference": found["inference_phases"]}
+            plot(profile_of_shares(shares), folder / "bench-phases.png", f"where the time goes: {name}")
+            written.append(folder / "bench-phases.png")
+            break
+    return written
+
+
+def _bars(result: Mapping[str, Any], out: Path) -> Path:
+    pyplot = pyplot_of("the pictures of `azq bench all`")
+    rows = result["summary"]
+    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.9 * len(rows)), dpi=120)
+    height = 0.8 / len(BARS)
+    for index, (key, label, colour) in enumerate(BARS):
+        places = [place + index * height for place in range(len(rows))]
+        bars = axes.barh(places, [row[key] or 0.0 for row in rows], height=height, label=label, color=colour)
+        axes.bar_label(bars, [f"{row[key]:,.0f}" if row[key] else "open" for row in rows], fontsize=7, padding=2)
+    axes.set_yticks(
+        [place + 0.4 - height / 2 for place in range(len(rows))], [f"{row['case']}\nbatch {row['batch']:,}" for row in rows], fontsize=8
+    )
+    axes.invert_yaxis()
+    axes.set(xlabel="evaluations/s", title=f"{result['machine']['device_name']}, {result['machine']['cores']} cores")
+    axes.margins(x=0.14)
+    axes.legend(fontsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(out)
+    pyplot.close(figure)
+    return out

@@ -1,4 +1,4 @@
-"""The search: the speed of its core alone (200 simulations a ply, one thread) in few trees and in many, and its strength."""
+"""The speed of the search's core alone (200 simulations a ply, one thread), in few trees and in many."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 
 from azq import _core, games
-from azq.arena.grade import mark
-from azq.arena.positions import load
 from azq.config import Config
-from azq.console.move import open_player
 from azq.search.search import exploring, leaves_at_once
 
 SIMULATIONS = 200
@@ -20,7 +17,6 @@ TREES = 256
 CHUNK = 200_000
 MANY_TREES = 8_192  # a request for a GPU; hundreds of megabytes, so that every step waits for memory that nobody fetched ahead
 OPENING_PLIES = 12  # so that not all trees are at one ply
-GRADED = "connect_four"  # its positions are exactly solved
 
 
 def bench_search(config: Config, *, seconds: float, game: str) -> dict[str, Any]:
@@ -37,22 +33,6 @@ def bench_search(config: Config, *, seconds: float, game: str) -> dict[str, Any]
         "simulations_per_cpu_s": figures[chosen],
         **{f"simulations_per_cpu_s_{name}": rate for name, rate in figures.items()},
         **{f"us_per_leaf_{trees}_trees": round(_leaf_s(config, game, trees, seconds / 2) * 1e6, 3) for trees in (TREES, MANY_TREES)},
-    }
-
-
-def bench_strength(config: Config, *, run: str | None, weights: str, num_simulations: int) -> dict[str, Any]:
-    """Share of the graded positions on which the move played loses a result class, overall and by class."""
-    player = open_player(config, game=GRADED, run=run, weights=weights, num_simulations=num_simulations)
-    positions = load(GRADED)
-    answers = player.moves([list(position.actions) for position in positions])
-    grade = mark(positions, [answer["action"] for answer in answers])
-    return {
-        "weight_version": player.weight_version,
-        "num_simulations": num_simulations,
-        "positions": grade.positions,
-        "errors": grade.errors,
-        "error_share": round(grade.error_share, 4),
-        **{f"errors_{name}": f"{errors}/{count}" for name, (errors, count) in sorted(grade.by_class.items())},
     }
 
 

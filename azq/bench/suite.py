@@ -20,8 +20,7 @@ from pydantic import validate_call
 import azq
 from azq import logs
 from azq.bench.inference import latency, throughput
-from azq.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, parts, split
-from azq.bench.report import markdown, pictures, summary
+from azq.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, markdown, parts, pictures, split, summary
 from azq.bench.rig import READY_ON_GPU_S, answer_of, child, rig
 from azq.bench.selfplay import peer_figures, selfplay_figures, why_no_peer
 from azq.config import Config, InferenceConfig, load, merge, parse_overrides

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from azq.cli.options import Answer, Command, ConfigFile, MeasuredFile, Overrides, RunName, offering, rehearsal, with_answer
+from azq.cli.options import Answer, Command, MeasuredFile, Overrides, offering, rehearsal, with_answer
 from azq.errors import ConfigError
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
@@ -18,8 +17,8 @@ NetworkClock = Annotated[str, typer.Option(metavar="TIME", help="A clock for a n
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
 
 
-def _measured(command: Command, live: bool = False) -> None:
-    """A benchmark of that name and those options; what `command` returns of them is as `measure` takes it. `live`: of what is live here."""
+def _measured(command: Command) -> None:
+    """A benchmark of that name and those options; what `command` returns of them is as `measure` takes it."""
     name = command.__name__
 
     def run(config: Path | None, overrides: list[str] | None, **options: Any) -> Answer:
@@ -29,9 +28,7 @@ def _measured(command: Command, live: bool = False) -> None:
         result = measure(name, load(config, overrides or []), **options | (command(**options) or {}))
         return Answer(result, as_text(name, result))
 
-    bench_app.command(name)(
-        offering(run if live else rehearsal(run), command, config=(ConfigFile if live else MeasuredFile, None), overrides=(Overrides, None))
-    )
+    bench_app.command(name)(offering(rehearsal(run), command, config=(MeasuredFile, None), overrides=(Overrides, None)))
 
 
 @_measured
@@ -156,15 +153,6 @@ def peers(seconds: Seconds = 20.0) -> None:
     """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
 
 
-@partial(_measured, live=True)
-def strength(
-    run: RunName = None,
-    weights: Annotated[str, typer.Option("--weights", help="A weights file, or `latest` of the run.")] = "latest",
-    num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
-) -> None:
-    """Share of exactly solved, hard connect-four positions on which the weights lose a result class."""
-
-
 @bench_app.command("all")
 @with_answer
 @rehearsal
@@ -178,7 +166,7 @@ def bench_all(
     overrides: Overrides = None,
 ) -> Answer:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
-    from azq.bench.report import markdown, replace_section
+    from azq.bench.plan import markdown, replace_section
     from azq.bench.suite import read, run_all, write, write_tables
 
     def keep(so_far: dict[str, Any]) -> None:

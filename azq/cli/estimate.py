@@ -24,8 +24,8 @@ def estimate(
     import logging
 
     from azq import logs
-    from azq.estimate.estimate import EstimateRequest
-    from azq.estimate.estimate import estimate as command
+    from azq.calibrate.estimate import EstimateRequest
+    from azq.calibrate.estimate import estimate as command
 
     end_as_ctrl_c()
     logs.setup("estimate", level=logging.WARNING)

@@ -32,8 +32,7 @@ def sweep(
     from azq.console.report import as_html
     from azq.files import publish_file
     from azq.sweep.plan import read_plan
-    from azq.sweep.report import as_sections, as_text, as_values
-    from azq.sweep.shown import swept
+    from azq.sweep.report import as_sections, as_text, as_values, swept
     from azq.sweep.sweep import open_study
 
     end_as_ctrl_c()

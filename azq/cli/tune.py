@@ -31,9 +31,9 @@ def tune(
     import logging
 
     from azq import logs
+    from azq.calibrate.tune import TuneRequest
+    from azq.calibrate.tune import tune as command
     from azq.host.rundir import name_of
-    from azq.tune.tune import TuneRequest
-    from azq.tune.tune import tune as command
 
     if out and into:
         raise ConfigError("--out and --update are two ways to write one choice; give one of them")

@@ -14,7 +14,7 @@ from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import end_as_ctrl_c
 
 if TYPE_CHECKING:
-    from azq.validate.queued import Hardship
+    from azq.validate.validate import Hardship
 
 
 @with_answer
@@ -39,8 +39,7 @@ def validate(
 ) -> Answer:
     """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
     from azq import logs
-    from azq.validate.queued import Hardship
-    from azq.validate.validate import Validation
+    from azq.validate.validate import Hardship, Validation
     from azq.validate.validate import validate as command
 
     if evaluator not in ("stream", "local"):
@@ -60,8 +59,7 @@ def validate(
 
 
 def _soaked(game: str, iterations: int, seed: int, hardship: Hardship, out: Path | None) -> Answer:
-    from azq.validate.soak import soak
-    from azq.validate.soak_report import as_markdown, write_report
+    from azq.validate.soak import as_markdown, soak, write_report
     from azq.validate.versions import lockstep_sections
 
     if hardship.kill or hardship.stop:

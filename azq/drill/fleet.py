@@ -22,11 +22,9 @@ from azq.bus.redis import RedisBus
 from azq.bus.server_program import find_server
 from azq.clock import now_ms
 from azq.config import parse_run
-from azq.drill.audit import read_books
-from azq.drill.evidence import Evidence
 from azq.drill.hosts import Host, lan
-from azq.drill.outcome import Outcome
-from azq.drill.proof import Discrepancy, compare
+from azq.drill.outcome import Discrepancy, Outcome, compare
+from azq.drill.system import Evidence, read_books
 from azq.errors import BrokerError, EvaluationTimeout
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token

@@ -17,10 +17,9 @@ from typing import Any
 
 import redis
 
-from azq.drill.audit import DiskAuditor
 from azq.drill.faults.brokers import limit_files, limit_memory, offer_weights, send_poison
 from azq.drill.outcome import Outcome, Rehearsal
-from azq.drill.rehearse import Intent, RecoveryWatch, Tell
+from azq.drill.rehearse import DiskAuditor, Intent, RecoveryWatch, Tell
 from azq.drill.scenarios import BROKERS, PROCESSES, Scenario, nothing
 from azq.drill.system import System
 from azq.errors import AzqError

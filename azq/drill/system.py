@@ -10,17 +10,23 @@ import os
 import shutil
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import redis
 
 from azq import metrics
 from azq.actor.slice import journal_interval_s
 from azq.bus.redis import RedisBus
-from azq.drill.evidence import Evidence
+from azq.drill.outcome import Books, Disk
 from azq.drill.scenarios import GATEWAY, PROCESSES
 from azq.errors import StateConflict
 from azq.host.fronts import free_port
+from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.local import Local, pid_of_server
 from azq.process.apart import NO_SETTING, start
@@ -28,10 +34,90 @@ from azq.process.kin import Victim, borne
 from azq.process.proc import alive, stat_of
 from azq.process.python import PYTHON
 from azq.process.start import PARENT_VARIABLE
+from azq.replay import framing
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, LearnerStatus
+from azq.wire.messages import BROWSER_PREFIX, Heartbeat, LearnerStatus, SampleEvent
 from azq.wire.shards import data_names
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Games in the log, those of them stored more than once, and the simulations searched for them."""
+
+    games: int = 0
+    twice: int = 0
+    simulations: int = 0
+
+
+class Evidence:
+    """Reads on from where it stopped; half a record at the end is left for the next time."""
+
+    def __init__(self, folder: Path, game: str) -> None:
+        self._folder = folder
+        self._game = game
+        self.begin()
+
+    def read(self) -> Tally:
+        paths = sorted(self._folder.glob("*.seg"))
+        if any(path.stat().st_size < self._ends.get(path, 0) for path in paths):
+            self.begin()  # a learner cut off what it could not finish
+        for path in paths:
+            self._read(path)
+        twice = self._copies.total()
+        return Tally(len(self._uids) + twice, twice, self._simulations)
+
+    def disk(self) -> Disk:
+        """The games that were read."""
+        return Disk(self._uids, self._copies)
+
+    def versions(self) -> frozenset[int]:
+        """Versions of weights that games in the log were played with."""
+        return frozenset(self._versions)
+
+    def by_tabs(self) -> Counter[int]:
+        """Games of browsers' tabs by each version that they were played with."""
+        return Counter(self._tab_versions)
+
+    def finished_ms(self, owner: str) -> int:
+        """When a worker's newest game was finished, by its own clock; 0 where it finished none."""
+        return self._finished_ms.get(owner, 0)
+
+    def begin(self) -> None:
+        """Has all of it read again."""
+        self._ends: dict[Path, int] = {}
+        self._uids: set[int] = set()
+        self._copies: Counter[int] = Counter()
+        self._versions: set[int] = set()
+        self._tab_versions: Counter[int] = Counter()
+        self._finished_ms: dict[str, int] = {}
+        self._simulations = 0
+
+    def _read(self, path: Path) -> None:
+        end = self._ends.get(path, 0)
+        with path.open("rb") as file:
+            file.seek(end)
+            data = file.read()
+        head = framing.header(self._game)
+        if not end and len(data) < len(head):
+            return
+        start = 0 if end else framing.check_header(data, self._game, str(path))
+        parsed = framing.parse(data, start)
+        for frame in framing.frames(data, start, parsed.end):
+            self._count(decode(frame, SampleEvent))
+        self._ends[path] = end + parsed.end
+
+    def _count(self, event: SampleEvent) -> None:
+        record = event.record
+        if record.uid in self._uids:
+            self._copies[record.uid] += 1
+        self._uids.add(record.uid)
+        versions = set(np.frombuffer(record.weight_versions, "<u4").tolist())
+        self._versions |= versions
+        self._tab_versions.update(versions if event.worker.startswith(BROWSER_PREFIX) else ())
+        self._finished_ms[event.worker] = event.finished_ms
+        self._simulations += int(np.frombuffer(record.simulations, np.uint16).sum(dtype=np.int64))
+
 
 RUN = "drill"
 FOLDER = "{folder}"  # in settings of a drill: that of its system
@@ -55,6 +141,14 @@ class Log:
         with self._path.open("rb") as file:
             file.seek(self.begins_at)
             return any(all(word.encode() in line for word in words) for line in file)
+
+
+def read_books(client: redis.Redis, run: str) -> Books:
+    """The ledger's account of all games of a run; of one moment only where nobody holds a game meanwhile."""
+    uids: Any = client.hkeys(keys.open_games(run))
+    reasons: Any = client.hgetall(keys.abandoned(run))
+    abandoned = {int(uid): bytes(reason).decode() for uid, reason in reasons.items()}
+    return Books(Ledger(client).counts(run).opened, frozenset(map(int, uids)), abandoned)
 
 
 class System(Local):

@@ -19,9 +19,8 @@ from azq.files import make_folders, publish_file
 from azq.process.source import commit, files_sha256
 from azq.status.curves import CurvePoint
 from azq.validate.bands import DEAREST, LEAST_SEEDS, Band, BandVerdict, cpu_ratio, judge, spread
-from azq.validate.baselines import machine_kind
-from azq.validate.curve import band_sections, metric_of, plan_of
-from azq.validate.seeds import curves_of
+from azq.validate.curve import band_sections, curves_of, metric_of, plan_of
+from azq.validate.validate import machine_kind
 from azq.validate.versions import fingerprint
 
 SAME = ("game", "metric", "settings")  # in a band and in what is compared with it

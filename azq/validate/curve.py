@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,11 +24,12 @@ from azq.arena.match import play_match, whole_groups
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.config import RunSections, merge
-from azq.process.start import run_main
+from azq.errors import AzqError
+from azq.process.python import PYTHON
+from azq.process.start import bare_environment, run_main
 from azq.search.evaluator import Evaluator
-from azq.validate.alone import watch_alone
-from azq.validate.bands import BandPoint
-from azq.validate.queued import PREFIX
+from azq.validate.bands import BandPoint, SeedCurve
+from azq.validate.validate import PREFIX, watch_alone
 from azq.validate.versions import lockstep_sections
 from azq.wire.messages import MatchSpec
 
@@ -122,6 +126,39 @@ def main() -> int:
             sys.stdout.write(msgspec.json.encode(PointOfSeed(seed, point)).decode() + "\n")
             sys.stdout.flush()
     return 0
+
+
+COMMAND = (*PYTHON, "-m", "azq.validate.curve")
+
+
+def curves_of(game: str, seeds: Sequence[int], processes: int, tell: Callable[[str], None]) -> Iterator[SeedCurve]:
+    """Each as it is finished; whoever stops asking ends those at work. Raises `AzqError` where a process fails."""
+    read_end, write_end = os.pipe()  # one for all: a line is written at once
+    shares = [share for first in range(processes) if (share := seeds[first::processes])]
+    running = [_started(game, share, write_end) for share in shares]
+    os.close(write_end)
+    points: dict[int, list[BandPoint]] = {seed: [] for seed in seeds}
+    with open(read_end, "rb") as lines:
+        try:
+            for line in lines:
+                seed, point = msgspec.structs.astuple(msgspec.json.decode(line, type=PointOfSeed))
+                points[seed].append(point)
+                tell(f"seed {seed}: step {point.step}, loss {point.loss:.4f}, {point.cpu_s:.0f} CPU-seconds")
+                if len(points[seed]) == len(plan_of(game).versions):
+                    yield SeedCurve(seed, points[seed])
+            if any(process.wait() for process in running):
+                raise AzqError(
+                    f"a process that runs seeds of {game} failed, as it says above; the same command goes on with what --out has"
+                )
+        finally:
+            for process in running:
+                process.send_signal(signal.SIGINT)  # its files go with it
+                process.wait()
+
+
+def _started(game: str, seeds: Sequence[int], output: int) -> subprocess.Popen[bytes]:
+    environment = {**bare_environment(), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen([*COMMAND, game, *map(str, seeds)], stdout=output, env=environment, start_new_session=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 from azq.drill import Intent, choose, load_all, rehearse
 from azq.drill.fleet import GAME, PASSWORD, RUN, HostFleet, fleet
 from azq.drill.hosts import why_not
-from azq.drill.proof import Discrepancy
+from azq.drill.outcome import Discrepancy
 from azq.ledger.types import JobView
 from azq.process.python import AZQ
 from azq.replay.segments import SegmentLog

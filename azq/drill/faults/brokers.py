@@ -8,22 +8,25 @@ import resource
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from azq import games
+from azq.arena.whole import WholeMatch
+from azq.bus.promotions import candidate, state_of
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
 from azq.drill.scenarios import BROKERS, Harm, Scenario, fault
 from azq.drill.system import READY_S, RUN, System
-from azq.errors import NotFound
+from azq.errors import NotFound, StateConflict
 from azq.host.brokers import BROKER_FOLDER
 from azq.ledger import Ledger
 from azq.process.kin import Victim
+from azq.status.observe import read_promotions, read_results
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import MAX_FRAME_BYTES, decode, encode
-from azq.wire.messages import WeightEvent
+from azq.wire.messages import PromotionEvent, WeightEvent
 
 FAR = 1000  # versions between the newest weights and forged ones, so that the learner's next have another number
 LARGE = 4 << 20  # bytes
@@ -201,3 +204,39 @@ def _weights(sections: RunSections, fill: float) -> bytes:
     with torch.no_grad():
         next(module.parameters()).fill_(fill)
     return to_bytes(module, WeightsMeta(game.name, 0, 0, dict(sections.run.params), sections.network.model_dump(mode="json")))
+
+
+@fault("kill-in-trial", "broker-control")
+def kill_in_trial(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+    """SIGKILL once a part of a candidate's trial was played; well again when it was judged, by a whole trial, and served or not."""
+    before = system.working(scenario.role)
+    tried = system.until(lambda: _under_trial(system), "a candidate whose trial has begun", READY_S)
+    system.kin.send(signal.SIGKILL, before)
+
+    def healed() -> bool:
+        events = _events(system)
+        if not system.replaced(scenario.role, before) or state_of(events, tried) in ("", "candidate"):
+            return False
+        deeds = [event.deed for event in events if event.version == tried]
+        if deeds not in (["candidate", "promoted"], ["candidate", "rejected"]):
+            raise StateConflict(f"version {tried} was to be tried and judged once, and became {', '.join(deeds)}")
+        return True
+
+    return Harm(healed)
+
+
+def _events(system: System) -> Sequence[PromotionEvent]:
+    return system.query(lambda client: read_promotions(RedisBus(client), RUN).events) or ()
+
+
+def _trial_of(system: System, version: int) -> WholeMatch | None:
+    results = system.query(lambda client: read_results(RedisBus(client), RUN))
+    matches = results[0] if results else ()
+    return next((match for match in matches if match.spec.trial and match.spec.first == f"weights:{version}"), None)
+
+
+def _under_trial(system: System) -> int | None:
+    """A candidate of whose trial some was played, and some was not."""
+    tried = candidate(_events(system))
+    trial = _trial_of(system, tried) if tried else None
+    return tried if trial and 0 < trial.games < trial.spec.games else None

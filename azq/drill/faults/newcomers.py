@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from azq.config.loading import APART
-from azq.drill.metadata import metadata
+from azq.drill.hosts import metadata
 from azq.drill.scenarios import MACHINE, Harm, Scenario, fault
 from azq.drill.system import RUN, System, ended
 from azq.errors import ExitCode, StateConflict

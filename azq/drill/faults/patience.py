@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
-from azq.drill.disk import FILLER, fill
 from azq.drill.faults.brokers import limit_memory
+from azq.drill.hosts import FILLER, fill
 from azq.drill.scenarios import DISK, PROCESSES, Harm, Scenario, fault, nothing
 from azq.drill.system import READY_S, RUN, System
 from azq.errors import StateConflict

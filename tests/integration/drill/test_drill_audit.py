@@ -9,9 +9,9 @@ from conftest import Broker
 
 from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.drill import audit
-from azq.drill.audit import DiskAuditor
-from azq.drill.proof import Discrepancy
+from azq.drill import rehearse as audit
+from azq.drill.outcome import Discrepancy
+from azq.drill.rehearse import DiskAuditor
 from azq.drill.system import RUN, System
 from azq.errors import EvaluationTimeout, StateConflict
 from azq.host.brokers import with_urls

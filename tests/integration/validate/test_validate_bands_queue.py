@@ -17,11 +17,9 @@ from azq.process.apart import start
 from azq.process.python import AZQ
 from azq.process.start import foreign_environment
 from azq.replay.readers import SegmentReader
-from azq.validate.alone import play_alone
 from azq.validate.bands import Band
-from azq.validate.baselines import machine_kind
 from azq.validate.curve import band_sections, plan_of
-from azq.validate.queued import Hardship, await_version, play_queued, versions
+from azq.validate.validate import Hardship, await_version, machine_kind, play_alone, play_queued, versions
 from azq.validate.versions import HOST, overrides_of
 
 GAME, SEED = "tic_tac_toe", 1

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.bench.plan import CASES, Case, Part, cases, parts, split
-from azq.bench.report import BEGIN, END, markdown, number, pictures, ratio, replace_section, summary
+from azq.bench.plan import BEGIN, CASES, END, Case, Part, cases, markdown, number, parts, pictures, ratio, replace_section, split, summary
 from azq.bench.selfplay import together
 from azq.bench.suite import config_of, measured, processor, read, run_all, write, write_tables
 from azq.config import NetworkConfig

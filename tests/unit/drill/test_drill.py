@@ -10,15 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from azq.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, disk, load_all, rehearse
+from azq.drill import Chaos, Intent, Outcome, Scenario, as_table, choose, hosts, load_all, rehearse
 from azq.drill.deadly_games import ARMED
-from azq.drill.disk import no_disk
-from azq.drill.evidence import Evidence, Tally
-from azq.drill.outcome import Rehearsal, Throughput, Work
-from azq.drill.proof import Discrepancy, Disk
+from azq.drill.hosts import no_disk
+from azq.drill.outcome import Discrepancy, Disk, Rehearsal, Throughput, Work
 from azq.drill.rehearse import by_system, odd_game
 from azq.drill.scenarios import BROKERS, DEEDS, DISK, FAULTS, FSYNC, HOSTS, PAGE, PROCESSES, SECOND_BROKER, Harm, parse
-from azq.drill.system import Log
+from azq.drill.system import Evidence, Log, Tally
 from azq.errors import ConfigError, NotFound
 from azq.replay import framing
 from azq.wire.codec import encode
@@ -97,8 +95,9 @@ def test_a_small_disk_takes_no_more_once_it_is_filled_and_its_files_stay(tmp_pat
     script = f"""
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-spec = spec_from_file_location("disk", {disk.__file__!r})  # azq.drill as a whole takes seconds
-made = module_from_spec(spec)
+spec = spec_from_file_location("hosts", {hosts.__file__!r})  # azq.drill as a whole takes seconds
+import sys
+sys.modules[spec.name] = made = module_from_spec(spec)
 spec.loader.exec_module(made)
 folder = Path({str(tmp_path)!r}) / "disk"
 folder.mkdir()

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from azq.bus.memory import MemoryBus
 from azq.cli.fleet import machine_app
 from azq.config import Config, MachineConfig
-from azq.drill.metadata import Metadata, metadata
+from azq.drill.hosts import Metadata, metadata
 from azq.errors import ConfigError, StateConflict
 from azq.host.ending import units, watch
 from azq.host.ending.deadman import BEGAN, HEARD, End, Notes, overdue

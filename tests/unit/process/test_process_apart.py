@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from azq.bench import tabs
+from azq.bench import browser
 from azq.cli.app import app
 from azq.config import Config, load
 from azq.drill.faults import newcomers
@@ -111,7 +111,7 @@ def trial(folder: Path) -> None:
 
 
 def volunteers(folder: Path) -> None:
-    run, _ = tabs.running("tic_tac_toe")
+    run, _ = browser.running("tic_tac_toe")
     with run:
         pass
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.errors import AzqError, ConfigError, UnknownGameError
-from azq.validate import banded, seeds
+from azq.validate import banded, curve
 from azq.validate.banded import Banding, check_bands
 from azq.validate.bands import Band, BandPoint, SeedCurve, chances_of, cpu_ratio, judge, spread
-from azq.validate.curve import PLANS, band_sections, plan_of
-from azq.validate.seeds import curves_of
+from azq.validate.curve import PLANS, band_sections, curves_of, plan_of
 
 STEPS = (100, 200, 400)
 EMPTY = Band("tic_tac_toe", "m", "s", "here", "c", "p", [])
@@ -172,7 +171,7 @@ def test_processes_bring_curves_as_they_finish_and_one_that_fails_is_told(monkey
         "import os, sys\nfor seed in sys.argv[2:]:\n"  # one write a line, as the real one: `print` makes two where output is unbuffered
         f"    for _ in range(4): os.write(1, {line!r}.encode() % seed.encode() + b'\\n')\n    if seed == '9': sys.exit(3)"
     )
-    monkeypatch.setattr(seeds, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(curve, "COMMAND", (sys.executable, "-c", program))
     told: list[str] = []
     assert sorted(each.seed for each in curves_of("tic_tac_toe", [1, 2, 3], 2, told.append)) == [1, 2, 3]
     assert len(told) == 12

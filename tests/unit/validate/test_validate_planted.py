@@ -14,7 +14,7 @@ from azq.learner.step.optimizer import learning_rate
 from azq.replay.samples import samples_of
 from azq.replay.window import Window
 from azq.search.search import make_search
-from azq.validate import alone
+from azq.validate import validate as alone
 from azq.validate.versions import first_difference, lockstep_sections
 
 VERSIONS = 4

@@ -9,10 +9,8 @@ import pytest
 from azq import games
 from azq.replay.readers import SegmentReader
 from azq.search.evaluator import Evaluation
-from azq.validate.alone import play_alone
-from azq.validate.figures import SoakLine, game_figures, slope_per_100
-from azq.validate.soak import Soak, SoakReport
-from azq.validate.soak_report import as_markdown, write_report
+from azq.validate.soak import Soak, SoakLine, SoakReport, as_markdown, game_figures, slope_per_100, write_report
+from azq.validate.validate import play_alone
 from azq.validate.versions import lockstep_sections
 
 LINES = [SoakLine("games lost", 0, most=0), SoakLine("checkpoints <read>", 0, least=1)]

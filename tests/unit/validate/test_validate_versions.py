@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from azq.config import RunSections, load, parse_run
 from azq.errors import ConfigError
-from azq.validate.baselines import kept_baseline, machine_kind, read_baseline
-from azq.validate.validate import ValidationReport
+from azq.validate.validate import ValidationReport, kept_baseline, machine_kind, read_baseline
 from azq.validate.versions import LockstepVersion, fingerprint, first_difference, lockstep_sections, overrides_of
 
 VERSIONS = [

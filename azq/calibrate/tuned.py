@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from azq.tune.arrangement import Arrangement
-from azq.tune.course import AxisSeen, Performed, TrialJudge, TunedChoice
+from azq.calibrate.course import Arrangement, AxisSeen, Performed, TrialJudge, TunedChoice
 
 Trials = Sequence[tuple[Arrangement, Performed | None]]
 HEAD = ("processes x threads", "games, ms", "groups", "leaves", "samples/s", "a CPU-second", "of the run", "a game, s", "trials", "ratio")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from azq.calibrate.tune import check_writable, update, with_values, write_new
 from azq.config import load
 from azq.config.loading import merge, to_toml
 from azq.errors import ConfigError
-from azq.tune.written import check_writable, update, with_values, write_new
 
 CHANGES: dict[str, dict[str, Any]] = {"selfplay": {"groups": 3, "answer_within_ms": 0.0}, "worker": {"concurrency": 2}}
 WRITTEN = """# mine

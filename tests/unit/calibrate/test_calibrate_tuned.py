@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from azq.estimate.rates import SampleReuse, Side
-from azq.tune.arrangement import Arrangement
-from azq.tune.course import AxisSeen, Performed, TrialJudge, TunedChoice
-from azq.tune.told import TuneReport, progress
+from azq.calibrate.course import Arrangement, AxisSeen, Performed, TrialJudge, TunedChoice
+from azq.calibrate.rates import SampleReuse, Side
+from azq.calibrate.tuned import TuneReport, progress
 
 START = Arrangement(processes=1, threads=1, games=256, within_ms=25.0, groups=2, leaves=1)
 THREE, FOUR = replace(START, groups=3), replace(START, leaves=4)

@@ -3,29 +3,135 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from azq.bench.rig import Rig, changed, rig, rules
+from azq.bench.selfplay import played
+from azq.calibrate.course import Arrangement, CoursePlan, Performed, TrialJudge, TunedChoice, axes_of, course, leaves_axis
+from azq.calibrate.estimate import setting_of
+from azq.calibrate.measure import GameSize, WorkMoment, game_size, needs_of, train_alone
+from azq.calibrate.rates import SampleReuse, fits
+from azq.calibrate.tuned import TuneReport, progress
 from azq.config import Config, RunSections
+from azq.config.loading import merge, to_toml
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError, EvaluationTimeout
-from azq.estimate.estimate import setting_of
-from azq.estimate.lengths import GameSize, game_size
-from azq.estimate.measure import WorkMoment, needs_of
-from azq.estimate.memory import fits
-from azq.estimate.rates import SampleReuse
-from azq.estimate.training import train_alone
+from azq.files import publish_file
 from azq.host.devices import DevicePlan, Wishes, plan
 from azq.host.hardware import detect
 from azq.process.proc import usable_cores, usable_memory_bytes
-from azq.tune.arrangement import Arrangement, axes_of, leaves_axis
-from azq.tune.course import CoursePlan, Performed, TrialJudge, TunedChoice, course
-from azq.tune.measure import arranged, perform
-from azq.tune.told import TuneReport, progress
-from azq.tune.written import check_writable, update, write_new
+
+WARM_UP_SHARE = 0.25  # of a trial: processes begin, and the first games leave the position that all begin with
+
+
+def perform(machine: Rig, evaluator: str, arrangement: Arrangement, seconds: float) -> Performed | None:
+    """So many seconds of self-play, the warm-up among them; None where they are too few to say anything."""
+    sections = arranged(machine.sections, arrangement)
+    warm_up_s = WARM_UP_SHARE * seconds
+    try:
+        done, spent_s, _ = played(replace(machine, sections=sections), evaluator, seconds - warm_up_s, arrangement.processes, warm_up_s)
+    except EvaluationTimeout:
+        return None
+    if not done["simulations"] or not spent_s:
+        return None
+    wall_s, simulations = done["wall_s"], done["simulations"]
+    return Performed(
+        simulations_per_s=simulations / wall_s,
+        cpu_s=spent_s / simulations,
+        evaluations_per_s=done["evaluations"] / wall_s,
+        mean_batch=done["evaluations"] / max(1.0, done["requests"]),
+        open_games=done["open_games"],
+    )
+
+
+def arranged(sections: RunSections, arrangement: Arrangement) -> RunSections:
+    """The settings with an arrangement in place of their own."""
+    return changed(sections, **arrangement.sections())
+
+
+Changes = Mapping[str, Mapping[str, Any]]
+
+
+def write_new(path: Path, changes: Changes, about: str) -> None:
+    """Writes a file of these settings alone, which begins with what it is. Whole or not at all; raises `ConfigError`."""
+    _publish(path, f"# {about}\n{to_toml(changes)}")
+
+
+def update(path: Path, changes: Changes) -> None:
+    """Puts these settings into a file. Whole or not at all; raises `ConfigError` where it cannot be read, changed or written."""
+    _publish(path, with_values(_read(path), changes, path))
+
+
+def check_writable(new: Path | None, old: Path | None) -> None:
+    """Raises `ConfigError` for files that could not be written at the end of a long measurement."""
+    if old is not None:
+        with_values(_read(old), {}, old)
+    folder = new.absolute().parent if new else None
+    if folder is not None and not folder.is_dir():
+        raise ConfigError(f"there is no folder {folder} for {new}; make it, or name another file")
+
+
+def with_values(text: str, changes: Changes, source: object = "settings") -> str:
+    """The text with these values of its sections in place, and all else as it was. Raises `ConfigError` where lines alone cannot do it."""
+    old = _parsed(text, source)
+    lines = text.splitlines()
+    for section, values in changes.items():
+        for key, value in values.items():
+            lines = _with_value(lines, section, key, to_toml({key: value}).strip())
+    new = "\n".join(lines) + "\n"
+    if not _says(new, merge(old, changes)):
+        names = ", ".join(f"{section}.{key}" for section, values in changes.items() for key in values)
+        raise ConfigError(f"{source} is written in a way that azq does not edit; set {names} there by hand, or use --out")
+    return new
+
+
+def _with_value(lines: list[str], section: str, key: str, line: str) -> list[str]:
+    """Lines with one line changed, or added at the begin of its section, which is added at the end where there is none."""
+    header = re.compile(rf"\s*\[\s*{section}\s*\]\s*(#.*)?")
+    begin = next((number for number, each in enumerate(lines) if header.fullmatch(each)), None)
+    if begin is None:
+        return [*lines, *([""] if lines else []), f"[{section}]", line]
+    end = next((number for number in range(begin + 1, len(lines)) if lines[number].lstrip().startswith("[")), len(lines))
+    for number in range(begin + 1, end):
+        if found := re.fullmatch(rf"(\s*){key}\s*=[^#\"']*?(\s*#.*)?", lines[number]):
+            return [*lines[:number], f"{found[1]}{line}{found[2] or ''}", *lines[number + 1 :]]
+    return [*lines[: begin + 1], line, *lines[begin + 1 :]]
+
+
+def _says(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == wanted
+    except tomllib.TOMLDecodeError:
+        return False
+
+
+def _parsed(text: str, source: object) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source} is not readable TOML: {error}; mend the file") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}; name a settings file that is there, or use --out") from None
+
+
+def _publish(path: Path, text: str) -> None:
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    try:
+        publish_file(path, text.encode(), mode)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error}; name another file") from None
+
 
 LENGTHS_SHARE, LEARNER_SHARE = 0.03, 0.05  # of the time
 SHORTEST_TRIAL_S = 1.5  # self-play tells of itself twice a second

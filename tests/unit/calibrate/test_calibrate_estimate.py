@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from estimated_sides import REUSE, sides
 
-from azq.estimate.memory import Need
-from azq.estimate.published import Point, game_samples, hours_to, points_of, same_rules
-from azq.estimate.rates import AtOnce, by_stages
-from azq.estimate.told import Estimate, prices_of, reaches
+from azq.calibrate.estimate import Estimate, prices_of, reaches
+from azq.calibrate.rates import AtOnce, Need, Point, by_stages, game_samples, hours_to, points_of, same_rules
 from azq.games import names
 from azq.pretrained import card
 from azq.prices import catalogue

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from azq.bench.fleet import bench_fleet, in_flight
-from azq.bench.relay import AGAIN_S, over_a_network
+from azq.bench.fleet import AGAIN_S, bench_fleet, in_flight, over_a_network
 from azq.bench.rig import changed
 from azq.config import Config, load
 from azq.errors import ConfigError

@@ -1,4 +1,4 @@
-"""`azq estimate` as a user runs it: a game of the core, a game in Python, a machine that is too small, Ctrl-C."""
+"""`azq estimate` and `azq tune` as a user runs them: games of the core and in Python, a machine that is too small, a file, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
+from azq.config import load
 from azq.errors import ExitCode
 from azq.process.proc import alive, children
 
@@ -54,7 +55,7 @@ class Counting:
 
 
 def started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "azq", "estimate", *words]
+    command = [sys.executable, "-m", "azq", *words]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
@@ -65,7 +66,7 @@ def descendants(pid: int) -> list[int]:
 @pytest.mark.parametrize("game", ["tic_tac_toe", "counting.py:Counting"])
 def test_a_game_is_estimated_and_nothing_stays(tmp_path: Path, game: str) -> None:
     (tmp_path / "counting.py").write_text(COUNTING)
-    process = started(tmp_path, game, "--seconds", "10", "--json")
+    process = started(tmp_path, "estimate", game, "--seconds", "10", "--json")
     said, complaint = process.communicate(timeout=300)
     assert process.returncode == 0, complaint
     assert "at worst" in complaint.splitlines()[0]  # before anything was played
@@ -81,15 +82,15 @@ def test_a_game_is_estimated_and_nothing_stays(tmp_path: Path, game: str) -> Non
 
 def test_what_would_not_fit_is_said_before_it_is_taken(tmp_path: Path) -> None:
     sets = ("--set", "selfplay.games_in_flight=1000000", "--set", "search.num_simulations=10000")
-    process = started(tmp_path, "connect_four", *sets)
+    process = started(tmp_path, "estimate", "connect_four", *sets)
     _, complaint = process.communicate(timeout=120)
     assert process.returncode == ExitCode.CONFIG
     assert "set selfplay.games_in_flight=" in complaint.splitlines()[-1]
     assert "plays connect_four" not in complaint
 
 
-def test_ctrl_c_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
-    process = started(tmp_path, "tic_tac_toe", "--seconds", "300")
+def test_ctrl_c_ends_an_estimate_and_all_that_it_started(tmp_path: Path) -> None:
+    process = started(tmp_path, "estimate", "tic_tac_toe", "--seconds", "300")
     assert process.stderr is not None
     while (line := process.stderr.readline()) and not line.startswith("plays"):
         pass
@@ -97,4 +98,33 @@ def test_ctrl_c_ends_it_and_all_that_it_started(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == ExitCode.INTERRUPTED
+    until(lambda: not any(map(alive, family)), "the end of what it started")
+
+
+@pytest.mark.parametrize("evaluator", ["stream", "local"])
+def test_a_waste_of_games_is_found_and_written(tmp_path: Path, evaluator: str) -> None:
+    """One game at a time is far slower than four: no noise hides that."""
+    wasteful = ("--set", "selfplay.games_in_flight=1", "--set", "selfplay.answer_within_ms=0", "--longer", "100")
+    process = started(tmp_path, "tune", "tic_tac_toe", "--seconds", "60", "--shared", "--evaluator", evaluator, *wasteful, "--json")
+    said, complaint = process.communicate(timeout=600)
+    assert process.returncode == 0, complaint
+    found = json.loads(said)
+    assert len(found["trials"]) >= 20
+    assert found["ratio"] > 1.5, complaint
+    assert found["changes"]["selfplay"]["games_in_flight"] > 1
+    assert found["file"] == "tuned-tic_tac_toe.toml"
+    assert load(tmp_path / "tuned-tic_tac_toe.toml").selfplay.games_in_flight == found["chosen"]["games"]
+
+
+def test_ctrl_c_writes_nothing_and_ends_all_that_it_started(tmp_path: Path) -> None:
+    process = started(tmp_path, "tune", "tic_tac_toe", "--seconds", "300", "--evaluator", "stream")
+    assert process.stderr is not None
+    while (line := process.stderr.readline()) and not line.startswith("1 of about"):
+        pass
+    family = until(lambda: found if len(found := descendants(process.pid)) >= 3 else [], "two brokers and an inference worker")
+    os.kill(process.pid, signal.SIGINT)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert "interrupted: nothing is chosen, nothing written" in said
+    assert list(tmp_path.iterdir()) == []
     until(lambda: not any(map(alive, family)), "the end of what it started")

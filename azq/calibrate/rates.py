@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from azq import pretrained
 
 CORES = "the cores, which both sides share"
 DEVICE = "the device, which evaluates and trains in turn"
@@ -204,3 +211,90 @@ def _room(measured: TwoSides) -> float:
 def _cpu_s(measured: TwoSides, samples: float, steps: float) -> float:
     """Of so many samples and training steps; of those of a second, the cores that are busy."""
     return samples * measured.selfplay.cpu_s + steps * measured.learner.cpu_s
+
+
+NODE_BYTES, EDGE_BYTES = 64, 24  # of trees whose search does not say: a header, and an action that is legal (docs/3-search.md)
+PARAMETER_BYTES = 4 * 5  # weights, gradients, two moments of the optimizer, the average that is published
+TIGHT = 0.8  # of what is there: above it a warning, for other programs want some too
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One thing that takes memory; `value` is that of the setting it grows with, in proportion."""
+
+    what: str
+    amount: int
+    setting: str = ""  # empty: none makes it smaller
+    value: int = 0
+
+
+def tree_bytes(num_simulations: int, num_actions: int) -> int:
+    """A tree at its largest, where its search does not tell: twice as many nodes as simulations, every action legal."""
+    return 2 * (num_simulations + 1) * (NODE_BYTES + EDGE_BYTES * num_actions)
+
+
+def total(needs: Sequence[Need]) -> int:
+    return sum(need.amount for need in needs)
+
+
+def fits(needs: Sequence[Need], usable: int) -> bool:
+    return total(needs) <= TIGHT * usable
+
+
+def advice(needs: Sequence[Need], usable: int) -> str:
+    """One setting that makes it fit and its largest value that does, the one that frees most first; empty where it fits already."""
+    if fits(needs, usable):
+        return ""
+    over = total(needs) - TIGHT * usable
+    said = f"at worst {gigabytes(total(needs))} of {gigabytes(usable)} that may be used"
+    for need in sorted((need for need in needs if need.setting), key=lambda need: -need.amount):
+        value = math.floor(need.value * (1 - over / need.amount)) if need.amount else 0
+        if value >= 1:
+            return f"{said}: {need.what} takes {gigabytes(need.amount)}; set {need.setting}={value} or less"
+    names = ", ".join(need.setting for need in needs if need.setting)
+    return f"{said}: no setting alone makes it fit; lower several of {names}, or take a machine with more memory"
+
+
+def gigabytes(amount: float) -> str:
+    return f"{amount / 1e9:.2f} GB" if amount >= 1e9 else f"{amount / 1e6:.1f} MB"
+
+
+class Point(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A level that a run of a game's preset reached, and where that is written."""
+
+    level: str
+    place: str
+    samples: int | None = None
+    games: int | None = None
+    cpu_s: float | None = None
+    minutes: float | None = None  # on `cores`, where samples were not counted
+    cores: int | None = None
+    commit: str = ""
+
+
+def points_of(game: str) -> tuple[Point, ...]:
+    """Those of a game with its usual parameters; none where nothing was published."""
+    values = tomllib.loads((files("azq.calibrate") / "published.toml").read_text("utf-8"))
+    return msgspec.convert(values.get(game, ()), tuple[Point, ...])
+
+
+def same_rules(game: str, params: Mapping[str, Any], usual: Mapping[str, Any]) -> str:
+    """Why a game's curve does not count for these settings; empty where it does."""
+    return "" if dict(params) == dict(usual) else f"{game} was published with {dict(usual) or 'no parameters'}, these are {dict(params)}"
+
+
+def game_samples(game: str) -> float | None:
+    """Samples of a game, meant over the whole run that the game's weights to take home are from; None where there are none."""
+    if game not in pretrained.names():
+        return None
+    training = pretrained.card(game).training
+    return training.samples / training.games
+
+
+def hours_to(point: Point, stages: Sequence[StageRates], cores: int, reuse: SampleReuse) -> float | None:
+    """Hours from nothing to the point: by its samples, else by the cores of its machine, as if a core were a core."""
+    if point.samples:
+        return hours_until(point.samples, stages, reuse)
+    if point.minutes and point.cores:
+        return point.minutes * point.cores / cores / 60
+    return None
