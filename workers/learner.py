@@ -17,10 +17,10 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, RunSections, WorkerConfig
 from azq.errors import AzqError, ExitCode
-from azq.learner.keeping.control import open_kept
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, open_follower, prepare_training
 from azq.learner.ranks.rules import RankPlace, place_of
+from azq.learner.replication.remote_index import open_run_prefix
 from azq.learner.tracking.opening import open_trackers
 from azq.learner.tracking.tracker import TrackedRun
 from azq.ledger import Ledger
@@ -93,8 +93,8 @@ def follow(config: Config, view: RunView, directory: Path, bus: Bus, client: red
     sections = sections_of(view.record)
     prepare_training(sections.learner, place.local)
     game = _game(config, sections)
-    shelf = open_kept(config.store, view.record, partial(read_key, client))
-    follower = open_follower(view.record.run, directory, sections, game, bus=bus, place=place, shelf=shelf)
+    prefix = open_run_prefix(config.store, view.record, partial(read_key, client))
+    follower = open_follower(view.record.run, directory, sections, game, bus=bus, place=place, prefix=prefix)
     notify(READY, f"STATUS=rank {place.rank} of {view.record.run}")
     watch = WorkWatch(partial(notify, WATCHDOG))
     with watch.beside():
@@ -133,7 +133,7 @@ def _open(
         created_ms=view.record.created_ms,
         progress=Opening(run, beat).turn,
         lease=lease,
-        shelf=open_kept(config.store, view.record, partial(read_key, client)),
+        prefix=open_run_prefix(config.store, view.record, partial(read_key, client)),
         most_bytes=config.store.chunk_bytes,
     ).open()
 

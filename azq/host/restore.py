@@ -70,35 +70,35 @@ def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[
     """`azq runs restore --from-store`: the same of a run that these settings' store keeps, brought to a folder of this host first.
 
     What of its weights is newest its learner announces. Raises `StateConflict` for a run that the control plane knows or a folder of
-    another one, and what `find_shelf`, `kept_record` and `Fetcher` raise; the control plane is as it was then.
+    another one, and what `find_run`, `read_record` and `Downloader` raise; the control plane is as it was then.
     """
-    from azq.learner.keeping.control import find_shelf, kept_record  # `azq up` does without
-    from azq.learner.keeping.fetching import Fetcher, wanted_samples
+    from azq.learner.replication.downloader import Downloader, wanted_samples
+    from azq.learner.replication.remote_index import find_run, read_record  # `azq up` does without
 
     client = brokers.open_control(config)[1]
     if name in {view.record.run for view in Ledger(client).runs()}:
         raise StateConflict(f"run {name} exists in this control plane; start its learner, which fetches by itself what the store keeps")
-    shelf = find_shelf(config.store, check_run_name(name), make_key(client, config.home))
-    record = kept_record(shelf)
+    prefix = find_run(config.store, check_run_name(name), make_key(client, config.home))
+    record = read_record(prefix)
     sections = sections_of(record)
-    game = load_game(config, sections.run.game, sections.run.params, f"{shelf.folder}/record in the store")
+    game = load_game(config, sections.run.game, sections.run.params, f"{prefix.folder}/record in the store")
     folder = (folder or config.home / name).absolute()
     run = RunDir(folder.parent, folder.name)
     if run.exists() and run.sections() != sections:
         raise StateConflict(f"{folder} is of a run with other settings; name another folder")
     with lock_folder(folder):
-        Fetcher(shelf, folder, wanted_samples(sections.learner)).run()
+        Downloader(prefix, folder, wanted_samples(sections.learner)).run()
         run.create(sections)
     return _restored(client, msgspec.structs.replace(record, directory=str(folder)), sections, game)
 
 
 def sign_kept(config: Config, name: str) -> dict[str, Any]:
     """`azq runs sign`: trusts what these settings' store holds of a run, whoever wrote it; tells how many objects were not signed."""
-    from azq.learner.keeping.control import find_shelf
+    from azq.learner.replication.remote_index import find_run
 
     client = brokers.open_control(config)[1]
-    shelf = find_shelf(config.store, check_run_name(name), make_key(client, config.home))
-    return {"run": name, "folder": shelf.folder, "signed": shelf.sign()}
+    prefix = find_run(config.store, check_run_name(name), make_key(client, config.home))
+    return {"run": name, "folder": prefix.folder, "signed": prefix.sign()}
 
 
 def _restored(client: redis.Redis, record: RunRecord, sections: RunSections, game: Game) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from azq.learner.checkpoint import Checkpoint, TrainState
 from azq.learner.curves import ResultCurves
 from azq.learner.data.intake import Intake
 from azq.learner.data.intake_loop import IntakeLoop
-from azq.learner.keeping.keeper import Keeper
 from azq.learner.lockstep import Lockstep
 from azq.learner.publish import Publisher
+from azq.learner.replication.uploader import Uploader
 from azq.learner.rounds import Ranks, TrainingRound
 from azq.learner.step.growth import AVERAGE, RunNetworks, under
 from azq.learner.step.trainer import MeanLosses, Trainer
@@ -84,9 +84,9 @@ class Learner:
     clock: Callable[[], float] = time.monotonic
 
     @property
-    def keeper(self) -> Keeper | None:
+    def uploader(self) -> Uploader | None:
         """What writes the run to its store, where that keeps games."""
-        return self.intake.keeper
+        return self.intake.uploader
 
     def __post_init__(self, start: TrainingStart) -> None:
         self._broker = CircuitBreaker(clock=self.clock)
@@ -121,15 +121,15 @@ class Learner:
         self._watch = watch = watch or self._watch
         watch.others_get_on, self.phases.on_switch = lambda: self.taking.gets_on, watch.mark
         self.trainer.on_new_shape = self._expect_slow_step
-        with self.keeper.beside() if self.keeper else contextlib.nullcontext():
+        with self.uploader.beside() if self.uploader else contextlib.nullcontext():
             with self.taking.beside():
                 while not stop.is_set():
                     self.turn(stop)
-                    if self.taking.lives() and (self.keeper is None or self.keeper.lives()):
+                    if self.taking.lives() and (self.uploader is None or self.uploader.lives()):
                         on_turn(self.status())
             self.finish(on_turn)
-        if self.keeper is not None:
-            self.keeper.finish(DRAIN_S)
+        if self.uploader is not None:
+            self.uploader.finish(DRAIN_S)
 
     def turn(self, stop: StopSign) -> None:
         """What is due, and a round of training."""
@@ -182,7 +182,7 @@ class Learner:
             sync_s=ranks.sync_s,
             scaling_efficiency=ranks.efficiency,
             each_rank=ranks.each,
-            games_alone=self.intake.holding.alone,
+            games_alone=self.intake.unacked.alone,
         )
 
     def _steps_allowed(self) -> int:
@@ -258,8 +258,8 @@ class Learner:
 
     def _follow_run(self, view: RunView) -> None:
         self._progress = Goals(view.record.until).progress(Done.of(view.active_ms, self.intake.segments.games, self.trainer.step))
-        if self.keeper is not None:
-            self.keeper.record = view.record
+        if self.uploader is not None:
+            self.uploader.record = view.record
         running = view.state is RunState.RUNNING
         if self._running and not running:  # who looks at a paused or finished run finds its newest weights
             log.info("run_stopped", state=str(view.state), reason=view.reason)

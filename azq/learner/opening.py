@@ -23,10 +23,6 @@ from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint
 from azq.learner.data.batches import Draws, feed_of
 from azq.learner.data.intake import Intake, game_key
-from azq.learner.keeping.control import kept_events
-from azq.learner.keeping.fetching import Fetcher, fetch_if_possible, wanted_samples
-from azq.learner.keeping.keeper import Keeper
-from azq.learner.keeping.pulling import Puller
 from azq.learner.learner import Learner, TrainingStart
 from azq.learner.lockstep import Lockstep, WitnessedFeed
 from azq.learner.publish import Publisher
@@ -34,6 +30,9 @@ from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.games import GameWork
 from azq.learner.ranks.leader import Leader
 from azq.learner.ranks.rules import MEETINGS, RankPlace
+from azq.learner.replication.downloader import Downloader, StoreFollower, download_if_possible, wanted_samples
+from azq.learner.replication.remote_index import read_events
+from azq.learner.replication.uploader import Uploader
 from azq.learner.rounds import Ranks
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetries
@@ -53,7 +52,7 @@ from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.store import Store
 from azq.store.chunks import SUFFIX
-from azq.store.shelf import Shelf
+from azq.store.objects import ObjectPrefix
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
 
@@ -106,7 +105,7 @@ class LearnerSetup:
     place: RankPlace = field(default_factory=RankPlace)
     lease: LearnerLease | None = None  # makes it the one learner of the run
     created_ms: int = 0  # when the run was
-    shelf: Shelf | None = None  # of the run in its store, where that keeps games and checkpoints
+    prefix: ObjectPrefix | None = None  # of the run in its store, where that keeps games and checkpoints
     most_bytes: int = 8 << 20  # of one object there
     progress: Callable[[str], None] = lambda what: None  # told, often, what is being read: a long log takes its time
 
@@ -141,15 +140,15 @@ class LearnerSetup:
 
     def _fetch(self) -> None:
         """Brings the folder up to what the store holds: all of it on another host than the one before."""
-        if self.shelf is not None:
+        if self.prefix is not None:
             wanted = wanted_samples(self.sections.learner)
-            fetch_if_possible(Fetcher(self.shelf, self.directory, wanted, self.progress), self.directory, self._token())
+            download_if_possible(Downloader(self.prefix, self.directory, wanted, self.progress), self.directory, self._token())
 
     def _token(self) -> int:
         return self.lease.token if self.lease else 1
 
-    def _keeper(self, segments: SegmentLog) -> Keeper | None:
-        return Keeper(self.shelf, self.directory, segments, self._token(), self.most_bytes) if self.shelf else None
+    def _uploader(self, segments: SegmentLog) -> Uploader | None:
+        return Uploader(self.prefix, self.directory, segments, self._token(), self.most_bytes) if self.prefix else None
 
     def _start(
         self, found: Checkpoint | None, intake: Intake, trainer: Trainer, publisher: Publisher, networks: RunNetworks
@@ -183,16 +182,16 @@ class LearnerSetup:
             lease=self.lease,
             purges=purges,
             lockstep=lockstep,
-            keeper=self._keeper(segments),
-            most_held=self.sections.selfplay.max_waiting_games // 2,
+            uploader=self._uploader(segments),
+            most_unacked=self.sections.selfplay.max_waiting_games // 2,
         )
 
     def _publisher(self) -> Publisher:
         """Offers the weights of the run's folder or its store again where its stream holds none."""
         announce = partial(self.ledger.announce_weights, self.run, lease=self.lease)
-        publisher = Publisher(self.bus, self.store, self.run, announce=announce, shelf=self.shelf)
+        publisher = Publisher(self.bus, self.store, self.run, announce=announce, prefix=self.prefix)
         if next(publisher.announced(), None) is None:
-            kept = kept_events(self.shelf) if self.shelf else []
+            kept = read_events(self.prefix) if self.prefix else []
             publisher.offer_again([*kept, *_kept_weights(self.run, self.directory / "weights")])
         return publisher
 
@@ -203,7 +202,7 @@ class LearnerSetup:
             feed = WitnessedFeed(feed, intake.lockstep)
         if place.ranks == 1:
             return Ranks(trainer, feed)
-        meetings = None if self.shelf else self.directory / MEETINGS
+        meetings = None if self.prefix else self.directory / MEETINGS
         return Leader(trainer, feed, self.run, self.bus, config, place, meetings, spare=self.directory)
 
 
@@ -220,23 +219,25 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
 
 
 def open_follower(
-    run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace, shelf: Shelf | None = None
+    run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace, prefix: ObjectPrefix | None = None
 ) -> Follower:
     """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments.
 
-    Where that is not the learner's, it reads games from the run's `shelf`.
+    Where that is not the learner's, it reads games from the run's `prefix`.
     """
     config = sections.learner
     networks, trainer, columns = _trained(sections, game, place)
     window = Window(game, -(-config.max_window // (place.ranks - 1)), columns)
     draws = Draws(sections.run.seed, trainer.num_symmetries, place.rank)
-    pulls = shelf is not None and not (directory / LOCK_NAME).exists()
+    pulls = prefix is not None and not (directory / LOCK_NAME).exists()
     folder = directory / (f"rank-{place.rank}" if pulls else "segments")
 
     def count(frame: bytes) -> int:
         return count_samples(decode(frame, SampleEvent))
 
-    segments = Puller(shelf, folder, config.max_window, count) if pulls and shelf else SegmentFollower(folder, config.max_window, count)
+    segments: StoreFollower | SegmentFollower = SegmentFollower(folder, config.max_window, count)
+    if pulls and prefix:
+        segments = StoreFollower(prefix, folder, config.max_window, count)
     work = GameWork(
         run=run,
         place=place,

@@ -14,10 +14,10 @@ from azq.bus.base import Bus
 from azq.bus.promotions import Promotions, needed
 from azq.clock import now_ms
 from azq.errors import StoreError, WeightsError, WireError
-from azq.learner.keeping.control import keep_event
+from azq.learner.replication.remote_index import write_event
 from azq.nets.weights import WeightsMeta, from_bytes
 from azq.store import Store
-from azq.store.shelf import Shelf
+from azq.store.objects import ObjectPrefix
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import WeightEvent
@@ -34,16 +34,16 @@ log = logs.get(__name__)
 class Publisher:
     """The only writer of a run's weights stream, to which `announce` appends a frame.
 
-    Versions grow by one, also across restarts: the stream's newest is asked each time. A `shelf` is told of each before the stream is, so
+    Versions grow by one, also across restarts: the stream's newest is asked each time. A `prefix` is told of each before the stream is, so
     that no version is given twice where the control plane is lost.
     """
 
     def __init__(
-        self, bus: Bus, store: Store, run: str, *, announce: Callable[[bytes], object] | None = None, shelf: Shelf | None = None
+        self, bus: Bus, store: Store, run: str, *, announce: Callable[[bytes], object] | None = None, prefix: ObjectPrefix | None = None
     ) -> None:
         self._bus = bus
         self._store = store
-        self._shelf = shelf
+        self._shelf = prefix
         self._run = run
         self._announce = announce or partial(bus.publish, keys.weights(run))
         self._promotions = Promotions(bus, run)
@@ -79,7 +79,7 @@ class Publisher:
         sha256, uri = self._store.put(data)
         event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), size=len(data), **told)
         if self._shelf is not None:
-            keep_event(self._shelf, event)
+            write_event(self._shelf, event)
         self._announce(encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):

@@ -11,6 +11,6 @@ URI is followed, whoever wrote it.
 In the control plane and behind fsspec a blob above `store.chunk_bytes` is kept as chunks under a manifest (`azq.store.chunks`).
 """
 
-from azq.store.blobs import BlobStore, Store, open_run_store, open_store, weights_folder
+from azq.store.blobs import BlobStore, Store, open_prefix, open_run_store, open_store, weights_folder
 
-__all__ = ["BlobStore", "Store", "open_run_store", "open_store", "weights_folder"]
+__all__ = ["BlobStore", "Store", "open_prefix", "open_run_store", "open_store", "weights_folder"]

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,13 +16,14 @@ import redis
 
 from azq.config import StoreConfig
 from azq.errors import ConfigError, StoreError, WeightsError
-from azq.files import make_folders, publish_file
 from azq.store.chunks import MAX_BLOB_BYTES, SUFFIX, Manifest, decode_manifest, encode_manifest, hash_in, manifest_of, too_large
-from azq.store.remote import Remote
+from azq.store.objects import FolderPrefix, ObjectPrefix
+from azq.store.remote import RemotePrefix
 from azq.wire import keys
 from azq.wire.connect import translate
 from azq.wire.messages import RunRecord
 
+FILE = "file://"
 UNFINISHED_LIFE_S = 3600  # of chunks whose manifest is never written
 
 # KEYS[1] a chunk; ARGV[1] its bytes, ARGV[2] its life until the blob is whole. A chunk of a whole blob keeps living for ever.
@@ -40,63 +40,23 @@ return 1
 """
 
 
-class Storage(Protocol):
-    """One kind of storage; `uri` names a blob within it."""
+class ChunkedStorage(Protocol):
+    """Storage by object name that keeps large blobs in chunks: where one value blocks others, or where a write may break off."""
 
-    def uri(self, sha256: str) -> str: ...
-    def write(self, uri: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Writes it whole: a reader sees all of it or nothing."""
 
-    def read(self, uri: str) -> bytes | None:
-        """What stands under the blob's name, at most `MAX_BLOB_BYTES`; None where nothing does."""
-
-    def remove(self, uri: str) -> None:
-        """Forgets a blob with its chunks."""
-
-
-class ChunkedStorage(Storage, Protocol):
-    """Storage that keeps large blobs in chunks: where one value blocks others, or where a write may break off."""
-
-    def write_chunks(self, uri: str, manifest: Manifest, data: bytes) -> None:
+    def write_chunks(self, name: str, manifest: Manifest, data: bytes) -> None:
         """Writes the chunks, and the manifest under the blob's name once all are there."""
 
-    def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
+    def read(self, name: str) -> bytes | None:
+        """What stands under the blob's name, at most `MAX_BLOB_BYTES`; None where nothing does."""
+
+    def read_chunks(self, name: str, manifest: Manifest) -> Sequence[bytes | None]:
         """Every chunk in order, no longer than the manifest says; None for one that is gone."""
 
-
-class Folder(Storage):
-    """A local or shared folder, a file a blob, renamed whole into place; `base` is the URL it was named by, empty for the run's own."""
-
-    def __init__(self, directory: Path, base: str = "") -> None:
-        self._directory = directory
-        self._base = base
-
-    def uri(self, sha256: str) -> str:
-        """`file:<sha256>`, or below the base URL."""
-        return f"{self._base}/{sha256}{SUFFIX}" if self._base else f"file:{sha256}"
-
-    def write(self, uri: str, data: bytes) -> None:
-        path = self._path(uri)
-        with _refusing("write", path, "free space or mend its rights"):
-            make_folders(self._directory)
-            publish_file(path, data)
-
-    def read(self, uri: str) -> bytes | None:
-        path = self._path(uri)
-        with _refusing("read", path), suppress(FileNotFoundError):
-            found = path.stat()
-            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BLOB_BYTES:
-                raise too_large(uri)
-            return path.read_bytes()
-        return None
-
-    def remove(self, uri: str) -> None:
-        path = self._path(uri)
-        with _refusing("delete", path):
-            path.unlink(missing_ok=True)
-
-    def _path(self, uri: str) -> Path:
-        return self._directory / f"{hash_in(uri)}{SUFFIX}"
+    def remove_blob(self, name: str) -> None:
+        """Deletes a blob with its chunks."""
 
 
 class ControlPlaneBlobs(ChunkedStorage):
@@ -108,46 +68,42 @@ class ControlPlaneBlobs(ChunkedStorage):
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
 
-    def uri(self, sha256: str) -> str:
-        """`redis:<sha256>`."""
-        return f"redis:{sha256}"
-
-    def write(self, uri: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
         with translate(self._client):
-            self._client.set(_key(uri), data)
+            self._client.set(_key(name), data)
 
-    def write_chunks(self, uri: str, manifest: Manifest, data: bytes) -> None:
+    def write_chunks(self, name: str, manifest: Manifest, data: bytes) -> None:
         """Sets the chunks with a life, then takes it from them and names the blob in one step."""
-        names = _chunk_keys(uri, manifest)
+        parts = _chunk_keys(name, manifest)
         with translate(self._client):
-            for name, chunk in zip(names, manifest.cut(data), strict=True):
-                self._client.eval(_CHUNK, 1, name, chunk, UNFINISHED_LIFE_S)
-            before: Any = self._client.get(_key(uri))
-            whole: Any = self._client.eval(_WHOLE, 1 + len(names), _key(uri), *names, encode_manifest(manifest))
+            for part, chunk in zip(parts, manifest.cut(data), strict=True):
+                self._client.eval(_CHUNK, 1, part, chunk, UNFINISHED_LIFE_S)
+            before: Any = self._client.get(_key(name))
+            whole: Any = self._client.eval(_WHOLE, 1 + len(parts), _key(name), *parts, encode_manifest(manifest))
         if not whole:
-            raise StoreError(f"chunks of {uri} expired before the last was written; is the control plane that slow? publish again")
-        self._drop(set(_chunk_keys(uri, decode_manifest(before or b""))) - set(names))
+            raise StoreError(f"chunks of {name} expired before the last was written; is the control plane that slow? publish again")
+        self._drop(set(_chunk_keys(name, decode_manifest(before or b""))) - set(parts))
 
-    def read(self, uri: str) -> bytes | None:
+    def read(self, name: str) -> bytes | None:
         with translate(self._client):
-            value: Any = self._client.get(_key(uri))
+            value: Any = self._client.get(_key(name))
         return None if value is None else bytes(value)
 
-    def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
+    def read_chunks(self, name: str, manifest: Manifest) -> Sequence[bytes | None]:
         """One value a round trip, so that nobody else waits for all of them."""
         chunks: list[bytes | None] = []
-        for name, length in zip(_chunk_keys(uri, manifest), manifest.lengths, strict=True):
+        for part, length in zip(_chunk_keys(name, manifest), manifest.lengths, strict=True):
             with translate(self._client):
-                value: Any = self._client.getrange(name, 0, length - 1)
+                value: Any = self._client.getrange(part, 0, length - 1)
             chunks.append(value or None)
         return chunks
 
-    def remove(self, uri: str) -> None:
+    def remove_blob(self, name: str) -> None:
         """Deletes the name first, then the chunks."""
         with translate(self._client):
-            held: Any = self._client.get(_key(uri))
-            self._client.delete(_key(uri))
-        self._drop(_chunk_keys(uri, decode_manifest(held or b"")))
+            held: Any = self._client.get(_key(name))
+            self._client.delete(_key(name))
+        self._drop(_chunk_keys(name, decode_manifest(held or b"")))
 
     def _drop(self, names: set[str] | tuple[str, ...]) -> None:
         if names:
@@ -187,92 +143,117 @@ def weights_folder(record: RunRecord, home: Path) -> Path:
     return (Path(record.directory) if record.directory and os.path.isdir(record.directory) else home / record.run) / "weights"
 
 
+def open_prefix(settings: StoreConfig, folder: str) -> ObjectPrefix | None:
+    """What a run keeps besides its weights, below `folder` of its store; None where the store keeps weights alone.
+
+    Raises `ConfigError` for a store that can keep no more, and what `open_store` raises.
+    """
+    is_place = "://" in settings.url and not settings.url.startswith("memory://")
+    if settings.keep == "weights" or (settings.keep == "auto" and not is_place):
+        return None
+    if "://" not in settings.url:
+        raise ConfigError(f"store.keep is {settings.keep}, and store.url {settings.url} keeps weights alone; set a bucket or a file:// URL")
+    return _prefix_at(f"{settings.url.rstrip('/')}/{folder}", settings)
+
+
+def _prefix_at(url: str, settings: StoreConfig) -> FolderPrefix | RemotePrefix:
+    if url.startswith(FILE):
+        return FolderPrefix(Path(url.removeprefix(FILE)))
+    return RemotePrefix(url, settings.revealed_options(), settings.timeout_s)
+
+
+@dataclass(frozen=True, slots=True)
+class BlobPlace:
+    """One place for blobs, as URIs name it."""
+
+    base: str  # file, redis, or a URL
+    storage: FolderPrefix | ChunkedStorage
+
+    def uri(self, sha256: str) -> str:
+        """`file:<sha256>`, `redis:<sha256>`, or below the base URL."""
+        return f"{self.base}/{sha256}{SUFFIX}" if "://" in self.base else f"{self.base}:{sha256}"
+
+
 class BlobStore(Store):
     """Writes to one place; reads and deletes what its own places name so, and nothing else that a URI may say."""
 
     def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None) -> None:
         self._settings = settings
-        self._directory = directory
-        self._client = client
+        self._folder = BlobPlace("file", FolderPrefix(directory))
+        self._control_plane = BlobPlace("redis", ControlPlaneBlobs(client)) if client else None
         self._place = self._place_of_store(settings.url)
 
     def put(self, data: bytes) -> tuple[str, str]:
         sha256 = hashlib.sha256(data).hexdigest()
-        uri = self._place.uri(sha256)
+        name, storage = f"{sha256}{SUFFIX}", self._place.storage
         if len(data) > MAX_BLOB_BYTES:
-            raise too_large(uri)
-        if isinstance(self._place, Folder) or (manifest := manifest_of(data, self._settings.chunk_bytes)) is None:
-            self._place.write(uri, data)
+            raise too_large(self._place.uri(sha256))
+        if isinstance(storage, FolderPrefix) or (manifest := manifest_of(data, self._settings.chunk_bytes)) is None:
+            storage.write(name, data)
         else:
-            self._place.write_chunks(uri, manifest, data)
-        return sha256, uri
+            storage.write_chunks(name, manifest, data)
+        return sha256, self._place.uri(sha256)
 
     def get(self, uri: str, sha256: str) -> bytes:
-        place = self._place_of_blob(uri)
-        data = place.read(uri)
+        name, storage = f"{hash_in(uri)}{SUFFIX}", self._place_of_blob(uri).storage
+        data = storage.read(name)
         if data is None:
             raise StoreError(f"no blob at {uri}; it was deleted, or this host does not see the place it was written to (store.url)")
         found = hashlib.sha256(data).hexdigest()
-        if found != sha256 and not isinstance(place, Folder):
-            data = _assemble(place, uri, data)
+        if found != sha256 and not isinstance(storage, FolderPrefix):
+            data = _assemble(storage, uri, name, data)
             found = hashlib.sha256(data).hexdigest()
         if found != sha256:
             raise WeightsError(f"blob at {uri} is damaged: its hash is {found[:12]}, not {sha256[:12]}; publish the weights again")
         return data
 
     def delete(self, uri: str) -> None:
-        self._place_of_blob(uri).remove(uri)
+        name, storage = f"{hash_in(uri)}{SUFFIX}", self._place_of_blob(uri).storage
+        if isinstance(storage, FolderPrefix):
+            storage.remove(name)
+        else:
+            storage.remove_blob(name)
 
-    def _place_of_store(self, url: str) -> Folder | ChunkedStorage:
+    def _place_of_store(self, url: str) -> BlobPlace:
         if url == "file":
-            return Folder(self._directory)
+            return self._folder
         if url == "redis":
-            if self._client is None:
+            if self._control_plane is None:
                 raise ConfigError("the store `redis` needs the control plane; set broker.control_url")
-            return ControlPlaneBlobs(self._client)
+            return self._control_plane
         if "://" not in url:
             raise ConfigError(f"store.url {url!r} is none of file, redis, or an fsspec URL such as s3://bucket/prefix")
         if "@" in url.partition("://")[2].partition("/")[0]:
             why = "which would travel with every weight event; use the provider's environment"
             raise ConfigError(f"store.url holds a user or password, {why}")
-        if url.startswith("file://"):
-            return Folder(Path(url.removeprefix("file://")), base=url.rstrip("/"))
-        return Remote(url.rstrip("/"), self._settings.revealed_options(), self._settings.timeout_s)
+        return BlobPlace(url.rstrip("/"), _prefix_at(url.rstrip("/"), self._settings))
 
-    def _place_of_blob(self, uri: str) -> Folder | ChunkedStorage:
+    def _place_of_blob(self, uri: str) -> BlobPlace:
         """The place that gives a blob this very URI. Raises `StoreError` where this host has none: weight events are written by others."""
         sha256 = hash_in(uri)
-        for place in (self._place, Folder(self._directory), *([ControlPlaneBlobs(self._client)] if self._client else [])):
-            if place.uri(sha256) == uri:
+        for place in (self._place, self._folder, self._control_plane):
+            if place is not None and place.uri(sha256) == uri:
                 return place
         raise StoreError(
             f"blob URI {uri!r} is in no place of this host (store.url is {self._settings.url}); set store.url alike on every host"
         )
 
 
-def _assemble(place: ChunkedStorage, uri: str, data: bytes) -> bytes:
+def _assemble(storage: ChunkedStorage, uri: str, name: str, data: bytes) -> bytes:
     """The blob whose manifest these bytes are; they themselves where they are none."""
     manifest = decode_manifest(data)
     if manifest is None:
         return data
-    chunks = place.read_chunks(uri, manifest)
+    chunks = storage.read_chunks(name, manifest)
     missing = sum(chunk is None for chunk in chunks)
     if missing:
         raise StoreError(f"blob at {uri} lacks {missing} of its {len(chunks)} chunks; it is being deleted, or publish the weights again")
     return b"".join(chunk for chunk in chunks if chunk is not None)
 
 
-def _key(uri: str) -> str:
-    return keys.blob(hash_in(uri))
+def _key(name: str) -> str:
+    return keys.blob(hash_in(name))
 
 
-def _chunk_keys(uri: str, manifest: Manifest | None) -> tuple[str, ...]:
-    return tuple(keys.blob_chunk(hash_in(uri), name) for name in manifest.names) if manifest else ()
-
-
-@contextmanager
-def _refusing(verb: str, path: Path, remedy: str = "mend its rights") -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"cannot {verb} {path}: {error.strerror or error}; {remedy}") from None
+def _chunk_keys(name: str, manifest: Manifest | None) -> tuple[str, ...]:
+    return tuple(keys.blob_chunk(hash_in(name), part) for part in manifest.names) if manifest else ()

@@ -1,4 +1,4 @@
-"""Blobs behind fsspec: S3 and its like, or any other file system that fsspec knows, in bounded time."""
+"""Objects behind fsspec: S3 and its like, or any other file system that fsspec knows, in bounded time."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 from azq import logs
 from azq.errors import ConfigError, MissingExtra, StoreError
 from azq.store.chunks import MAX_BLOB_BYTES, SUFFIX, Manifest, encode_manifest, too_large
+from azq.store.objects import ObjectPrefix
 
 BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az"})  # no folders to make, and never a bucket by accident
 CHUNKS = ".chunks"
 UNFINISHED_LIFE_S = 3600.0  # chunks older than this without a manifest are swept by the next writer
 
 
-class Remote:
+class RemotePrefix(ObjectPrefix):
     """Any file system that fsspec knows. Object stores write whole objects; elsewhere the hash tells a torn one."""
 
     def __init__(self, base: str, options: Mapping[str, Any], timeout_s: float) -> None:
@@ -34,75 +35,57 @@ class Remote:
         except (ValueError, TypeError, OSError) as error:
             raise ConfigError(f"store.url {base} cannot be opened: {self._said(error)}; mend store.url or store.options") from None
 
-    def uri(self, sha256: str) -> str:
-        return f"{self._base}/{sha256}{SUFFIX}"
+    def names(self, folder: str = "") -> list[str]:
+        self._files.invalidate_cache()
+        root = self._folder.rstrip("/")
+        paths: list[str] = []
+        with self._refusing("list", folder), suppress(FileNotFoundError):
+            paths = self._call("find", f"{root}/{folder}".rstrip("/"))
+        return sorted(str(path)[len(root) + 1 :] for path in paths)
 
-    def write(self, uri: str, data: bytes) -> None:
-        with self._refusing("write", uri):
-            self._make_folder(self._folder)
-            self._call("pipe_file", self._path(uri), data)
+    def folders(self) -> list[str]:
+        return sorted(item["name"].rpartition("/")[2] for item in self._listed(self._folder) if item["type"] == "directory")
 
-    def write_chunks(self, uri: str, manifest: Manifest, data: bytes) -> None:
-        """Writes the chunks side by side, then the manifest as the blob's object."""
-        self._sweep()
-        folder = self._path(uri) + CHUNKS
-        chunks = {f"{folder}/{name}": bytes(chunk) for name, chunk in zip(manifest.names, manifest.cut(data), strict=True)}
-        with self._refusing("write", uri):
-            self._make_folder(folder)
-            self._call("pipe", chunks)
-        self.write(uri, encode_manifest(manifest))
+    def write(self, name: str, data: bytes) -> None:
+        with self._refusing("write", name):
+            self._make_folder(self._path(name).rpartition("/")[0])
+            self._call("pipe_file", self._path(name), data)
 
-    def read(self, uri: str) -> bytes | None:
-        with self._refusing("read", uri), suppress(FileNotFoundError):
-            if (self._call("size", self._path(uri)) or 0) > MAX_BLOB_BYTES:
-                raise too_large(uri)
-            return bytes(self._call("cat_file", self._path(uri)))
+    def read(self, name: str) -> bytes | None:
+        with self._refusing("read", name), suppress(FileNotFoundError):
+            if (self._call("size", self._path(name)) or 0) > MAX_BLOB_BYTES:
+                raise too_large(f"{self._base}/{name}")
+            return bytes(self._call("cat_file", self._path(name)))
         return None
 
-    def read_chunks(self, uri: str, manifest: Manifest) -> Sequence[bytes | None]:
+    def remove(self, name: str) -> None:
+        with self._refusing("delete", name), suppress(FileNotFoundError):
+            self._call("rm_file", self._path(name))
+
+    def write_chunks(self, name: str, manifest: Manifest, data: bytes) -> None:
+        """Writes the chunks side by side, then the manifest as the blob's object."""
+        self._sweep()
+        folder = self._path(name) + CHUNKS
+        chunks = {f"{folder}/{part}": bytes(chunk) for part, chunk in zip(manifest.names, manifest.cut(data), strict=True)}
+        with self._refusing("write", name):
+            self._make_folder(folder)
+            self._call("pipe", chunks)
+        self.write(name, encode_manifest(manifest))
+
+    def read_chunks(self, name: str, manifest: Manifest) -> Sequence[bytes | None]:
         """Every chunk, fetched side by side where the file system can."""
-        paths = [f"{self._path(uri)}{CHUNKS}/{name}" for name in manifest.names]
-        with self._refusing("read", uri):
+        paths = [f"{self._path(name)}{CHUNKS}/{part}" for part in manifest.names]
+        with self._refusing("read", name):
             found = self._call("cat_ranges", paths, [0] * len(paths), list(manifest.lengths), on_error="return")
             for chunk in found:
                 if isinstance(chunk, Exception) and not isinstance(chunk, FileNotFoundError):
                     raise chunk
         return [chunk if isinstance(chunk, bytes) else None for chunk in found]
 
-    def remove(self, uri: str) -> None:
+    def remove_blob(self, name: str) -> None:
         """Deletes the object first, then its chunks."""
-        with self._refusing("delete", uri), suppress(FileNotFoundError):
-            self._call("rm_file", self._path(uri))
-        self._remove_chunks(self._path(uri) + CHUNKS)
-
-    def names(self, folder: str) -> list[str]:
-        """All objects below a folder of the place, by their names within the place."""
-        self._files.invalidate_cache()
-        root = self._folder.rstrip("/")
-        found: list[str] = []
-        with self._refusing("list", f"{self._base}/{folder}"), suppress(FileNotFoundError):
-            found = self._call("find", f"{root}/{folder}".rstrip("/"))
-        return sorted(str(name)[len(root) + 1 :] for name in found)
-
-    def folders(self) -> list[str]:
-        """The folders directly below the place."""
-        return sorted(item["name"].rpartition("/")[2] for item in self._listed(self._folder) if item["type"] == "directory")
-
-    def write_object(self, name: str, data: bytes) -> None:
-        uri = f"{self._base}/{name}"
-        with self._refusing("write", uri):
-            self._make_folder(self._path(uri).rpartition("/")[0])
-            self._call("pipe_file", self._path(uri), data)
-
-    def remove_object(self, name: str) -> None:
-        with self._refusing("delete", f"{self._base}/{name}"), suppress(FileNotFoundError):
-            self._call("rm_file", self._path(f"{self._base}/{name}"))
-
-    def read_object(self, name: str) -> bytes | None:
-        uri = f"{self._base}/{name}"
-        with self._refusing("read", uri), suppress(FileNotFoundError):
-            return bytes(self._call("cat_file", self._path(uri)))
-        return None
+        self.remove(name)
+        self._empty(self._path(name) + CHUNKS)
 
     def _sweep(self) -> None:
         """Deletes chunks that a writer left when it died before the manifest; once, at a writer's first large blob."""
@@ -115,22 +98,22 @@ class Remote:
                 continue
             newest_s = max((_modified_s(chunk) for chunk in self._listed(folder["name"])), default=0.0)
             if time.time() - newest_s > UNFINISHED_LIFE_S:
-                self._remove_chunks(folder["name"])
+                self._empty(folder["name"])
                 logs.get(__name__).info("unfinished_blob_swept", place=self._base, blob=blob.rpartition("/")[2])
 
     def _listed(self, path: str) -> list[dict[str, Any]]:
         self._files.invalidate_cache()
-        with self._refusing("list", self._base), suppress(FileNotFoundError):
+        with self._refusing("list"), suppress(FileNotFoundError):
             return [{**item, "name": item["name"].rstrip("/")} for item in self._call("ls", path, detail=True)]
         return []
 
     def _there(self, path: str) -> bool:
-        with self._refusing("read", self._base):
+        with self._refusing("read"):
             return bool(self._call("exists", path))
 
-    def _remove_chunks(self, folder: str) -> None:
+    def _empty(self, folder: str) -> None:
         try:
-            with self._refusing("delete", self._base), suppress(FileNotFoundError):
+            with self._refusing("delete"), suppress(FileNotFoundError):
                 for chunk in self._listed(folder):
                     self._call("rm_file", chunk["name"])
         finally:
@@ -140,8 +123,8 @@ class Remote:
         if self._scheme not in BUCKETS:
             self._files.makedirs(path, exist_ok=True)
 
-    def _path(self, uri: str) -> str:
-        return str(self._files._strip_protocol(uri))
+    def _path(self, name: str) -> str:
+        return str(self._files._strip_protocol(f"{self._base}/{name}"))
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         """A file system's operation; one that is asynchronous is given up after the store's time."""
@@ -152,13 +135,14 @@ class Remote:
         return getattr(self._files, name)(*args, **options)
 
     @contextmanager
-    def _refusing(self, verb: str, uri: str) -> Iterator[None]:
+    def _refusing(self, verb: str, name: str = "") -> Iterator[None]:
         """Names what a file system refuses, each of which raises errors of its own."""
         try:
             yield
         except StoreError:
             raise
         except Exception as error:
+            uri = f"{self._base}/{name}" if name else self._base
             raise StoreError(f"cannot {verb} {uri}: {self._said(error)}; {_remedy(self._scheme, error, self._timeout_s)}") from None
 
     def _said(self, error: Exception) -> str:

@@ -1,6 +1,6 @@
 """What a learner keeps in a store is signed with a key of its control plane: who may write to a bucket may not train a run.
 
-    <name>.<mark>              a piece; its mark is of folder and name, which holds the number of its writer and the sha256 of its bytes
+    <name>.<mark>              an extent; its mark is of folder and name, which holds the number of its writer and the sha256 of its bytes
     <name>.<mark>, with a mark of folder, name and sha256 behind its bytes: any other object, whose name says nothing of them
 
 The owner's processes make the key and leave a copy in their home: without it no other control plane reads what is there.
@@ -21,8 +21,8 @@ import redis
 from azq import logs
 from azq.errors import ConfigError, StoreError
 from azq.files import make_folders, publish_file
-from azq.store.pieces import is_kept_name, piece_of
-from azq.store.shelf import Shelf
+from azq.store.extents import extent_of, is_object_name
+from azq.store.objects import ObjectPrefix
 from azq.wire import keys
 from azq.wire.connect import translate
 
@@ -65,34 +65,34 @@ def read_key(client: redis.Redis) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class SignedShelf(Shelf):
-    """A shelf whose objects count only with a mark by `key`; one of another name than azq writes is no object."""
+class SignedPrefix(ObjectPrefix):
+    """A prefix whose objects count only with a mark by `key`; one of another name than azq writes is no object."""
 
-    shelf: Shelf
+    prefix: ObjectPrefix
     folder: str  # of the run, so that no object counts for another
     key: bytes
 
     def names(self, folder: str = "") -> list[str]:
         """Raises `StoreError` for an object without its mark: it could take the place of others by its name alone."""
-        found: list[str] = []
-        for stored in self.shelf.names(folder):
+        signed: list[str] = []
+        for stored in self.prefix.names(folder):
             name = self._name(stored)
             if name and not hmac.compare_digest(self._stored(name), stored):
                 raise self._refused(stored)
             if name:
-                found.append(name)
-        return found
+                signed.append(name)
+        return signed
 
     def folders(self) -> list[str]:
-        return self.shelf.folders()
+        return self.prefix.folders()
 
     def write(self, name: str, data: bytes) -> None:
-        self.shelf.write(self._stored(name), data if piece_of(name) else data + self._mark(name, data))
+        self.prefix.write(self._stored(name), data if extent_of(name) else data + self._mark(name, data))
 
     def read(self, name: str) -> bytes | None:
-        """An object; of a piece, whoever reads it compares the sha256 with its name's."""
-        data = self.shelf.read(self._stored(name))
-        if data is None or piece_of(name):
+        """An object; of an extent, whoever reads it compares the sha256 with its name's."""
+        data = self.prefix.read(self._stored(name))
+        if data is None or extent_of(name):
             return data
         content = data[:-MARK_BYTES]
         if not hmac.compare_digest(data[-MARK_BYTES:], self._mark(name, content)):
@@ -100,28 +100,28 @@ class SignedShelf(Shelf):
         return content
 
     def remove(self, name: str) -> None:
-        self.shelf.remove(self._stored(name))
+        self.prefix.remove(self._stored(name))
 
     def sign(self) -> int:
         """Gives all objects their marks, whoever wrote them; returns how many were written again."""
         count = 0
-        for stored in self.shelf.names():
-            name, data = self._name(stored), self.shelf.read(stored)
-            if name is None or data is None or (piece_of(name) and stored == self._stored(name)):
+        for stored in self.prefix.names():
+            name, data = self._name(stored), self.prefix.read(stored)
+            if name is None or data is None or (extent_of(name) and stored == self._stored(name)):
                 continue
-            self.write(name, data[:-MARK_BYTES] if stored != name and not piece_of(name) else data)
+            self.write(name, data[:-MARK_BYTES] if stored != name and not extent_of(name) else data)
             if stored != self._stored(name):
-                self.shelf.remove(stored)
+                self.prefix.remove(stored)
             count += 1
         return count
 
     def _name(self, stored: str) -> str | None:
         """The name of an object with a mark or without one; None for what azq did not write."""
         signed = _SIGNED.fullmatch(stored)
-        return next((name for name in (signed["name"] if signed else "", stored) if is_kept_name(name)), None)
+        return next((name for name in (signed["name"] if signed else "", stored) if is_object_name(name)), None)
 
     def _stored(self, name: str) -> str:
-        if not is_kept_name(name):
+        if not is_object_name(name):
             raise StoreError(f"{name!r} is no name of an object that azq keeps")
         return f"{name}.{self._mark(name).hex()}"
 

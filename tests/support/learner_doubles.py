@@ -16,7 +16,7 @@ from azq.learner.step.trainer import Trainer
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease, LedgerCounts, RunState, RunView
 from azq.replay.samples import Samples
-from azq.store.shelf import Shelf
+from azq.store.objects import ObjectPrefix
 from azq.wire import keys
 from azq.wire.messages import RunRecord, WeightEvent
 
@@ -86,7 +86,7 @@ class DictStore:
         self.blobs.pop(uri.removeprefix("memory://"), None)
 
 
-class DictShelf(Shelf):
+class DictPrefix(ObjectPrefix):
     """Objects in a dictionary; `away` makes it a store that nobody reaches."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from azq.learner.data.intake import BATCH
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
 from azq.ledger import Ledger
-from azq.store.shelf import Shelf
+from azq.store.objects import ObjectPrefix
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LearnerStatus, WeightEvent
@@ -43,7 +43,7 @@ class Workplace:
         ledger: Ledger | None = None,
         seed: int = 1,
         network: NetworkConfig | None = None,
-        shelf: Shelf | None = None,
+        prefix: ObjectPrefix | None = None,
         folder: Path | None = None,
         most_waiting: int = 20_000,
         **options: Any,
@@ -77,7 +77,7 @@ class Workplace:
             store=self.store,
             tracker=self.tracker,
             consumer="learner@test:1",
-            shelf=shelf,
+            prefix=prefix,
             most_bytes=4096,
         ).open()
 

@@ -21,7 +21,7 @@ from azq.host.rundir import PARTS, RunDir
 from azq.learner.checkpoint import Checkpoint, TrainState, load_newest, save
 from azq.replay.framing import header, records
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.store.blobs import Folder
+from azq.store.objects import FolderPrefix
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord, SampleEvent
 
@@ -121,18 +121,18 @@ def holds_the_newest_checkpoint(root: Path, acknowledged: list[int]) -> None:
     assert newest is None or newest.tensors["weights/a"].tolist() == [float(step)] * 4
 
 
-BLOBS = {f"file:{hashlib.sha256(data).hexdigest()}": data for data in (b"weights of version 1", b"weights of version 2")}
+BLOBS = {f"{hashlib.sha256(data).hexdigest()}.safetensors": data for data in (b"weights of version 1", b"weights of version 2")}
 
 
 def write_blobs(disk: CrashDisk) -> None:
-    for uri, data in BLOBS.items():
-        Folder(disk.root / "run" / "weights").write(uri, data)
-        disk.acknowledge(uri)
+    for name, data in BLOBS.items():
+        FolderPrefix(disk.root / "run" / "weights").write(name, data)
+        disk.acknowledge(name)
 
 
 def holds_blobs(root: Path, acknowledged: list[str]) -> None:
-    for uri, data in BLOBS.items():
-        assert Folder(root / "run" / "weights").read(uri) in ((data,) if uri in acknowledged else (data, None))
+    for name, data in BLOBS.items():
+        assert FolderPrefix(root / "run" / "weights").read(name) in ((data,) if name in acknowledged else (data, None))
 
 
 def settings(seed: int) -> RunSections:
@@ -176,7 +176,7 @@ FSYNCS = (
     "sync_folder < publish_file",
     "publish_file < write_index",
     "publish_file < save",
-    "publish_file < Folder.write",
+    "publish_file < FolderPrefix.write",
     "publish_file < RunDir.create",
     "OpenSegment.create < SegmentLog._room",
     "sync_folder < OpenSegment.create",

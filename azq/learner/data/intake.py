@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
@@ -14,13 +15,12 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
-from azq.learner.data.holding import Held, Holding
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
 from azq.replay.purges import Purges
 from azq.replay.samples import Rules, Samples, judge, mean_weight_version
-from azq.replay.segments import LogEntry, SegmentLog
+from azq.replay.segments import LogEnd, LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode, uid_of
@@ -28,8 +28,8 @@ from azq.wire.machines import PurgedGames, PurgeOrders
 from azq.wire.messages import SampleEvent
 
 if TYPE_CHECKING:
-    from azq.learner.keeping.keeper import Keeper  # needs torch, as does
     from azq.learner.lockstep import Lockstep  # which `azq up` does without
+    from azq.learner.replication.uploader import Uploader  # needs torch, as does
 
 BATCH = 256  # games read at once
 PURGED_LIFE_S = 3600.0
@@ -72,6 +72,78 @@ def _without(span: tuple[int, int], kept: set[int]) -> list[tuple[int, int]]:
     return [(low, high) for low, high in edges if low <= high]
 
 
+@dataclass(frozen=True, slots=True)
+class UnackedRead:
+    """Entries of one read, whose games are on disk."""
+
+    end: LogEnd  # behind them in the log
+    games: int  # in the log by then
+    duplicates: int  # dropped by then
+    ids: Sequence[str] = ()
+    refused: Mapping[int, str] = field(default_factory=dict)
+    unreadable: Sequence[tuple[Entry, str]] = ()  # letters to be kept once they are acknowledged
+
+
+def count_ready(reads: Sequence[UnackedRead], uploaded: LogEnd | None, most: int, acknowledged: int) -> int:
+    """How many of the oldest may be acknowledged: all that the store has, and what is more than `most` games.
+
+    `uploaded`: how far the store has the log, None where it keeps no games; `acknowledged`: games that were before.
+    """
+    if uploaded is None or not reads:
+        return len(reads)
+    within = reads[-1].games - max(most, 0)
+    return sum(one.end <= uploaded or acknowledged < one.games <= within for one in reads)
+
+
+class UnackedReads:
+    """What was read and is not acknowledged yet, oldest first; at most about `most` games."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._reads: deque[UnackedRead] = deque()
+        self._alone: deque[UnackedRead] = deque()  # acknowledged, and on this host's disk alone
+        self._before = 0  # games up to those
+        self.last: UnackedRead | None = None  # that was acknowledged
+
+    def __len__(self) -> int:
+        return len(self._reads)
+
+    @property
+    def ids(self) -> set[str]:
+        return {entry for one in self._reads for entry in one.ids}
+
+    @property
+    def alone(self) -> int:
+        """Games that were acknowledged though the store has them not."""
+        return self._alone[-1].games - self._before if self._alone else 0
+
+    def add(self, read: UnackedRead) -> None:
+        self._reads.append(read)
+
+    def ready(self, uploaded: LogEnd | None) -> list[UnackedRead]:
+        """What may be acknowledged now; to be reported to `acknowledged` once it was."""
+        count = count_ready(self._reads, uploaded, self._most, self.last.games if self.last else 0)
+        return [self._reads[index] for index in range(count)]
+
+    def acknowledged(self, done: Sequence[UnackedRead], uploaded: LogEnd | None) -> None:
+        for one in done:
+            self._reads.popleft()
+            if uploaded is not None and one.end > uploaded:
+                if not self._alone:
+                    self._before = self.last.games if self.last else 0
+                    log.warning("games_on_one_disk", reason="the store is away, or slower than games come", most_waiting=self._most)
+                self._alone.append(one)
+            self.last = one
+        self._forget(uploaded)
+
+    def _forget(self, uploaded: LogEnd | None) -> None:
+        was = bool(self._alone)
+        while self._alone and uploaded is not None and self._alone[0].end <= uploaded:
+            self._before = self._alone.popleft().games
+        if was and not self._alone:
+            log.info("games_kept", games=self._before)
+
+
 @dataclass(slots=True)
 class _Sorted:
     """Entries of one read, by what becomes of them."""
@@ -104,26 +176,26 @@ class Intake:
     lease: LearnerLease | None = None  # its place in the control plane, where others may want it
     purges: Purges | None = None  # whose games stay out of the window
     lockstep: Lockstep | None = None  # which brings games to the window instead
-    keeper: Keeper | None = None  # of a store that keeps games: what it has may be acknowledged
-    most_held: int = 0  # games that wait for it
+    uploader: Uploader | None = None  # of a store that keeps games: what it has may be acknowledged
+    most_unacked: int = 0  # games that wait for it
     phases: Phases = field(default_factory=partial(Phases, cpu_clock=time.thread_time))  # of the thread that takes in
     dead_letters: int = field(default=0, init=False)
     mean_weight_version: float = field(default=0.0, init=False)  # of the games of the last read
-    holding: Holding = field(init=False)
+    unacked: UnackedReads = field(init=False)
     _opened: int = field(default=0, init=False)  # games that the ledger knew of when it was asked last
 
     def __post_init__(self) -> None:
-        self.holding = Holding(self.most_held)
+        self.unacked = UnackedReads(self.most_unacked)
 
     def claim_leftovers(self) -> int:
         """Takes in what was read and not acknowledged, by this learner before a failure or by the one before it; returns games seen."""
         stream, seen = keys.samples(self.run), 0
         while True:
-            held = self.holding.ids
-            claimed = self.bus.claim(stream, keys.LEARNER_GROUP, self.consumer, min_idle_ms=0, count=BATCH + len(held))
-            entries = [entry for entry in claimed if entry.id not in held]
+            unacked = self.unacked.ids
+            claimed = self.bus.claim(stream, keys.LEARNER_GROUP, self.consumer, min_idle_ms=0, count=BATCH + len(unacked))
+            entries = [entry for entry in claimed if entry.id not in unacked]
             if not entries:
-                self._hold_log()  # where none of its games waits in the stream, to be counted with it
+                self._add_log()  # where none of its games waits in the stream, to be counted with it
                 return seen
             self._take(entries)
             seen += len(entries)
@@ -140,15 +212,15 @@ class Intake:
 
     def settle(self) -> None:
         """Acknowledges what may be; what fails here is tried again by the next call."""
-        kept = self.keeper.kept if self.keeper else None
-        ripe = self.holding.ripe(kept)
-        if not ripe:
+        uploaded = self.uploader.uploaded if self.uploader else None
+        ready = self.unacked.ready(uploaded)
+        if not ready:
             return
-        refused = {uid: reason for held in ripe for uid, reason in held.refused.items()}
-        ids = [entry for held in ripe for entry in held.ids]
-        self.ledger.record_inserted(self.run, ripe[-1].games, ripe[-1].duplicates, ack=ids, refused=refused, lease=self.lease)
-        self.holding.acknowledged(ripe, kept)
-        for entry, reason in (letter for held in ripe for letter in held.unreadable):
+        refused = {uid: reason for read in ready for uid, reason in read.refused.items()}
+        ids = [entry for read in ready for entry in read.ids]
+        self.ledger.record_inserted(self.run, ready[-1].games, ready[-1].duplicates, ack=ids, refused=refused, lease=self.lease)
+        self.unacked.acknowledged(ready, uploaded)
+        for entry, reason in (letter for read in ready for letter in read.unreadable):
             self._refuse(entry, reason)
 
     def agree_with_ledger(self) -> None:
@@ -165,20 +237,20 @@ class Intake:
         self.duplicates = max(self.duplicates, counts.duplicates_dropped)
         if self.segments.uids.highest > counts.opened:
             restore(self.run, self.ledger, self.bus, self.segments, self.lease)
-        self._tell_ledger()
+        self._update_ledger()
         self._purge()
 
-    def _hold_log(self) -> None:
+    def _add_log(self) -> None:
         """At a start, what the log has by then."""
-        if self.holding.last is None and not self.holding:
-            self.holding.add(Held(self.segments.end, self.segments.games, self.duplicates))
+        if self.unacked.last is None and not self.unacked:
+            self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates))
             self.settle()
 
-    def _tell_ledger(self) -> None:
+    def _update_ledger(self) -> None:
         """The counts as they were acknowledged last; at a start all that the log has, once the store has it."""
-        if self.keeper is None:
-            self._hold_log()
-        if (last := self.holding.last) is not None:
+        if self.uploader is None:
+            self._add_log()
+        if (last := self.unacked.last) is not None:
             self.ledger.record_inserted(self.run, last.games, self.duplicates, lease=self.lease)
         self.settle()
 
@@ -203,7 +275,7 @@ class Intake:
             self.window.add(samples)
         self.duplicates += found.duplicates
         ids = [entry.id for entry in entries]
-        self.holding.add(Held(self.segments.end, self.segments.games, self.duplicates, ids, found.refused, found.unreadable))
+        self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates, ids, found.refused, found.unreadable))
         self.settle()
         if found.duplicates:
             log.info("duplicates_dropped", count=found.duplicates)

@@ -59,10 +59,10 @@ class IntakeLoop:
     def drain(self, longest_s: float, on_turn: Callable[[], object]) -> None:
         """Takes in all that the stream still holds."""
         end = self.clock() + longest_s
-        if self.intake.keeper is not None:
-            self.intake.keeper.hurry()
-        while self.clock() < end and (self.turn() or self._leftovers or self.intake.holding):
-            if self._broker.active or self._disk.active or self.intake.holding:
+        if self.intake.uploader is not None:
+            self.intake.uploader.hurry()
+        while self.clock() < end and (self.turn() or self._leftovers or self.intake.unacked):
+            if self._broker.active or self._disk.active or self.intake.unacked:
                 threading.Event().wait(0.05)
             on_turn()
 

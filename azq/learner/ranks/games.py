@@ -13,8 +13,8 @@ from azq.bus.base import Bus
 from azq.config import LearnerConfig
 from azq.errors import WireError
 from azq.learner.data.batches import Feed, Order
-from azq.learner.keeping.pulling import Puller
 from azq.learner.ranks.rules import RankPlace, is_mine
+from azq.learner.replication.downloader import StoreFollower
 from azq.learner.rounds import TrainingRound
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Trainer
@@ -43,7 +43,7 @@ class GameWork:
     config: LearnerConfig
     game: Rules
     bus: Bus
-    segments: SegmentFollower | Puller
+    segments: SegmentFollower | StoreFollower
     window: Window
     purges: Purges  # whose games stay out of it, as rank 0 writes it down
     trainer: Trainer

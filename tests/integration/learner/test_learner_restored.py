@@ -195,10 +195,10 @@ def test_a_store_without_the_run_or_with_a_broken_piece_of_it_changes_nothing(pl
     ]:
         refused = restore_kept(place, home, url)
         assert (refused.returncode, said in refused.stderr) == (code, True), refused.stderr
-    piece = next(path for path in sorted(tmp_path.glob("store/runs/*/segments/*/*")))
-    piece.write_bytes(b"x" + piece.read_bytes()[1:])
+    extent = next(path for path in sorted(tmp_path.glob("store/runs/*/segments/*/*")))
+    extent.write_bytes(b"x" + extent.read_bytes()[1:])
     refused = restore_kept(place, home, store)
     assert refused.returncode != 0
-    assert f"{piece.stem} is damaged in the store" in refused.stderr
+    assert f"{extent.stem} is damaged in the store" in refused.stderr
     assert not place.ledger.runs()
     assert not (home / RUN / "run.toml").exists()

@@ -23,10 +23,10 @@ from azq.bus.redis import RedisBus
 from azq.config import NetworkConfig, RunSections, StoreConfig, dump_run
 from azq.errors import MissingExtra, StoreError
 from azq.inference.ask.client import StreamEvaluator
-from azq.learner.keeping.control import find_shelf, kept_record, open_kept
-from azq.learner.keeping.fetching import Fetcher
-from azq.learner.keeping.keeper import Keeper
 from azq.learner.publish import Publisher
+from azq.learner.replication.downloader import Downloader
+from azq.learner.replication.remote_index import find_run, open_run_prefix, read_record
+from azq.learner.replication.uploader import Uploader
 from azq.ledger import Ledger
 from azq.nets import NetSpec, WeightsMeta, build, to_bytes
 from azq.replay.segments import LogEntry, SegmentLog
@@ -158,16 +158,16 @@ def test_a_server_that_says_nothing_is_given_up_after_the_stores_time(s3, monkey
 
 def test_a_server_that_goes_between_chunks_leaves_no_blob(s3, monkeypatch):
     """The manifest is last: whoever looks sees the whole blob or none."""
-    from azq.store.remote import Remote
+    from azq.store.remote import RemotePrefix
 
-    data, write, gone = os.urandom(3 * CHUNK), Remote.write, threading.Event()
+    data, write, gone = os.urandom(3 * CHUNK), RemotePrefix.write, threading.Event()
 
     def late(self, uri, blob):
         gone.set()
         s3.stop()
         write(self, uri, blob)
 
-    monkeypatch.setattr(Remote, "write", late)
+    monkeypatch.setattr(RemotePrefix, "write", late)
     with pytest.raises(StoreError, match="cannot write"):
         s3.store().put(data)
     assert gone.is_set()
@@ -180,7 +180,7 @@ def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(remote.Remote, "write", dies)
+        patch.setattr(remote.RemotePrefix, "write", dies)
         with pytest.raises(KeyboardInterrupt):
             s3.store().put(os.urandom(3 * CHUNK))
     assert len(s3.objects()) == 3
@@ -192,38 +192,38 @@ def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
 
 
 def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
-    """Games and a checkpoint in pieces, a bucket that goes away in the middle and comes back, and another host."""
+    """Games and a checkpoint in extents, a bucket that goes away in the middle and comes back, and another host."""
     settings, record, key = StoreConfig(url=f"s3://{BUCKET}/azq", timeout_s=20.0), RunRecord("a", b"{}", {}, str(tmp_path), 1), b"key"
-    shelf = open_kept(settings, record, lambda: key)
-    assert shelf is not None
+    prefix = open_run_prefix(settings, record, lambda: key)
+    assert prefix is not None
     here, there = tmp_path / "here", tmp_path / "there"
     log, rules = SegmentLog(here / "segments", "tic_tac_toe", roll_bytes=8000), games.load("tic_tac_toe")
-    keeper = Keeper(shelf, here, log, 1, most_bytes=4096)
+    uploader = Uploader(prefix, here, log, 1, most_bytes=4096)
     (here / "checkpoints").mkdir()
     (here / "checkpoints" / "000000000007.ckpt").write_bytes(checkpoint := os.urandom(10_000))
     for uid in range(1, 101):
         log.append([LogEntry(uid, 5, frame(rules, uid))])
         if uid == 50:
             nowhere: dict[str, Any] = {"endpoint_url": "http://127.0.0.1:9"}
-            keeper.shelf = open_kept(settings.model_copy(update={"timeout_s": 2.0, "options": nowhere}), record, lambda: key)
-            keeper.hurry()
-            keeper.turn()
-            assert keeper.away
-            keeper.shelf, before = shelf, keeper.kept
+            uploader.prefix = open_run_prefix(settings.model_copy(update={"timeout_s": 2.0, "options": nowhere}), record, lambda: key)
+            uploader.hurry()
+            uploader.turn()
+            assert uploader.away
+            uploader.prefix, before = prefix, uploader.uploaded
         elif uid % 10 == 0:
-            keeper.finish(20.0)
-    until(lambda: not keeper.turn() and not keeper.away, "the bucket to be tried again")
-    keeper.finish(20.0)
-    assert keeper.kept == log.end > before
-    assert len(shelf.names("segments")) < 40
-    Fetcher(shelf, there, 1e9).run()
+            uploader.finish(20.0)
+    until(lambda: not uploader.turn() and not uploader.away, "the bucket to be tried again")
+    uploader.finish(20.0)
+    assert uploader.uploaded == log.end > before
+    assert len(prefix.names("segments")) < 40
+    Downloader(prefix, there, 1e9).run()
     for folder in ("segments", "checkpoints"):
         kept = {path.name: path.read_bytes() for path in (here / folder).iterdir()}
         assert {path.name: path.read_bytes() for path in (there / folder).iterdir()} == kept
     assert (there / "checkpoints" / "000000000007.ckpt").read_bytes() == checkpoint
-    keeper.record = record
-    keeper.finish(20.0)
-    assert kept_record(find_shelf(settings, "a", key)) == record
+    uploader.record = record
+    uploader.finish(20.0)
+    assert read_record(find_run(settings, "a", key)) == record
 
 
 def test_without_s3fs_the_extra_is_named(monkeypatch, tmp_path):

@@ -162,8 +162,7 @@ def test_no_more_of_a_chunk_is_read_than_the_manifest_says(site):
     for name in site.names():
         if "-0000" in name:
             site.write(name, site.read(name) + bytes(100 * CHUNK))
-    place = site.store()._place
-    chunks = place.read_chunks(uri, Manifest(len(data), CHUNK))
+    chunks = site.store()._place.storage.read_chunks(f"{sha256}.safetensors", Manifest(len(data), CHUNK))
     assert [len(chunk) for chunk in chunks] == [CHUNK, CHUNK, CHUNK - 1]
     assert site.store().get(uri, sha256) == data
 
@@ -224,15 +223,15 @@ def test_publishing_again_gives_no_life_to_chunks_of_a_whole_blob(broker, tmp_pa
 def test_chunks_of_a_dead_writer_are_swept_by_the_next_and_fresh_ones_are_not(tmp_path, monkeypatch):
     url = f"memory://{uuid.uuid4().hex}"
     settings = StoreConfig(url=url, chunk_bytes=CHUNK)
-    write = remote.Remote.write
+    write = remote.RemotePrefix.write
 
     def dies(self, uri, data):
         raise Death
 
-    monkeypatch.setattr(remote.Remote, "write", dies)
+    monkeypatch.setattr(remote.RemotePrefix, "write", dies)
     with pytest.raises(Death):
         open_store(settings, directory=tmp_path).put(os.urandom(3 * CHUNK))
-    monkeypatch.setattr(remote.Remote, "write", write)
+    monkeypatch.setattr(remote.RemotePrefix, "write", write)
     import fsspec
 
     files, folder = fsspec.filesystem("memory"), url.removeprefix("memory:/")

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from learner_doubles import DictShelf
+from learner_doubles import DictPrefix
 
 from azq.errors import ConfigError, StoreError
-from azq.store.pieces import Piece, is_kept_name, layout
-from azq.store.shelf import FolderShelf, look, read_spans
-from azq.store.signing import KEY_FILE, SignedShelf, make_key, read_key
+from azq.store.extents import Extent, is_object_name, layout, list_extents, read_spans
+from azq.store.objects import FolderPrefix
+from azq.store.signing import KEY_FILE, SignedPrefix, make_key, read_key
 from azq.wire import keys
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 DATA = b"games"
-PIECE = Piece("segments/000001.seg", 1, 0, len(DATA), 0, hashlib.sha256(DATA).hexdigest())
+PIECE = Extent("segments/000001.seg", 1, 0, len(DATA), 0, hashlib.sha256(DATA).hexdigest())
 NAMES = ["record", "purged.json", "claims/0000000001", "weights/0000000001.000000000000001", PIECE.name]
 
 
@@ -46,13 +46,13 @@ def plane(value: bytes | None = None, runs: int = 0) -> Any:
 
 
 @pytest.fixture
-def signed() -> SignedShelf:
-    return SignedShelf(DictShelf(), "runs/a.1", KEY)
+def signed() -> SignedPrefix:
+    return SignedPrefix(DictPrefix(), "runs/a.1", KEY)
 
 
-def objects(shelf: SignedShelf) -> dict[str, bytes]:
-    assert isinstance(shelf.shelf, DictShelf)
-    return shelf.shelf.objects
+def objects(prefix: SignedPrefix) -> dict[str, bytes]:
+    assert isinstance(prefix.prefix, DictPrefix)
+    return prefix.prefix.objects
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -60,10 +60,10 @@ def test_an_object_counts_as_it_was_written_and_no_other_way(signed, name):
     signed.write(name, DATA)
     assert (signed.names(), signed.read(name)) == ([name], DATA)
     (stored, data) = next(iter(objects(signed).items()))
-    for shelf in (SignedShelf(signed.shelf, "runs/a.2", KEY), SignedShelf(signed.shelf, "runs/a.1", OTHER)):
-        assert shelf.read(name) is None
-        with pytest.raises(StoreError, match=rf"{shelf.folder}/{name}.* is not signed .*{KEY_FILE}.*azq runs sign"):
-            shelf.names()
+    for prefix in (SignedPrefix(signed.prefix, "runs/a.2", KEY), SignedPrefix(signed.prefix, "runs/a.1", OTHER)):
+        assert prefix.read(name) is None
+        with pytest.raises(StoreError, match=rf"{prefix.folder}/{name}.* is not signed .*{KEY_FILE}.*azq runs sign"):
+            prefix.names()
     objects(signed)[stored] = b"theirs" + data[6:]
     if name != PIECE.name:
         with pytest.raises(StoreError, match=f"runs/a.1/{name} in the store is not signed"):
@@ -75,7 +75,7 @@ def test_an_object_counts_as_it_was_written_and_no_other_way(signed, name):
 def test_the_bytes_of_a_piece_are_those_of_its_signed_name(signed):
     signed.write(PIECE.name, DATA)
     objects(signed)[next(iter(objects(signed)))] = b"theirs"
-    (spans,) = look(signed).files.values()
+    (spans,) = list_extents(signed).files.values()
     with pytest.raises(StoreError, match="is damaged in the store"):
         read_spans(signed, layout(spans))
 
@@ -87,7 +87,7 @@ def test_an_object_without_a_mark_is_refused_until_it_is_trusted(signed, name):
         signed.names()
     assert signed.sign() == 1
     assert (signed.names(), signed.read(name), len(objects(signed))) == ([name], DATA, 1)
-    anew = SignedShelf(signed.shelf, "runs/a.1", OTHER)
+    anew = SignedPrefix(signed.prefix, "runs/a.1", OTHER)
     assert anew.sign() == 1
     assert (anew.names(), anew.read(name), len(objects(signed))) == ([name], DATA, 1)
 
@@ -97,24 +97,24 @@ def test_an_object_without_a_mark_is_refused_until_it_is_trusted(signed, name):
     st.text(max_size=30) | st.sampled_from(NAMES).flatmap(lambda name: st.builds(name.replace, st.sampled_from(name), st.text(max_size=3)))
 )
 def test_only_names_that_azq_writes_are_names(name):
-    shelf = SignedShelf(DictShelf(), "runs/a.1", KEY)
-    if is_kept_name(name):
+    prefix = SignedPrefix(DictPrefix(), "runs/a.1", KEY)
+    if is_object_name(name):
         assert name.isascii()
         assert not set(name.split("/")) & {"", ".", ".."}
         return
-    for touch in (shelf.read, shelf.remove, lambda name: shelf.write(name, DATA)):
+    for touch in (prefix.read, prefix.remove, lambda name: prefix.write(name, DATA)):
         with pytest.raises(StoreError, match="is no name of an object"):
             touch(name)
-    shelf.shelf.write(name, DATA)
-    assert shelf.names() == []
+    prefix.prefix.write(name, DATA)
+    assert prefix.names() == []
 
 
 def test_no_link_in_a_shared_folder_leads_out_of_the_run(tmp_path):
-    shelf, outside = FolderShelf(tmp_path / "runs" / "a.1"), tmp_path / "outside"
-    shelf.write("record", DATA)
+    prefix, outside = FolderPrefix(tmp_path / "runs" / "a.1"), tmp_path / "outside"
+    prefix.write("record", DATA)
     outside.mkdir()
     (tmp_path / "runs" / "a.1" / "claims").symlink_to(outside)
-    for touch in (shelf.read, shelf.remove, lambda name: shelf.write(name, DATA)):
+    for touch in (prefix.read, prefix.remove, lambda name: prefix.write(name, DATA)):
         with pytest.raises(StoreError, match="leads out of"):
             touch("claims/0000000001")
     assert not any(outside.iterdir())

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from learner_doubles import DictShelf
+from learner_doubles import DictPrefix
 from learner_workplace import RUN, Workplace, run_dry, turn
 from replay_games import play_game
 from waiting import until
@@ -22,18 +22,18 @@ from azq.bus.memory import MemoryBus
 from azq.config import StoreConfig
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError
 from azq.files import make_folders
-from azq.learner.data.holding import Held, acknowledgeable
-from azq.learner.data.intake import Intake
-from azq.learner.keeping.fetching import Fetcher, fetch_if_possible
-from azq.learner.keeping.keeper import Keeper
-from azq.learner.keeping.kept import CHECKPOINTS
+from azq.learner.data.intake import Intake, UnackedRead, count_ready
 from azq.learner.learner import Learner
+from azq.learner.replication.downloader import Downloader, download_if_possible
+from azq.learner.replication.remote_index import CHECKPOINTS
+from azq.learner.replication.uploader import Uploader
 from azq.ledger import MemoryLedger
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
-from azq.store.pieces import Piece
-from azq.store.shelf import FolderShelf, open_shelf
+from azq.store import open_prefix
+from azq.store.extents import Extent
+from azq.store.objects import FolderPrefix
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -43,8 +43,8 @@ GAME = games.load("tic_tac_toe")
 ALL = 1e9  # samples
 
 
-def keep_all(keeper: Keeper) -> None:
-    keeper.finish(30.0)
+def upload_all(uploader: Uploader) -> None:
+    uploader.finish(30.0)
 
 
 def entry(uid: int) -> LogEntry:
@@ -59,8 +59,8 @@ def log_of(folder: Path, first: int, last: int, roll_bytes: int = 1500) -> Segme
     return log
 
 
-def keeper_of(shelf: DictShelf, folder: Path, log: SegmentLog, token: int = 1) -> Keeper:
-    return Keeper(shelf, folder, log, token, most_bytes=700)
+def uploader_of(prefix: DictPrefix, folder: Path, log: SegmentLog, token: int = 1) -> Uploader:
+    return Uploader(prefix, folder, log, token, most_bytes=700)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -72,13 +72,13 @@ def place(tmp_path: Path) -> Workplace:
     return Workplace(tmp_path / "first")
 
 
-def elsewhere(place: Workplace, shelf: DictShelf, name: str) -> Learner:
-    return place.learner(shelf=shelf, folder=place.folder.parent / name)
+def elsewhere(place: Workplace, prefix: DictPrefix, name: str) -> Learner:
+    return place.learner(prefix=prefix, folder=place.folder.parent / name)
 
 
 def test_games_are_trained_on_at_once_and_acknowledged_when_the_store_has_them(place):
-    shelf = DictShelf()
-    learner = place.learner(shelf=shelf)
+    prefix = DictPrefix()
+    learner = place.learner(prefix=prefix)
     place.finish_games(1, 30)
     turn(learner)
     assert (place.ledger.inserted, place.bus.length(keys.samples(RUN))) == (0, 30)
@@ -86,30 +86,30 @@ def test_games_are_trained_on_at_once_and_acknowledged_when_the_store_has_them(p
     assert learner.trainer.step > 0
     turn(learner)
     assert learner.intake.duplicates == 0, "what is held is not read twice"
-    keep_all(learner.keeper)
+    upload_all(learner.uploader)
     turn(learner)
     assert (place.ledger.inserted, place.bus.length(keys.samples(RUN))) == (30, 0)
     assert learner.status().games_alone == 0
 
 
 def test_a_learner_on_another_host_goes_on_from_the_store_alone(place):
-    shelf = DictShelf()
-    first = place.learner(shelf=shelf)
+    prefix = DictPrefix()
+    first = place.learner(prefix=prefix)
     place.finish_games(1, 40)
     run_dry(first)
     first.publish()
     first.save()
     saved = first.trainer.step
-    keep_all(first.keeper)
+    upload_all(first.uploader)
     turn(first)
     place.finish_games(41, 45)
     turn(first)  # on the first host's disk, and in no store: still in the stream
     shutil.rmtree(place.folder)
-    second = elsewhere(place, shelf, "second")
+    second = elsewhere(place, prefix, "second")
     assert second.trainer.step == saved > 0
     assert second.intake.segments.games == 40
     run_dry(second)
-    keep_all(second.keeper)
+    upload_all(second.uploader)
     turn(second)
     assert place.ledger.inserted == second.intake.segments.games == 45
     assert second.intake.duplicates == 0
@@ -118,21 +118,21 @@ def test_a_learner_on_another_host_goes_on_from_the_store_alone(place):
 
 
 def test_a_store_that_is_away_stops_nothing_and_what_one_disk_alone_has_is_told(place):
-    shelf = DictShelf()
-    learner = place.learner(shelf=shelf, most_waiting=20)
-    keep_all(learner.keeper)
+    prefix = DictPrefix()
+    learner = place.learner(prefix=prefix, most_waiting=20)
+    upload_all(learner.uploader)
     turn(learner)
-    shelf.away = True
+    prefix.away = True
     for first in range(1, 41, 4):
         place.finish_games(first, first + 3)
         turn(learner)
-        learner.keeper.turn()
+        learner.uploader.turn()
         assert place.bus.length(keys.samples(RUN)) < 10 + 4
     assert learner.trainer.step > 0
     assert learner.status().games_alone == place.ledger.inserted > 20
-    shelf.away = False
-    until(lambda: learner.keeper.turn() or not learner.keeper.away, "the store to be tried again")
-    keep_all(learner.keeper)
+    prefix.away = False
+    until(lambda: learner.uploader.turn() or not learner.uploader.away, "the store to be tried again")
+    upload_all(learner.uploader)
     turn(learner)
     assert (learner.status().games_alone, place.ledger.inserted) == (0, 40)
 
@@ -142,43 +142,43 @@ def test_what_may_be_acknowledged_is_kept_or_more_than_may_wait(reads, kept, mos
     held, end, total = [], 0, 7
     for size, count in reads:
         end, total = end + size, total + count
-        held.append(Held((1, end), total, 0))
-    count = acknowledgeable(held, (1, kept), most, 7)
+        held.append(UnackedRead((1, end), total, 0))
+    count = count_ready(held, (1, kept), most, 7)
     assert all(one.end <= (1, kept) or total - one.games >= most for one in held[:count])
     assert all(one.end > (1, kept) and total - one.games < most for one in held[count:])
-    assert acknowledgeable(held, None, most, 7) == len(held)
+    assert count_ready(held, None, most, 7) == len(held)
 
 
 def test_a_log_is_kept_as_it_grows_and_fetched_as_it_was(tmp_path):
-    shelf, here, there = DictShelf(), tmp_path / "here", tmp_path / "there"
+    prefix, here, there = DictPrefix(), tmp_path / "here", tmp_path / "there"
     log = SegmentLog(here / "segments", "tic_tac_toe", roll_bytes=1500)
-    keeper = keeper_of(shelf, here, log)
+    uploader = uploader_of(prefix, here, log)
     for uid in range(1, 61):
         log.append([entry(uid)])
         if uid % 5 == 0:
-            keep_all(keeper)
-            assert keeper.kept == log.end
-            Fetcher(shelf, there, ALL).run()
+            upload_all(uploader)
+            assert uploader.uploaded == log.end
+            Downloader(prefix, there, ALL).run()
             assert files_in(there) == files_in(here)
     assert len(files_in(here)) > 6
     assert SegmentLog(there / "segments", "tic_tac_toe", roll_bytes=1500).games == 60
 
 
 def test_a_learner_that_begins_again_writes_nothing_twice(tmp_path):
-    shelf = DictShelf()
-    keep_all(keeper_of(shelf, tmp_path, log_of(tmp_path, 1, 40)))
-    before = set(shelf.objects)
-    again = keeper_of(shelf, tmp_path, SegmentLog(tmp_path / "segments", "tic_tac_toe"), token=2)
-    keep_all(again)
+    prefix = DictPrefix()
+    upload_all(uploader_of(prefix, tmp_path, log_of(tmp_path, 1, 40)))
+    before = set(prefix.objects)
+    again = uploader_of(prefix, tmp_path, SegmentLog(tmp_path / "segments", "tic_tac_toe"), token=2)
+    upload_all(again)
     assert again.written_bytes == 0
-    assert {name for name in before ^ set(shelf.objects) if not name.startswith("claims/")} == set()
+    assert {name for name in before ^ set(prefix.objects) if not name.startswith("claims/")} == set()
 
 
 def test_only_the_newest_games_are_fetched_and_of_older_ones_which_they_are(tmp_path):
-    shelf, there = DictShelf(), tmp_path / "there"
+    prefix, there = DictPrefix(), tmp_path / "there"
     log = log_of(tmp_path / "here", 1, 60)
-    keep_all(keeper_of(shelf, tmp_path / "here", log))
-    fetched = Fetcher(shelf, there, 20).run()
+    upload_all(uploader_of(prefix, tmp_path / "here", log))
+    fetched = Downloader(prefix, there, 20).run()
     assert 1 <= fetched.segments <= 4 < fetched.indexes
     opened = SegmentLog(there / "segments", "tic_tac_toe", roll_bytes=1500)
     assert opened.games == 60
@@ -186,103 +186,103 @@ def test_only_the_newest_games_are_fetched_and_of_older_ones_which_they_are(tmp_
 
 
 def test_a_folder_that_was_left_behind_gives_way_to_the_store(tmp_path):
-    shelf, old, new = DictShelf(), tmp_path / "old", tmp_path / "new"
+    prefix, old, new = DictPrefix(), tmp_path / "old", tmp_path / "new"
     left = log_of(old, 1, 20)
-    keep_all(keeper_of(shelf, old, left))
+    upload_all(uploader_of(prefix, old, left))
     left.append([entry(21)])  # nobody was told that it is stored
     left.close()
-    Fetcher(shelf, new, ALL).run()
+    Downloader(prefix, new, ALL).run()
     log = log_of(new, 30, 45)
-    keep_all(keeper_of(shelf, new, log, token=2))
+    upload_all(uploader_of(prefix, new, log, token=2))
     with pytest.raises(StateConflict, match="went on elsewhere"):
-        keep_all(keeper_of(shelf, old, SegmentLog(old / "segments", "tic_tac_toe", roll_bytes=1500), token=3))
-    Fetcher(shelf, old, ALL).run()
+        upload_all(uploader_of(prefix, old, SegmentLog(old / "segments", "tic_tac_toe", roll_bytes=1500), token=3))
+    Downloader(prefix, old, ALL).run()
     assert files_in(old) == files_in(new)
     assert list((old / "segments").glob("aside-*/*.seg"))
 
 
 def test_a_learner_that_had_lost_its_place_can_take_nothing_away(tmp_path):
-    shelf, old, new, third = DictShelf(), tmp_path / "old", tmp_path / "new", tmp_path / "third"
+    prefix, old, new, third = DictPrefix(), tmp_path / "old", tmp_path / "new", tmp_path / "third"
     stale_log = log_of(old, 1, 10)
-    stale = keeper_of(shelf, old, stale_log)
-    keep_all(stale)
-    Fetcher(shelf, new, ALL).run()
-    keeper = keeper_of(shelf, new, log := log_of(new, 11, 12), token=2)
-    keep_all(keeper)
+    stale = uploader_of(prefix, old, stale_log)
+    upload_all(stale)
+    Downloader(prefix, new, ALL).run()
+    uploader = uploader_of(prefix, new, log := log_of(new, 11, 12), token=2)
+    upload_all(uploader)
     for uid in range(50, 65):
         stale_log.append([entry(uid)])
-        keep_all(stale)
+        upload_all(stale)
         if uid % 3 == 0:
             log.append([entry(uid - 37)])
-            keep_all(keeper)
+            upload_all(uploader)
         shutil.rmtree(third, ignore_errors=True)
-        Fetcher(shelf, third, ALL).run()
+        Downloader(prefix, third, ALL).run()
         assert files_in(third) == files_in(new)
 
 
 def test_a_damaged_object_is_named(tmp_path):
-    shelf = DictShelf()
-    keep_all(keeper_of(shelf, tmp_path / "here", log_of(tmp_path / "here", 1, 5)))
-    name = next(name for name in shelf.objects if ".seg/" in name)
-    shelf.objects[name] = b"x" + shelf.objects[name][1:]
+    prefix = DictPrefix()
+    upload_all(uploader_of(prefix, tmp_path / "here", log_of(tmp_path / "here", 1, 5)))
+    name = next(name for name in prefix.objects if ".seg/" in name)
+    prefix.objects[name] = b"x" + prefix.objects[name][1:]
     with pytest.raises(StoreError, match=r"000001\.seg.*damaged"):
-        Fetcher(shelf, tmp_path / "there", ALL).run()
-    del shelf.objects[name]
+        Downloader(prefix, tmp_path / "there", ALL).run()
+    del prefix.objects[name]
     with pytest.raises(StoreError, match=r"000001\.seg in the store does not fit"):
-        Fetcher(shelf, tmp_path / "there", ALL).run()
+        Downloader(prefix, tmp_path / "there", ALL).run()
     assert "000001.seg" not in files_in(tmp_path / "there"), "nothing that is not whole"
 
 
 def test_checkpoints_are_bounded_and_the_newest_whole_one_is_fetched(tmp_path):
-    shelf, here = DictShelf(), tmp_path / "here"
-    keeper = keeper_of(shelf, here, SegmentLog(here / "segments", "tic_tac_toe"))
+    prefix, here = DictPrefix(), tmp_path / "here"
+    uploader = uploader_of(prefix, here, SegmentLog(here / "segments", "tic_tac_toe"))
     (here / CHECKPOINTS).mkdir()
     for step in range(1, 8):
         (here / CHECKPOINTS / f"{step:012d}.ckpt").write_bytes(bytes([step]) * 2000)
-        keep_all(keeper)
-    names = {name.split("/")[1] for name in shelf.objects if name.startswith(CHECKPOINTS)}
+        upload_all(uploader)
+    names = {name.split("/")[1] for name in prefix.objects if name.startswith(CHECKPOINTS)}
     assert names == {f"{step:012d}.ckpt" for step in (5, 6, 7)}
-    del shelf.objects[next(name for name in shelf.objects if "000007.ckpt" in name)]
-    Fetcher(shelf, tmp_path / "there", ALL).run()
+    del prefix.objects[next(name for name in prefix.objects if "000007.ckpt" in name)]
+    Downloader(prefix, tmp_path / "there", ALL).run()
     assert [path.read_bytes() for path in (tmp_path / "there" / CHECKPOINTS).iterdir()] == [b"\6" * 2000]
 
 
 def test_a_learner_opens_without_its_store_only_where_nobody_learned_since(tmp_path):
-    shelf = DictShelf()
+    prefix = DictPrefix()
     log_of(tmp_path, 1, 3).close()
-    fetch_if_possible(Fetcher(shelf, tmp_path, ALL), tmp_path, token=4)
-    shelf.away = True
-    fetch_if_possible(Fetcher(shelf, tmp_path, ALL), tmp_path, token=5)
+    download_if_possible(Downloader(prefix, tmp_path, ALL), tmp_path, token=4)
+    prefix.away = True
+    download_if_possible(Downloader(prefix, tmp_path, ALL), tmp_path, token=5)
     with pytest.raises(StoreError, match="away"):
-        fetch_if_possible(Fetcher(shelf, tmp_path, ALL), tmp_path, token=7)
+        download_if_possible(Downloader(prefix, tmp_path, ALL), tmp_path, token=7)
 
 
 def test_a_shelf_in_a_folder_keeps_what_others_read(tmp_path):
-    shelf = open_shelf(StoreConfig(url=f"file://{tmp_path}/store"), "runs/a.1")
-    assert isinstance(shelf, FolderShelf)
-    assert shelf.names() == []
-    shelf.write("a/b", b"1")
-    shelf.write("claims/1", b"2")
-    assert (shelf.names(), shelf.names("a"), shelf.read("a/b"), shelf.read("c")) == (["a/b", "claims/1"], ["a/b"], b"1", None)
-    shelf.remove("a/b")
-    shelf.remove("a/b")
-    assert shelf.names() == ["claims/1"]
+    prefix = open_prefix(StoreConfig(url=f"file://{tmp_path}/store"), "runs/a.1")
+    assert isinstance(prefix, FolderPrefix)
+    assert prefix.names() == []
+    prefix.write("a/b", b"1")
+    prefix.write("claims/1", b"2")
+    assert (prefix.names(), prefix.names("a"), prefix.read("a/b"), prefix.read("c")) == (["a/b", "claims/1"], ["a/b"], b"1", None)
+    prefix.remove("a/b")
+    prefix.remove("a/b")
+    assert prefix.names() == ["claims/1"]
 
 
 @pytest.mark.parametrize("url", ["file", "redis", "memory://x"])
 def test_a_store_of_weights_alone_keeps_no_games(url):
-    assert open_shelf(StoreConfig(url=url), "runs/a.1") is None
-    assert open_shelf(StoreConfig(url="file:///x", keep="weights"), "runs/a.1") is None
+    assert open_prefix(StoreConfig(url=url), "runs/a.1") is None
+    assert open_prefix(StoreConfig(url="file:///x", keep="weights"), "runs/a.1") is None
     if "://" not in url:
         with pytest.raises(ConfigError, match="keeps weights alone"):
-            open_shelf(StoreConfig(url=url, keep="all"), "runs/a.1")
+            open_prefix(StoreConfig(url=url, keep="all"), "runs/a.1")
 
 
 class Hosts:
     """A ledger and a store, and one learner's intake after the other, each in a folder of its own or in the one before."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.shelf, self.bus = folder, DictShelf(), MemoryBus(clock=lambda: 0.0)
+        self.folder, self.prefix, self.bus = folder, DictPrefix(), MemoryBus(clock=lambda: 0.0)
         self.ledger = MemoryLedger(self.bus)
         self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
         self.lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)
@@ -293,12 +293,12 @@ class Hosts:
         self.token += 1
         self.here = self.folder / str(self.token) if moves else self.here
         self.here.mkdir(exist_ok=True)
-        Fetcher(self.shelf, self.here, ALL).run()
+        Downloader(self.prefix, self.here, ALL).run()
         log = SegmentLog(self.here / "segments", "tic_tac_toe", roll_bytes=1500)
-        self.keeper = keeper_of(self.shelf, self.here, log, self.token)
+        self.uploader = uploader_of(self.prefix, self.here, log, self.token)
         self.intake = Intake(
             "r", GAME, bus=self.bus, ledger=self.ledger, segments=log, window=Window(GAME, 1000), consumer="l",
-            keeper=self.keeper, most_held=10_000,
+            uploader=self.uploader, most_unacked=10_000,
         )  # fmt: skip
         self.intake.agree_with_ledger()
         self.intake.claim_leftovers()
@@ -315,7 +315,7 @@ def test_whenever_a_host_is_lost_what_was_acknowledged_is_there_and_the_rest_com
     deeds = {
         "games": lambda: hosts.finish(6),
         "read": lambda: hosts.intake.read(),
-        "keep": lambda: hosts.keeper.hurry() or hosts.keeper.turn(),
+        "keep": lambda: hosts.uploader.hurry() or hosts.uploader.turn(),
         "lost": lambda: hosts.begin(moves=True),
         "again": lambda: hosts.begin(moves=False),
     }
@@ -324,7 +324,7 @@ def test_whenever_a_host_is_lost_what_was_acknowledged_is_there_and_the_rest_com
         assert hosts.ledger.counts("r").balanced
     hosts.intake.read()
     hosts.intake.claim_leftovers()
-    keep_all(hosts.keeper)
+    upload_all(hosts.uploader)
     hosts.intake.settle()
     counts = hosts.ledger.counts("r")
     assert counts.inserted == counts.finished == hosts.intake.segments.games
@@ -336,7 +336,7 @@ def test_a_sample_that_breaks_the_rules_is_a_letter_once_it_is_acknowledged(tmp_
     hosts.bus.publish(keys.samples("r"), encode(Job("", "r", Kind.SELFPLAY, "cpu")))
     hosts.intake.read()
     assert hosts.bus.dead_letters() == 0
-    keep_all(hosts.keeper)
+    upload_all(hosts.uploader)
     hosts.intake.settle()
     assert hosts.bus.dead_letters() == 1
 
@@ -350,13 +350,13 @@ PLACES = st.sampled_from(["", "segments/", "checkpoints/", "/"])
 @example(["x/../../../.token"], "checkpoints/")
 @example(["000001.seg"], "segments/")
 def test_no_name_in_a_store_leads_out_of_the_runs_folder(tmp_path, names, before):
-    shelf, data, home = DictShelf(), b"theirs", tmp_path / "home"
+    prefix, data, home = DictPrefix(), b"theirs", tmp_path / "home"
     for name in names:
-        shelf.objects[Piece(before + name, 1, 0, len(data), len(data), hashlib.sha256(data).hexdigest()).name] = data
+        prefix.objects[Extent(before + name, 1, 0, len(data), len(data), hashlib.sha256(data).hexdigest()).name] = data
     make_folders(home / "run")
     (home / ".token").write_text("ours")
     with contextlib.suppress(AzqError):
-        Fetcher(shelf, home / "run", ALL).run()
+        Downloader(prefix, home / "run", ALL).run()
     written = {str(path.relative_to(home)) for path in tmp_path.rglob("*") if path.is_file()} - {".token"}
     assert (home / ".token").read_text() == "ours"
     assert all(re.fullmatch(r"run/(segments/\d{6,9}\.(seg|idx)|checkpoints/\d{12}\.ckpt)", name) for name in written)
@@ -364,11 +364,11 @@ def test_no_name_in_a_store_leads_out_of_the_runs_folder(tmp_path, names, before
 
 
 def test_no_link_in_a_runs_folder_leads_what_a_store_holds_elsewhere(tmp_path):
-    shelf, here, outside = DictShelf(), tmp_path / "here", tmp_path / "outside"
-    keep_all(keeper_of(shelf, tmp_path / "first", log_of(tmp_path / "first", 1, 20)))
+    prefix, here, outside = DictPrefix(), tmp_path / "here", tmp_path / "outside"
+    upload_all(uploader_of(prefix, tmp_path / "first", log_of(tmp_path / "first", 1, 20)))
     make_folders(here)
     make_folders(outside)
     (here / "segments").symlink_to(outside)
     with pytest.raises(StoreError, match="leads out of"):
-        Fetcher(shelf, here, ALL).run()
+        Downloader(prefix, here, ALL).run()
     assert not any(outside.iterdir())

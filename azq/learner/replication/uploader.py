@@ -1,8 +1,9 @@
-"""Writes a run's games and checkpoints to its store as they come; tells how far the games are there."""
+"""Uploads a run's games and checkpoints to its store as they come, and says how far the games are there."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import threading
 import time
@@ -15,16 +16,16 @@ from typing import BinaryIO
 from azq import logs
 from azq.errors import StateConflict, StoreError
 from azq.learner.checkpoint import KEEP, stored
-from azq.learner.keeping.control import RECORD
-from azq.learner.keeping.kept import (
+from azq.learner.replication.remote_index import (
     CHECKPOINTS,
+    RECORD,
     SEGMENTS,
-    KeptSegment,
+    RemoteSegment,
     holds,
     index_file,
     is_same,
-    kept_checkpoints,
-    kept_log,
+    remote_checkpoints,
+    remote_log,
     segment_file,
     writers_of,
 )
@@ -32,8 +33,8 @@ from azq.process.breaker import CircuitBreaker
 from azq.replay.index import path_of, segment_path
 from azq.replay.purges import FILE as PURGED
 from azq.replay.segments import LogEnd, SegmentLog
-from azq.store.pieces import Piece, WriterClaim, next_pieces
-from azq.store.shelf import Shelf, look, piece_for, stake
+from azq.store.extents import Extent, WriterClaim, list_extents, next_extents, write_claim
+from azq.store.objects import ObjectPrefix
 from azq.waiting import meanwhile
 from azq.wire.codec import encode
 from azq.wire.messages import RunRecord
@@ -46,39 +47,39 @@ log = logs.get(__name__)
 
 
 @dataclass(eq=False)
-class Keeper:
+class Uploader:
     """Beside a learner, in a thread of its own: a store that is slow or away holds up nothing but acknowledgements.
 
     Segments go before their indexes, and in order; so what is there is a beginning of the log. Only its own process writes below its
     number `writer`, which grows with every learner of the run.
     """
 
-    shelf: Shelf
+    prefix: ObjectPrefix
     directory: Path  # of the run
     segments: SegmentLog
     token: int  # of the learner's place
     most_bytes: int  # of one object
     _: KW_ONLY
     clock: Callable[[], float] = time.monotonic
-    kept: LogEnd = field(default=(0, 0), init=False)  # how far the log is in the store
-    record: RunRecord | None = field(default=None, init=False)  # of the run, to be kept as it is told
+    uploaded: LogEnd = field(default=(0, 0), init=False)  # how far the log is in the store
+    record: RunRecord | None = field(default=None, init=False)  # of the run, to be written when it changes
     written_bytes: int = field(default=0, init=False)  # since the start
 
     def __post_init__(self) -> None:
         self._store = CircuitBreaker(StoreError, ("store_away", "store_back"), clock=self.clock)
         self._error: BaseException | None = None
-        self._writer = 0  # 0: the store was not looked at yet
-        self._number, self._pieces = 1, list[Piece]()  # the segment that is written, and what of it is there
-        self._checkpoints: list[list[Piece]] = []  # whole ones, oldest first
+        self._writer = 0  # 0: the store was not listed yet
+        self._number, self._extents = 1, list[Extent]()  # the segment that is written, and what of it is there
+        self._checkpoints: list[list[Extent]] = []  # whole ones, oldest first
         self._newest = ""  # of them, by name
-        self._sending: tuple[str, BinaryIO, list[Piece]] | None = None
-        self._noted: dict[str, bytes] = {}  # small objects as they were written last
+        self._sending: tuple[str, BinaryIO, list[Extent]] | None = None
+        self._written_notes: dict[str, bytes] = {}  # small objects as they were written last
         self._due_s = 0.0
         self._hurried = threading.Event()
 
     def beside(self) -> AbstractContextManager[None]:
         """Works in a thread for the length of the block."""
-        return meanwhile("keeper", self._run)
+        return meanwhile("uploader", self._run)
 
     def lives(self) -> bool:
         """True; raises what ended its thread."""
@@ -127,7 +128,7 @@ class Keeper:
     def _behind(self) -> int:
         """Bytes of the newest segment, or any number where there are older ones, that are not in the store."""
         number, end = self.segments.end
-        return AT_ONCE_BYTES if (number > self._number or not self._writer) else end - (self._pieces[-1].end if self._pieces else 0)
+        return AT_ONCE_BYTES if (number > self._number or not self._writer) else end - (self._extents[-1].end if self._extents else 0)
 
     def _is_done(self) -> bool:
         return self._writer > 0 and not self._behind() and not self._new_notes() and self._newest == self._newest_here()
@@ -135,7 +136,7 @@ class Keeper:
     def _write_some(self) -> bool:
         try:
             if not self._writer:
-                self._look()
+                self._compare()
             self._write_notes()
             more = self._write_log()
             return self._write_checkpoint() or more
@@ -146,77 +147,77 @@ class Keeper:
         """What changed of the run's record and of whose games are purged."""
         purged = self.directory / SEGMENTS / PURGED
         notes = {RECORD: encode(self.record) if self.record else b"", PURGED: purged.read_bytes() if purged.exists() else b""}
-        return {name: data for name, data in notes.items() if data and data != self._noted.get(name)}
+        return {name: data for name, data in notes.items() if data and data != self._written_notes.get(name)}
 
     def _write_notes(self) -> None:
         for name, data in self._new_notes().items():
-            self.shelf.write(name, data)
-            self._noted[name] = data
+            self.prefix.write(name, data)
+            self._written_notes[name] = data
 
-    def _look(self) -> None:
-        """Finds out how far the store is, which must hold nothing but what is here. Raises `StateConflict` where it does."""
-        listing = look(self.shelf)
-        files, kept = listing.files, kept_log(listing.files)
-        self._number, self._pieces = 1, []
-        for segment in kept:
+    def _compare(self) -> None:
+        """Establishes how far the store is, which must hold nothing but what is here. Raises `StateConflict` where it does."""
+        listing = list_extents(self.prefix)
+        files, segments = listing.files, remote_log(listing.files)
+        self._number, self._extents = 1, []
+        for segment in segments:
             self._adopt(segment)
-        whole = kept_checkpoints(files)
+        whole = remote_checkpoints(files)
         self._checkpoints = [list(files[f"{CHECKPOINTS}/{name}"]) for name, _ in whole]
         self._newest = whole[-1][0] if whole else ""
         writer = max(self.token, listing.newest_writer + 1)
-        stake(self.shelf, WriterClaim(writer, writers_of(kept, whole)), listing.claim)
+        write_claim(self.prefix, WriterClaim(writer, writers_of(segments, whole)), listing.claim)
         # Only now is it sure that nobody goes on from these: of learners that died over them, or written again as larger ones.
-        counted = {span.piece for segment in kept for span in (*segment.spans, *segment.index)}
-        counted |= {span.piece for _, spans in whole[-KEEP:] for span in spans}
-        for pieces in files.values():
-            self._drop([piece for piece in pieces if piece not in counted], anybodys=True)
+        counted = {span.extent for segment in segments for span in (*segment.spans, *segment.index)}
+        counted |= {span.extent for _, spans in whole[-KEEP:] for span in spans}
+        for extents in files.values():
+            self._drop([extent for extent in extents if extent not in counted], any_writers=True)
         self._writer = writer
-        self._tell()
+        self._note_end()
 
-    def _adopt(self, segment: KeptSegment) -> None:
+    def _adopt(self, segment: RemoteSegment) -> None:
         """Goes on behind a segment of the store, or within the last one. Raises `StateConflict` where the folder's is another."""
-        folder = self.directory / "segments"
+        folder = self.directory / SEGMENTS
         path = path_of(folder, segment.number) if segment.index else segment_path(folder, segment.number)
         data = path.read_bytes() if path.exists() else b""
-        count = (0 if is_same(data, segment.index) else None) if segment.index else holds(self.shelf, data, segment.spans)
+        count = (0 if is_same(data, segment.index) else None) if segment.index else holds(self.prefix, data, segment.spans)
         if count is None:
             raise StateConflict(
                 f"the store holds another {path.name} than {folder}: a learner of the run went on elsewhere; start this one again"
             )
         self._number = segment.number + bool(segment.index)
-        self._pieces = [span.piece for span in segment.spans[:count]]
+        self._extents = [span.extent for span in segment.spans[:count]]
 
     def _write_log(self) -> bool:
         """Some of the oldest segment that is not there as a whole; True where there is more."""
         newest, end = self.segments.end
         if self._number == newest:
-            self._write_piece(segment_path(self.directory / "segments", newest), segment_file(newest), end)
+            self._write_extent(segment_path(self.directory / SEGMENTS, newest), segment_file(newest), end)
             return self._behind() >= AT_ONCE_BYTES
-        path = segment_path(self.directory / "segments", self._number)
+        path = segment_path(self.directory / SEGMENTS, self._number)
         if not path.exists():
             log.warning("segment_not_kept", file=str(path), reason="it was moved away before the store had it")
-        elif self._write_piece(path, segment_file(self._number), path.stat().st_size):
+        elif self._write_extent(path, segment_file(self._number), path.stat().st_size):
             return True
         self._write_index(self._number)
-        self._number, self._pieces = self._number + 1, []
-        self._tell()
+        self._number, self._extents = self._number + 1, []
+        self._note_end()
         return True
 
-    def _write_piece(self, path: Path, file: str, end: int) -> bool:
-        """The next piece up to an offset; False where there is none."""
-        found = next(next_pieces(self._pieces, end, self.most_bytes), None)
-        if found is None:
+    def _write_extent(self, path: Path, file: str, end: int) -> bool:
+        """The next extent up to an offset; False where there is none."""
+        due = next(next_extents(self._extents, end, self.most_bytes), None)
+        if due is None:
             return False
-        start, stop = found
-        piece = self._put(file, start, 0, _read(path, start, stop))
-        covered = [old for old in self._pieces if old.start >= start]
-        self._pieces = [*(old for old in self._pieces if old.start < start), piece]
-        self._tell()
+        start, stop = due
+        extent = self._put(file, start, 0, _read(path, start, stop))
+        covered = [old for old in self._extents if old.start >= start]
+        self._extents = [*(old for old in self._extents if old.start < start), extent]
+        self._note_end()
         self._drop(covered)
         return True
 
     def _write_index(self, number: int) -> None:
-        data = path_of(self.directory / "segments", number).read_bytes()
+        data = path_of(self.directory / SEGMENTS, number).read_bytes()
         for start in range(0, len(data), self.most_bytes):
             self._put(index_file(number), start, len(data), data[start : start + self.most_bytes])
 
@@ -226,39 +227,39 @@ class Keeper:
             if self._newest == (newest := self._newest_here()):
                 return False
             self._sending = (newest, (self.directory / CHECKPOINTS / newest).open("rb"), [])
-        name, file, pieces = self._sending
+        name, file, extents = self._sending
         size = os.fstat(file.fileno()).st_size
-        start = pieces[-1].end if pieces else 0
+        start = extents[-1].end if extents else 0
         file.seek(start)
-        pieces.append(self._put(f"{CHECKPOINTS}/{name}", start, size, file.read(self.most_bytes)))
-        if pieces[-1].end < size:
+        extents.append(self._put(f"{CHECKPOINTS}/{name}", start, size, file.read(self.most_bytes)))
+        if extents[-1].end < size:
             return True
         file.close()
         self._sending, self._newest = None, name
-        self._checkpoints.append(pieces)
+        self._checkpoints.append(extents)
         while len(self._checkpoints) > KEEP:
             self._drop(self._checkpoints.pop(0))
         log.info("checkpoint_kept", file=name, bytes=size)
         return False
 
-    def _put(self, file: str, start: int, of: int, data: bytes) -> Piece:
-        piece = piece_for(file, self._writer, start, of, data)
-        self.shelf.write(piece.name, data)
+    def _put(self, file: str, start: int, of: int, data: bytes) -> Extent:
+        extent = Extent(file, self._writer, start, start + len(data), of, hashlib.sha256(data).hexdigest())
+        self.prefix.write(extent.name, data)
         self.written_bytes += len(data)
-        return piece
+        return extent
 
-    def _drop(self, pieces: Sequence[Piece], *, anybodys: bool = False) -> None:
+    def _drop(self, extents: Sequence[Extent], *, any_writers: bool = False) -> None:
         """Deletes what others have taken the place of, of its own: a later learner may go on from what earlier ones wrote.
 
         What stays, also by a failure, is passed over by readers.
         """
         with contextlib.suppress(StoreError):
-            for piece in pieces:
-                if anybodys or piece.writer == self._writer:
-                    self.shelf.remove(piece.name)
+            for extent in extents:
+                if any_writers or extent.writer == self._writer:
+                    self.prefix.remove(extent.name)
 
-    def _tell(self) -> None:
-        self.kept = (self._number, self._pieces[-1].end if self._pieces else 0)
+    def _note_end(self) -> None:
+        self.uploaded = (self._number, self._extents[-1].end if self._extents else 0)
 
     def _newest_here(self) -> str:
         paths = stored(self.directory / CHECKPOINTS)
