@@ -1,9 +1,9 @@
-"""Fetches the wheels that a machine without network needs to build and run azq: everything but PyTorch, at the versions installed here.
+"""Fetches and builds the wheels that run azq on a machine without network: all but PyTorch, at the versions installed here, and azq's own.
 
-Usage: carry_wheels.py FOLDER [--python 3.12] [--skip NAME ...] [--also NAME ...] [--limit-mb 64]
-`--skip` leaves out what the other machine has (numpy, cmake); `--also` adds packages without their
-dependencies (pgx, mctx where JAX is there).
-`gpu.sh` installs them there. Ends with code 1 when they weigh more than the limit.
+Usage: carry_wheels.py FOLDER [--python INTERPRETER] [--skip NAME ...] [--also NAME ...] [--limit-mb 64]
+`--python` is one here of the other machine's version, with which azq's core is compiled (python3.12; from there on one wheel fits all
+later versions). `--skip` leaves out what the other machine has, `--also` adds packages without their dependencies (pgx, mctx where JAX is
+there; pytest). `gpu_first.py` installs them there. Ends with code 1 where wheels and working tree weigh more than the limit together.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("embedded",)  # pictures are drawn afterwards, at home: azq bench all --reuse
-BUILD = ("cmake", "ninja")  # beside what the build system asks for
+EXTRAS = ("embedded",)  # pictures are drawn afterwards, at home
 TORCH = "torch"
-UNUSED = frozenset({"tensorboard"})  # only a learner's process writes to it, and no bench runs one
 PLATFORMS = (
     "manylinux_2_28_x86_64",
     "manylinux_2_27_x86_64",
@@ -35,40 +33,34 @@ PLATFORMS = (
 
 
 def wanted(project: Path) -> list[Requirement]:
-    """What azq asks for, its build included, without PyTorch."""
-    facts = tomllib.loads(project.read_text("utf-8"))
-    extras = facts["project"]["optional-dependencies"]
-    texts = [
-        *facts["build-system"]["requires"],
-        *BUILD,
-        *facts["project"]["dependencies"],
-        *(text for name in EXTRAS for text in extras[name]),
-    ]
-    return [requirement for requirement in map(Requirement, texts) if requirement.name not in {TORCH, *UNUSED}]
+    """What azq asks for where it runs, without PyTorch."""
+    facts = tomllib.loads(project.read_text("utf-8"))["project"]
+    texts = [*facts["dependencies"], *(text for name in EXTRAS for text in facts["optional-dependencies"][name])]
+    return [requirement for requirement in map(Requirement, texts) if requirement.name != TORCH]
 
 
 def closure(roots: Iterable[Requirement], python: str, skip: frozenset[str]) -> dict[str, str]:
     """Name and installed version of these and all they need under that Python; SystemExit names what is not installed here."""
-    found: dict[str, str] = {}
+    pins: dict[str, str] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     todo = [(requirement, "") for requirement in roots]
     while todo:
-        requirement, asked_by = todo.pop()
+        requirement, wanted_by = todo.pop()
         name = canonicalize_name(requirement.name)
-        asked = name, frozenset(requirement.extras)
-        if name in skip or name == TORCH or asked in seen:
+        key = name, frozenset(requirement.extras)
+        if name in skip or name == TORCH or key in seen:
             continue
         try:
             package = metadata.distribution(name)
         except metadata.PackageNotFoundError:
-            raise SystemExit(f"{name}, which {asked_by or 'azq'} needs, is not installed here; run `make setup` first") from None
-        seen.add(asked)
-        found[name] = package.version
+            raise SystemExit(f"{name}, which {wanted_by or 'azq'} needs, is not installed here; run `make setup` first") from None
+        seen.add(key)
+        pins[name] = package.version
         for text in package.requires or ():
             needed = Requirement(text)
             if _applies(needed, requirement.extras, python):
                 todo.append((needed, name))
-    return dict(sorted(found.items()))
+    return dict(sorted(pins.items()))
 
 
 def download(pins: Iterable[str], folder: Path, python: str) -> None:
@@ -80,6 +72,28 @@ def download(pins: Iterable[str], folder: Path, python: str) -> None:
     subprocess.run([*command, "--implementation", "cp", "-d", str(folder), *pins], check=True)
 
 
+def version_of(interpreter: str) -> str:
+    """`3.12`; SystemExit where it cannot be run, as a pyenv shim of a version that is not chosen."""
+    command = [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        raise SystemExit(f"--python {interpreter} does not run here; give the path of a Python of the other machine's version") from None
+
+
+def build(interpreter: str, folder: Path) -> None:
+    """azq's own wheel, in place of an earlier one; a minute or several."""
+    for stale in folder.glob("azq-*.whl"):
+        stale.unlink()
+    subprocess.run([interpreter, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder.resolve()), str(ROOT)], check=True)
+
+
+def tree_bytes() -> int:
+    """What of the working tree travels: tracked files, and others that git does not ignore."""
+    names = subprocess.check_output(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, text=True).split("\0")
+    return sum((ROOT / name).lstat().st_size for name in names if name and (ROOT / name).is_file())
+
+
 def _applies(needed: Requirement, extras: set[str], python: str) -> bool:
     if needed.marker is None:
         return True
@@ -88,22 +102,27 @@ def _applies(needed: Requirement, extras: set[str], python: str) -> bool:
 
 
 def main() -> int:
-    """Reads the arguments, downloads, weighs."""
+    """Reads the arguments, downloads, builds, weighs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--python", default=f"{sys.version_info.major}.{sys.version_info.minor}")
+    parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--also", nargs="*", default=[])
     parser.add_argument("--limit-mb", type=float, default=64.0)
     given = parser.parse_args()
+    python = version_of(given.python)
     given.folder.mkdir(parents=True, exist_ok=True)
-    pins = closure(wanted(ROOT / "pyproject.toml"), given.python, frozenset(map(canonicalize_name, given.skip)))
-    download([*(f"{name}=={version}" for name, version in pins.items()), *given.also], given.folder, given.python)
+    pins = closure(wanted(ROOT / "pyproject.toml"), python, frozenset(map(canonicalize_name, given.skip)))
+    download([*(f"{name}=={version}" for name, version in pins.items()), *given.also], given.folder, python)
+    build(given.python, given.folder)
     sizes = {wheel.name: wheel.stat().st_size / 2**20 for wheel in given.folder.glob("*.whl")}
     for name, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:8]:
         print(f"{size:8.1f} MiB  {name}")
-    total = sum(sizes.values())
-    print(f"{len(sizes)} wheels, {total:.1f} MiB of {given.limit_mb:.0f}")
+    tree = tree_bytes() / 2**20
+    total = tree + sum(sizes.values())
+    print(f"{len(sizes)} wheels and {tree:.1f} MiB of working tree: {total:.1f} MiB of {given.limit_mb:.0f}")
+    if total > given.limit_mb:
+        print("too heavy: --skip what the other machine has, the heaviest first")
     return int(total > given.limit_mb)
 
 

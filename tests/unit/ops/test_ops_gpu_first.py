@@ -1,0 +1,186 @@
+"""`ops/bench/gpu_first.py` and `gpu_rows.py`: what is measured stays, whatever fails, and the page's rows are made of it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from waiting import until
+
+from azq.process.proc import stat_of
+
+ROOT = Path(__file__).parents[3]
+FIGURE = 'import json; print(json.dumps({"rate": %d}), flush=True); '
+WAY = {"first_s": 5.0, "rtc": "0"}
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    monkeypatch.syspath_prepend(str(ROOT / "ops" / "bench"))
+    return importlib.import_module
+
+
+@pytest.fixture
+def first(scripts: Callable[[str], ModuleType]) -> ModuleType:
+    return scripts("gpu_first")
+
+
+@pytest.fixture
+def site(first: ModuleType, tmp_path: Path) -> Any:
+    for name in ("wheels", "out", "scratch", "venv"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "venv" / "wheels.sha256").write_text(first.wheels_hash(tmp_path / "wheels"))
+    return first.Site(*(tmp_path / name for name in ("wheels", "out", "scratch", "venv")), "cpu", first.SMALL)
+
+
+@pytest.fixture
+def steps(first: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Puts steps of these programs in the place of all."""
+
+    def put(*, least_s: float = 0.0, most_s: float = 60.0, **programs: str) -> None:
+        def step(name: str, program: str) -> Any:
+            return first.Step(name, least_s, most_s, lambda *_: [first.Command([sys.executable, "-c", program])])
+
+        monkeypatch.setattr(first, "STEPS", tuple(step(name, program) for name, program in programs.items()))
+
+    return put
+
+
+def results(site: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((site.out / "results.json").read_text())
+    return found["steps"]  # type: ignore[no-any-return]
+
+
+def test_a_step_that_fails_keeps_its_figures_and_stops_no_other(first, site, steps):
+    steps(bad=FIGURE % 1 + "import sys; sys.exit('no space left on device')", good=FIGURE % 2)
+    assert first.work(site, (), 300.0) == 1
+    kept = results(site)
+    assert (kept["bad"]["state"], kept["bad"]["code"], kept["bad"]["figures"]) == ("failed", 1, [{"rate": 1}])
+    assert kept["bad"]["said"] == f"no space left on device; {first.REMEDIES['no space left']}"
+    assert (kept["good"]["state"], kept["good"]["figures"]) == ("done", [{"rate": 2}])
+    assert len(list(site.out.iterdir())) <= 8
+
+
+def test_a_step_whose_time_is_over_is_interrupted_and_keeps_what_it_measured(first, site, steps):
+    steps(most_s=8.0, long=FIGURE % 1 + "import time; time.sleep(600)")
+    assert first.work(site, (), 300.0) == first.OUT_OF_TIME
+    assert (results(site)["long"]["state"], results(site)["long"]["figures"]) == ("cut", [{"rate": 1}])
+
+
+def test_a_step_that_does_not_heed_is_killed_with_what_it_started(first, site, steps):
+    deaf = (
+        "import json, signal, subprocess, time; signal.signal(signal.SIGINT, signal.SIG_IGN); child = subprocess.Popen(['sleep', '600']); "
+    )
+    steps(most_s=8.0, deaf=deaf + "print(json.dumps({'pid': child.pid}), flush=True); time.sleep(600)")
+    assert first.work(site, (), 300.0) == first.OUT_OF_TIME
+    (figures,) = results(site)["deaf"]["figures"]
+    until(lambda: stat_of(figures["pid"]) is None, "the end of what the step had started")
+
+
+def test_a_second_call_goes_on_with_what_is_missing_and_then_with_what_failed(first, site, steps, capsys):
+    steps(one=FIGURE % 1, two="import sys; sys.exit(14)", three=FIGURE % 3)
+    assert first.work(site, ("one", "two"), 300.0) == 14
+    steps(one="raise AssertionError", two=FIGURE % 2, three=FIGURE % 3)
+    (site.out / "results.json").unlink()  # where OUT is emptied in between, the environment has them
+    assert [step.name for step in first.todo((), first.known(site)["steps"])] == ["three", "two"]
+    assert first.work(site, (), 300.0) == 0
+    assert [(entry["figures"], entry["state"]) for entry in results(site).values()] == [([{"rate": n}], "done") for n in (1, 2, 3)]
+    steps(least_s=10.0, later=FIGURE % 4)
+    assert first.work(site, (), 5.0) == first.OUT_OF_TIME
+    assert "later: not begun, 5 s are left and it takes 10" in capsys.readouterr().out
+    assert set(results(site)) == {"one", "two", "three"}
+
+
+def test_figures_outlive_a_later_try_that_has_none(first, site, steps):
+    steps(one=FIGURE % 1 + "raise SystemExit(3)")
+    first.work(site, (), 300.0)
+    steps(one="raise SystemExit(3)")
+    assert first.work(site, (), 300.0) == 3
+    assert results(site)["one"]["figures"] == [{"rate": 1}]
+
+
+def test_without_a_device_nothing_else_is_begun(first, site, steps):
+    steps(install="", devices="raise SystemExit(14)", networks=FIGURE % 1)
+    assert first.work(site, (), 300.0) == 14
+    assert set(results(site)) == {"install", "devices"}
+
+
+@pytest.mark.parametrize(
+    ("ways", "settings", "env"),
+    [
+        ([], (), {}),
+        ([("plain", 2.0, {}), ("fused", 3.0, {}), ("compiled", 2.5, {})], (), {}),
+        ([("fused", 3.0, {}), ("fused", 4.0, {"rtc": "1"})], (), {"TORCH_CUDNN_V8_API_RTC_ENABLED": "1"}),
+        ([("compiled", 4.0, {}), ("fused", 3.0, {"first_s": 500.0})], ("inference.compile=true", "inference.fused=false"), {}),
+    ],
+)
+def test_later_steps_run_the_network_in_the_way_that_was_fastest(first, ways, settings, env):
+    figures = [{**WAY, "way": way, "evaluations_per_s": rate, **more} for way, rate, more in ways]
+    chosen = first.Chosen.of([*figures, {"way": "fused", "failed": "no engine"}, {"fastest": "plain", "all_s": 3.0}])
+    assert (chosen.settings, chosen.env) == (settings, env)
+
+
+def test_what_may_spoil_figures_is_named_with_its_remedy(first):
+    room, holder = {"shm_bytes": 8 << 30, "holders": []}, "4711, python, 900 MiB"
+    assert first.problems(room) == []
+    small, taken = first.problems({"shm_bytes": 64 << 20, "holders": [holder]})
+    assert small.startswith("/dev/shm has 64 MiB left: mount -o remount")
+    assert holder in taken
+    assert "end it" in taken
+
+
+def test_every_step_is_made_of_commands_of_the_size_asked_for(first, site):
+    for step in first.STEPS[1:]:
+        commands = step.commands(site, first.Chosen(("inference.compile=true",)), 120.0)
+        assert all(command.words[0] == site.python for command in commands)
+        assert step.least_s <= step.most_s
+    (words,) = [command.words for command in first.part("selfplay", 200)(site, first.Chosen(("inference.compile=true",)), 60.0)]
+    asked = json.loads(words[-1])
+    assert asked["overrides"] == ["worker.concurrency=2", "inference.compile=true"]
+    assert (asked["num_simulations"], asked["device"], asked["case"]["batch"]) == (200, "cpu", 64)
+
+
+MEASURED = {
+    "networks": [{"way": "plain", "evaluations_per_s": 2_600_000}, {"way": "fused", "evaluations_per_s": 4_000_000}, {"all_s": 9.0}],
+    "stream": [{"batch": 8192, "stream_evaluations_per_s": 3_600_000, "bare_evaluations_per_s": 3_900_000}],
+    "selfplay-200": [
+        {
+            "evaluations_per_s": 3e6,
+            "games_per_s": 512.4,
+            "simulations_per_s": 6e6,
+            "inference_mean_batch": 8000.0,
+            "gpu_busy": 0.93,
+            "cpu_cores": 9.0,
+        }
+    ],
+    "selfplay-32": [{"simulations_per_s": 4e6}],
+    "pgx": [{"simulations_per_s": 2e6}, {"simulations_per_s": 4e6}],
+    "learner": [{"first_steps_s": [4.2, 0.1, 0.1]}, {"samples_per_s": 800_000, "share_of_bare": 0.95}],
+    "up": [{"ledger": {"finished": 900, "balanced": True}, "active_s": 60.0}],
+    "strength": [{"wall_s": 200.0, "rows": [{"seconds": s, "error_share": e} for s, e in ((30, 0.2), (90, 0.03), (150, 0.015))]}],
+}
+
+
+def test_figures_fill_the_rows_of_the_page(scripts):
+    rows, page = scripts("gpu_rows"), (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    text, made = rows.filled(page, MEASURED)
+    assert len(made) == len(rows.ROWS), "a row of the page has another name now"
+    assert {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in made)} == {
+        "bare network, 5x128, batch 8,192": "4.00 M evaluations/s (plain 2.60, fused 4.00)",
+        "stream / bare network": "0.900; 3.60 M evaluations/s",
+        "self-play / bare network, 200 simulations": "0.750; 512 games/s",
+        "the same / pgx + mctx, at 200 and 32 simulations": "3.00x, 1.00x",
+        "mean batch / bucket; GPU busy; CPU cores": "0.98; 93%; 9.0",
+        "learner / bare loop, 5x128, batch 16,384": "0.950; 800,000 samples/s, first step 4.2 s",
+        "a minute of `azq up --preset sprint`: games/s; ledger": "15.0; balanced",
+        "connect four to <= 4 %, <= 1 % errors at 100 simulations": "90 s; not within 200 s (1.5 %)",
+    }
+    assert [line.count("|") for line in text.splitlines()] == [line.count("|") for line in page.splitlines()]
+    assert text.partition("## Several learners")[2] == page.partition("## Several learners")[2]
+    assert rows.filled(page, {}) == (page, [])
