@@ -8,7 +8,7 @@ LOCKED := $(BIN)/python -m pip install -q --require-hashes
 # Packages too: Python finds them where they lay when azq was installed.
 CORE := $(shell find azq/core azq/nets/native -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
 
-.PHONY: setup up install uninstall test release-tests drills mutants check sanitize wasm lock clean
+.PHONY: setup up install uninstall test release-tests drills mutants check sanitize wasm docs lock clean
 
 setup: $(VENV)/.built
 
@@ -90,8 +90,17 @@ $(VENV)/.extras: ops/locks/extras.txt | setup
 	$(LOCKED) -r $<
 	@touch $@
 
+# The pages as a site in build/site; a dead link ends it.
+docs: $(VENV)/.docs
+	rm -rf build/pages && mkdir -p build/pages && cp -R docs *.md LICENSE CITATION.cff build/pages/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q
+
+$(VENV)/.docs: ops/locks/docs.txt | $(BIN)/python
+	$(LOCKED) -r $<
+	@touch $@
+
 lock: $(BIN)/python
 	ops/lock.sh $(BIN)/python $(WHEELS)
 
 clean:
-	rm -rf build $(VENV)/.built $(VENV)/.deps $(VENV)/.wasm $(VENV)/.extras
+	rm -rf build $(VENV)/.built $(VENV)/.deps $(VENV)/.wasm $(VENV)/.extras $(VENV)/.docs

@@ -11,6 +11,7 @@ compile() { "$python" -m uv pip compile - --python-version 3.11 --universal --ge
 
 echo "pip==26.3" | compile -o $locks/pip.txt
 echo "uv" | compile -o $locks/uv.txt
+"$python" ops/requirements.py group docs | compile -o $locks/docs.txt
 "$python" ops/requirements.py group wasm | compile -o $locks/wasm.txt
 "$python" ops/requirements.py group wheels | compile -o $locks/wheels.txt
 "$python" ops/requirements.py direct embedded eval nvml plot s3 | compile -o constraints.txt
