@@ -30,7 +30,7 @@ from typing import Any
 REPO = Path(__file__).resolve().parents[2]
 RTC = "TORCH_CUDNN_V8_API_RTC_ENABLED"
 OUT_OF_TIME = 124
-GRACE_S = 20.0  # for a step to end in order before it is killed
+GRACE_S = 20.0  # after a step's time, until it is killed
 MOST_FIGURES, MOST_LOG_BYTES = 12, 2 << 20  # of a step
 SLOW_S = 120.0  # of recording graphs, near what an inference worker has until it must serve
 LEAST_SHM = 1 << 30
@@ -188,7 +188,7 @@ def peers(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
 def strength(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
     """Up to 1 % of errors; the curve says when it was at 4 %."""
     words = [site.python, str(REPO / "ops/bench/time_to_strength.py"), str(site.scratch / "strength.json"), *site.size.preset]
-    shape = ["--target=0.01", "--num-simulations=100", f"--minutes={max(0.2, (limit_s - 4 * GRACE_S) / 60):.2f}", "--every-s=5"]
+    shape = ["--target=0.01", "--num-simulations=100", f"--minutes={max(0.2, (limit_s - 3 * GRACE_S) / 60):.2f}", "--every-s=5"]
     return [Command([*words, *shape, *site.run_settings(chosen.settings)], chosen.env)]
 
 
@@ -210,8 +210,8 @@ STEPS = (
     Step("devices", 5, 40, devices),
     Step("networks", 20, 150, networks),
     Step("stream", 20, 60, part("network")),
-    Step("selfplay-200", 30, 75, part("selfplay", 200)),
-    Step("selfplay-32", 30, 75, part("selfplay", 32)),
+    Step("selfplay-200", 30, 100, part("selfplay", 200)),
+    Step("selfplay-32", 30, 100, part("selfplay", 32)),
     Step("learner", 20, 70, learner),
     Step("up", 60, 130, up),
     Step("pgx", 40, 90, peers),
@@ -293,7 +293,7 @@ def todo(names: Sequence[str], entries: Mapping[str, Mapping[str, Any]]) -> list
 
 def take(step: Step, site: Site, chosen: Chosen, limit_s: float) -> dict[str, Any]:
     """The entry of a step in results.json; what it printed goes to log.txt."""
-    began_s, code, figures, said = time.monotonic(), 0, list[dict[str, Any]](), ""
+    began_s, code, figures, said = time.monotonic(), 0, list[dict[str, Any]](), "without a word"
     end_s = began_s + limit_s
     for command in step.commands(site, chosen, limit_s):
         code, text = run(command, site, end_s)
@@ -314,27 +314,22 @@ def take(step: Step, site: Site, chosen: Chosen, limit_s: float) -> dict[str, An
 
 def run(command: Command, site: Site, end_s: float) -> tuple[int, str]:
     """Exit code and output; at the end of its time it is interrupted, so that it writes what it has, then killed."""
-    grace_s = min(GRACE_S, max(1.0, (end_s - time.monotonic()) / 4))
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **command.env}
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
             command.words, cwd=site.scratch, env=env, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
-        code = waited(process, end_s - grace_s)
-        if code is None:
-            os.killpg(process.pid, signal.SIGINT)
-            if waited(process, end_s) is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        code = OUT_OF_TIME
+        for until_s, ending in ((end_s, signal.SIGINT), (end_s + GRACE_S, signal.SIGKILL)):
+            try:
+                ended = process.wait(max(0.1, until_s - time.monotonic()))
+                code = ended if ending == signal.SIGINT else OUT_OF_TIME
+                break
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, ending)
+        process.wait()
         output.seek(0)
-        return OUT_OF_TIME if code is None else code, output.read().decode("utf-8", "replace")
-
-
-def waited(process: subprocess.Popen[bytes], until_s: float) -> int | None:
-    try:
-        return process.wait(max(0.1, until_s - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return None
+        return code, output.read().decode("utf-8", "replace")
 
 
 def figures_of(line: str) -> dict[str, Any] | None:
@@ -381,7 +376,7 @@ def work(site: Site, names: Sequence[str], left_s: float) -> int:
     for problem in results["problems"]:
         print(f"problem: {problem}", flush=True)
     for step in todo(names, entries):
-        limit_s = min(step.most_s, end_s - time.monotonic())
+        limit_s = min(step.most_s, end_s - GRACE_S - time.monotonic())
         if limit_s < step.least_s:
             print(f"{step.name}: not begun, {limit_s:.0f} s are left and it takes {step.least_s:.0f}; the same command goes on with it")
             codes.append(OUT_OF_TIME)

@@ -1,11 +1,8 @@
 """Makes the graded connect-four positions that `azq.arena.grade` uses; needs the extra `eval` (bitbully).
 
     python ops/bench/make_positions.py --out azq/arena/data/connect_four.jsonl
-    python ops/bench/make_positions.py --out large.jsonl --by-ply 10000 --seed 5
 
-By ply: so many critical positions, as many of each number of stones from 5 to 36; bitbully has a book for the first twelve stones. They are
-for `azq grade --positions` and for telling runs apart.
-Otherwise 100 positions in each of six classes, named by stones played and by plies to the end under perfect play:
+100 positions in each of six classes, named by stones played and by plies to the end under perfect play:
 B up to 14 stones, M 15 to 28, E more; then E under 14 plies, M 14 to 28, H more. Every move of every position is solved exactly.
 A random line of moves would give mostly simple positions, so the set is weighted: most positions are critical (some move
 loses a result class), and the medium classes are spread evenly over the distance to the end.
@@ -27,7 +24,6 @@ from bitbully import BitBully, Board
 CLASSES = ("BE", "BM", "BH", "ME", "MM", "EE")
 STONES = {"B": (5, 14), "M": (15, 28), "E": (29, 38)}
 PHASES_DRAWN = "BBBBMMMMME"  # how often each phase is tried: begin and middle have more classes
-BY_PLY = (5, 36)  # beyond, too few lines are still open
 COLUMNS = 7
 PLIES = 42
 
@@ -113,23 +109,6 @@ def make(seed: int, per_class: int, critical_share: float) -> list[dict[str, Any
     return sorted(chosen, key=lambda line: CLASSES.index(line["class"]))
 
 
-def make_by_ply(seed: int, count: int) -> list[dict[str, Any]]:
-    """Critical positions in equal numbers, but for rounding, of each number of stones."""
-    rng, solver, chosen = random.Random(seed), BitBully(), list[dict[str, Any]]()
-    plies = range(BY_PLY[0], BY_PLY[1] + 1)
-    for place, stones in enumerate(plies):
-        wanted, seen = count * (place + 1) // len(plies), set[tuple[int, ...]]()
-        while len(chosen) < wanted:
-            actions = random_line(rng, stones)
-            if actions is None or tuple(actions) in seen:
-                continue
-            seen.add(tuple(actions))
-            values, left = solve(solver, actions)
-            if is_critical(values):
-                chosen.append({"actions": actions, "class": class_of(stones, left), "values": values})
-    return chosen
-
-
 def main() -> int:
     """Writes the file."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
@@ -137,9 +116,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=4)
     parser.add_argument("--per-class", type=int, default=100)
     parser.add_argument("--critical", type=float, default=0.86, help="share of positions where some move loses a result class")
-    parser.add_argument("--by-ply", type=int, default=0, metavar="N", help="N critical positions, as many of each number of stones")
     options = parser.parse_args()
-    found = make_by_ply(options.seed, options.by_ply) if options.by_ply else make(options.seed, options.per_class, options.critical)
+    found = make(options.seed, options.per_class, options.critical)
     lines = [json.dumps(line) for line in found]
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text("\n".join(lines) + "\n", "utf-8")

@@ -17,17 +17,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import subsets
 import torch
 from numpy.typing import NDArray
-from subsets import Subset, Worth
 from torch import Tensor, nn
 
 from azq import logs
@@ -47,6 +47,96 @@ SIMULATIONS = 24
 SHARE = 0.02  # of all subsets, that may be evaluated
 EVALUATIONS = "example:evaluations"  # where ranks read what was evaluated
 FAILED = "training step failed, continuing with inference"
+FOLDS = 5
+MOST_SUBSETS = 200_000  # of which all are evaluated, so that the best is known
+
+Subset = tuple[int, ...]
+
+
+class Worth:
+    """What subsets of a table's columns are worth: R^2 of linear regressions, each row predicted from the folds that it is not of."""
+
+    def __init__(self, inputs: NDArray[Any], targets: NDArray[Any]) -> None:
+        inputs = (inputs - inputs.mean(0)) / np.where(inputs.std(0) > 0, inputs.std(0), 1.0)
+        table = np.column_stack([np.ones(len(inputs)), inputs, (targets - targets.mean()) / targets.std()])
+        self.features, self.inputs, self.targets = inputs.shape[1], inputs, targets
+        self._folds = [fold.T @ fold for fold in (table[first::FOLDS] for first in range(FOLDS))]
+
+    def of(self, subsets: NDArray[np.int64]) -> NDArray[np.float64]:
+        """R^2 of subsets (R, K)."""
+        columns = np.column_stack([np.zeros(len(subsets), np.int64), subsets + 1])
+        rows, across = columns[:, :, None], columns[:, None, :]
+        whole, errors, spread = sum(self._folds), 0.0, 0.0
+        for fold in self._folds:
+            others = whole - fold
+            weights = np.linalg.solve(others[rows, across] + 1e-9 * np.eye(columns.shape[1]), others[columns, -1][:, :, None])[:, :, 0]
+            fitted = np.einsum("ri,rij,rj->r", weights, fold[rows, across], weights)
+            errors = errors + fold[-1, -1] - 2 * (weights * fold[columns, -1]).sum(1) + fitted
+            spread = spread + fold[-1, -1]
+        return np.asarray(1 - errors / spread)
+
+    def each(self, subsets: Iterable[Subset]) -> dict[Subset, float]:
+        """The worth of subsets of one size, their features in order."""
+        keys = [tuple(sorted(subset)) for subset in subsets]
+        return dict(zip(keys, self.of(np.array(keys)).tolist(), strict=True)) if keys else {}
+
+
+def planted(seed: int, features: int, rows: int = 600) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Two pairs of features that tell nothing alone, since a stir that is no target's hides in both; one that does; copies of the target
+    with noise, which tell most alone and little together; the rest is noise. In random order."""
+    rng = np.random.default_rng(seed)
+    causes, stirs = rng.normal(size=(rows, 3)), 3 * rng.normal(size=(rows, 2))
+    target = causes @ [1.0, 1.0, 0.7] + 0.3 * rng.normal(size=rows)
+    hidden = [causes[:, 0] + stirs[:, 0], stirs[:, 0], causes[:, 1] + stirs[:, 1], stirs[:, 1], causes[:, 2]]
+    decoys = [target + 3 * rng.normal(size=rows) for _ in range(min(5, features - len(hidden)))]
+    columns = np.column_stack([*hidden, *decoys, rng.normal(size=(rows, features - len(hidden) - len(decoys)))])
+    return columns[:, rng.permutation(features)], target
+
+
+def at_random(rng: np.random.Generator, worth: Worth, choose: int, number: int, known: dict[Subset, float]) -> list[Subset]:
+    """So many subsets that are not known."""
+    found: dict[Subset, None] = {}
+    while len(found) < number:
+        subset = tuple(sorted(rng.choice(worth.features, choose, replace=False).tolist()))
+        if subset not in known:
+            found[subset] = None
+    return list(found)
+
+
+def greedy(worth: Worth, choose: int) -> dict[Subset, float]:
+    """The feature that adds most, one after the other; smaller subsets on the way count as evaluations too."""
+    known: dict[Subset, float] = {}
+    chosen: Subset = ()
+    while len(chosen) < choose:
+        found = worth.each((*chosen, feature) for feature in range(worth.features) if feature not in chosen)
+        chosen = max(found, key=found.__getitem__)
+        known |= found
+    return known
+
+
+def exhaustive(worth: Worth, choose: int) -> float | None:
+    """The best there is, where so few can be."""
+    if math.comb(worth.features, choose) > MOST_SUBSETS:
+        return None
+    return float(worth.of(np.array(list(combinations(range(worth.features), choose)))).max())
+
+
+def data_of(name: str, features: int, seed: int) -> Worth:
+    if name == "planted":
+        if 0 < features < 5:
+            raise ConfigError(f"--features {features}: planted data has at least 5")
+        return Worth(*planted(seed, features or 20))
+    try:
+        datasets = import_module("sklearn.datasets")
+    except ImportError:
+        raise ConfigError(f"--data {name} needs scikit-learn: pip install scikit-learn, or leave it out for data made here") from None
+    try:
+        load = getattr(datasets, f"load_{name}")
+        inputs, targets = load(return_X_y=True)
+        inputs, targets = np.asarray(inputs, np.float64), np.asarray(targets, np.float64)
+    except (AttributeError, TypeError, ValueError):
+        raise ConfigError(f"--data {name}: scikit-learn has no such table; diabetes, wine and breast_cancer are some") from None
+    return Worth(inputs[:, : features or None], targets)
 
 
 class Metamodel(nn.Module):
@@ -238,7 +328,7 @@ def searched(
 ) -> dict[Subset, float]:
     """What was evaluated, in order."""
     rng, known = np.random.default_rng(seed), evaluations.worth
-    new = subsets.at_random(rng, worth, choose, min(FIRST, budget), known)
+    new = at_random(rng, worth, choose, min(FIRST, budget), known)
     while True:
         evaluations.add(worth.each(new), trainer.step)
         tell(f"{len(known)} of {budget} evaluated, best R^2 {max(known.values()):.4f}")
@@ -247,7 +337,7 @@ def searched(
         train(training, trainer, STEPS_A_ROUND if trainer.step else STEPS_AT_FIRST)
         ends = played(Guesses(trainer.module, known, worth.features, choose), worth.features, choose, seed=int(rng.integers(2**31)))
         new = [subset for subset in dict.fromkeys(ends) if subset not in known]
-        new = (new or subsets.at_random(rng, worth, choose, 1, known))[: budget - len(known)]
+        new = (new or at_random(rng, worth, choose, 1, known))[: budget - len(known)]
 
 
 @contextlib.contextmanager
@@ -274,14 +364,12 @@ def compared(options: argparse.Namespace, worth: Worth) -> dict[str, Any]:
     """What each method finds, and how the search's metamodel was trained."""
     choose, number = options.choose, math.comb(worth.features, options.choose)
     budget = min(options.evaluations or max(int(SHARE * number), 3 * FIRST), number)
-    best, rng = subsets.exhaustive(worth, choose), np.random.default_rng(options.seed)
+    best, rng = exhaustive(worth, choose), np.random.default_rng(options.seed)
     with trained(options, worth) as (evaluations, training, trainer):
         found = {"search on a metamodel": searched(worth, choose, budget, options.seed, evaluations, training, trainer)}
         figures = training.statistics()
-    found["random"] = worth.each(subsets.at_random(rng, worth, choose, budget, {}))
-    found["greedy"] = subsets.greedy(worth, choose)
-    found["greedy, then exchanges"] = subsets.exchanging(worth, choose, budget, rng)
-    found["mutual information"] = subsets.telling_most(worth, choose)
+    found["random"] = worth.each(at_random(rng, worth, choose, budget, {}))
+    found["greedy"] = greedy(worth, choose)
     return {
         "data": options.data,
         "seed": options.seed,
@@ -290,7 +378,7 @@ def compared(options: argparse.Namespace, worth: Worth) -> dict[str, Any]:
         "subsets": number,
         "budget": budget,
         "best": best,
-        "methods": [asdict(subsets.outcome(method, choose, known, best)) for method, known in found.items()],
+        "methods": [outcome(method, choose, known, best) for method, known in found.items()],
         "steps": trainer.step,
         "ranks": figures.ranks,
         "trained": figures.healthy,
@@ -298,16 +386,22 @@ def compared(options: argparse.Namespace, worth: Worth) -> dict[str, Any]:
     }
 
 
+def outcome(method: str, choose: int, known: dict[Subset, float], best: float | None) -> dict[str, Any]:
+    """The best subset that a method evaluated, after how many, and whether it is the best of all, where that is known."""
+    subset = max((subset for subset in known if len(subset) == choose), key=known.__getitem__)
+    at, found = 1 + list(known).index(subset), None if best is None else known[subset] >= best - 1e-9
+    return {"method": method, "evaluations": len(known), "best": known[subset], "subset": subset, "at": at, "found": found}
+
+
 def table_of(said: dict[str, Any]) -> str:
     known = "" if said["best"] is None else f"; the best of all has R^2 {said['best']:.4f}"
     lines = [
         f"{said['data']}: {said['choose']} of {said['features']} features, {said['subsets']} subsets{known}",
-        f"{'method':24} {'evaluations':>11} {'best R^2':>9} {'after':>6} {'share of the best':>18} {'the best':>9}",
+        f"{'method':24} {'evaluations':>11} {'best R^2':>9} {'after':>6} {'the best':>9}",
     ]
     for row in said["methods"]:
-        share = "-" if row["share"] is None else f"{row['share']:.1%}"
         found = {None: "-", True: "found", False: "missed"}[row["found"]]
-        lines.append(f"{row['method']:24} {row['evaluations']:11} {row['best']:9.4f} {row['at']:6} {share:>18} {found:>9}")
+        lines.append(f"{row['method']:24} {row['evaluations']:11} {row['best']:9.4f} {row['at']:6} {found:>9}")
     trained_by = f"{said['trained']} of {said['ranks']} ranks train, {said['lost']} lost"
     return "\n".join([*lines, f"the metamodel took {said['steps']} steps; {trained_by}"])
 
@@ -336,7 +430,7 @@ def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     options = options_of()
     try:
-        worth, place = subsets.data_of(options.data, options.features, options.seed), ranks.place_of(os.environ, options.ranks)
+        worth, place = data_of(options.data, options.features, options.seed), ranks.place_of(os.environ, options.ranks)
         if options.choose >= worth.features:
             raise ConfigError(f"--choose {options.choose} of {worth.features} features: choose fewer")
         logs.setup("features")  # to standard error

@@ -1,4 +1,4 @@
-"""The example that chooses features: what subsets are worth, what the search finds that plain ways miss, and steps that fail."""
+"""The example that chooses features: what subsets are worth, what the search finds that greedy misses, and steps that fail."""
 
 from __future__ import annotations
 
@@ -29,58 +29,43 @@ def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("feature_selection")
 
 
-@pytest.fixture
-def subsets(example: ModuleType) -> Any:
-    return example.subsets
-
-
 def training_of(example: ModuleType, evaluations: Any, trainer: Any) -> ranks.PlainTraining:
     return ranks.PlainTraining(trainer, evaluations.bus, ranks.RankPlace(0, 1), example.ROWS, RUN, RankSettings())
 
 
 def best_found(example: ModuleType, seed: int, budget: int, fail_step: int | None = None) -> tuple[float, float, int]:
     """The best that the search found, the best there is, and how many subsets were evaluated."""
-    worth = example.subsets.data_of("planted", 0, seed)
+    worth = example.data_of("planted", 0, seed)
     evaluations = example.Evaluations(MemoryBus(), worth.features)
     trainer = example.trainer_of(evaluations, seed, fail_step)
     with training_of(example, evaluations, trainer) as training:
         known = example.searched(worth, CHOOSE, budget, seed, evaluations, training, trainer)
-    return max(known.values()), example.subsets.exhaustive(worth, CHOOSE), len(known)
+    return max(known.values()), example.exhaustive(worth, CHOOSE), len(known)
 
 
-def test_a_subset_is_worth_what_regressions_on_the_other_folds_explain(subsets):
-    worth = subsets.data_of("planted", 8, 3)
+def test_a_subset_is_worth_what_regressions_on_the_other_folds_explain(example):
+    worth = example.data_of("planted", 8, 3)
     targets = (worth.targets - worth.targets.mean()) / worth.targets.std()
     rows = np.column_stack([np.ones(len(targets)), worth.inputs])
     for chosen, found in worth.each([(0, 3), (2, 7)]).items():
         table, errors = rows[:, [0, *(feature + 1 for feature in chosen)]], 0.0
-        for first in range(subsets.FOLDS):
-            held = np.arange(len(table)) % subsets.FOLDS == first
+        for first in range(example.FOLDS):
+            held = np.arange(len(table)) % example.FOLDS == first
             weights = np.linalg.lstsq(table[~held], targets[~held], rcond=None)[0]
             errors += float(((table[held] @ weights - targets[held]) ** 2).sum())
         assert found == pytest.approx(1 - errors / float((targets**2).sum()), abs=1e-6)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_plain_ways_miss_what_only_pairs_tell(subsets, seed):
-    worth = subsets.data_of("planted", 0, seed)
-    best = subsets.exhaustive(worth, CHOOSE)
-    ways = {"greedy": subsets.greedy(worth, CHOOSE), "information": subsets.telling_most(worth, CHOOSE)}
-    found = {way: subsets.outcome(way, CHOOSE, known, best) for way, known in ways.items()}
-    assert all(one.found is False and one.share < 0.9 for one in found.values())
-    assert found["greedy"].evaluations == 20 + 19 + 18 + 17 + 16
-    exchanged = subsets.exchanging(worth, CHOOSE, BUDGET, np.random.default_rng(seed))
-    assert len(exchanged) == BUDGET
-    assert max(exchanged.values()) >= found["greedy"].best
-
-
-def test_exchanges_climb_to_the_best_where_nothing_hides(subsets):
+def test_greedy_misses_what_only_pairs_tell(example):
+    worth = example.data_of("planted", 0, 1)
+    known = example.greedy(worth, CHOOSE)
+    found = example.outcome("greedy", CHOOSE, known, example.exhaustive(worth, CHOOSE))
+    assert (found["found"], found["evaluations"]) == (False, 20 + 19 + 18 + 17 + 16)
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(200, 9))
-    worth = subsets.Worth(inputs, inputs[:, [1, 4, 6]].sum(1) + rng.normal(size=200))
-    for known in (subsets.greedy(worth, 3), subsets.exchanging(worth, 3, 60, rng), subsets.telling_most(worth, 3)):
-        assert subsets.best_of(known, 3) == (1, 4, 6)
-        assert known[1, 4, 6] == subsets.exhaustive(worth, 3)
+    worth = example.Worth(inputs, inputs[:, [1, 4, 6]].sum(1) + rng.normal(size=200))
+    plain = example.outcome("greedy", 3, example.greedy(worth, 3), example.exhaustive(worth, 3))
+    assert (plain["subset"], plain["found"]) == ((1, 4, 6), True)
 
 
 def test_the_search_finds_the_best_subset_while_a_step_fails(example, capsys):
@@ -99,9 +84,9 @@ def test_the_search_finds_the_best_of_20_choose_5_with_two_in_a_hundred_evaluate
 
 
 def test_a_failed_step_leaves_the_metamodel_as_it_was_and_the_next_goes_on(example, capsys):
-    worth = example.subsets.data_of("planted", 0, 1)
+    worth = example.data_of("planted", 0, 1)
     evaluations = example.Evaluations(MemoryBus(), worth.features)
-    drawn = example.subsets.at_random(np.random.default_rng(1), worth, CHOOSE, 30, {})
+    drawn = example.at_random(np.random.default_rng(1), worth, CHOOSE, 30, {})
     trainer = example.trainer_of(evaluations, 1, fail_step=7)
     evaluations.add(worth.each(drawn), trainer.step)
     with training_of(example, evaluations, trainer) as training:
@@ -148,9 +133,9 @@ def test_what_was_evaluated_has_nothing_to_tell_and_a_position_is_worth_its_best
 def test_what_cannot_be_chosen_from_is_named(example, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ConfigError, match="pip install scikit-learn"):
-        example.subsets.data_of("wine", 0, 0)
+        example.data_of("wine", 0, 0)
     with pytest.raises(ConfigError, match="at least 5"):
-        example.subsets.data_of("planted", 4, 0)
+        example.data_of("planted", 4, 0)
     for bad in (["--ranks", "0"], ["--choose", "0"], ["--seed", "-1"]):
         with pytest.raises(SystemExit):
             example.options_of(bad)

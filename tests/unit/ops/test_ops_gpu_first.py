@@ -68,16 +68,17 @@ def test_a_step_that_fails_keeps_its_figures_and_stops_no_other(first, site, ste
 
 
 def test_a_step_whose_time_is_over_is_interrupted_and_keeps_what_it_measured(first, site, steps):
-    steps(most_s=8.0, long=FIGURE % 1 + "import time; time.sleep(600)")
+    steps(most_s=4.0, long=FIGURE % 1 + "import time; time.sleep(600)")
     assert first.work(site, (), 300.0) == first.OUT_OF_TIME
     assert (results(site)["long"]["state"], results(site)["long"]["figures"]) == ("cut", [{"rate": 1}])
 
 
-def test_a_step_that_does_not_heed_is_killed_with_what_it_started(first, site, steps):
+def test_a_step_that_does_not_heed_is_killed_with_what_it_started(first, site, steps, monkeypatch):
+    monkeypatch.setattr(first, "GRACE_S", 1.0)
     deaf = (
         "import json, signal, subprocess, time; signal.signal(signal.SIGINT, signal.SIG_IGN); child = subprocess.Popen(['sleep', '600']); "
     )
-    steps(most_s=8.0, deaf=deaf + "print(json.dumps({'pid': child.pid}), flush=True); time.sleep(600)")
+    steps(most_s=4.0, deaf=deaf + "print(json.dumps({'pid': child.pid}), flush=True); time.sleep(600)")
     assert first.work(site, (), 300.0) == first.OUT_OF_TIME
     (figures,) = results(site)["deaf"]["figures"]
     until(lambda: stat_of(figures["pid"]) is None, "the end of what the step had started")
@@ -92,7 +93,7 @@ def test_a_second_call_goes_on_with_what_is_missing_and_then_with_what_failed(fi
     assert first.work(site, (), 300.0) == 0
     assert [(entry["figures"], entry["state"]) for entry in results(site).values()] == [([{"rate": n}], "done") for n in (1, 2, 3)]
     steps(least_s=10.0, later=FIGURE % 4)
-    assert first.work(site, (), 5.0) == first.OUT_OF_TIME
+    assert first.work(site, (), 5.0 + first.GRACE_S) == first.OUT_OF_TIME
     assert "later: not begun, 5 s are left and it takes 10" in capsys.readouterr().out
     assert set(results(site)) == {"one", "two", "three"}
 
