@@ -17,14 +17,12 @@ from pydantic import TypeAdapter, ValidationError
 from azq.arena.levels import Level
 from azq.client.transport import BACKOFF, START, Transport, parse_events
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
-from azq.status.cost import RunCost
 from azq.status.history import History
-from azq.status.queues import QueueStatus
-from azq.status.results import ArenaOut, MatchOut
+from azq.status.results import ArenaOut, MatchOut, StudyReport
 from azq.status.schemas import AuditOut, EventOut, HealthOut, JobOut, MovesOut, PromotionOut, RunOut, WeightsOut
-from azq.status.studies import StudyReport
+from azq.status.spending import RunCost
 from azq.status.summary import LedgerStatus, RunStatus
-from azq.status.workers import WorkerStatus
+from azq.status.workers import QueueStatus, WorkerStatus
 
 SEARCH_S = 60.0  # that moves may take; the daemon gives up sooner
 SILENCE_S = 30.0  # of an event stream; the daemon speaks every ten seconds

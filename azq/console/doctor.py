@@ -35,8 +35,7 @@ from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunState, RunView
 from azq.process.proc import usable_cores
-from azq.status.deaths import CrashLoop, crash_loops, read_deaths
-from azq.status.mendings import mendings
+from azq.status.conditions import CrashLoop, crash_loops, mendings, read_deaths
 from azq.status.observe import Watch, read_workers
 from azq.status.summary import RunStatus
 from azq.status.why.rules import Change

@@ -37,7 +37,7 @@ from azq.process.python import AZQ
 from azq.process.start import child_environment
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.queue import KNOWN_TAGS
-from azq.status.audit import write_command
+from azq.status.events import write_command
 from azq.status.observe import Watch, read_round, read_weights
 from azq.wire.keys import Role
 from azq.wire.kinds import BROWSER, Kind, queue_name

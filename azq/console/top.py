@@ -31,9 +31,8 @@ from azq.ledger.types import RunState
 from azq.metrics import gpu_texts
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import Watch
-from azq.status.queues import QueueStatus
 from azq.status.summary import RunStatus
-from azq.status.workers import WorkerStatus
+from azq.status.workers import QueueStatus, WorkerStatus
 
 LATE_S = 4.0
 SILENT_S = 8.0

@@ -45,7 +45,7 @@ from azq.process.liveness import HANG_AFTER_S
 from azq.process.start import die_with_parent
 from azq.process.supervisor import Supervisor
 from azq.search.search import check_search
-from azq.status.audit import write_command
+from azq.status.events import write_command
 from azq.status.observe import Watch, read_weights
 from azq.status.spending import money_of, read_spending
 from azq.store import Store, open_store

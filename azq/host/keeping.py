@@ -15,7 +15,7 @@ from azq.clock import now_ms
 from azq.errors import BrokerError
 from azq.host.brokers import Brokers
 from azq.process.supervisor import Death, Supervisor
-from azq.status.deaths import FEWEST, KEPT, Died, crash_loops, tell
+from azq.status.conditions import FEWEST, KEPT, Died, crash_loops, tell
 from azq.waiting import AwakeClock
 from azq.wire.machines import ProcessDeath
 

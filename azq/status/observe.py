@@ -24,14 +24,12 @@ from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
-from azq.status.deaths import last_failure, read_deaths
+from azq.status.conditions import last_failure, read_deaths, read_mended
 from azq.status.history import FirstsOfRuns
-from azq.status.mendings import read_mended
-from azq.status.queues import QueueStatus, condense, note_full, note_sent, queue_table
 from azq.status.spending import read_spending
 from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun, Sent
 from azq.status.summary import RunFacts, RunStatus, summarise
-from azq.status.workers import WorkerStatus, Workforce, joined, team_of, worker_status
+from azq.status.workers import QueueStatus, WorkerStatus, Workforce, joined, note_full, note_sent, queue_table, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, skip_unreadable
 from azq.wire.messages import EvalRound, GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, Message, WeightEvent
@@ -290,7 +288,7 @@ class Observer:
         """Sets the clock on by the time since the look before, and notes what is judged by it."""
         before_s, self._looked_s = self._looked_s, self._clock()
         self._clock_ms += round(1000 * min(self._looked_s - before_s, LONGEST_TURN_S))
-        self._full_ms = note_full(self._full_ms, condense(workers), jobs, self._clock_ms)
+        self._full_ms = note_full(self._full_ms, workers, jobs, self._clock_ms)
         self._sent_ms = note_sent(self._sent_ms, jobs, self._clock_ms)
 
 

@@ -15,12 +15,9 @@ from azq.goals import Done, Goals
 from azq.ledger.records import known_section
 from azq.ledger.rules.runs import max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
-from azq.status.cost import RunCost, cost_of, warning
-from azq.status.deaths import Died, crash_loops
-from azq.status.mendings import told
-from azq.status.no_games import no_games
-from azq.status.rates import STILL, Pace, counters, latest
-from azq.status.spending import money_of
+from azq.status.conditions import Died, crash_loops, mended_texts, no_games
+from azq.status.history import STILL, Pace, counters, latest
+from azq.status.spending import RunCost, cost_of, money_of, warning
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
 from azq.status.strength import Measure, Strength, game_of, measures, strength
@@ -240,7 +237,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
                     *((games_missing,) if games_missing else ()),
                     *conditions,
                     *map(str, loops),  # the daemon's conditions say so, too
-                    *told(facts.mended, now_ms),
+                    *mended_texts(facts.mended, now_ms),
                     *_nearly_spent(cost, view),  # the daemon's conditions say so, too
                     *(by_saying("not served by ", not_served) if running else ()),
                     *(by_saying("", notes) if running else ()),

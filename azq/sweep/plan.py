@@ -18,7 +18,7 @@ from azq.config.loading import given, read_toml
 from azq.errors import AzqError, ConfigError
 from azq.goals import Goals
 from azq.presets import preset as preset_of
-from azq.status.studies import Scalar
+from azq.status.results import Scalar
 from azq.status.summary import RunStatus
 
 CPU_S = "cpu-s="

@@ -18,7 +18,7 @@ from azq.console.remote import client_of
 from azq.console.report import ReportSection
 from azq.console.svg import bars, parallel
 from azq.errors import RequestError
-from azq.status.studies import MOST_TRIALS, StudyReport, TrialReport
+from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
 from azq.sweep.plan import StudyPlan
 from azq.sweep.sweep import Tell, importances, line, sweep
 from azq.sweep.trial import Trial

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DatabaseError
 from azq.errors import NotFound, StateConflict, StoreError
 from azq.files import locked
 from azq.host.rundir import make_folder
-from azq.status.studies import Scalar
+from azq.status.results import Scalar
 from azq.status.summary import RunStatus
 from azq.sweep.paired import Graded, surely_worse
 from azq.sweep.plan import Among, Between, StudyPlan, measured

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from azq.errors import AzqError, EvaluationTimeout
 from azq.local import Local
-from azq.status.studies import Scalar
+from azq.status.results import Scalar
 from azq.status.summary import RunStatus
 from azq.sweep.plan import StudyPlan
 

@@ -52,7 +52,7 @@ class StudyRecord(Message, frozen=True):
     """What a sweep told of its study."""
 
     study: str
-    report: bytes  # JSON of azq.status.studies.StudyReport
+    report: bytes  # JSON of azq.status.results.StudyReport
     sent_ms: int
 
 

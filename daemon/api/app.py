@@ -1,22 +1,28 @@
-"""The REST interface put together."""
+"""The REST interface put together, with the static files of its pages and `/docs`: nothing is built, fetched from elsewhere or secret."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import partial
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 
 import azq
 from azq.process.redirects import RelativeRedirects
-from azq.process.site import Guarded
-from azq.status.audit import Auditor
+from azq.process.site import Guarded, WebFiles
+from azq.status.events import Auditor
 from azq.status.schemas import ProblemOut
-from daemon.api import audit, compare, events, fleet, jobs, moves, page, problems, promotions, recorded, runs, studies, weights
-from daemon.api.access import Keyring
-from daemon.api.audit import Trail
+from daemon.api import conventions, events, fleet, jobs, moves, recorded, runs, weights
+from daemon.api.access import IDENTITY, Keyring
+from daemon.api.conventions import MEDIA_TYPE
+from daemon.api.events import Trail
 from daemon.api.guard import MAX_BODY_BYTES, Guard
 from daemon.api.limits import Limiter, Turns
-from daemon.api.problems import MEDIA_TYPE
 from daemon.api.services import Services
 
 DESCRIPTION = "Runs, jobs, workers, weights, matches and the ledger of one azq control plane. Every error is an RFC 9457 problem document."
@@ -37,10 +43,13 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
         servers=[{"url": "./"}],  # beside the schema, whatever prefix that has
     )
     app.state.services = services
-    for module in (runs, weights, promotions, events, audit, recorded, compare, studies, moves, jobs, fleet, page):
-        app.include_router(module.router)
-    page.mount(app)
-    problems.install(app)
+    for router in (
+        *(runs.router, weights.router, weights.promotions, events.router, events.audit_router),
+        *(recorded.router, recorded.compared, recorded.studies, moves.router, jobs.router, fleet.router, pages),
+    ):
+        app.include_router(router)
+    mount_pages(app)
+    conventions.install(app)
     config = services.config
     app.state.turns = Turns(config.move_searches, config.move_queue)
     app.state.auditor = Auditor(services.bus)
@@ -50,3 +59,61 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
     app.add_middleware(RelativeRedirects)
     app.add_middleware(Guarded)
     return app
+
+
+FOLDER = str(files("daemon") / "page")
+WEB = str(files("azq") / "web")  # the play page, and what all pages share
+REFERENCE = files("daemon.api") / "reference.html"
+pages = APIRouter(include_in_schema=False)
+
+
+@pages.get("/")
+def root_page() -> RedirectResponse:
+    return RedirectResponse("/page/")
+
+
+@pages.get("/play")
+def play_page() -> RedirectResponse:
+    """A browser takes the fragment along, where a link has the position."""
+    return RedirectResponse("/web/play/")
+
+
+@pages.get("/favicon.ico")
+def icon() -> FileResponse:
+    """The icon, for browsers that ask for it unasked."""
+    return FileResponse(f"{WEB}/icon.svg", media_type="image/svg+xml")
+
+
+def mount_pages(app: FastAPI) -> None:
+    """Serves the files below `/page/` and `/web/`."""
+    for path, folder in (("/page", FOLDER), ("/web", WEB)):
+        app.mount(path, WebFiles(directory=folder, html=True))
+
+
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+@pages.get("/docs")
+def reference(request: Request) -> HTMLResponse:
+    """The page. It tells what this azq can do and nothing of what it holds, so it needs no token."""
+    return HTMLResponse(render_reference(request.app.openapi(), tell_version=request.scope[IDENTITY] is not None))
+
+
+def render_reference(schema: Mapping[str, Any], *, tell_version: bool = True) -> str:
+    """An OpenAPI schema as HTML: a row for each operation, with the scope that a token needs."""
+    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in reference_rows(schema))
+    lines = "\n".join(f"<tr>{row}</tr>" for row in cells)
+    version = f" {schema['info']['version']}" if tell_version else ""
+    title, about = escape(f"{schema['info']['title']}{version}"), escape(schema["info"]["description"])
+    return Template(REFERENCE.read_text("utf-8")).substitute(title=title, about=about, rows=lines)
+
+
+def reference_rows(schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Method, path, scope and first line of each operation's description, escaped, in the schema's order."""
+    for path, item in schema["paths"].items():
+        for method in METHODS:
+            if (operation := item.get(method)) is not None:
+                scopes = {scope for entry in operation.get("security", ()) for held in entry.values() for scope in held}
+                does = operation.get("description") or operation.get("summary", "")
+                first = does.strip().partition("\n")[0]
+                yield method.upper(), f"<code>{escape(path)}</code>", escape(", ".join(sorted(scopes)) or "none"), escape(first)

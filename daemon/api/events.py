@@ -1,4 +1,4 @@
-"""Server-sent events: what becomes of one run, or of all of them, as it happens."""
+"""What becomes of runs, as server-sent events, and who changed what: a line for each request that changes something."""
 
 from __future__ import annotations
 
@@ -11,14 +11,20 @@ from typing import Annotated, Any, TypeVar
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
 
 from azq import logs
 from azq.errors import BrokerError
-from azq.status.events import EventReader, LiveEvent, condition_events, parse_event_id
-from daemon.api.access import IDENTITY, READ
+from azq.status.events import KEPT_LINES, Auditor, EventReader, LiveEvent, condition_events, line_of, parse_event_id
+from azq.status.schemas import AuditOut
+from azq.wire import keys
+from azq.wire.messages import AuditLine
+from daemon.api.access import IDENTITY, OPERATE, READ, SAFE_METHODS, Identity, Scope
+from daemon.api.conventions import LINKED, Paged
 from daemon.api.services import Services, Use
 
 MEDIA_TYPE = "text/event-stream"
@@ -50,7 +56,7 @@ class EventStream(StreamingResponse):
         super().__init__(content, headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         self._at_end = at_end
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -148,3 +154,67 @@ def _text(event: LiveEvent) -> str:
 
 def _frame(kind: str, run: str, at_ms: int, about: Mapping[str, Any]) -> str:
     return f"event: {kind}\ndata: {json.dumps({'run': run, 'kind': kind, 'at_ms': at_ms, 'about': about})}\n\n"
+
+
+ONLY_ASKED = "only_asked"
+LONGEST = 300  # characters of a path or key that somebody made up
+
+
+async def _only_asks(request: Request) -> None:
+    setattr(request.state, ONLY_ASKED, True)
+
+
+QUESTION = Depends(_only_asks)  # of a route that changes nothing, though its questions need a body
+
+
+class Trail:
+    """Notes a request after it was answered, whatever the answer; not one that only asked.
+
+    Those whose token may change nothing are answered 403 and leave no line: they could else fill the stream until it forgets the others.
+    """
+
+    def __init__(self, app: ASGIApp, auditor: Auditor, clock_ms: Callable[[], int]) -> None:
+        self._app = app
+        self._auditor = auditor
+        self._clock_ms = clock_ms
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        who: Identity | None = scope.get(IDENTITY)
+        if scope["type"] != "http" or scope["method"] in SAFE_METHODS or who is None or not who.may(Scope.OPERATE):
+            await self._app(scope, receive, send)
+            return
+        status = 500  # of what raises
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            if not scope.get("state", {}).get(ONLY_ASKED):
+                self._auditor.note(self._line(scope, who, status))
+
+    def _line(self, scope: AsgiScope, who: Identity, status: int) -> AuditLine:
+        headers = Headers(scope=scope)
+        return AuditLine(
+            at_ms=self._clock_ms(),
+            who=who.name,
+            what=f"{scope['method']} {scope['path']}"[:LONGEST],
+            address=(scope.get("client") or ("unknown", 0))[0],
+            status=status,
+            about=scope.get("state", {}).get("about", ""),
+            key=headers.get("idempotency-key", headers.get("x-request-id", ""))[:LONGEST],
+        )
+
+
+audit_router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+
+@audit_router.get("", responses=LINKED, dependencies=[OPERATE])
+def list_audit(use: Use, pages: Paged, limit: Annotated[int, Query(ge=1, le=KEPT_LINES)] = 200) -> list[AuditOut]:
+    """Changes asked for over REST by those who may make them, and made by commands, newest first; the newest 10,000 or so are kept."""
+    page = pages.newest("audit", use.bus, keys.AUDIT, limit)
+    return [AuditOut.of(line) for line in map(line_of, page) if line is not None]

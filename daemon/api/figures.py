@@ -16,8 +16,8 @@ from azq import metrics, phases
 from azq.ledger.types import JobView
 from azq.metrics import Chart, Figure
 from azq.status.brokers import PlaneFacts
-from azq.status.queues import live_queues, slots_of
 from azq.status.summary import RunStatus
+from azq.status.workers import live_queues, slots_of
 from azq.wire.messages import Heartbeat
 from daemon.serve.health import HealthRecord
 

@@ -17,15 +17,13 @@ from azq.config import Tag
 from azq.errors import BrokerError, NotFound
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather
-from azq.status.queues import QueueStatus, queue_table, tags_of
 from azq.status.schemas import ERROR_URN, HealthOut, Name
 from azq.status.summary import summarise
-from azq.status.workers import WorkerStatus, worker_status
+from azq.status.workers import QueueStatus, WorkerStatus, queue_table, tags_of, worker_status
 from azq.volunteers.contributors import ContributorFigures
 from daemon.api import figures
 from daemon.api.access import IDENTITY, READ, WORKER
-from daemon.api.conventions import LINKED, Paged, answer
-from daemon.api.problems import problem
+from daemon.api.conventions import LINKED, Paged, answer, problem
 from daemon.api.services import Services, Use
 from daemon.serve.health import why_not_ready
 

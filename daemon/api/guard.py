@@ -12,10 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from azq.config.access import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
 from azq.process.door import holder_of
-from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring
+from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring, forwarding, why_foreign, why_no_json
+from daemon.api.conventions import BodyTooLarge, problem, urn
 from daemon.api.limits import Limiter
-from daemon.api.origin import forwarding, why_foreign, why_no_json
-from daemon.api.problems import BodyTooLarge, problem, urn
 
 MAX_BODY_BYTES = 1024 * 1024
 PROBES = frozenset({"/healthz", "/readyz"})  # asked by machines that hold no token, as often as they like

@@ -12,8 +12,8 @@ from azq.config import Tag
 from azq.errors import StateConflict, UnknownTagError
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunState
-from azq.status.queues import eval_tag, live_tags
 from azq.status.schemas import JobKind, JobOut, Name, NewJob
+from azq.status.workers import eval_tag, live_tags
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import Job
 from daemon.api.access import OPERATE, READ

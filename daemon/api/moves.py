@@ -28,7 +28,7 @@ from azq.volunteers.models import ModelCatalog
 from azq.volunteers.playable import Playable, playable
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.access import READ
-from daemon.api.audit import QUESTION
+from daemon.api.events import QUESTION
 from daemon.api.limits import Turns
 from daemon.api.recorded import rules_of
 from daemon.api.services import Services, Use

@@ -1,28 +1,38 @@
-"""What a run recorded: its figures over time, for charts, and its games, from the segment log on this host."""
+"""What runs recorded: figures over time, games from the segment logs of this host, runs beside each other, studies of sweeps."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from fastapi import APIRouter, Query
+from fastapi import Path as PathPart
+from fastapi import status as http
+from numpy.typing import NDArray
 
 from azq import games
-from azq.config import RunConfig
-from azq.errors import AzqError, ConfigError, IllegalActionError, WireError
+from azq.config import RUN_NAME_PATTERN, RunConfig
+from azq.errors import AzqError, ConfigError, IllegalActionError, InvalidRequest, NotFound, WireError
+from azq.games import Game
 from azq.games.files import is_python_file
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.replay.readers import LogPlace
+from azq.samples.diff import SamplesDiff, diff
 from azq.samples.learning import LearningCurves, learning_curves
-from azq.samples.played import read_games
+from azq.samples.played import ROW, read_games
 from azq.samples.stats import SampleStats, stats
+from azq.status.compare import RunComparison, checked, compare, same_game
+from azq.status.curves import read_course
 from azq.status.history import History, downsample, read
+from azq.status.results import StudyReport, keep_study, kept_study, known_studies
 from azq.status.viewer import GameSummary, GameView, summary, view
 from azq.status.why.gather import OPENING_PLIES, Diagnosis, diagnose
-from daemon.api.access import READ
+from daemon.api.access import OPERATE, READ
 from daemon.api.conventions import LINKED, Paged
-from daemon.api.services import Use
+from daemon.api.events import QUESTION
+from daemon.api.services import Services, Use
 
 router = APIRouter(prefix="/v1/runs")
 LONGEST_MS = 14 * 24 * 3600 * 1000
@@ -119,3 +129,63 @@ def rules_of(settings: RunConfig) -> games.Game:
 def segments_of(known: RunView) -> Path:
     """Where a run's games lie, if on this host."""
     return Path(known.record.directory) / "segments"
+
+
+compared = APIRouter(prefix="/v1/compare", tags=["runs"])
+Runs = Annotated[str, Query(max_length=600, description="Two names of runs of one game, or more, with commas.")]
+
+
+@compared.get("", dependencies=[READ])
+def compare_runs(
+    use: Use,
+    runs: Runs,
+    by: Annotated[Literal["minutes", "games", "steps", "cpu-s"], Query(description="What the curves are drawn over.")] = "minutes",
+) -> RunComparison:
+    """Losses, graded errors and Elo of runs over one axis, their figures where all were, settings that differ, graded positions."""
+    return compare([read_course(use.ledger, use.bus, name, use.standings) for name in checked(runs.split(","))], by)
+
+
+@compared.get("/samples", dependencies=[READ])
+def compare_samples(
+    use: Use, runs: Runs, games: Annotated[int, Query(ge=1, le=5_000, description="The newest so many of each.")] = 2_000
+) -> dict[str, SamplesDiff]:
+    """Whether the recorded games of each later run are of the same kind as those of the first; too few where logs are on other hosts."""
+    names = checked(runs.split(","))
+    known = [use.ledger.run(name) for name in names]
+    for each in known:
+        same_game(known[0].record, each.record)
+    rules = rules_of(sections_of(known[0].record).run)
+    first, *others = (_rows_of(use, rules, each, games) for each in known)
+    return {name: diff(first, rows, match_versions=False) for name, rows in zip(names[1:], others, strict=True)}
+
+
+def _rows_of(use: Services, rules: Game, known: RunView, games: int) -> NDArray[Any]:
+    try:
+        return read_games(rules, use.games_of(segments_of(known)).last(games)).rows
+    except NotFound:
+        return np.zeros(0, ROW)
+
+
+studies = APIRouter(prefix="/v1/studies", tags=["studies"])
+StudyName = Annotated[str, PathPart(pattern=RUN_NAME_PATTERN, max_length=40)]
+
+
+@studies.get("", response_model_exclude={"__all__": {"trials", "importances"}}, dependencies=[READ])
+def list_studies(use: Use) -> list[StudyReport]:
+    """Studies that told of themselves in the last thirty days, the newest word first, without their trials."""
+    return known_studies(use.bus)
+
+
+@studies.get("/{study}", dependencies=[READ])
+def show_study(study: StudyName, use: Use) -> StudyReport:
+    """A study's trials, and what mattered."""
+    return kept_study(use.bus, study)
+
+
+# Told every few seconds, which in the audit would push out what people did.
+@studies.put("/{study}", status_code=http.HTTP_204_NO_CONTENT, dependencies=[OPERATE, QUESTION])
+def tell_study(study: StudyName, body: StudyReport, use: Use) -> None:
+    """Keeps what `azq sweep` found so far, in place of what it told before; for thirty days."""
+    if body.study != study:
+        raise InvalidRequest(f"the report is of study {body.study}, the address names {study}; send it to its own")
+    keep_study(use.bus, body)

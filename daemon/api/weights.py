@@ -1,4 +1,4 @@
-"""Weights of a run: what was published, the bytes themselves, and what goes when a run is deleted."""
+"""Weights of a run: what was published, the bytes, which version serves by hand, and what goes when a run is deleted."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from azq.arena.players import version_of
 from azq.bus.base import Bus
 from azq.bus.promotions import needed, pinned, state_of
-from azq.errors import NotFound, WireError
+from azq.errors import NotFound, StateConflict, WireError
 from azq.ledger.records import sections_of
+from azq.ledger.types import RunState
 from azq.status import observe
 from azq.status.curves import most_positions
-from azq.status.schemas import WeightsOut
+from azq.status.schemas import PromotionOut, Reason, WeightsOut
 from azq.status.strength import game_of, strength
 from azq.wire import keys
-from azq.wire.codec import decode_either
-from azq.wire.messages import MatchResult, ModelEvent, WeightEvent
-from daemon.api.access import WORKER
+from azq.wire.codec import decode_either, encode
+from azq.wire.messages import MatchResult, ModelEvent, PromotionEvent, WeightEvent
+from daemon.api.access import IDENTITY, OPERATE, WORKER
 from daemon.api.services import Services, Use
+from daemon.decide.promotion import Wish, settle
 
 router = APIRouter(prefix="/v1/runs/{run}/weights", tags=["weights"])
 CHUNK_BYTES = 256 * 1024
@@ -146,3 +148,60 @@ def weights_in(bus: Bus, run: str) -> set[str]:
                 with contextlib.suppress(WireError):
                     found.add(decode_either(entry.frame, WeightEvent, ModelEvent).uri)
     return {uri for uri in found if uri.startswith(IN_CONTROL_PLANE)}
+
+
+promotions = APIRouter(prefix="/v1/runs/{run}/weights", tags=["weights"])
+Number = Annotated[int, Path(ge=1, le=10**9)]
+
+
+@promotions.post("/{version}/promote", dependencies=[OPERATE])
+def promote_weights(run: str, version: Number, request: Request, use: Use, body: Reason | None = None) -> PromotionOut:
+    """Self-play follows this version from now on, and candidates are tried against it; where the newest weights serve, it is pinned."""
+    return _note(run, "promote", version, request, use, body)
+
+
+@promotions.post("/{version}/pin", dependencies=[OPERATE])
+def pin_weights(run: str, version: Number, request: Request, use: Use, body: Reason | None = None) -> PromotionOut:
+    """Self-play follows this version, whatever is published or promoted, until it is unpinned."""
+    return _note(run, "pin", version, request, use, body)
+
+
+@promotions.post("/rollback", dependencies=[OPERATE])
+def roll_back_weights(run: str, request: Request, use: Use, body: Reason | None = None) -> PromotionOut:
+    """Self-play follows the version that served before; where the newest weights serve, that one is pinned."""
+    return _note(run, "rollback", 0, request, use, body)
+
+
+@promotions.post("/unpin", dependencies=[OPERATE])
+def unpin_weights(run: str, request: Request, use: Use, body: Reason | None = None) -> PromotionOut:
+    """Self-play follows the best version again, or the newest where versions are not promoted."""
+    return _note(run, "unpin", 0, request, use, body)
+
+
+def _note(run: str, wish: Wish, version: int, request: Request, use: Services, body: Reason | None) -> PromotionOut:
+    """Raises `NotFound` for weights that are not there, `StateConflict` for what the run's state or settings forbid."""
+    view = use.ledger.run(run)
+    sections = sections_of(view.record)
+    if view.state in (RunState.FINISHED, RunState.FAILED):
+        raise StateConflict(f"run {run} is {view.state}; resume it first")
+    if sections.learner.lockstep_games:
+        raise StateConflict(f"run {run} is in lockstep: the number of a game says which version plays it; leave out learner.lockstep_games")
+    newest, known = find_weights(use, run, "latest"), observe.read_promotions(use.bus, run)
+    gated = sections.arena.promotes
+    deed, chosen = settle(run, wish, version, known.events, gated=gated, newest=newest.version)
+    if deed != "unpinned":
+        _check(use, find_weights(use, run, str(chosen)), newest)
+    reason = body.reason if body else ""
+    event = PromotionEvent(chosen, deed, reason, request.scope[IDENTITY].name, use.clock_ms())
+    use.bus.publish(keys.promotions(run), encode(event))
+    serving = observe.serving_version(use.bus, run, gated=gated)
+    return PromotionOut.of(event).model_copy(update={"run": run, "serving": serving})
+
+
+def _check(use: Services, weights: WeightEvent, newest: WeightEvent) -> None:
+    """Raises `NotFound` where the control plane, which keeps the newest alone, has forgotten them."""
+    if weights.uri.startswith(IN_CONTROL_PLANE) and use.bus.get(keys.blob(weights.sha256)) is None:
+        raise NotFound(
+            f"weights {weights.version} of run {weights.run} are not kept any more: the control plane keeps the newest alone; "
+            f"take later ones, up to {newest.version}, or set a store.url, where all are kept"
+        )

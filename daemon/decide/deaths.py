@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
-from azq.status.deaths import WITHIN_S, CrashLoop, Died
+from azq.status.conditions import WITHIN_S, CrashLoop, Died
 from azq.wire.machines import ProcessDeath
 from azq.wire.messages import Heartbeat
 from daemon.decide.actions import ReportCrashLoop

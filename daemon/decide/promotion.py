@@ -12,8 +12,8 @@ from azq.bus.promotions import before, best, candidate, judged, pinned, served
 from azq.config import ArenaConfig
 from azq.errors import StateConflict
 from azq.ledger.types import JobState, RunState
-from azq.status.queues import live_tags, slots_of
 from azq.status.state import ObservedRun
+from azq.status.workers import live_tags, slots_of
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import Deed, MatchResult, MatchSpec, PromotionEvent
 from azq.wire.parts import opponents, spec_of

@@ -11,8 +11,8 @@ import msgspec
 from azq.config import DaemonConfig, RunConfig, RunSections
 from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState, split_job_id
-from azq.status.queues import condense, eval_tag, live_tags, slots_of, staying
 from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
+from azq.status.workers import condense, eval_tag, live_tags, slots_of, staying
 from azq.wire.kinds import BROWSER, MAKES_GAMES, Kind, queue_name
 from azq.wire.messages import Job
 from daemon.decide import actions as do

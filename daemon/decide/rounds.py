@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from azq.arena.whole import is_trial, part_of, split
 from azq.config import ArenaConfig, RunConfig, RunSections
 from azq.ledger.types import JobState, RunState
-from azq.status.queues import eval_tag, live_tags, slots_of
 from azq.status.state import DesiredRun, ObservedRun, Offer
+from azq.status.workers import eval_tag, live_tags, slots_of
 from azq.wire.kinds import BROWSER, Kind, queue_name
 from azq.wire.messages import EvalRound, GradeSpec, MatchSpec
 from azq.wire.parts import spec_of, whole_of

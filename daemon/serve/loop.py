@@ -22,8 +22,8 @@ from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.ledger.types import RunState
 from azq.process.heartbeat import Presence
 from azq.status.brokers import fleet_of
-from azq.status.deaths import DeathLog, crash_loops
-from azq.status.deaths import tell as tell_death
+from azq.status.conditions import DeathLog, crash_loops
+from azq.status.conditions import tell as tell_death
 from azq.status.history import Recorder
 from azq.status.observe import Beats, Observer
 from azq.status.spending import Accountant

@@ -14,7 +14,7 @@ from run_courses import plant_run
 from waiting import until
 
 from azq.ledger.types import RunState
-from azq.status.studies import StudyReport, TrialReport, keep
+from azq.status.results import StudyReport, TrialReport, keep_study
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +299,7 @@ def test_a_studys_trials_are_lines_and_rows_and_pointing_at_one_shows_the_other(
     ]
     shares = {"learner.learning_rate": 0.9, "search.num_simulations": 0.1}
     log, rates = ["learner.learning_rate"], {"study": "rates", "game": "connect_four", "metric": "errors", "until": "games=900"}
-    keep(site.bus, StudyReport(best=rows[3], importances=shares, trials=rows, log=log, **rates))  # type: ignore[arg-type]
+    keep_study(site.bus, StudyReport(best=rows[3], importances=shares, trials=rows, log=log, **rates))  # type: ignore[arg-type]
     seen = visit("page/#/studies")
     seen.page.get_by_role("link", name="rates").click()
     seen.page.locator("#parallel polyline").nth(11).wait_for(state="attached")

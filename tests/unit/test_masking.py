@@ -16,7 +16,7 @@ from azq.cli.app import app
 from azq.config.host import HostSections
 from azq.errors import BrokerUnavailable
 from azq.masking import masked, masked_settings
-from daemon.api.problems import problem
+from daemon.api.conventions import problem
 
 PLANTED = "planted-secret"
 URL = f"redis://somebody:{PLANTED}@h:1/0"

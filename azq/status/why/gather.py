@@ -1,24 +1,24 @@
-"""The one reader: what is recorded of a run becomes facts."""
+"""The one reader: what is recorded of a run, and what its rules say by themselves, becomes facts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RunSections
 from azq.errors import IllegalActionError, NotFound, WireError
-from azq.games import Game
+from azq.games import Game, State
 from azq.replay.readers import SegmentReader
 from azq.samples.played import read_games
-from azq.status.deaths import crash_loops, read_deaths
+from azq.status.conditions import crash_loops, mendings, read_deaths
 from azq.status.history import read
-from azq.status.mendings import mendings
 from azq.status.observe import Standings, read_standing
 from azq.status.strength import WITHOUT_ERRORS
-from azq.status.why.facts import Facts, curve_facts, error_share, played_facts
-from azq.status.why.probe import probe
+from azq.status.why.facts import Counted, Facts, ProbeFacts, curve_facts, error_share, played_facts
 from azq.status.why.rules import LearningFault, blind, findings
 from azq.wire.messages import GradeResult, HistoryPoint, SampleEvent
 
@@ -70,3 +70,92 @@ def diagnose(
         events, note = [], f"games are not looked at: {error}"
         facts = facts_of(None, settings, events, *recorded)
     return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note, blind(facts), dying=dying)
+
+
+RANDOM_GAMES = 200
+RANDOM_PLIES = 20_000  # in all: a game in Python takes 20 us for one
+NODES = 20_000  # positions in which perfect play is looked for
+MOST_OPENINGS = 64  # that are told apart
+
+
+def probe(game: Game, opening_plies: int) -> ProbeFacts:
+    """Plays at random with a fixed seed, and searches small games to their ends."""
+    rng, plies = np.random.default_rng(0), 0
+    results: list[list[float]] = []
+    while len(results) < RANDOM_GAMES and plies < RANDOM_PLIES:
+        state = game.new_initial_state()
+        while not state.is_terminal():
+            state.apply_action(_random(state, rng))
+            plies += 1
+        results.append(state.returns())
+    best = [[seat for seat, value in enumerate(result) if value == max(result)] for result in results]
+    return ProbeFacts(
+        random_shared=Counted(sum(len(each) > 1 for each in best), len(best)),
+        random_rewarded=Counted(sum(any(result) for result in results), len(results)),
+        random_wins=tuple(sum(each == [seat] for each in best) for seat in range(game.num_players())),
+        openings=_openings(game.new_initial_state(), opening_plies),
+        perfect=_perfect(game),
+    )
+
+
+def _random(state: State, rng: np.random.Generator) -> int:
+    if state.is_chance_node():
+        actions, chances = zip(*state.chance_outcomes(), strict=True)
+        return int(rng.choice(actions, p=np.array(chances) / sum(chances)))
+    return int(rng.choice(state.legal_actions()))
+
+
+def _openings(state: State, plies: int) -> int:
+    if not plies or state.is_terminal():
+        return 1
+    found = 0
+    for action in state.legal_actions():
+        after = state.clone()
+        after.apply_action(action)
+        found += _openings(after, plies - 1)
+        if found >= MOST_OPENINGS:
+            break
+    return min(found, MOST_OPENINGS)
+
+
+@dataclass(slots=True)
+class _Spent:
+    nodes: int = 0
+
+
+def _perfect(game: Game) -> float | None:
+    """The first player's result of perfect play, of two who know everything; None where it takes too long to find."""
+    if game.num_players() != 2 or game.is_chance() or game.is_hidden():
+        return None
+    state = game.new_initial_state()
+    try:
+        value = _best(state, -1.0, 1.0, _Spent())
+    except _TooLarge:
+        return None
+    return value if state.current_player() == 0 else -value
+
+
+class _TooLarge(Exception):  # ends a search, and never leaves this file
+    pass
+
+
+def _best(state: State, low: float, high: float, spent: _Spent) -> float:
+    """The value for the player to move (alpha-beta)."""
+    spent.nodes += 1
+    if spent.nodes > NODES:
+        raise _TooLarge
+    player, best = state.current_player(), -1.0
+    for action in state.legal_actions():
+        after = state.clone()
+        after.apply_action(action)
+        if after.is_terminal():
+            value = after.returns()[player]
+        elif after.current_player() == player:
+            value = _best(after, low, high, spent)
+        else:
+            value = -_best(after, -high, -low, spent)
+        best = max(best, value)
+        low = max(low, best)
+        if low >= high:
+            break
+    return best

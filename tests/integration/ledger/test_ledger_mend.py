@@ -13,7 +13,7 @@ from azq.bus.redis import RedisBus
 from azq.errors import AccessRefused, BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
-from azq.status.mendings import read_mended
+from azq.status.conditions import read_mended
 from azq.wire import acl, keys
 from azq.wire.connect import connect, translate
 from azq.wire.kinds import Kind

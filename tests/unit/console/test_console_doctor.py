@@ -18,7 +18,7 @@ from azq.host.brokers import Brokers
 from azq.host.hardware import Machine, remember
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.process.cards import Gpu
-from azq.status.deaths import CrashLoop
+from azq.status.conditions import CrashLoop
 from azq.status.summary import RunFacts, summarise
 from azq.wire.messages import Heartbeat, LearnerStatus, RunRecord
 

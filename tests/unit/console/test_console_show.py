@@ -31,7 +31,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.replay.readers import SegmentReader
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.status.deaths import FEWEST, tell
+from azq.status.conditions import FEWEST, tell
 from azq.status.summary import RunFacts, RunStatus, ranks_status, summarise
 from azq.status.why.gather import diagnose
 from azq.wire.codec import encode

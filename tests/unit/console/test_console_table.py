@@ -17,7 +17,7 @@ from azq.console import table, top
 from azq.errors import AzqError
 from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.status.cost import cost_of
+from azq.status.spending import cost_of
 from azq.status.stages import RunPause, RunStage
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.machines import MachineTime, Spending

@@ -29,10 +29,9 @@ from azq.ledger import Ledger
 from azq.metrics import GPU_BUSY, GPU_MEMORY_USED_BYTES, GPU_POWER_W, GPU_TEMPERATURE_C
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather, read_workers
-from azq.status.queues import queue_table
 from azq.status.stages import RunStage
 from azq.status.summary import summarise
-from azq.status.workers import worker_status
+from azq.status.workers import queue_table, worker_status
 from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 

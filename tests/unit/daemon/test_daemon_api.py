@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
+from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +24,9 @@ from azq.wire.codec import decode, encode
 from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, WeightEvent
 from daemon.api.access import Keyring
-from daemon.api.app import create_app
-from daemon.api.problems import MEDIA_TYPE
+from daemon.api.app import METHODS, create_app
+from daemon.api.app import render_reference as render
+from daemon.api.conventions import MEDIA_TYPE
 from daemon.api.services import Services
 from daemon.decide.actions import ReportSpent
 from daemon.serve.health import Health
@@ -436,3 +440,71 @@ def test_the_fleets_warning_is_a_condition_of_every_run(site: Site) -> None:
     site.create(sections={"run": {"game": "tic_tac_toe"}})
     site.health.tick_ok([ReportSpent("", "95% of the fleet's budget (4 h) is spent")])
     assert site.client.get("/v1/runs/first/status").json()["conditions"] == ["95% of the fleet's budget (4 h) is spent"]
+
+
+NAMESPACE = "http://www.w3.org/2000/svg"  # a name that browsers know and never fetch
+
+
+def client() -> TestClient:
+    bus = MemoryBus()
+    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), Path("runs"), lambda: ["connect_four"])
+    return TestClient(create_app(services), base_url="http://127.0.0.1")
+
+
+class Page(HTMLParser):
+    """What a browser would fetch and show: addresses in attributes, and the table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.scripts = 0
+        self.table: list[list[str]] = []
+        self._in_cell = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+        self.scripts += tag == "script"
+        self._in_cell = tag in ("td", "code") and bool(self.table)
+        if tag == "tr":
+            self.table.append([])
+        elif tag == "td":
+            self.table[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in_cell = False
+
+    def handle_data(self, data: str) -> None:
+        if self._in_cell:
+            self.table[-1][-1] += data
+
+
+def test_it_lists_every_operation_with_its_scope_and_what_it_does() -> None:
+    site = client()
+    table = Page(site.get("/docs").text).table[1:]
+    paths = site.get("/openapi.json").json()["paths"]
+    assert {(row[0], row[1]) for row in table} == {
+        (method.upper(), path) for path, item in paths.items() for method in METHODS if method in item
+    }
+    assert all(row[2] in ("none", "worker", "read", "operate") and row[3] for row in table)
+    assert ["POST", "/v1/runs", "operate"] in [row[:3] for row in table]
+
+
+def test_no_page_asks_another_host_for_anything() -> None:
+    site = client()
+    page = Page(site.get("/docs").text)
+    assert page.scripts == 0
+    assert all(site.get(address).status_code == 200 for address in page.addresses)
+    assert not any(re.match(r"/|\w+:", address) for address in page.addresses)
+    assert site.get("/redoc").status_code == 404
+    for path in [f"/page/{file.name}" for file in (files("daemon") / "page").iterdir()] + [
+        f"/web/{place}{file.name}" for place in ("", "play/") for file in (files("azq") / "web" / place).iterdir() if file.is_file()
+    ]:
+        text = site.get(path).text.replace(NAMESPACE, "")
+        assert not re.search(r"""["'(]\s*(https?:)?//""", text), path
+
+
+def test_what_a_schema_says_is_shown_as_text() -> None:
+    operation = {"description": "Reads <b>&</b>.\nAnd more.", "security": [{"token": ["read"]}]}
+    schema = {"info": {"title": "t", "version": "<1>", "description": "d"}, "paths": {"/<x>": {"get": operation}}}
+    assert Page(render(schema)).table[1:] == [["GET", "/<x>", "read", "Reads <b>&</b>."]]

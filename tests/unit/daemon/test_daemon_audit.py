@@ -19,7 +19,7 @@ from azq.config import DaemonConfig, TokenConfig
 from azq.console.remote import audit_text, read_audit
 from azq.errors import BrokerUnavailable
 from azq.ledger import MemoryLedger
-from azq.status.audit import MOST_WAITING, Auditor, line_of, write_command
+from azq.status.events import MOST_WAITING, Auditor, line_of, write_command
 from azq.status.schemas import AuditOut
 from azq.wire import keys
 from azq.wire.messages import AuditLine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from azq.status.deaths import Died, crash_loops
+from azq.status.conditions import Died, crash_loops
 from azq.wire.machines import ProcessDeath
 from azq.wire.messages import Heartbeat
 from daemon.decide.actions import ReportCrashLoop

@@ -16,9 +16,9 @@ from azq.config import DaemonConfig, TokenConfig
 from azq.errors import ConfigError, TooManyRequests
 from azq.ledger import MemoryLedger
 from azq.wire.messages import RunRecord
+from daemon.api.access import FORWARDED
 from daemon.api.app import create_app
 from daemon.api.limits import Streams
-from daemon.api.origin import FORWARDED
 from daemon.api.runs import folder_of
 from daemon.api.services import Services
 from daemon.serve.health import Health

@@ -19,7 +19,7 @@ from azq.host.hardware import Machine
 from azq.host.rundir import RunDir
 from azq.process.cards import Gpu
 from azq.process.python import AZQ
-from azq.status.audit import line_of
+from azq.status.events import line_of
 from azq.wire import keys
 from azq.wire.kinds import BROWSER
 

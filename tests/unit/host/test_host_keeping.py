@@ -11,7 +11,7 @@ from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable
 from azq.host.keeping import TELL_AGAIN_S, BrokerKeeper, DeathNotes
 from azq.process.supervisor import ChildSpec, Death, Supervisor
-from azq.status.deaths import crash_loops, read_deaths
+from azq.status.conditions import crash_loops, read_deaths
 
 LEARNER = Death(ChildSpec("learner", ["x"], Path("/logs/learner.log"), run="first"), 7, "SIGSEGV")
 

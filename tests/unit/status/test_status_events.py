@@ -1,7 +1,10 @@
-"""Events in one order over many streams: a reader that stops anywhere and comes back misses nothing and hears nothing twice."""
+"""Events of runs in one order, and lines of the audit."""
 
 from __future__ import annotations
 
+import os
+import pwd
+import socket
 from collections.abc import Sequence
 
 import pytest
@@ -13,7 +16,7 @@ from azq.errors import InvalidRequest
 from azq.ledger import MemoryLedger
 from azq.ledger.rules.state import KEPT_EVENTS
 from azq.ledger.types import RunState
-from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, parse_event_id
+from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, line_of, parse_event_id, write_command
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -143,3 +146,17 @@ def test_an_id_of_no_event_is_refused(text: str) -> None:
 def test_conditions_begin_and_end() -> None:
     told = condition_events(frozenset({"old", "lasting"}), frozenset({"lasting", "new"}))
     assert told == [("condition.began", {"condition": "new"}), ("condition.ended", {"condition": "old"})]
+
+
+def test_a_user_without_a_name_is_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    bus = MemoryBus()
+    write_command(bus, "azq up", "r")
+    (line,) = map(line_of, bus.after(keys.AUDIT, "0"))
+    assert line is not None
+    assert line.who == f"{os.getuid()}@{socket.gethostname()}"

@@ -10,7 +10,7 @@ from reconcile_worlds import view
 from azq.arena.rating import Rating
 from azq.arena.scores import Scored
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
-from azq.status.deaths import Died
+from azq.status.conditions import Died
 from azq.status.stages import RunFirsts
 from azq.status.strength import Strength, strength
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, failed_matches, ranks_status, summarise

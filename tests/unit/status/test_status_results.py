@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
-from azq.status.studies import MOST_TRIALS, StudyReport, TrialReport
+from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.health import Health

@@ -1,12 +1,15 @@
-"""Processes that die again and again: what is told of each death, when that is a condition, and its words. They are here alone."""
+"""What an operator must know: who dies again and again, what was mended in a ledger, why a run has no games; all in these words alone."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from azq.bus.base import Bus, order
+from azq.ledger.types import LedgerCounts
 from azq.wire import keys
 from azq.wire.codec import decode, encode, skip_unreadable
 from azq.wire.kinds import Kind
@@ -89,9 +92,58 @@ def crash_loops(deaths: Iterable[Died], now_ms: int, run: str = "") -> tuple[Cra
         told = died.told
         if died.at_ms >= now_ms - WITHIN_S * 1000 and (not run or told.run in ("", run)):
             each.setdefault((told.name, told.host, told.run), []).append(died)
-    return tuple(_loop(*who, found) for who, found in sorted(each.items()) if len(found) >= FEWEST)
+    return tuple(_loop_of(*who, found) for who, found in sorted(each.items()) if len(found) >= FEWEST)
 
 
-def _loop(name: str, host: str, run: str, deaths: Sequence[Died]) -> CrashLoop:
+def _loop_of(name: str, host: str, run: str, deaths: Sequence[Died]) -> CrashLoop:
     known = next((died.told for died in reversed(deaths) if died.told.cause), deaths[-1].told)
     return CrashLoop(name, host, run, len(deaths), (deaths[-1].at_ms - deaths[0].at_ms) / 1000, known.cause, known.log)
+
+
+_DECODER = msgspec.msgpack.Decoder(dict[str, int])
+
+
+def read_mended(frame: bytes | None) -> Mapping[str, int]:
+    """Faults of the last hour -> when they were mended last, from what the run's `keys.mended` holds."""
+    return _DECODER.decode(frame) if frame else {}
+
+
+def mendings(bus: Bus, run: str, now_ms: int) -> list[str]:
+    """The same as an operator reads it. Raises `BrokerError`."""
+    return mended_texts(read_mended(bus.get(keys.mended(run))), now_ms)
+
+
+def mended_texts(mended: Mapping[str, int], now_ms: int) -> list[str]:
+    """A sentence a fault."""
+    return [
+        f"self-play failed in the ledger: {what}; the daemon mended it {max(0, now_ms - at_ms) / 60_000:.0f} min ago. "
+        "A machine wrote what azq does not: `azq fleet list` names those let in, `azq fleet revoke` sends one away"
+        for what, at_ms in sorted(mended.items())
+    ]
+
+
+PATIENCE_S = 15.0  # a run at work that evaluates nothing has started all there is by then
+EMPTY_GAMES = 50  # without a sample
+
+
+def no_games(counts: LedgerCounts, active_s: float, samples: int | None, failed: str, abandoned: str, *, evaluating: bool) -> str:
+    """A sentence with the last reason that is known; empty where games are finished, or searched.
+
+    `samples`: of the learner, None where none has spoken; `failed`: which job of self-play failed last, and why; `abandoned`: why one of
+    the abandoned games was.
+    """
+    if counts.inserted >= EMPTY_GAMES and samples == 0:
+        return f"{counts.inserted} games and no sample: they are over before anybody moves; `azq games check` tries the rules"
+    if counts.finished:
+        return ""
+    if counts.abandoned:
+        return f"no game was finished, {counts.abandoned} were abandoned because {abandoned or 'nobody said why'}"
+    if failed:
+        return f"no game was finished: {failed}"
+    if evaluating or active_s < PATIENCE_S:
+        return ""
+    if not counts.opened:
+        return f"no game was begun in {active_s:.0f} s: no worker has taken a job of self-play"
+    if not counts.evaluations:
+        return f"no game was finished in {active_s:.0f} s: no position was evaluated, for want of weights or of an inference worker"
+    return f"no game was finished in {active_s:.0f} s; {counts.open} are open, and nothing is evaluated now"
