@@ -25,7 +25,7 @@ Evaluate = Callable[[int, NDArray[np.uint8]], Outputs]  # a weight version's eva
 Config = Callable[[int], _core.SearchConfig]  # of a search with so many simulations
 Arrays = Mapping[str, NDArray[Any]]  # of a record, as `azq.wire.arrays.arrays_of` names them
 #: A ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
-MOST_POLICY, MOST_VALUE = 0.002, 0.001  # by which 1 to 6 of 185,542 honest ones did (docs/benchmarks.md)
+MOST_POLICY, MOST_VALUE = 0.002, 0.001  # by which 1 to 6 of 185,542 honest ones did (docs/research.md)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 One rule for all: a batch of games enters only when the plies that chance chose of it agree with their recomputation. Chance chooses
 after the games were handed in, so that nobody knows which. Pure.
 
-With a share s of the plies searched again, and d the probability that a false ply shows (measured in docs/benchmarks.md), who makes a
+With a share s of the plies searched again, and d the probability that a false ply shows (measured in docs/research.md), who makes a
 share f of his plies falsely gets a batch of n plies past the first look with probability (1 - f d)^(s n). `CHECKS` = s n is the same for
 everybody: large enough that a wholly false batch passes in less than one case of a thousand for every d above 0.24, and of 10^11 above
 0.65. However thinly he spreads them, so many false plies enter before the first is found that 0.999 = 1 - (1 - d)^(s m): m = 6.9 / (s d).

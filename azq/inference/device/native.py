@@ -2,7 +2,7 @@
 on those with AVX2 alone.
 
 Per CPU-second it evaluates about twice as many connect-four positions as torch does, and any batch size runs alike. With whole
-numbers in the blocks' convolutions it is faster again (docs/benchmarks.md, "Forward passes in int8" and "in int16").
+numbers in the blocks' convolutions it is faster again (docs/benchmarks.md).
 """
 
 from __future__ import annotations
