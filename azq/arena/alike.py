@@ -8,7 +8,6 @@ Pairs that share an opening vary less than games of their own would, as both col
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.arena.whole import WholeMatch
+from azq.stats import chi_square_chance
 
 ERROR_RATE = 1e-4  # of a false alarm, over all workers of a look; there is a look at each new result
 FEW_EXPECTED = 5.0
@@ -115,7 +115,7 @@ def _chance(shares: Sequence[_Share]) -> float:
     covariance = _covariance(shares)
     statistic = float(_statistics(np.array([sum(share.own - share.expected for share in shares)]), covariance)[0])
     freedom = int(np.linalg.matrix_rank(covariance, tol=_TOLERANCE))
-    return (1.0, math.erfc(math.sqrt(statistic / 2)), math.exp(-statistic / 2))[freedom]
+    return chi_square_chance(statistic, freedom)
 
 
 def _drawn_chance(shares: Sequence[_Share], limit: float) -> float:

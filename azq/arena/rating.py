@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.arena.players import versions_of
+from azq.stats import Z95
 from azq.wire.messages import MatchResult
 from azq.wire.parts import opponents
 
 ANCHOR = "uct:100"
 PRIOR_ELO = 1500.0  # standard deviation of the prior around the anchor
-Z95 = 1.959964
 _PER_ELO = float(np.log(10.0) / 400.0)
 _STEPS = 100
 _LONGEST_STEP = 200.0  # Elo; a full Newton step overshoots where all games were won

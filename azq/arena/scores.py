@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from azq.arena.rating import Z95
+from azq.stats import Z95
 from azq.wire.messages import MatchResult
 
 

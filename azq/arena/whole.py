@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 
 from msgspec.structs import asdict, replace
 
-from azq.arena.sprt import SequentialTest, sequential_test
+from azq.stats import SequentialTest, sequential_test
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, Job, MatchResult, MatchSpec

@@ -6,7 +6,6 @@ best of several is so by luck in part; therefore the winner is measured anew aga
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from azq.calibrate.rates import HOUR_S, SampleReuse, Side, TwoSides, rates
 from azq.config import RunSections
+from azq.stats import chance_of_sum
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 MOST_LAYOUTS = 6  # of processes and threads, those nearest to what is set
@@ -240,13 +240,6 @@ def course(start: Arrangement, plan: CoursePlan, judge: TrialJudge) -> Course:
     for axis in plan.told:
         told.append((yield from _axis(axis, chosen, ratio if chosen == best else 1.0, plan, judge)))
     return TunedChoice(start, chosen, seen, told, best, ratio, p, too_long and p <= ALPHA)
-
-
-def chance_of_sum(logs: Sequence[float]) -> float:
-    """How often the sum is as large where each sign is as likely as the other: an exact permutation test of pairs (Fisher, 1935)."""
-    total = sum(logs) - 1e-12
-    count = sum(sum(signed) >= total for signed in itertools.product(*((each, -each) for each in logs)))
-    return count / float(2 ** len(logs))
 
 
 def turns(options: Sequence[Arrangement], number: int) -> list[Arrangement]:

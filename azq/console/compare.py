@@ -24,7 +24,8 @@ from azq.ledger import Ledger
 from azq.notation.units import unit
 from azq.samples.diff import SamplesDiff, diff
 from azq.samples.played import OPENING_PLIES
-from azq.status.compare import GradedPair, RunComparison, checked, compare, paired_interval
+from azq.stats import paired_interval
+from azq.status.compare import GradedPair, RunComparison, checked, compare
 from azq.status.curves import AXES, FIGURES, MEASURES, read_course
 from azq.status.strength import NAMES, TEXTS
 

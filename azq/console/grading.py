@@ -15,7 +15,6 @@ from azq.arena import positions
 from azq.arena.exploit import grown, measured, policies_of
 from azq.arena.grade import Grade, summarise
 from azq.arena.positions import MARGIN, solved_file
-from azq.arena.rating import Z95
 from azq.arena.regret import Mean, Regret, calibration_error, judged, reliability
 from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
 from azq.config import Config
@@ -24,6 +23,7 @@ from azq.errors import ConfigError
 from azq.files import make_folders, publish_file
 from azq.games import Game
 from azq.notation.units import Unit, unit
+from azq.stats import Z95
 
 
 def grade_player(config: Config, seating: Seating, player: str, file: Path | None) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from azq.arena.levels import drawn, nearest
 from azq.arena.match import draw_outcome, play_match, share_of_first_place, whole_groups
 from azq.arena.player import Ground, Player, position
 from azq.arena.players import FILE, kind_of, make_player
-from azq.arena.rating import Z95
 from azq.config import Config, SearchConfig
 from azq.console import move
 from azq.console.remote import best_weights, client_of
@@ -26,6 +25,7 @@ from azq.host.game_files import check_game, load_game
 from azq.notation.boards import labelled
 from azq.notation.units import Unit, score_text, unit
 from azq.notation.words import legal_texts, read_move
+from azq.stats import Z95
 from azq.wire.messages import MatchResult, MatchSpec
 
 

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from azq.stats import holm
+
 NUMBERS = ("length", "entropy", "simulations", "value", "error")
 CLASSES = ("winner", "opening")
 TOLD_APART = 16  # the commonest classes; the others are one, since many rare ones hide what is there
@@ -104,15 +106,6 @@ def outcome_gap(first: NDArray[Any], second: NDArray[Any]) -> OutcomeGap | None:
         variance += (len(some) / len(mine)) ** 2 * spread * (1 / len(some) + 1 / len(rest))
     half = float(NormalDist().inv_cdf(0.975) * np.sqrt(variance))
     return OutcomeGap((len(mine), len(others)), gap, gap - half, gap + half)
-
-
-def holm(p_values: dict[str, float]) -> dict[str, float]:
-    """p-values that bear being asked together: the chance of any false alarm among them stays what one's was."""
-    corrected, least = {}, 0.0
-    for place, name in enumerate(sorted(p_values, key=lambda name: p_values[name])):
-        least = max(least, min(1.0, (len(p_values) - place) * p_values[name]))
-        corrected[name] = least
-    return corrected
 
 
 def _labels(strata: NDArray[Any], first: int, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from azq.errors import NotFound
 from azq.games import Game
 from azq.notation.units import unit
-from azq.status.curves import wilson
+from azq.stats import wilson
 from azq.wire.messages import SampleEvent
 
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from azq.arena.positions import PositionMark
-from azq.arena.rating import Z95
 from azq.errors import InvalidRequest, NotFound
 from azq.ledger.types import RunState
+from azq.stats import paired_interval
 from azq.status.curves import FIGURES, Course, Curves, Reached, value_at
 from azq.wire.messages import GradeResult, RunRecord
 
@@ -151,13 +150,6 @@ def _pair(run: str, first: GradeResult, other: GradeResult) -> GradedPair | None
     shares = lost.mean(axis=1).tolist()
     told = (first.weight_version, other.weight_version), (first.num_simulations, other.num_simulations)
     return GradedPair(run, *told, lost.shape[1], (shares[0], shares[1]), difference, *bounds)
-
-
-def paired_interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
-    """The mean of differences with its 95 % interval; infinitely wide for fewer than two."""
-    mean, count = float(differences.mean()), len(differences)
-    half = Z95 * float(differences.std(ddof=1)) / count**0.5 if count > 1 else float("inf")
-    return mean, mean - half, mean + half
 
 
 def _settings(course: Course) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from azq.arena.alike import Stranger
 from azq.arena.players import version_of
-from azq.arena.rating import Z95, Rating
+from azq.arena.rating import Rating
 from azq.arena.scores import Scored
 from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
+from azq.stats import wilson
 from azq.status.history import Firsts, read
 from azq.status.observe import Standings, read_standing, read_weights
 from azq.status.stages import UNSEEN, RunFirsts
@@ -163,16 +164,6 @@ def most_positions(grades: Sequence[GradeResult]) -> list[GradeResult]:
         if grade.positions > found.get(grade.weight_version, GradeResult(0, 0, 0, 0, 0)).positions:
             found[grade.weight_version] = grade
     return list(found.values())
-
-
-def wilson(successes: float, tries: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson, JASA 1927); all of it without a try."""
-    if not tries:
-        return 0.0, 1.0
-    share, z2 = successes / tries, Z95**2
-    middle = (share + z2 / (2 * tries)) / (1 + z2 / tries)
-    half = Z95 * (share * (1 - share) / tries + z2 / (4 * tries**2)) ** 0.5 / (1 + z2 / tries)
-    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def value_at(curve: Sequence[CurvePoint], x: float) -> float | None:

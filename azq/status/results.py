@@ -9,11 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from azq.arena.alike import Stranger
 from azq.arena.rating import Rating
 from azq.arena.scores import Scored
-from azq.arena.sprt import SequentialTest
 from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.errors import NotFound
+from azq.stats import SequentialTest
 from azq.status.schemas import MessageOut
 from azq.wire import keys
 from azq.wire.codec import decode, encode

@@ -12,16 +12,20 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from azq import games
+from azq.arena.positions import PositionMark
 from azq.config import RUN_NAME_PATTERN
 from azq.config.base import first_wrong
 from azq.config.loading import given, read_toml
 from azq.errors import AzqError, ConfigError
 from azq.goals import Goals
 from azq.presets import preset as preset_of
+from azq.stats import chance_of
 from azq.status.results import Scalar
 from azq.status.summary import RunStatus
 
 CPU_S = "cpu-s="
+Graded = Mapping[str, str]  # thousandths of a run's progress -> its marks there, as `Strength.marks`
+KEPT, LOST = str(PositionMark.KEPT.value), str(PositionMark.LOST.value)
 RUN_SECTIONS = ("run", "search", "selfplay", "network", "learner", "arena")
 
 
@@ -160,3 +164,16 @@ def _check(path: Path, plan: StudyPlan, chosen: Mapping[str, Scalar]) -> None:
         games.load(config.run.game, **config.run.params)
     except AzqError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def surely_worse(ours: Graded, best: Graded, certainty: float) -> bool:
+    """Whether the newest of `ours` lost more positions than `best` did there at last; False where they cannot be told apart.
+
+    An exact one-sided sign test over the positions that one alone lost (McNemar, 1947): what both find hard blurs nothing.
+    """
+    step = max(map(int, ours), default=0)
+    before = [int(there) for there in best if int(there) <= step]
+    if not ours or not before:
+        return False
+    pairs = list(zip(ours[str(step)], best[str(max(before))], strict=False))
+    return chance_of(pairs.count((LOST, KEPT)), pairs.count((KEPT, LOST))) <= 1.0 - certainty

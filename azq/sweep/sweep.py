@@ -20,8 +20,7 @@ from azq.files import locked
 from azq.host.rundir import make_folder
 from azq.status.results import Scalar
 from azq.status.summary import RunStatus
-from azq.sweep.paired import Graded, surely_worse
-from azq.sweep.plan import Among, Between, StudyPlan, measured
+from azq.sweep.plan import Among, Between, Graded, StudyPlan, measured, surely_worse
 from azq.sweep.trial import Trial, TrialFailed
 
 DATABASE = "study.db"

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal
 
-from azq.arena.sprt import sequential_test
 from azq.arena.whole import is_trial, job_of, split
 from azq.bus.promotions import before, best, candidate, judged, pinned, served
 from azq.config import ArenaConfig
 from azq.errors import StateConflict
 from azq.ledger.types import JobState, RunState
+from azq.stats import sequential_test
 from azq.status.state import ObservedRun
 from azq.status.workers import live_tags, slots_of
 from azq.wire.kinds import Kind, queue_name

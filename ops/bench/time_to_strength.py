@@ -34,7 +34,7 @@ from azq.process import apart
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.proc import children, command, cpu_s, stat_of
 from azq.process.python import AZQ
-from azq.status.curves import wilson
+from azq.stats import wilson
 
 RUN = "strength"
 REGRETS = ("search", "policy", "value_error")  # of `azq.arena.regret.Regret`

@@ -12,10 +12,10 @@ import math
 from pathlib import Path
 from typing import Any
 
-from azq.arena.rating import Z95
 from azq.config import load as load_config
 from azq.console.move import weight_version
 from azq.console.play import Seating, game_named, match_players
+from azq.stats import Z95
 
 
 def measure(folder: Path, given: argparse.Namespace) -> list[dict[str, Any]]:

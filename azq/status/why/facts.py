@@ -17,7 +17,8 @@ from azq.config import RunSections
 from azq.games import Game
 from azq.replay.window import window_size
 from azq.samples.played import SHARED, PlayedGames
-from azq.status.curves import PAUSE_MS, wilson
+from azq.stats import wilson
+from azq.status.curves import PAUSE_MS
 from azq.wire.messages import GradeResult, HistoryPoint, SampleEvent
 
 COVERED = 0.95  # of the games begin with one of so many openings

@@ -14,8 +14,8 @@ from azq import games
 from azq.arena.match import deal, play_match
 from azq.arena.rating import rate
 from azq.arena.scores import score_table
-from azq.arena.sprt import sequential_test
 from azq.arena.whole import put_together, split
+from azq.stats import sequential_test
 from azq.wire.messages import MatchResult, MatchSpec
 from azq.wire.parts import together
 

@@ -20,7 +20,6 @@ from azq.calibrate.course import (
     TrialJudge,
     TunedChoice,
     axes_of,
-    chance_of_sum,
     course,
     games_at_once,
     groups,
@@ -231,13 +230,6 @@ def test_rounds_of_two_go_there_and_back() -> None:
     other = replace(START, groups=3)
     names = {START: "A", other: "B"}
     assert "".join(names[each] for number in range(4) for each in turns([START, other], number)) == "ABBABAAB"
-
-
-def test_the_chance_of_a_sum_counts_signs() -> None:
-    assert chance_of_sum([1.0] * 8) == 1 / 256
-    assert chance_of_sum([-1.0] * 8) == 1.0
-    assert chance_of_sum([0.0] * 4) == 1.0
-    assert chance_of_sum([3.0, -1.0]) == 0.5
 
 
 def test_as_many_trials_are_foretold_as_there_are_at_most() -> None:

@@ -23,19 +23,10 @@ from azq.ledger import Ledger
 from azq.samples.diff import diff
 from azq.samples.played import ROW
 from azq.search.evaluator import UniformEvaluator
-from azq.status.compare import compare, paired_interval
+from azq.status.compare import compare
 from azq.wire.messages import RunRecord
 
 NO_GAMES = np.zeros(0, ROW)
-
-
-def test_an_interval_of_equal_pairs_has_no_width_and_a_single_one_no_bound() -> None:
-    assert paired_interval(np.zeros(9)) == (0.0, 0.0, 0.0)
-    mean, low, high = paired_interval(np.array([1.0, 0.0, 0.0, 1.0]))
-    assert mean == 0.5
-    assert low == pytest.approx(0.5 - 1.959964 * np.sqrt(1 / 3) / 2)
-    assert high - mean == pytest.approx(mean - low)
-    assert paired_interval(np.array([1.0]))[1:] == (float("-inf"), float("inf"))
 
 
 def test_the_text_has_a_column_a_run() -> None:

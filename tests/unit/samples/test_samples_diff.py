@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 from honest_tabs import TinyNetworks, games_of, order_of
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from azq.samples.diff import AGREES, DIFFERS, TOO_FEW, diff, holm, outcome_gap
+from azq.samples.diff import AGREES, DIFFERS, TOO_FEW, diff, outcome_gap
 from azq.samples.played import ROW, read_games
 from azq.wire.messages import SampleEvent
 
@@ -105,15 +102,6 @@ def test_alarms_are_as_rare_as_they_should_be() -> None:
         rows["winner"], rows["opening"] = rng.integers(-1, 2, 240), rng.integers(0, 30, 240)
         alarms += diff(rows[:120], rows[120:], match_versions=False, seed=seed).verdict == DIFFERS
     assert alarms <= 2
-
-
-@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=9))
-def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: dict[str, float]) -> None:
-    corrected = holm(p_values)
-    order: Sequence[str] = sorted(p_values, key=lambda name: p_values[name])
-    assert all(p_values[name] <= corrected[name] <= 1 for name in p_values)
-    assert [corrected[name] for name in order] == sorted(corrected.values())
-    assert corrected[order[0]] == min(1.0, len(p_values) * p_values[order[0]])
 
 
 def rows_of(results: dict[int, list[float]]) -> NDArray[Any]:

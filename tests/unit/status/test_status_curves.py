@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from run_courses import CREATED_MS, EVERY_MS, POINTS, courses
 
 from azq.arena.whole import put_together
-from azq.status.curves import MOST_POINTS, CurvePoint, value_at, wilson
+from azq.stats import wilson
+from azq.status.curves import MOST_POINTS, CurvePoint, value_at
 from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, MatchSpec
 
 
@@ -90,19 +89,6 @@ def test_a_long_history_is_thinned_and_keeps_its_end() -> None:
     curve = dataclasses.replace(course, points=long).curves("steps")["loss_policy"]
     assert len(curve) <= MOST_POINTS
     assert curve[-1].x == 1000.0
-
-
-@given(st.integers(0, 50), st.integers(1, 50))
-def test_an_interval_holds_its_share(successes: int, more: int) -> None:
-    low, high = wilson(successes, successes + more)
-    assert 0.0 <= low <= successes / (successes + more) <= high <= 1.0
-
-
-@pytest.mark.parametrize(
-    ("successes", "tries", "low", "high"), [(23, 600, 0.02567, 0.05687), (0, 100, 0.0, 0.03699), (100, 100, 0.96301, 1.0), (0, 0, 0.0, 1.0)]
-)
-def test_intervals_are_wilsons(successes: int, tries: int, low: float, high: float) -> None:
-    assert wilson(successes, tries) == pytest.approx((low, high), abs=1e-5)
 
 
 def test_between_two_points_goes_by_proportion() -> None:

@@ -1,8 +1,9 @@
-"""The sequential test against its closed form, its symmetries, and simulated matches: errors are as rare as it promises."""
+"""Intervals and tests against closed forms, symmetries and simulations; the sequential test errs as rarely as it promises."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -10,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.arena.sprt import expected_score, sequential_test
 from azq.errors import ConfigError
+from azq.stats import chance_of, chance_of_sum, chi_square_chance, expected_score, holm, paired_interval, sequential_test, wilson
 
 COUNTS = st.integers(0, 2_000)
 MATCHES = 400
@@ -97,3 +98,54 @@ def test_rates_of_error_that_are_none_are_refused(alpha: float, beta: float) -> 
 def test_four_hundred_elo_are_ten_to_one() -> None:
     assert [expected_score(elo) for elo in (-400, 0, 400)] == pytest.approx([1 / 11, 0.5, 10 / 11])
     assert expected_score(400, seats=3) == pytest.approx(1 / 1.2)
+
+
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_an_interval_holds_its_share(successes: int, more: int) -> None:
+    low, high = wilson(successes, successes + more)
+    assert 0.0 <= low <= successes / (successes + more) <= high <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("successes", "tries", "low", "high"), [(23, 600, 0.02567, 0.05687), (0, 100, 0.0, 0.03699), (100, 100, 0.96301, 1.0), (0, 0, 0.0, 1.0)]
+)
+def test_intervals_are_wilsons(successes: int, tries: int, low: float, high: float) -> None:
+    assert wilson(successes, tries) == pytest.approx((low, high), abs=1e-5)
+
+
+def test_an_interval_of_equal_pairs_has_no_width_and_a_single_one_no_bound() -> None:
+    assert paired_interval(np.zeros(9)) == (0.0, 0.0, 0.0)
+    mean, low, high = paired_interval(np.array([1.0, 0.0, 0.0, 1.0]))
+    assert mean == 0.5
+    assert low == pytest.approx(0.5 - 1.959964 * np.sqrt(1 / 3) / 2)
+    assert high - mean == pytest.approx(mean - low)
+    assert paired_interval(np.array([1.0]))[1:] == (float("-inf"), float("inf"))
+
+
+@given(st.integers(1, 60), st.integers(0, 20))  # with more the sums round to 1
+def test_chances_are_those_of_a_fair_coin(more: int, less: int) -> None:
+    assert 0.0 < chance_of(more + 1, less) < chance_of(more, less) < chance_of(more, less + 1) <= 1.0
+    assert chance_of(more, less) + chance_of(less + 1, more - 1) == pytest.approx(1.0)
+    assert chance_of(0, less) == 1.0
+
+
+def test_the_chance_of_a_sum_counts_signs() -> None:
+    assert chance_of_sum([1.0] * 8) == 1 / 256
+    assert chance_of_sum([-1.0] * 8) == 1.0
+    assert chance_of_sum([0.0] * 4) == 1.0
+    assert chance_of_sum([3.0, -1.0]) == 0.5
+
+
+def test_chi_square_of_few_degrees_of_freedom() -> None:
+    assert chi_square_chance(9.0, 0) == 1.0
+    assert chi_square_chance(3.841459, 1) == pytest.approx(0.05, abs=1e-6)
+    assert chi_square_chance(5.991465, 2) == pytest.approx(0.05, abs=1e-6)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=9))
+def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values: dict[str, float]) -> None:
+    corrected = holm(p_values)
+    order: Sequence[str] = sorted(p_values, key=lambda name: p_values[name])
+    assert all(p_values[name] <= corrected[name] <= 1 for name in p_values)
+    assert [corrected[name] for name in order] == sorted(corrected.values())
+    assert corrected[order[0]] == min(1.0, len(p_values) * p_values[order[0]])
