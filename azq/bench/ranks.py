@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import statistics
 import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from pydantic import validate_call
+from torch.distributed import FileStore
 
 from azq.bench.learner import workplace
 from azq.bench.rig import child, last_words, say
@@ -29,9 +32,8 @@ from azq.errors import AzqError, ConfigError
 from azq.learner.data.batches import Feed, Order
 from azq.learner.learner import PHASE_S
 from azq.learner.opening import training_device
-from azq.learner.ranks.compressing import hook_of
-from azq.learner.ranks.group import RankGroup, Word, open_store, reach_store
-from azq.learner.ranks.reducing import Reducing, Stopwatch, sync_of, train_together
+from azq.learner.ranks.group import RankGroup, Word, listen_towards
+from azq.learner.ranks.reducing import Reducing, Stopwatch, hook_of, sync_of, train_together
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.stepper import Sync
@@ -125,10 +127,10 @@ def train(sections: RunSections, ranks: int, seconds: float, folder: Path, place
     if device.type == "cpu":
         _take_core(place)
     if place == 0:
-        store, meeting = open_store(folder, LOOPBACK, ranks, timeout_s=JOIN_S)
-        say(meeting)
-    else:
-        store = reach_store(folder, meeting, LOOPBACK, ranks, timeout_s=JOIN_S)
+        say(meeting := secrets.token_hex(16))
+    listen_towards(LOOPBACK)
+    store = FileStore(str(folder / meeting), ranks)
+    store.set_timeout(timedelta(seconds=JOIN_S))
     group = RankGroup(store, 1, place, ranks, device, JOIN_S)
     rank = _rank(sections, device, group)
     try:

@@ -29,7 +29,7 @@ from azq.learner.publish import Publisher
 from azq.learner.ranks.follower import Follower
 from azq.learner.ranks.games import GameWork
 from azq.learner.ranks.leader import Leader
-from azq.learner.ranks.rules import MEETINGS, RankPlace
+from azq.learner.ranks.rules import RankPlace
 from azq.learner.replication.downloader import Downloader, StoreFollower, download_if_possible, wanted_samples
 from azq.learner.replication.remote_index import read_events
 from azq.learner.replication.uploader import Uploader
@@ -202,8 +202,7 @@ class LearnerSetup:
             feed = WitnessedFeed(feed, intake.lockstep)
         if place.ranks == 1:
             return Ranks(trainer, feed)
-        meetings = None if self.prefix else self.directory / MEETINGS
-        return Leader(trainer, feed, self.run, self.bus, config, place, meetings, spare=self.directory)
+        return Leader(trainer, feed, self.run, self.bus, config, place, spare=self.directory)
 
 
 def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
@@ -252,7 +251,7 @@ def open_follower(
         networks=networks,
         feed=feed_of(window, draws, config.prefetch_batches, trainer.device),
     )
-    return Follower(run_name=run, place=place, meetings=directory / MEETINGS, config=config, bus=bus, work=work)
+    return Follower(run_name=run, place=place, config=config, bus=bus, work=work)
 
 
 def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:

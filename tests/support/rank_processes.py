@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed import FileStore
 
-from azq.learner.ranks.group import RankGroup, open_store, reach_store
+from azq.learner.ranks.group import RankGroup, listen_towards
 
 HOST = "127.0.0.1"
 CPU = torch.device("cpu")
@@ -27,9 +28,9 @@ def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60
     """
     context = multiprocessing.get_context("fork")
     doors = [context.Pipe() for _ in range(size)]
-    names, folder = context.SimpleQueue(), tempfile.mkdtemp(prefix="azq-ranks-")
+    folder = tempfile.mkdtemp(prefix="azq-ranks-")
     ranks = [
-        context.Process(target=_rank, args=(place, size, body, doors[place][1], names, Path(folder), timeout_s), daemon=True)
+        context.Process(target=_rank, args=(place, size, body, doors[place][1], Path(folder), timeout_s), daemon=True)
         for place in range(size)
     ]
     for rank in ranks:
@@ -49,16 +50,11 @@ def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60
         shutil.rmtree(folder)
 
 
-def _rank(place: int, size: int, body: Callable[[RankGroup], Any], door: Connection, names: Any, folder: Path, timeout_s: float) -> None:
+def _rank(place: int, size: int, body: Callable[[RankGroup], Any], door: Connection, folder: Path, timeout_s: float) -> None:
     torch.set_num_threads(1)
     try:
-        if place == 0:
-            store, name = open_store(folder, HOST, size, timeout_s=20)
-            for _ in range(size - 1):
-                names.put(name)
-        else:
-            store = reach_store(folder, names.get(), HOST, size, timeout_s=20)
-        group = RankGroup(store, 1, place, size, CPU, timeout_s)
+        listen_towards(HOST)
+        group = RankGroup(FileStore(str(folder / "store"), size), 1, place, size, CPU, timeout_s)
         result = body(group)
         group.close()
         door.send((result, ""))

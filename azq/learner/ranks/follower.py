@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -17,9 +16,8 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RankSettings
-from azq.learner.ranks.group import RankGroup, Word, reach_store
+from azq.learner.ranks.group import RankGroup, Rendezvous, Word, listen_towards
 from azq.learner.ranks.leader import JOIN_S, said_of
-from azq.learner.ranks.meeting import NAME, meet_over
 from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import RankPlace, invited
 from azq.learner.ranks.sharding import Sharded
@@ -66,7 +64,6 @@ class Follower:
 
     run_name: str
     place: RankPlace
-    meetings: Path | None  # as rank 0's; None: in the control plane alone
     config: RankSettings
     bus: Bus
     work: RankWork
@@ -125,10 +122,8 @@ class Follower:
         place, size = 1 + names.index(self._name), 1 + len(names)
         group: RankGroup | None = None
         try:
-            if self.meetings is None or NAME.fullmatch(table.meeting):
-                store, _ = meet_over(self.bus, self.run_name, table.meeting, table.host, timeout_s=JOIN_S)
-            else:
-                store = reach_store(self.meetings, table.meeting, table.host, size, timeout_s=JOIN_S)
+            listen_towards(table.host)
+            store = Rendezvous(self.bus, self.run_name, table.meeting, JOIN_S)
             group = RankGroup(store, table.epoch, place, size, self.work.trainer.device, self.config.rank_timeout_s)
             log.info("rank_joined", rank=self.place.rank, epoch=table.epoch, ranks=size)
             self._watch.done("epoch", once=False)  # kernels are loaded or compiled, and others are waited for

@@ -9,14 +9,14 @@ import contextlib
 import gc
 import mmap
 import os
-import re
 import secrets
 import struct
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import safetensors.torch
@@ -24,19 +24,25 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional  # its functions' defaults hold for ever the group, if any, in which it is first loaded: by fsdp
 from torch import Tensor
-from torch._C._distributed_c10d import FileStore
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
+from azq.bus.base import Bus
+from azq.errors import BrokerError, EvaluationTimeout
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
 from azq.process.interfaces import interface_towards
 from azq.process.liveness import TIMES
+from azq.waiting import until
+from azq.wire import keys
+
+T = TypeVar("T")
 
 WORD_BYTES = 4096
 LATELY = 16  # rounds
 START_S = 120.0  # that members of a new epoch wait for each other: kernels are loaded or compiled, and NCCL connects, at the first use
 _LENGTH = struct.Struct("<I")
-_NAME = re.compile(r"[0-9a-f]{32}")
+RENDEZVOUS_LIFE_S = 300.0  # of what members tell each other there: addresses
+RENDEZVOUS_LOOK_S = 0.02
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -162,30 +168,46 @@ def _broadcast(said: bytes = b"") -> bytes:
     return heard[_LENGTH.size : _LENGTH.size + length]
 
 
-def open_store(folder: Path, host: str, size: int, *, timeout_s: float) -> tuple[Store, str]:
-    """Rank 0's meeting place for `size` members and its name: a file that only this user's processes can open, and no port.
+class Rendezvous(Store):
+    """Where ranks meet: in the control plane, which only they may write. Raises `RuntimeError`, as torch's stores do."""
 
-    Raises `RuntimeError` where the folder cannot be used.
-    """
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        for left in folder.iterdir():  # of epochs whose members died
-            left.unlink(missing_ok=True)  # its last member may take it away just now
-    except OSError as error:
-        raise RuntimeError(f"{folder}, where ranks meet, cannot be used: {error.strerror}; mend its rights") from None
-    name = secrets.token_hex(16)
-    return reach_store(folder, name, host, size, timeout_s=timeout_s), name
+    def __init__(self, bus: Bus, run: str, name: str, timeout_s: float) -> None:
+        super().__init__()
+        self._bus = bus
+        self._run, self._name = run, name
+        self._timeout_s = timeout_s
 
+    def set(self, key: str, value: Any) -> None:
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        self._ask(lambda: self._bus.put(self._key(key), data, life_s=RENDEZVOUS_LIFE_S))
 
-def reach_store(folder: Path, name: str, host: str, size: int, *, timeout_s: float) -> Store:
-    """Another rank's way to the meeting place."""
-    if not _NAME.fullmatch(name):
-        raise RuntimeError(f"{name!r} names no meeting place of ranks")
-    listen_towards(host)
-    store = FileStore(str(folder / name), size)
-    store.set_timeout(timedelta(seconds=timeout_s))
-    return store
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        return self._ask(lambda: self._bus.get(self._key(key))) or b""
+
+    def check(self, names: Sequence[str]) -> bool:
+        found = self._ask(lambda: self._bus.get_each([self._key(name) for name in names]))
+        return all(value is not None for value in found)
+
+    def wait(self, names: Sequence[str], timeout: timedelta | None = None) -> None:
+        within_s = timeout.total_seconds() if timeout else self._timeout_s
+        try:
+            until(lambda: self.check(names), f"ranks did not meet in time: nobody wrote {names[0]}", within_s, every_s=RENDEZVOUS_LOOK_S)
+        except EvaluationTimeout as error:
+            raise RuntimeError(str(error)) from None
+
+    def delete_key(self, key: str) -> bool:
+        self._ask(lambda: self._bus.delete(self._key(key)))
+        return True
+
+    def _key(self, key: str) -> str:
+        return keys.meeting(self._run, f"{self._name}/{key}")
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except BrokerError as error:
+            raise RuntimeError(str(error)) from error
 
 
 def listen_towards(host: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -20,12 +21,10 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RankSettings
 from azq.errors import WireError
-from azq.learner.ranks.group import START_S, RankGroup, Word, open_store
-from azq.learner.ranks.meeting import meet_over, new_name
+from azq.learner.ranks.group import START_S, RankGroup, Rendezvous, Word, listen_towards
 from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.learner.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
-from azq.learner.ranks.sharding import Sharded, bytes_of
-from azq.learner.ranks.spare import SpareCopy
+from azq.learner.ranks.sharding import Sharded, SpareCopy, bytes_of
 from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
 from azq.process.breaker import CircuitBreaker
@@ -47,13 +46,12 @@ log = logs.get(__name__)
 
 @dataclass(eq=False)
 class Leader(Ranks[AnyStepper]):
-    """This process and those that come to `meetings`. Alone while nobody is there, and after a loss until others are back."""
+    """This process and those that come when it invites them. Alone while nobody is there, and after a loss until others are back."""
 
     run: str
     bus: Bus
     config: RankSettings
     place: RankPlace
-    meetings: Path | None  # a folder that all ranks see; None: they meet in the control plane
     clock: Callable[[], float] = time.monotonic
     spare: Path | None = None  # a folder for the copy of what is dealt out among ranks; None: where temporary files are
 
@@ -231,11 +229,9 @@ class Leader(Ranks[AnyStepper]):
             self._holds(partial(self._meet, self._table))
 
     def _meet(self, table: RankTable) -> None:
-        size = 1 + len(table.members)
-        if self.meetings is None:
-            store, name = meet_over(self.bus, self.run, new_name(), self.place.host, timeout_s=JOIN_S)
-        else:
-            store, name = open_store(self.meetings, self.place.host, size, timeout_s=JOIN_S)
+        size, name = 1 + len(table.members), f"bus-{secrets.token_hex(16)}"
+        listen_towards(self.place.host)
+        store = Rendezvous(self.bus, self.run, name, JOIN_S)
         self._table = changed(table, meeting=name)
         self._broker.attempt(self._put_table)
         self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, self.config.rank_timeout_s)

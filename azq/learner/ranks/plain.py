@@ -152,7 +152,7 @@ class PlainTraining(AbstractContextManager["PlainTraining"]):
     def __init__(self, trainer: ModuleTrainer, bus: Bus, place: RankPlace, rows: int, run: str, settings: RankSettings) -> None:
         self._trainer, self._bus, self._rows, self._run = trainer, bus, rows, run
         self._told_step = trainer.step
-        self._leader = Leader(trainer, PlainWork(trainer), run, bus, settings, place, None)
+        self._leader = Leader(trainer, PlainWork(trainer), run, bus, settings, place)
 
     def step(self, steps: int = 1) -> int:
         """Takes so many steps with all ranks that are there, as one round; how many were taken.
@@ -222,7 +222,7 @@ def follow(
     """Any other rank: trains on what rank 0 says until that one shuts down or is gone for a minute, or until `stop` is set."""
     bus = RedisBus(address)
     work, settings = PlainWork(trainer), settings or RankSettings()
-    follower = Follower(run_name=run, place=place, meetings=None, config=settings, bus=bus, work=work, stays=False)
+    follower = Follower(run_name=run, place=place, config=settings, bus=bus, work=work, stays=False)
     try:
         follower.run(stop or threading.Event(), on_turn)
     finally:

@@ -19,7 +19,6 @@ from azq.wire.messages import RankBeat, RankTable
 
 LOOPBACK = "127.0.0.1"
 FORGIVEN_AFTER_S = 600.0  # without another error
-MEETINGS = ".ranks"  # folder of a run where ranks find each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ class RankHealth:
 def place_of(environ: Mapping[str, str], ranks: int) -> RankPlace:
     """The place that RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR tell, as torchrun sets them; rank 0 of `ranks` without them.
 
-    MASTER_PORT is not used: ranks meet in the run's folder. Raises `ConfigError` for what is no place.
+    MASTER_PORT is not used: ranks meet in the control plane. Raises `ConfigError` for what is no place.
     """
     if "RANK" not in environ:
         return RankPlace(ranks=ranks)

@@ -121,7 +121,7 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
         window.add(samples_of_one(game, planted(game, uid), config.root_value_fraction))
     trainer = trainer_of(sections)
     feed = feed_of(window, Draws(0, trainer.num_symmetries), 1, CPU)
-    leader = Leader(trainer, feed, RUN, RedisBus(connect(url)), config, RankPlace(0, RANKS), folder / ".ranks")
+    leader = Leader(trainer, feed, RUN, RedisBus(connect(url)), config, RankPlace(0, RANKS))
     done = rounds = 0
     while True:
         leader.look()

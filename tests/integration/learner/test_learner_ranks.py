@@ -153,7 +153,6 @@ def test_ranks_that_share_no_folder_meet_in_the_control_plane_and_read_games_fro
         place.trains_on()
         assert not (tmp_path / "elsewhere" / "segments").exists()
         assert list((tmp_path / "elsewhere" / "rank-1").glob("*.seg"))
-        assert not (tmp_path / RUN / ".ranks").exists()
         assert "sample_refused" not in place.stop(second)
         place.stop(first)
     finally:

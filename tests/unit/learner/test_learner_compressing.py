@@ -14,8 +14,8 @@ from torch._C._distributed_c10d import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import LearnerConfig
-from azq.learner.ranks.compressing import POWER_SGD_AFTER, Hook, TopK, hook_of, sent_of
 from azq.learner.ranks.group import RankGroup
+from azq.learner.ranks.reducing import POWER_SGD_AFTER, Hook, TopK, hook_of, sent_of
 
 INPUTS, OUTPUTS = 48, 24
 NUMBERS = INPUTS * OUTPUTS + OUTPUTS

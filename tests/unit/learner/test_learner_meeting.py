@@ -1,9 +1,8 @@
-"""Where ranks meet is open to this user's processes and to nobody on the network."""
+"""Ranks that meet: where they listen, and how long they wait for each other."""
 
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import time
 from pathlib import Path
@@ -13,7 +12,7 @@ import torch.distributed as dist
 from rank_processes import in_ranks
 
 from azq.learner.ranks import group as group_module
-from azq.learner.ranks.group import LATELY, START_S, RankGroup, open_store, reach_store
+from azq.learner.ranks.group import LATELY, START_S, RankGroup, listen_towards
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming
 
@@ -27,37 +26,14 @@ def listening() -> list[str]:
     return [words[1].partition(":")[0] for words in lines if words[3] == LISTEN and f"socket:[{words[9]}]" in mine]
 
 
-def test_the_meeting_place_is_a_file_of_this_user_and_leftovers_go(tmp_path):
-    folder = tmp_path / ".ranks"
-    _, first = open_store(folder, LOOPBACK, 2, timeout_s=1.0)
-    (folder / first).touch()  # its members were killed
-    _, second = open_store(folder, LOOPBACK, 2, timeout_s=1.0)
-    assert first != second
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert {file.name for file in folder.iterdir()} <= {second}
-
-
-@pytest.mark.parametrize("name", ["", "../x", "/etc/passwd", "a" * 31, "A" * 32, "0" * 32 + "\n"])
-def test_a_table_leads_to_no_other_file(tmp_path, name):
-    with pytest.raises(RuntimeError, match="names no meeting place"):
-        reach_store(tmp_path, name, LOOPBACK, 2, timeout_s=1.0)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_cannot_be_used_loses_the_epoch_and_not_the_learner(tmp_path):
-    (tmp_path / ".ranks").write_text("")
-    with pytest.raises(RuntimeError, match="where ranks meet, cannot be used"):
-        open_store(tmp_path / ".ranks", LOOPBACK, 2, timeout_s=1.0)
-
-
 @pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="has no such interface")
 @pytest.mark.parametrize(("host", "interface"), [(LOOPBACK, "lo"), ("10.0.0.1", "eth7"), ("10.0.0.2", None)])
-def test_what_ranks_say_leaves_their_host_by_no_other_interface_than_the_one_to_rank_0(tmp_path, monkeypatch, host, interface):
+def test_what_ranks_say_leaves_their_host_by_no_other_interface_than_the_one_to_rank_0(monkeypatch, host, interface):
     monkeypatch.setattr(group_module, "interface_towards", {"10.0.0.1": "eth7", "10.0.0.2": ""}.__getitem__)
     for library in ("GLOO", "NCCL"):  # this machine's name may lead to loopback, and then neither needs to be told
         monkeypatch.setenv(f"{library}_SOCKET_IFNAME", "")  # so that it is put back
         monkeypatch.delenv(f"{library}_SOCKET_IFNAME")
-    open_store(tmp_path, host, 2, timeout_s=1.0)
+    listen_towards(host)
     assert {os.environ.get(f"{library}_SOCKET_IFNAME") for library in ("GLOO", "NCCL")} == {interface}
 
 

@@ -208,7 +208,7 @@ def test_an_error_leaves_the_others_waiting():
 def test_a_rank_waits_for_rank_0_and_ends_with_it_or_stays(stays):
     bus, stop, turns = MemoryBus(), threading.Event(), []
     place = RankPlace(1, 2)
-    follower = Follower(run_name=RUN, place=place, meetings=None, config=RankSettings(), bus=bus, work=PlainWork(trainer_of()), stays=stays)
+    follower = Follower(run_name=RUN, place=place, config=RankSettings(), bus=bus, work=PlainWork(trainer_of()), stays=stays)
 
     def turn() -> None:
         turns.append(bus.get(keys.rank(RUN, 1)) is not None)

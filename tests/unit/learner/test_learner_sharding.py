@@ -19,8 +19,7 @@ from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
 from azq.learner.ranks.group import RankGroup
 from azq.learner.ranks.reducing import Stopwatch
-from azq.learner.ranks.sharding import Sharded, bytes_of
-from azq.learner.ranks.spare import SpareCopy
+from azq.learner.ranks.sharding import Sharded, SpareCopy, bytes_of
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec
 
