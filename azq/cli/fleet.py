@@ -197,7 +197,7 @@ NOTES = Path("/run/azq-machine")
 @with_settings
 def watch(settings: Config, folder: Folder = NOTES) -> None:
     """Say what this machine costs, and ask for its end once its provider takes it back or its fleet is over (azq-machine.service)."""
-    from azq.host.ending.units import watch as command
+    from azq.host.machine_end import watch as command
     from azq.process.start import run_main
 
     raise typer.Exit(run_main("host", lambda: command(settings, folder)))
@@ -207,7 +207,7 @@ def watch(settings: Config, folder: Folder = NOTES) -> None:
 @with_settings
 def deadman(settings: Config, folder: Folder = NOTES) -> Answer:
     """Ask for this machine's end once its hours are over or no daemon was heard of for too long (azq-deadman.timer); needs no network."""
-    from azq.host.ending.deadman import Notes, boot_s
+    from azq.host.machine_end import Notes, boot_s
 
     notes = Notes(folder)
     end = notes.look(settings.machine, boot_s())
@@ -220,7 +220,7 @@ def deadman(settings: Config, folder: Folder = NOTES) -> Answer:
 @with_settings
 def end(settings: Config, folder: Folder = NOTES) -> Answer:
     """Stop this machine's services in the order that loses nothing, then run machine.poweroff_command (azq-machine-end.service)."""
-    from azq.host.ending.units import end as command
+    from azq.host.machine_end import end as command
 
     asked = command(settings, folder)
     return Answer({"ended": asked.reason, "off": asked.off}, f"ended: {asked.reason}")

@@ -25,10 +25,9 @@ from azq.goals import is_spent
 from azq.host import rundir
 from azq.host.brokers import Brokers
 from azq.host.devices import DevicePlan
-from azq.host.ending.deadman import End
-from azq.host.ending.watch import MachineWatch, switch_off, watching
 from azq.host.fronts import children
 from azq.host.keeping import BrokerKeeper
+from azq.host.machine_end import End, MachineWatch, switch_off, watching
 from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView

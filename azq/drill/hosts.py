@@ -23,7 +23,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from azq.errors import MissingExtra
-from azq.host.ending.notice import ACTION, TOKEN, TOKEN_HEADER, TOKEN_LIFE
+from azq.host.machine_end import ACTION, TOKEN, TOKEN_HEADER, TOKEN_LIFE
 from azq.process.proc import alive
 
 NETWORK = "10.213.47"  # seen inside only

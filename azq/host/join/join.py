@@ -19,8 +19,7 @@ from azq.host import devices
 from azq.host.hardware import Machine, detect
 from azq.host.join import checks, plan
 from azq.host.join.checks import Check
-from azq.host.join.folder import holding
-from azq.host.join.keep import describe, keep, keep_by_systemd
+from azq.host.join.member import holding
 from azq.host.join.plan import (
     CERTIFICATE,
     OF_RUNS,
@@ -35,7 +34,7 @@ from azq.host.join.plan import (
     services,
 )
 from azq.host.join.token import Token, Trust, ask_token, has_password, login_of, settled, with_login
-from azq.host.join.work import LOGS, MachineWork, same
+from azq.host.join.work import LOGS, MachineWork, describe, keep, keep_by_systemd, same
 from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
 from azq.ledger import Ledger

@@ -14,22 +14,27 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 import msgspec
 
 from azq import __version__
-from azq.errors import AzqError, ConfigError, StateConflict
-from azq.files import make_folders, publish_file
-from azq.host.join.folder import WORKING, last_lines, text_of, worker_of
+from azq.config import load
+from azq.errors import AzqError, ConfigError, NotFound, StateConflict
+from azq.files import locked, make_folders, publish_file
 from azq.process.proc import alive
 from azq.process.python import AZQ
 from azq.process.start import foreign_environment
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import RankBeat
 
 ORDER, LOG = "order", "member.log"  # the hash of what is done here; what `azq join` said
 POLL_S = 0.1
+LOCK, WORKING = "member.lock", "working.json"  # who works here, and how each of its processes is
+LAST_LINES = 4
 
 
 class MemberOrder(msgspec.Struct, forbid_unknown_fields=True):
@@ -81,6 +86,40 @@ class Told(msgspec.Struct):
     tokens: dict[str, str] = {}  # secrets
 
 
+@contextlib.contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """The folder for this process alone, until its last process is gone. Raises `StateConflict` where another works there."""
+    make_folders(folder)
+    with locked(folder / LOCK, lambda pid: f"process {pid} works in {folder}; stop it, or name another --folder"):
+        (folder / WORKING).unlink(missing_ok=True)
+        yield
+
+
+def worker_of(folder: Path) -> int:
+    """The process that works in a folder; 0 where none does."""
+    file = folder / LOCK
+    if not file.exists():
+        return 0
+    try:
+        with locked(file, str):
+            return 0
+    except StateConflict as held:
+        return int(str(held)) if str(held).isdigit() else 0
+
+
+def last_lines(path: Path, count: int = LAST_LINES) -> str:
+    """The end of a log."""
+    return " | ".join(line for line in text_of(path).strip().splitlines()[-count:] if line)
+
+
+def text_of(path: Path) -> str:
+    """A file's text; empty where there is none."""
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def answer(order: MemberOrder) -> Told:
     """Does what is asked; raises `AzqError` where it cannot."""
     try:
@@ -93,7 +132,7 @@ def answer(order: MemberOrder) -> Told:
             told.code, told.said = done.returncode, done.stdout if done.returncode == 0 else done.stderr.strip()
         case "admit":
             os.environ.update(_settings(order))
-            told.tokens = dict(_fleet().admitted(order.guests))
+            told.tokens = dict(_admitted(order.guests))
         case "start":
             _start(order, folder)
             _look(order, folder, told)
@@ -115,7 +154,7 @@ def _look(order: MemberOrder, folder: Path, told: Told) -> None:
     if order.settings and pid:
         os.environ.update(_settings(order))
         with contextlib.suppress(AzqError):
-            told.beats, told.runs = _fleet().fleet_facts()
+            told.beats, told.runs = _fleet_facts()
 
 
 def _start(order: MemberOrder, folder: Path) -> None:
@@ -160,11 +199,40 @@ def _stop(folder: Path, within_s: float) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
-def _fleet() -> ModuleType:
-    """What only the machine with the brokers needs: it takes longer to load than all else."""
-    from azq.host.join import fleet
+def _fleet_facts() -> tuple[list[Beat], dict[str, RunSeen]]:
+    """Who lives in the fleet whose brokers are those of this home, and its runs. Raises `ConfigError` or `BrokerError`."""
+    from azq.bus.redis import RedisBus  # what only the machine with the brokers needs takes longer to load than all else
+    from azq.host.brokers import open_control
+    from azq.ledger import Ledger
+    from azq.ledger.records import sections_of
+    from azq.status.observe import read_weights, read_workers
 
-    return fleet
+    _, client = open_control(load())
+    with contextlib.closing(client):
+        bus, ledger = RedisBus(client), Ledger(client)
+        beats = [Beat(beat.role, beat.host, beat.run) for beat in read_workers(bus)]
+        if bus.get(keys.FLEET) is not None:
+            beats.append(Beat("daemon", ""))
+        runs: dict[str, RunSeen] = {}
+        for view in ledger.runs():
+            run, ranks, newest = view.record.run, sections_of(view.record).learner.ranks, read_weights(bus, view.record.run)
+            living = [decode(frame, RankBeat) for number in range(1, ranks) if (frame := bus.get(keys.rank(run, number)))]
+            at_work = sum(not beat.free for beat in living)
+            runs[run] = RunSeen(str(view.state), ledger.counts(run).inserted, newest[0].version if newest else 0, at_work)
+    return beats, runs
+
+
+def _admitted(guests: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    """A new token for each machine; the one before, if any, is worth nothing any more."""
+    from azq.host.brokers import resolve
+    from azq.host.join.token import Invitee, invitation
+    from azq.host.users import machines_of
+
+    config = load()
+    for name, roles in guests.items():
+        with machines_of(resolve(config)) as machines, contextlib.suppress(NotFound):
+            machines.revoke(name)
+        yield name, invitation(config, Invitee(name, tuple(roles)))["token"]
 
 
 def _environment(order: MemberOrder) -> dict[str, str]:

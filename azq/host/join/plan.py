@@ -17,8 +17,8 @@ from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
 from azq.host.devices import Wishes
 from azq.host.devices import plan as plan_devices
-from azq.host.ending.deadman import ending_units
 from azq.host.hardware import Machine
+from azq.host.machine_end import ending_units
 from azq.host.systemd import install
 from azq.host.systemd.brokers import addresses_in
 from azq.host.systemd.install import Places

@@ -14,8 +14,8 @@ from azq.config import load
 from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError
-from azq.host.ending.deadman import ending_units
 from azq.host.fronts import Listen, parse_listen
+from azq.host.machine_end import ending_units
 from azq.host.systemd.steps import WriteFile
 from azq.wire import acl
 from azq.wire.keys import Role

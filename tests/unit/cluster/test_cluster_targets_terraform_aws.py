@@ -21,8 +21,8 @@ from azq.cluster.targets.files import write
 from azq.cluster.targets.terraform_aws import VALUES, terraform_aws
 from azq.config import DaemonConfig, load
 from azq.errors import ConfigError
-from azq.host.ending.deadman import UNITS, ending_units
 from azq.host.join.join import Wish
+from azq.host.machine_end import UNITS, ending_units
 from daemon.api.figures import RUN_FIGURES
 
 MAXOUT = read_cluster(Path(__file__).parents[3] / "ops" / "clusters" / "maxout.toml")

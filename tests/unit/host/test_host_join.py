@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from azq.config import Config, load
 from azq.errors import ConfigError, StateConflict, UnknownTagError
-from azq.host.ending.deadman import UNITS
 from azq.host.fronts import Listen, parse_listen
 from azq.host.hardware import Machine
 from azq.host.join import checks
@@ -20,6 +19,7 @@ from azq.host.join import plan as plans
 from azq.host.join.join import Wish, join, training_of
 from azq.host.join.plan import Membership, Service, Training, check_training, parse_roles, plan_files, services
 from azq.host.join.token import Token, login_of, parse_token, read_token, with_login
+from azq.host.machine_end import UNITS
 from azq.host.systemd.install import Places
 from azq.host.systemd.steps import RunCommand, Step, WriteFile, carry_out
 from azq.process.cards import Gpu

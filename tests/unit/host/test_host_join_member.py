@@ -12,14 +12,13 @@ import pytest
 
 from azq.errors import ConfigError, StateConflict
 from azq.host.join import member
-from azq.host.join.folder import worker_of
-from azq.host.join.member import MemberOrder, answer
+from azq.host.join.member import MemberOrder, answer, worker_of
 from azq.process.proc import alive
 
 # Stands in for `azq join`: takes the folder, reads the token, says how it is, works until it is asked to stop.
 JOIN = """
 import json, os, pathlib, signal, sys, threading
-from azq.host.join.folder import WORKING, holding
+from azq.host.join.member import WORKING, holding
 from azq.files import publish_file
 folder = pathlib.Path(sys.argv[sys.argv.index("--folder") + 1])
 if "--fail" in sys.argv:

@@ -8,9 +8,8 @@ import pytest
 
 from azq.errors import ConfigError, StateConflict
 from azq.host.fronts import Listen
-from azq.host.join.folder import holding, last_lines, worker_of
-from azq.host.join.keep import listen_of
-from azq.host.join.work import in_order, state_of
+from azq.host.join.member import holding, last_lines, worker_of
+from azq.host.join.work import in_order, listen_of, state_of
 from azq.process.supervisor import Child, ChildSpec
 
 

@@ -11,8 +11,8 @@ import pytest
 from azq.bus.front import server_context
 from azq.config import load
 from azq.errors import ConfigError
-from azq.host.ending.deadman import UNITS
 from azq.host.fronts import Listen
+from azq.host.machine_end import UNITS
 from azq.host.systemd import brokers as systemd_brokers
 from azq.host.systemd import install as systemd
 from azq.host.systemd import steps as systemd_steps

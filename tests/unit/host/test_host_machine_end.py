@@ -18,9 +18,8 @@ from azq.cli.fleet import machine_app
 from azq.config import Config, MachineConfig
 from azq.drill.hosts import Metadata, metadata
 from azq.errors import ConfigError, StateConflict
-from azq.host.ending import units, watch
-from azq.host.ending.deadman import BEGAN, HEARD, End, Notes, overdue
-from azq.host.ending.notice import SpotNotice
+from azq.host import machine_end
+from azq.host.machine_end import BEGAN, HEARD, End, MachineWatch, Notes, SpotNotice, overdue, switch_off
 from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -107,12 +106,12 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, notes: Notes | None = None, beats: bool = False, **settings: Any) -> None:
         self.bus, self.now_s = MemoryBus(), 1000.0
         self.told: list[End] = []
-        monkeypatch.setattr(watch, "connect", lambda url, timeout_s: None)
-        monkeypatch.setattr(watch, "RedisBus", lambda client: self.bus)
+        monkeypatch.setattr(machine_end, "connect", lambda url, timeout_s: None)
+        monkeypatch.setattr(machine_end, "RedisBus", lambda client: self.bus)
         config = Config(machine=MachineConfig(**settings))
         config = config.model_copy(update={"worker": config.worker.model_copy(update={"heartbeat_s": 1e-6})})
         self.config = config
-        self.watch = watch.MachineWatch(config, self.told.append, notes, beats=beats, clock=lambda: self.now_s)
+        self.watch = MachineWatch(config, self.told.append, notes, beats=beats, clock=lambda: self.now_s)
 
     def fleet(self, over: str = "", host: str = "elsewhere") -> None:
         fleet = fleet_of(self.config)
@@ -184,13 +183,13 @@ def test_only_an_end_that_asks_for_it_switches_off_and_a_command_that_fails_is_s
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command = (sys.executable, "-c", f"open({str(tmp_path / 'off')!r}, 'w')")
-    watch.switch_off(None, command)
-    watch.switch_off(End("spot", off=False), command)
-    watch.switch_off(End("over"), ())
+    switch_off(None, command)
+    switch_off(End("spot", off=False), command)
+    switch_off(End("over"), ())
     assert not (tmp_path / "off").exists()
-    watch.switch_off(End("over"), command)
+    switch_off(End("over"), command)
     assert (tmp_path / "off").exists()
-    watch.switch_off(End("over"), ("/nowhere/poweroff",))
+    switch_off(End("over"), ("/nowhere/poweroff",))
 
 
 def test_services_stop_in_order_and_the_machine_goes_off_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,10 +201,10 @@ def test_services_stop_in_order_and_the_machine_goes_off_whatever_fails(tmp_path
             raise ConfigError("it hangs")
         return ""
 
-    monkeypatch.setattr(units, "carry_out", carry_out)
+    monkeypatch.setattr(machine_end, "carry_out", carry_out)
     Notes(tmp_path).ask(End("its 2 hours are over"))
     config = Config(machine=MachineConfig(poweroff_command=(sys.executable, "-c", f"open({str(tmp_path / 'off')!r}, 'w')")))
-    assert units.end(config, tmp_path).reason == "its 2 hours are over"
+    assert machine_end.end(config, tmp_path).reason == "its 2 hours are over"
     assert [command[2] for command in stopped] == ["azq-worker@*.service", "azq-learner@*.service", "azq.target", "azq-front@*.service"]
     assert stopped[3][2:] == ("azq-front@*.service", "azq-broker@*.service")  # named, or nothing waits for them
     assert (tmp_path / "off").exists()
