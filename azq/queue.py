@@ -63,7 +63,7 @@ _SETTINGS = {
     "worker_disable_prefetch": True,
     "worker_soft_shutdown_timeout": SOFT_SHUTDOWN_S,
     "worker_send_task_events": True,
-    "worker_enable_remote_control": False,  # but where `workers.control` has left no command that changes a worker
+    "worker_enable_remote_control": False,  # but where `workers.lifecycle` has left no command that changes a worker
     "worker_max_tasks_per_child": 50,
     "worker_hijack_root_logger": False,
     "worker_cancel_long_running_tasks_on_connection_loss": False,

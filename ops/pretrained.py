@@ -31,7 +31,7 @@ from azq.console.move import newest_weights
 from azq.console.play import Seating, match_players
 from azq.files import publish_file
 from azq.host.brokers import reading_control
-from azq.host.hardware import detect
+from azq.host.devices import detect
 from azq.host.rundir import RunDir
 from azq.inference.ask.local import LocalEvaluator
 from azq.ledger import Ledger

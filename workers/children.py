@@ -1,21 +1,20 @@
-"""Pool children that die or hang: noticed by the main process through the board, their jobs given to others at once.
-
-A child says about once a second that it lives, and which job it holds. One that is gone is owed its lease's end, which frees its games
-before the lease runs out by itself; one that is silent is killed, also where it only waits, and the pool starts another in its place and
-hands it the message that the first one had not yet taken.
-"""
+"""The children of a worker's pool: the shared memory in which each says what it does, and who looks after those that die or hang."""
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import signal
 import socket
+import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from azq import logs
+from azq import logs, metrics, phases
 from azq.errors import BrokerError, LeaseLost, NotFound
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
@@ -23,7 +22,118 @@ from azq.process.liveness import HANG_AFTER_S
 from azq.process.proc import is_my_child
 from azq.process.supervisor import hangs
 from azq.waiting import AwakeClock
-from workers.board import Board, Claim
+
+_STOP = struct.Struct("<Q")
+_RATES = (*metrics.OF_CHILDREN, *(prefix + name for prefix in (phases.WALL, phases.CPU) for name in phases.SELFPLAY))
+_SLOT = struct.Struct(f"<d?Q64s{len(_RATES)}d")
+_CLAIM = struct.Struct("<dQQ96s")
+_CLAIM_AT = -(-_SLOT.size // 8) * 8  # behind the figures
+_LEFT_AT = _CLAIM_AT + -(-_CLAIM.size // 8) * 8  # the last one that another child wrote over
+_STRIDE = _LEFT_AT + -(-_CLAIM.size // 8) * 8
+FRESH_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ChildFigures:
+    """What a child does: `busy` says that it holds a job, `rates` are figures and phases by their names in heartbeats, zeros left out."""
+
+    busy: bool = False
+    run: str = ""
+    weight_version: int = 0
+    rates: Mapping[str, float] = field(default_factory=dict)
+
+
+class Claim(NamedTuple):
+    """A job that a child holds; "" where it waits for one."""
+
+    pid: int
+    job_id: str
+    attempt: int
+
+
+class Board:
+    """A stop flag and, per pool child, a slot with its figures and the job it holds."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._memory = mmap.mmap(-1, _STRIDE * (slots + 1))
+
+    def stop(self) -> None:
+        """Tells every child to give its work back."""
+        _STOP.pack_into(self._memory, 0, 1)
+
+    def stopping(self) -> bool:
+        return bool(_STOP.unpack_from(self._memory, 0)[0])
+
+    def write(self, slot: int, figures: ChildFigures) -> None:
+        """A child's figures as of now; more children than slots share the last one."""
+        facts = (figures.busy, figures.weight_version, figures.run.encode()[:64])
+        rates = (figures.rates.get(name, 0.0) for name in _RATES)
+        _SLOT.pack_into(self._memory, self._place(slot), time.monotonic(), *facts, *rates)
+
+    def read(self) -> list[ChildFigures]:
+        """Figures of the children that wrote lately."""
+        now = time.monotonic()
+        found = []
+        for slot in range(self.slots):
+            written_s, busy, version, run, *values = _SLOT.unpack_from(self._memory, self._place(slot))
+            if written_s and now - written_s < FRESH_S:
+                rates = {name: value for name, value in zip(_RATES, values, strict=True) if value}
+                found.append(ChildFigures(busy, _text(run), version, rates))
+        return found
+
+    def busy(self) -> bool:
+        return any(figures.busy for figures in self.read())
+
+    def claim(self, slot: int, claim: Claim) -> None:
+        """What a child does; said again, it is a sign of life.
+
+        A job that another child held here stays in sight: that child is dead, and may have lived for less time than passes between looks.
+        """
+        pid, job_id, attempt = claim
+        cell = self._place(slot) + _CLAIM_AT
+        before = _CLAIM.unpack_from(self._memory, cell)
+        if before[1] != pid and before[3].strip(b"\0"):
+            _CLAIM.pack_into(self._memory, self._place(slot) + _LEFT_AT, *before)
+        _CLAIM.pack_into(self._memory, cell, time.monotonic(), pid, attempt, job_id.encode())
+
+    def claims(self) -> dict[int, tuple[Claim, float]]:
+        """What each child does, and when it last said so (monotonic clock), by slot."""
+        return {slot: found for slot in range(self.slots) if (found := self._claim_at(slot, _CLAIM_AT))[0].pid}
+
+    def left(self) -> set[Claim]:
+        """The job, by slot, that its last child held when another one took its place."""
+        return {claim for slot in range(self.slots) if (claim := self._claim_at(slot, _LEFT_AT)[0]).pid}
+
+    def _claim_at(self, slot: int, offset: int) -> tuple[Claim, float]:
+        said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + offset)
+        return Claim(pid, _text(job_id), attempt), said_s
+
+    def _place(self, slot: int) -> int:
+        return _STRIDE * (1 + min(slot, self.slots - 1))
+
+
+def _text(padded: bytes) -> str:
+    return padded.rstrip(b"\0").decode(errors="replace")
+
+
+def merge(children: Sequence[ChildFigures]) -> dict[str, float]:
+    """The children's figures as their worker's, as each asks for; {} where no child has worked lately."""
+    if not children:
+        return {}
+    weights = [child.rates.get(metrics.EVALUATIONS_PER_S, 0.0) for child in children]
+    merged = {name: combine([child.rates.get(name, 0.0) for child in children], weights) for name, combine in metrics.OF_CHILDREN.items()}
+    return merged | phases.merged([spent for child in children if (spent := phases.of_heartbeat(child.rates))])
+
+
+def versions(children: Sequence[ChildFigures]) -> dict[str, int]:
+    """The newest weight version each run's games were searched with."""
+    newest: dict[str, int] = {}
+    for child in children:
+        if child.run:
+            newest[child.run] = max(newest.get(child.run, 0), child.weight_version)
+    return newest
+
 
 LOOK_S = 0.25
 SIGN_S = 1.0

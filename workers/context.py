@@ -32,8 +32,7 @@ from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet, RunRecord
-from workers.board import ChildFigures
-from workers.children import Signs, owner_of
+from workers.children import ChildFigures, Signs, owner_of
 
 if TYPE_CHECKING:
     from azq.games import Game

@@ -9,25 +9,32 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import redis
 from billiard.einfo import ExceptionWithTraceback
 from celery import bootsteps
 from celery.apps.worker import Worker
 from celery.exceptions import Ignore
+from celery.utils.serialization import jsonify
 from celery.worker.consumer import Consumer
+from celery.worker.control import Panel
 from celery.worker.request import Request
 from celery.worker.state import maybe_shutdown
 
 from azq import logs
 from azq.config import WorkerConfig
 from azq.errors import AccessRefused, ExitCode
+from azq.masking import masked_settings
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import leave_terminal
 from azq.process.liveness import READY, WATCHDOG, notify, waits_for_brokers, watchdog_interval_s
+from azq.wire.acl import PIDBOX
+from azq.wire.connect import translate
 from azq.wire.kinds import Kind
-from workers.board import Board, merge, versions
+from workers.children import Board, merge, versions
 
 if TYPE_CHECKING:
     from azq.bus.base import Bus
@@ -193,3 +200,40 @@ class LoopMark(bootsteps.StartStopStep):  # type: ignore[misc]
     def _mark(consumer: Any) -> None:
         if consumer.app.azq.heart is not None:
             consumer.app.azq.heart.loop_turned_s = time.monotonic()
+
+
+TELLS = ("ping", "stats", "conf", "active", "reserved", "scheduled", "revoked", "registered", "active_queues")
+ANSWERED_WITHIN_S = 5.0
+
+
+class ReadOnlyCommands(dict[str, Callable[..., Any]]):
+    """The commands by name; every other one is answered, and not carried out."""
+
+    def __missing__(self, command: str) -> Callable[..., Any]:
+        return partial(_refused, command)
+
+
+def read_only() -> None:
+    """Leaves this process's remote control the commands that change nothing."""
+    Panel.data = ReadOnlyCommands({name: partial(_told, Panel.data[name]) for name in TELLS})
+
+
+def may_listen(client: redis.Redis) -> bool:
+    """Whether the broker lets this worker hear commands; it does not where its users are of an older azq."""
+    try:
+        with translate(client), client.pubsub() as commands:  # type: ignore[no-untyped-call]
+            commands.psubscribe(PIDBOX)
+            commands.get_message(timeout=ANSWERED_WITHIN_S)
+    except AccessRefused as error:
+        log.warning("no_remote_control", reason=str(error), remedy="make the brokers' users anew: `azq fleet acl --apply`")
+        return False
+    return True
+
+
+def _refused(command: str, _state: Any, **_arguments: Any) -> Mapping[str, str]:
+    return {"error": f"azq's workers know no command {command!r}; jobs are revoked and workers counted through azq's own interface"}
+
+
+def _told(command: Callable[..., Any], state: Any, **arguments: Any) -> Any:
+    """Celery's own answer as plain values, without the password that a broker's address holds."""
+    return masked_settings(jsonify(command(state, **arguments), unknown_type_filter=repr))

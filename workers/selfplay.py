@@ -18,7 +18,7 @@ from azq.errors import JobFailed
 from azq.ledger.types import Lease
 from azq.status.observe import read_weights
 from azq.wire.messages import Job
-from workers.board import ChildFigures
+from workers.children import ChildFigures
 from workers.context import Context
 
 log = logs.get(__name__)

@@ -27,10 +27,8 @@ from azq.queue import detect_tags, make_app
 from azq.wire.connect import address, agree_on_schema, connect
 from azq.wire.doorman import CONTROL, judge, look
 from azq.wire.kinds import Kind, split_queue, task_name
-from workers.board import Board
-from workers.children import Care, Signs
-from workers.control import may_listen, read_only
-from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, SoftWorker, end_for_sure, node_name
+from workers.children import Board, Care, Signs
+from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, SoftWorker, end_for_sure, may_listen, node_name, read_only
 
 GARBAGE_AFTER = 50_000  # objects more than there were: the trees of games in Python are many objects and no cycles
 TASKS = {Kind.SELFPLAY: "workers.selfplay", Kind.EVAL: "workers.evaluate"}  # imported by the child that runs the first of its kind

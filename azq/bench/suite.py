@@ -26,8 +26,7 @@ from azq.bench.selfplay import peer_figures, selfplay_figures, why_no_peer
 from azq.config import Config, InferenceConfig, load, merge, parse_overrides
 from azq.errors import AzqError, ConfigError, MissingExtra
 from azq.files import publish_file
-from azq.host.devices import Wishes, plan
-from azq.host.hardware import detect
+from azq.host.devices import Wishes, detect, plan
 from azq.process.apart import environment
 from azq.process.source import commit
 

@@ -35,8 +35,7 @@ from azq.calibrate.rates import (
 from azq.config import Config, RunSections
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError
-from azq.host.devices import Wishes, plan
-from azq.host.hardware import detect
+from azq.host.devices import Wishes, detect, plan
 from azq.presets import preset as preset_of
 from azq.prices import catalogue
 from azq.process.proc import usable_memory_bytes

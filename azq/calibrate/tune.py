@@ -23,8 +23,7 @@ from azq.config.loading import merge, to_toml
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError, EvaluationTimeout
 from azq.files import publish_file
-from azq.host.devices import DevicePlan, Wishes, plan
-from azq.host.hardware import detect
+from azq.host.devices import DevicePlan, Wishes, detect, plan
 from azq.process.proc import usable_cores, usable_memory_bytes
 
 WARM_UP_SHARE = 0.25  # of a trial: processes begin, and the first games leave the position that all begin with

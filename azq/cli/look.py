@@ -201,8 +201,7 @@ def devices_plan(
 ) -> Answer:
     """Show what `azq up` with these options would have each device of this machine do, and why."""
     from azq.console.up import UpRequest, read_start
-    from azq.host.devices import Wishes, described, plan
-    from azq.host.hardware import detect
+    from azq.host.devices import Wishes, described, detect, plan
 
     machine = detect()
     found = plan(machine, Wishes.of(read_start(UpRequest(game, run, overrides or (), None, config, preset)).config))

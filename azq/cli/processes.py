@@ -139,7 +139,7 @@ def broker(
     ] = None,
 ) -> None:
     """Run one broker by itself; `azq up` and systemd start theirs without this."""
-    from azq.host.plane import main
+    from azq.host.brokers import main
     from azq.process.start import run_main
 
     raise typer.Exit(run_main("broker", lambda: main(settings, plane, listen, password_file)))

@@ -25,8 +25,7 @@ from azq.console.profile import EVERY_S, Look, RoleProfile, as_text, concerns, p
 from azq.console.show import ASK_TIMEOUT_S, only_run
 from azq.errors import AzqError, BrokerAbsent, ConfigError, NotFound
 from azq.host import brokers
-from azq.host.devices import Wishes, plan
-from azq.host.hardware import Machine, detect, vanished
+from azq.host.devices import Machine, Wishes, detect, plan, vanished
 from azq.host.join import checks
 from azq.host.join.checks import Check
 from azq.host.rundir import check_folder

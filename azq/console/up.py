@@ -28,10 +28,9 @@ from azq.games.files import absolute
 from azq.goals import Done, Goals
 from azq.host import rundir
 from azq.host.brokers import BROKER_FOLDER, Brokers, home_lock
-from azq.host.devices import DevicePlan, Wishes, plan
+from azq.host.devices import DevicePlan, Wishes, detect, plan, remember, vanished
 from azq.host.fronts import parse_listen
 from azq.host.game_files import list_game, load_game, with_game
-from azq.host.hardware import detect, remember, vanished
 from azq.host.restore import create_from_folder, holds_games
 from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -12,16 +13,20 @@ from types import TracebackType
 
 import redis
 
+from azq import logs
 from azq.bus import certificate
-from azq.bus.embedded import EmbeddedServer
+from azq.bus.embedded import LOAD_TIMEOUT_S, EmbeddedServer
 from azq.bus.redis import admit_data_planes, admitted
 from azq.config import Config
 from azq.config.host import data_settings
-from azq.errors import BrokerAbsent, BrokerUnavailable, ConfigError
+from azq.errors import BrokerAbsent, BrokerUnavailable, ConfigError, ExitCode
 from azq.files import locked
-from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen
-from azq.host.users import Machines, knows_roles, owners_of
+from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen, parse_listen
+from azq.host.users import LEAST_PASSWORD, Machines, knows_roles, owners_of
+from azq.process.interrupts import Interrupts
+from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
 from azq.process.supervisor import ChildSpec, Death, cause_of, hangs
+from azq.waiting import AwakeClock
 from azq.wire.connect import connect
 from azq.wire.shards import data_names
 
@@ -268,3 +273,61 @@ def home_lock(home: Path) -> contextlib.AbstractContextManager[None]:
     """One `azq up` a home folder. Raises `StateConflict` naming the holder."""
     remedy = f"works in {home}; stop it, or give another folder with --set home=FOLDER"
     return locked(home / LOCK_FILE, lambda pid: f"another azq up (pid {pid}) {remedy}")
+
+
+TURN_S = 1.0
+HANG_AFTER_S = 8.0
+
+log = logs.get(__name__)
+
+
+def main(config: Config, plane: str, listen: str, password_file: Path | None) -> int:
+    """Serves until SIGTERM or SIGINT; whoever started it starts it again when its server dies or hangs.
+
+    Raises `ConfigError` for no such plane or a password that can be guessed, and `BrokerUnavailable` where the server does not come up.
+    """
+    if not re.fullmatch(r"control|data([1-9]\d{0,2})?", plane):
+        raise ConfigError(f"--plane {plane!r} is none of control, data, data1, data2, ...")
+    where = parse_listen(listen)
+    assert where is not None
+    server = EmbeddedServer(
+        "control" if plane == "control" else "data",
+        config.home.absolute() / BROKER_FOLDER / plane,
+        listen=(where.host, where.port),
+        password=read_password(password_file) if password_file else "",
+    )
+    with Interrupts() as stop:
+        try:
+            with patient(LOAD_TIMEOUT_S):
+                server.start()
+            notify(READY)
+            log.info("broker_serves", plane=plane, listen=listen)
+            _watch(server, stop)
+            notify(STOPPING)
+        finally:
+            server.stop()
+    return int(ExitCode.OK)
+
+
+def read_password(file: Path) -> str:
+    """The owner's password; raises `ConfigError` where the file holds none that is hard to guess."""
+    try:
+        text = file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--password-file {file} cannot be read: {error}; name a file that holds the password alone") from None
+    if len(text) < LEAST_PASSWORD or len(text.split()) != 1:
+        raise ConfigError(f"--password-file {file} holds no word of {LEAST_PASSWORD} letters or more; `openssl rand -hex 24` makes one")
+    return text
+
+
+def _watch(server: EmbeddedServer, stop: Interrupts) -> None:
+    heard_s = (awake_s := AwakeClock())()
+    while not stop.wait(TURN_S):
+        if server.died():
+            raise BrokerUnavailable("the broker's server died; its log is beside its data")
+        now_s = awake_s()
+        if server.responds(ASK_TIMEOUT_S):
+            heard_s = now_s
+            notify(WATCHDOG)
+        elif hangs(heard_s, now_s, HANG_AFTER_S):
+            server.kill()

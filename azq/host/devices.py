@@ -1,14 +1,20 @@
-"""Which device of a machine does what, and how many processes play: from what is there and what is asked for. Pure."""
+"""What this machine has, which of its GPUs are gone, and the plan made of that: which device does what, and how many processes play."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from azq.config import Config
-from azq.host.hardware import Machine
+from azq.files import publish_file
 from azq.metrics import gpu_texts
-from azq.process.cards import Gpu
+from azq.process.cards import Gpu, survey
+from azq.process.proc import machine_memory_bytes, memory_grows, usable_cores, usable_memory_bytes
+from azq.queue import detect_tags
 
 LEAST_FREE_BYTES = 1 << 30  # of a GPU's memory: a context, and a network with its buffers and graphs
 APART_FROM = 4  # GPUs for each that trains, from which on that one only trains: a tenth of the work is training
@@ -128,3 +134,44 @@ def _processes(machine: Machine, wishes: Wishes, inference: Sequence[str], train
         bounds[f"{SELFPLAY_CORES_EACH} cores keep a GPU busy"] = SELFPLAY_CORES_EACH * gpus // wishes.threads
     why = min(bounds, key=lambda reason: bounds[reason])
     return max(1, bounds[why]), why
+
+
+SEEN = ".gpus.json"  # in a home: GPUs by their uuid that were there when azq started
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    host: str
+    cores: int
+    memory_bytes: int
+    tags: tuple[str, ...]
+    gpus: tuple[Gpu, ...] = ()
+    trouble: str = ""  # why none of its GPUs can be used, and the remedy
+    memory_grows: bool = False  # so that `memory_bytes` is only what it has now
+
+
+def detect() -> Machine:
+    """This machine; its GPUs are tried by a process of their own."""
+    memory, total = usable_memory_bytes(), machine_memory_bytes()
+    grows = memory == total and memory_grows(total)
+    return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), *survey(), memory_grows=grows)
+
+
+def vanished(home: Path, machine: Machine) -> dict[str, str]:
+    """GPUs that were there at an earlier start and are not now, and what to do."""
+    there = {gpu.uuid for gpu in machine.gpus}
+    remedy = f"gone; look at `nvidia-smi` and `dmesg`, or delete {home / SEEN} where that is meant"
+    return {name: remedy for uuid, name in _seen(home).items() if uuid not in there}
+
+
+def remember(home: Path, machine: Machine) -> None:
+    """Notes the GPUs of now beside those of earlier starts."""
+    seen = _seen(home)
+    if (known := seen | {gpu.uuid: f"{gpu.device} ({gpu.name})" for gpu in machine.gpus if gpu.uuid}) != seen:
+        publish_file(home / SEEN, json.dumps(known).encode())
+
+
+def _seen(home: Path) -> dict[str, str]:
+    with contextlib.suppress(OSError, ValueError):
+        return dict(json.loads((home / SEEN).read_bytes()))
+    return {}

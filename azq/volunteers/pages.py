@@ -24,8 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from azq import logs
 from azq.errors import AzqError, NotFound
-from azq.process.redirects import RelativeRedirects
-from azq.process.site import POLICY, SOCKETS, Guarded, WebFiles
+from azq.process.site import POLICY, SOCKETS, Guarded, RelativeRedirects, WebFiles
 from azq.volunteers.backing import Networks
 from azq.volunteers.gateway import Gateway
 from azq.volunteers.public import Public

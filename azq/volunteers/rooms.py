@@ -18,7 +18,7 @@ from azq.errors import AzqError
 from azq.games import Game
 from azq.games.files import GameFiles
 from azq.ledger.types import Lease
-from azq.process.door import holder_of
+from azq.process.webserver import holder_of
 from azq.volunteers.backing import Volunteer
 from azq.volunteers.handing import GatewayCounts
 from azq.volunteers.matches import TabMatch, in_hand

@@ -13,8 +13,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 
 import azq
-from azq.process.redirects import RelativeRedirects
-from azq.process.site import Guarded, WebFiles
+from azq.process.site import Guarded, RelativeRedirects, WebFiles
 from azq.status.events import Auditor
 from azq.status.schemas import ProblemOut
 from daemon.api import conventions, events, fleet, jobs, moves, recorded, runs, weights

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq.config.access import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
-from azq.process.door import holder_of
+from azq.process.webserver import holder_of
 from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring, forwarding, why_foreign, why_no_json
 from daemon.api.conventions import BodyTooLarge, problem, urn
 from daemon.api.limits import Limiter

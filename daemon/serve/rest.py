@@ -16,8 +16,7 @@ from starlette.types import ASGIApp
 from azq import games, logs
 from azq.config import BrokerConfig, Config, DaemonConfig, RunSections
 from azq.inference.ask.stream import open_stream
-from azq.process.door import Door
-from azq.process.webserver import WebServer, url_of
+from azq.process.webserver import Door, WebServer, url_of
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store

@@ -12,7 +12,7 @@ from azq.cluster.description import Cluster
 from azq.cluster.targets.containers import BROKER_PORT, PASSWORD, planes
 from azq.errors import ConfigError
 from azq.files import make_folders, publish_file
-from azq.host.plane import read_password
+from azq.host.brokers import read_password
 from azq.wire import acl, keys
 
 TOKEN = "daemon.token"

@@ -16,7 +16,7 @@ from azq.config import Config, load, merge, parse_overrides
 from azq.config.host import TLS_SCHEME
 from azq.errors import BrokerRefused, ConfigError
 from azq.host import devices
-from azq.host.hardware import Machine, detect
+from azq.host.devices import Machine, detect
 from azq.host.join import checks, plan
 from azq.host.join.checks import Check
 from azq.host.join.member import holding

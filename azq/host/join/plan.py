@@ -15,9 +15,8 @@ from azq.config import BudgetConfig, MachineConfig, load, merge
 from azq.config.host import data_settings
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, StateConflict
-from azq.host.devices import Wishes
+from azq.host.devices import Machine, Wishes
 from azq.host.devices import plan as plan_devices
-from azq.host.hardware import Machine
 from azq.host.machine_end import ending_units
 from azq.host.systemd import install
 from azq.host.systemd.brokers import addresses_in

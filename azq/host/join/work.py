@@ -17,8 +17,8 @@ from azq.errors import ConfigError, ExitCode
 from azq.files import publish_file
 from azq.host import rundir
 from azq.host.brokers import Brokers, home_lock
+from azq.host.devices import Machine
 from azq.host.fronts import FrontPlan, Listen, children, parse_listen
-from azq.host.hardware import Machine
 from azq.host.join import plan
 from azq.host.join.member import WORKING, holding
 from azq.host.join.plan import Service, sizing

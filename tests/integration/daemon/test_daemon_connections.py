@@ -22,9 +22,8 @@ from waiting import until
 from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.ledger import MemoryLedger
-from azq.process import door
-from azq.process.door import BODY_S, HEADERS_S
-from azq.process.webserver import open_door, url_of
+from azq.process import webserver
+from azq.process.webserver import BODY_S, HEADERS_S, open_door, url_of
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.health import Health
@@ -84,7 +83,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A server whose clock can be put forward."""
     ahead = types.SimpleNamespace(s=0.0, url="")
     clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + ahead.s)
-    monkeypatch.setattr(door, "time", clock)
+    monkeypatch.setattr(webserver, "time", clock)
     bus, config = MemoryBus(), DaemonConfig(port=0)
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), tmp_path, list))
     with open_door(config) as listener:

@@ -14,8 +14,8 @@ from waiting import until
 
 from azq.config import Config
 from azq.errors import ConfigError, ExitCode
+from azq.host.brokers import main, read_password
 from azq.host.fronts import free_port
-from azq.host.plane import main, read_password
 from azq.process.python import AZQ
 from azq.wire.connect import connect
 

@@ -17,9 +17,8 @@ from waiting import until
 from websockets.sync.client import ClientConnection, connect
 
 from azq.config import GatewayConfig
-from azq.process import door as module
-from azq.process.door import Door
-from azq.process.webserver import open_door
+from azq.process import webserver as module
+from azq.process.webserver import Door, open_door
 from azq.volunteers.pages import make_site
 from workers.gateway import serving
 

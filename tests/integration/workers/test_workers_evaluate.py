@@ -27,8 +27,7 @@ from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, GradeSpec, Job, MatchResult, MatchSpec, Message, RunRecord, WeightEvent
 from workers import evaluate
-from workers.board import Board
-from workers.children import Signs
+from workers.children import Board, Signs
 from workers.context import Context
 
 RUN = "four"

@@ -29,8 +29,7 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec, RunRecord
 from workers import evaluate
 from workers import learner as learner_main
-from workers.board import Board
-from workers.children import Signs
+from workers.children import Board, Signs
 from workers.context import Context
 
 RUN = "guest"

@@ -19,8 +19,7 @@ from azq.ledger.types import JobState
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import Fleet, SampleEvent, WeightEvent
-from workers.board import Board
-from workers.children import Signs
+from workers.children import Board, Signs
 from workers.context import Context
 
 

@@ -27,7 +27,7 @@ from azq.wire.codec import encode
 from azq.wire.keys import Role
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec
-from workers.control import TELLS
+from workers.lifecycle import TELLS
 
 
 def url_of(broker: Any, role: Role) -> str:

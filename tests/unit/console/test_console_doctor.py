@@ -15,7 +15,7 @@ from azq.config import Config, RunSections, load
 from azq.console.doctor import Bottleneck, SpeedFacts, SpeedReport, bottleneck, examine, judge_devices, judge_workers
 from azq.console.profile import profile_of_shares
 from azq.host.brokers import Brokers
-from azq.host.hardware import Machine, remember
+from azq.host.devices import Machine, remember
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.process.cards import Gpu
 from azq.status.conditions import CrashLoop

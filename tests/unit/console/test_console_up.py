@@ -24,9 +24,8 @@ from azq.console.session import Start
 from azq.console.up import publish_first, read_origin
 from azq.errors import ConfigError, NotFound, StateConflict, UnknownGameError, WeightsError
 from azq.host.brokers import home_lock
-from azq.host.devices import Wishes, plan
+from azq.host.devices import Machine, Wishes, plan
 from azq.host.game_files import list_game
-from azq.host.hardware import Machine
 from azq.host.rundir import RunDir
 from azq.inference.ask.local import LocalEvaluator
 from azq.ledger.memory import MemoryLedger
@@ -101,7 +100,7 @@ def test_the_devices_of_a_machine_are_told_and_those_gone_too(tmp_path: Path, mo
 
 def test_the_plan_can_be_read_beforehand_by_people_and_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     cards = tuple(Gpu(f"cuda:{number}", "H200", 80 << 30, 80 << 30) for number in range(8))
-    monkeypatch.setattr("azq.host.hardware.detect", lambda: Machine("box", 192, 512 << 30, ("cpu", "cuda"), cards))
+    monkeypatch.setattr("azq.host.devices.detect", lambda: Machine("box", 192, 512 << 30, ("cpu", "cuda"), cards))
     answer = CliRunner().invoke(app, ["devices", "plan", "--preset", "box-8gpu"])
     lines = answer.output.splitlines()
     assert lines[0] == "cuda:0    H200, 80 GiB: trains"

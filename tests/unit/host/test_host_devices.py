@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from azq.bus.memory import MemoryBus
 from azq.config import Config, RunConfig, load
 from azq.console import session as sessions
-from azq.host.devices import DevicePlan, Wishes, described, plan
-from azq.host.hardware import Machine
+from azq.host.devices import DevicePlan, Machine, Wishes, described, plan
 from azq.host.rundir import RunDir
 from azq.process.cards import Gpu
 from azq.process.python import AZQ

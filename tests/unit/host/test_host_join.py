@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from azq.config import Config, load
 from azq.errors import ConfigError, StateConflict, UnknownTagError
+from azq.host.devices import Machine
 from azq.host.fronts import Listen, parse_listen
-from azq.host.hardware import Machine
 from azq.host.join import checks
 from azq.host.join import plan as plans
 from azq.host.join.join import Wish, join, training_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from azq.errors import ExitCode
 from azq.learner.ranks.rules import RankPlace
 from azq.process.supervisor import STEADY_AFTER_S, ChildSpec
-from workers.ranks import BACKOFF, Launcher, environment
+from workers.learner import BACKOFF, Launcher, environment
 
 
 class FakeProcess:

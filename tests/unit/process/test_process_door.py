@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.process import door as module
-from azq.process.door import (
+from azq.process import webserver as module
+from azq.process.webserver import (
     BACKLOG,
     FEWEST,
     KEPT_BACK,

@@ -13,7 +13,7 @@ from page_site import Site
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
-from azq.process.redirects import relative_to
+from azq.process.site import relative_to
 from azq.volunteers.pages import make_site
 
 ROOT = Path(__file__).parents[3]

@@ -14,8 +14,7 @@ from azq.ledger.types import JobState, Lease
 from azq.process.liveness import HANG_AFTER_S
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
-from workers.board import Board, Claim
-from workers.children import STUCK_AFTER_S, Care, Signs, gone, heard, hung, owner_of
+from workers.children import STUCK_AFTER_S, Board, Care, Claim, Signs, gone, heard, hung, owner_of
 
 CLAIM = Claim(41, "r:1", 1)
 WAITS = Claim(41, "", 0)

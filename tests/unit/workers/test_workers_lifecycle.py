@@ -24,7 +24,7 @@ from azq.wire.codec import decode
 from azq.wire.doorman import ServerFacts
 from azq.wire.messages import Heartbeat
 from workers import lifecycle, worker
-from workers.board import Board, ChildFigures, merge, versions
+from workers.children import Board, ChildFigures, merge, versions
 from workers.lifecycle import Heart, PatientConsumer, loop_lives, node_name, role_of
 
 SPENT = ("phase_wall_search", "phase_cpu_wait")

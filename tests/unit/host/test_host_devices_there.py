@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from azq.errors import DeviceError
-from azq.host.hardware import Machine, detect, remember, vanished
+from azq.host.devices import Machine, detect, remember, vanished
 from azq.process import cards
 from azq.process.cards import Gpu, LateGpu, drivers, survey
 
