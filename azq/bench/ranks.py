@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from pydantic import validate_call
-from torch.distributed import FileStore
+from torch._C._distributed_c10d import FileStore
 
 from azq.bench.learner import workplace
 from azq.bench.rig import child, last_words, say

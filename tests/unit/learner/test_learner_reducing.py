@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from rank_processes import in_ranks
-from torch.distributed import HashStore
+from torch._C._distributed_c10d import HashStore
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
