@@ -45,11 +45,10 @@ from azq.nets import NetSpec, WeightsMeta
 from azq.nets.device import absent, is_there, pick_device, prepare_process
 from azq.nets.weights import describe
 from azq.process.proc import usable_cores
-from azq.replay.purges import Purges
 from azq.replay.readers import SegmentFollower
 from azq.replay.samples import Columns, count_samples, count_trained
 from azq.replay.segments import SegmentLog
-from azq.replay.window import Window, rebuild
+from azq.replay.window import Purges, Window, rebuild
 from azq.store import Store
 from azq.store.chunks import SUFFIX
 from azq.store.objects import ObjectPrefix

@@ -11,7 +11,6 @@ import contextlib
 import os
 import threading
 from array import array
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -29,7 +28,6 @@ from azq.wire.codec import decode, uid_of
 from azq.wire.messages import SampleEvent
 
 KEPT_INDEXES = 8  # files; 16 bytes a game
-FILES_SEARCHED = 8  # for a game whose file is not known
 _READ_BYTES = 262_144
 
 
@@ -94,16 +92,10 @@ class SegmentReader:
         return places
 
     def _candidates(self, uid: int) -> Iterator[int]:
-        """Files in the order in which they are worth a look: the closed one that has it, those read lately, then around the place that game
-        numbers suggest."""
+        """The closed file that has the game; else those without an index, which have to be read, newest first."""
         closed = self._closed_ones()
         yield from (segment for segment, index in closed.items() if uid in index)
-        yield from reversed(list(self._indexes))
-        segments = [segment for segment in self._segments() if segment not in closed]
-        with_first = [(first, segment) for segment in segments if (first := self._first_uid(segment)) is not None]
-        guess = bisect_right([first for first, _ in with_first], uid) - 1
-        near = sorted(range(len(with_first)), key=lambda position: abs(position - guess))
-        yield from (with_first[position][1] for position in near[:FILES_SEARCHED])
+        yield from (segment for segment in reversed(self._segments()) if segment not in closed)
 
     def _segments(self) -> list[int]:
         numbers = segments_in(self._directory)
@@ -122,13 +114,6 @@ class SegmentReader:
             if (index := read_index(self._directory, segment)) is not None:
                 self._closed[segment] = written[segment], msgspec.structs.replace(index, blocks=())
         return {segment: index for segment, (_, index) in self._closed.items()}
-
-    def _first_uid(self, segment: int) -> int | None:
-        if segment in self._indexes:
-            return next(iter(self._indexes[segment].uids), None)
-        with self._opened(segment) as file:
-            frame = framing.read_record(file)
-        return uid_of(frame) if frame else None
 
     def _index(self, segment: int) -> _Index:
         """The file's index, with what was appended since; made anew where the file became shorter."""
@@ -209,7 +194,7 @@ class SegmentFollower:
             self._number = self._first_file()
         while self._number:
             # Looked at first: a file that is read to its end before the next one begins may still grow.
-            ended = self._path(self._number + 1).exists()
+            ended = segment_path(self._directory, self._number + 1).exists()
             for frame in self._frames():
                 yield frame
                 most -= 1
@@ -223,7 +208,7 @@ class SegmentFollower:
         """The newest file from which on there are enough samples; the oldest one that is still here where there are not."""
         number = newest = max(segments_in(self._directory), default=0)
         missing = self._samples
-        while number and missing > 0 and self._path(number).exists():
+        while number and missing > 0 and segment_path(self._directory, number).exists():
             missing -= self._samples_in(number)
             number -= 1
         return min(number + 1, newest)
@@ -243,7 +228,4 @@ class SegmentFollower:
                 yield frame
 
     def _opened(self, number: int) -> AbstractContextManager[BinaryIO]:
-        return _opened(self._path(number), "this rank's user")
-
-    def _path(self, number: int) -> Path:
-        return segment_path(self._directory, number)
+        return _opened(segment_path(self._directory, number), "this rank's user")

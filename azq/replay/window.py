@@ -11,17 +11,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import LearnerConfig
-from azq.replay.purges import Purges, mark_of
-from azq.replay.samples import JOINT_GAMES, NO_COLUMNS, Columns, Rules, Samples, samples_of
+from azq.errors import StoreError
+from azq.files import publish_file
+from azq.replay.samples import JOINT_GAMES, NO_COLUMNS, Columns, Rules, Samples, mark_of, samples_of
 from azq.replay.segments import SegmentLog
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
+
+PURGED = "purged.json"
 
 
 def steps_allowed(inserted: int, consumed: int, config: LearnerConfig) -> int:
@@ -114,6 +119,50 @@ class Window:
             for name, ring in self._rings.items():
                 # `clip` writes straight into the buffer; the default checks into one of its own first. All places are within bounds.
                 np.take(ring, places, axis=0, out=into[name], mode="clip")
+
+
+class Purges:
+    """The workers of a log's folder whose games count no more, each with the moment until which he had finished them.
+
+    The segment log itself keeps every byte as the proof of what was played.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / PURGED
+        self._read: bytes = b""
+        self._until_ms: dict[str, int] = {}
+        self.reload()
+
+    def __bool__(self) -> bool:
+        return bool(self._until_ms)
+
+    def drops(self, event: SampleEvent) -> bool:
+        """Whether a game is one of theirs."""
+        return event.finished_ms <= self._until_ms.get(event.worker, -1)
+
+    def order(self, until_ms: Mapping[str, int]) -> dict[str, int]:
+        """Those of the orders that are new; they are on disk then. Raises `StoreError`."""
+        fresh = {worker: until for worker, until in until_ms.items() if until > self._until_ms.get(worker, -1)}
+        if fresh:
+            self._until_ms |= fresh
+            self._read = msgspec.json.encode(self._until_ms)
+            try:
+                publish_file(self._file, self._read)
+            except OSError as error:
+                raise StoreError(f"{self._file} cannot be written: {error.strerror}; free disk space there") from error
+        return fresh
+
+    def reload(self) -> list[str]:
+        """Workers whom another process ordered out since this was last asked. Raises `StoreError`."""
+        try:
+            data = self._file.read_bytes() if self._file.exists() else b""
+            if data == self._read:
+                return []
+            before, self._read = self._until_ms, data
+            self._until_ms = msgspec.json.decode(data, type=dict[str, int])
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(f"{self._file} cannot be read: {error}; write it again: azq volunteers purge") from error
+        return [worker for worker, until in self._until_ms.items() if until > before.get(worker, -1)]
 
 
 def rebuild(

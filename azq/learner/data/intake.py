@@ -18,10 +18,9 @@ from azq.errors import BrokerUnavailable, StateConflict, WireError
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
 from azq.phases import Phases
-from azq.replay.purges import Purges
 from azq.replay.samples import Rules, Samples, judge, mean_weight_version
 from azq.replay.segments import LogEnd, LogEntry, SegmentLog
-from azq.replay.window import Window
+from azq.replay.window import Purges, Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode, uid_of
 from azq.wire.machines import PurgedGames, PurgeOrders

@@ -19,10 +19,9 @@ from azq.learner.rounds import TrainingRound
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Trainer
 from azq.process.breaker import CircuitBreaker
-from azq.replay.purges import Purges
 from azq.replay.readers import SegmentFollower
 from azq.replay.samples import Rules, judge
-from azq.replay.window import Window
+from azq.replay.window import Purges, Window
 from azq.wire import keys
 from azq.wire.codec import decode, uid_of
 from azq.wire.machines import PurgeOrders

@@ -34,8 +34,8 @@ from azq.learner.replication.remote_index import (
 )
 from azq.process.breaker import CircuitBreaker
 from azq.replay.index import path_of, read_index, segment_path
-from azq.replay.purges import FILE as PURGED
 from azq.replay.readers import SegmentFollower
+from azq.replay.window import PURGED
 from azq.store.extents import Extent, ExtentSpan, list_extents, read_spans
 from azq.store.objects import ObjectPrefix
 

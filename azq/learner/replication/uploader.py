@@ -31,8 +31,8 @@ from azq.learner.replication.remote_index import (
 )
 from azq.process.breaker import CircuitBreaker
 from azq.replay.index import path_of, segment_path
-from azq.replay.purges import FILE as PURGED
 from azq.replay.segments import LogEnd, SegmentLog
+from azq.replay.window import PURGED
 from azq.store.extents import Extent, WriterClaim, list_extents, next_extents, write_claim
 from azq.store.objects import ObjectPrefix
 from azq.waiting import meanwhile

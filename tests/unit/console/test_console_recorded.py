@@ -19,7 +19,7 @@ from azq.games import Game
 from azq.host.restore import holds_games
 from azq.notation.reading import ReadGame, read_games
 from azq.notation.writing import export
-from azq.replay.open_segment import OpenSegment
+from azq.replay.segments import OpenSegment
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from replay_games import frame, play_game
 from azq import games
 from azq.errors import BrokerUnavailable
 from azq.learner.data.intake import BATCH
-from azq.replay import open_segment
+from azq.replay import segments
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import DeadLetter, WeightEvent
@@ -126,7 +126,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_half_acknowledged(place, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch, structlog.testing.capture_logs() as lines:
-        patch.setattr(open_segment, "write_all", refuse)
+        patch.setattr(segments, "write_all", refuse)
         turns(learner, 1)
     assert ["No space left" in line["reason"] for line in lines if line["event"] == "disk_refuses"] == [True]
     assert place.bus.length(keys.samples(RUN)) == 5

@@ -16,9 +16,8 @@ from azq.errors import BrokerUnavailable, StateConflict
 from azq.learner.data.intake import Intake
 from azq.ledger import MemoryLedger
 from azq.ledger.rules.learner import WRITTEN_OFF
-from azq.replay.purges import Purges
 from azq.replay.segments import SegmentLog
-from azq.replay.window import Window
+from azq.replay.window import Purges, Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind

@@ -22,7 +22,7 @@ from azq.learner.replication.remote_index import (
     read_record,
     write_event,
 )
-from azq.replay.purges import Purges
+from azq.replay.window import Purges
 from azq.store.objects import FolderPrefix
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RunRecord, WeightEvent

@@ -14,10 +14,9 @@ from azq.bus.memory import MemoryBus
 from azq.errors import StoreError
 from azq.learner.data.intake import Intake
 from azq.ledger import MemoryLedger
-from azq.replay.purges import FILE, Purges
 from azq.replay.samples import samples_of
 from azq.replay.segments import SegmentLog
-from azq.replay.window import Window, rebuild
+from azq.replay.window import PURGED, Purges, Window, rebuild
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
@@ -67,7 +66,7 @@ def test_orders_are_kept_on_disk_and_only_grow(tmp_path: Path) -> None:
     assert other.reload() == [BAD]
     assert other.reload() == []
     assert [other.drops(played(1, *of)) for of in ((BAD, 10), (BAD, 11), (GOOD, 1))] == [True, False, False]
-    (tmp_path / FILE).write_text("{")
+    (tmp_path / PURGED).write_text("{")
     with pytest.raises(StoreError, match="azq volunteers purge"):
         other.reload()
 

@@ -15,7 +15,7 @@ from replay_games import play_game
 from azq import games
 from azq.errors import SegmentError, StoreError
 from azq.files import write_all
-from azq.replay import framing, open_segment
+from azq.replay import framing, segments
 from azq.replay.index import BLOCK_GAMES, read_index, write_index
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog, _start_of_tail
@@ -75,7 +75,7 @@ def test_a_log_of_no_known_run_says_so(tmp_path):
 def test_a_new_file_holds_nothing_of_one_that_lay_there(tmp_path):
     path = tmp_path / "1.seg"
     path.write_bytes(b"x" * 1000)
-    open_segment.OpenSegment.create(path, GAME, 7).close()
+    segments.OpenSegment.create(path, GAME, 7).close()
     assert path.read_bytes() == framing.header(GAME, 7)
 
 
@@ -364,7 +364,7 @@ def test_full_disk_leaves_nothing_of_the_call_and_later_appends_work(tmp_path, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(open_segment, "write_all", write_some)
+        patch.setattr(segments, "write_all", write_some)
         with pytest.raises(StoreError, match=r"No space left.*free disk space"):
             log.append([entry(3), entry(4)])
     assert (tmp_path / "000001.seg").stat().st_size == size
@@ -383,7 +383,7 @@ def test_full_disk_at_a_new_segment_leaves_no_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(open_segment, "write_all", refuse)
+        patch.setattr(segments, "write_all", refuse)
         with pytest.raises(StoreError):
             log.append([entry(2)])
     assert not (tmp_path / "000002.seg").exists()
@@ -425,7 +425,7 @@ def test_a_mark_the_disk_does_not_take_costs_nothing_but_the_mark(tmp_path, monk
         write(file, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(open_segment, "write_all", take_no_marks)
+        patch.setattr(segments, "write_all", take_no_marks)
         log.append([entry(2)])
         log.append([entry(3)])
     log.close()

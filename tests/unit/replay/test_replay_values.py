@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.replay.values import SearchedPlies, lambda_returns, seat_values, values_by_seat
+from azq.replay.samples import SearchedPlies, lambda_returns, seat_values, values_by_seat
 
 
 @given(st.integers(3, 8), st.integers(0, 7), st.data())
