@@ -57,6 +57,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 COMMANDS: dict[str, Command] = {
+    "demo": play.demo,
     "up": processes.up,
     "doctor": look.doctor,
     "estimate": estimate,
@@ -95,6 +96,7 @@ COMMANDS: dict[str, Command] = {
 }
 GROUPS = {
     "games": play.games_app,
+    "site": play.site_app,
     "bench": bench_app,
     "drill": drill_app,
     "devices": look.devices_app,
@@ -111,9 +113,9 @@ GROUPS = {
 }
 #: what `azq help` lists, by panel: those of every day, then those that `--all` adds
 PANELS = {
-    "Start": ("up doctor estimate games", "tune sweep validate bench drill devices"),
+    "Start": ("demo up doctor estimate games", "tune sweep validate bench drill devices"),
     "Watch": ("status top why report", "ledger workers events ranks profile compare balance samples cost"),
-    "Play": ("play match weights", "move gtp grade exploitability solve replay"),
+    "Play": ("play match weights", "move gtp grade exploitability solve replay site"),
     "Fleet": ("runs join cluster config", "join-token worker inference learner daemon gateway front broker "
               "jobs fleet machine volunteers systemd"),
 }  # fmt: skip

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from azq.config import Config
 
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
+site_app = typer.Typer(no_args_is_help=True, help="Pages on which everybody plays the shipped networks.")
 
 Game = Annotated[str | None, typer.Option("--game", help="Name of the game; that of the weights where `azq:GAME` or a file is named.")]
 Latest = Annotated[
@@ -43,6 +44,24 @@ def play(
     from azq.console.play import play as command
 
     command(settings, name or game, run, weights, level, num_simulations, first)
+
+
+def demo(
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+) -> None:
+    """Play the shipped networks in the browser: nine games, no training, no account."""
+    from azq.console.demo import demo as command
+
+    command(port, open_browser=browser)
+
+
+@site_app.command("build")
+def site_build(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]) -> None:
+    """Write the same pages into a folder that any web server can serve."""
+    from azq.console.demo import build
+
+    typer.echo(f"{folder}: {len(build(folder))} games; try it with `python3 -m http.server -d {folder}`")
 
 
 @with_settings

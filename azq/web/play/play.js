@@ -7,11 +7,13 @@ import { loadCore } from "../core.js";
 import { h, show } from "../dom.js";
 import { askForToken, showPages, themeButton } from "../frame.js";
 import { Replay, thoughts } from "../replay.js";
+import { RULES } from "../rules.js";
 import { findSource } from "./source.js";
 import { Table } from "./table.js";
 
 const $ = (id) => document.getElementById(id);
 const BUDGETS = [16, 64, 200, 800];  // simulations, where the run has no levels yet
+const FIRST_LEVEL = 3;  // of a site's ten, where a person begins
 const ROLL_MS = 400;
 const SHOWN = 8;  // thoughts
 const AGAIN_MS = [500, 1000, 2000, 4000];  // until the daemon is asked again; the last for as long as it takes
@@ -223,7 +225,7 @@ function view(table, plies, seen, version) {
 }
 
 async function share() {
-  const link = location.origin + location.pathname + address();
+  const link = location.origin + location.pathname + location.search + address();
   await navigator.clipboard?.writeText(link).catch(() => {});  // not on plain http beyond this machine; the address bar has it
   $("share").textContent = "link copied";
   setTimeout(() => { $("share").textContent = "link"; }, 2000);
@@ -234,6 +236,10 @@ async function share() {
 async function openRun(name, said) {
   page.run = page.source.runs.find((run) => run.name === name) ?? page.source.runs[0];
   $("runs").value = page.run.name;
+  const { title, rules } = RULES[page.run.sections.run.game] ?? { title: page.run.sections.run.game, rules: [] };
+  document.title = `azq: ${title}`;
+  show($("rules"), h("summary", {}, `${title}: the rules`), h("ol", {}, rules.map((rule) => h("li", {}, rule))));
+  $("rules").hidden = !rules.length;
   const settings = page.run.sections.run;
   if (!page.core.games().includes(settings.game)) throw new Error(`the rules of ${settings.game} are not in this page; play it with \`azq play\``);
   page.rules = page.core.game(settings.game, settings.params);
@@ -254,11 +260,12 @@ async function openOpponent(level) {
   page.opponent?.close?.();
   page.opponent = page.opponents.find(({ name }) => name === $("where").value).open();
   const levels = await guarded(() => page.opponent.levels());
-  const options = levels.map(({ elo, weight_version, num_simulations, measured }) =>
-    [`elo:${Math.round(elo)}`, `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
+  const { site } = page.source;
+  const options = levels.map(({ elo, weight_version, num_simulations, measured }, i) => [`elo:${Math.round(elo)}`, site
+    ? `level ${i + 1} · ${num_simulations} simulations` : `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
   show($("level"), options.map(([value, text]) => h("option", { value }, text)),
-    BUDGETS.map((budget) => h("option", { value: `simulations:${budget}` }, `newest weights, ${budget} simulations`)));
-  $("level").value = nearest(level, options) ?? "simulations:200";
+    (site ? [] : BUDGETS).map((budget) => h("option", { value: `simulations:${budget}` }, `newest weights, ${budget} simulations`)));
+  $("level").value = nearest(level, options) ?? (site ? options[FIRST_LEVEL][0] : "simulations:200");
 }
 
 /** The choice that a link asks for, be it by an Elo that is no level of its own. */
@@ -276,7 +283,8 @@ async function start() {
   page.source ??= await findSource(guarded);
   if (page.source.gateway) showPages("play");
   if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is nobody to play against" : "there are no runs yet; `azq up` starts one");
-  show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, run.name)));
+  show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, page.source.site ? RULES[run.name].title : run.name)));
+  if (page.source.site) $("runs").previousSibling.textContent = "game ";
   await openRun(said.run, said);
   document.querySelector(".play").classList.remove("waiting");
   try {

@@ -1,11 +1,12 @@
 // Where the page comes from, and so the runs it can play against: a daemon with all of its runs, which also searches, or a gateway of
-// volunteers with the runs that they play for, where everything happens in the tab.
+// volunteers with the runs that they play for, or a site of files with the networks that azq ships: there everything happens in the tab.
 
 import { Refused, call, callBytes, path } from "../api.js";
 import { ServerOpponent, TabOpponent } from "./opponent.js";
 
-/** {runs: [{name, sections: {run: {game, params}}}], opponents(run), gateway}; `guarded` asks for a token where one is needed. */
+/** {runs: [{name, sections: {run: {game, params}}}], opponents(run), gateway, site}; `guarded` asks for a token where one is needed. */
 export async function findSource(guarded) {
+  if (new URLSearchParams(location.search).has("site")) return ofSite(guarded);
   try {
     const runs = await guarded(() => call("/v1/runs"));
     return { runs: runs.sort(byAge), opponents: (run) => ofDaemon(run, guarded) };
@@ -18,6 +19,14 @@ export async function findSource(guarded) {
   return {
     gateway: true, runs: runs.sort(byTabs).map(({ run, game, params }) => ({ name: run, sections: { run: { game, params } } })),
     opponents: async (run) => inTab(await told(run), (sha256) => callBytes(`/models/${sha256}.onnx`)),
+  };
+}
+
+async function ofSite(guarded) {
+  const games = await guarded(() => call("/games.json"));
+  return {
+    site: true, runs: games.map(({ game, params }) => ({ name: game, sections: { run: { game, params } } })),
+    opponents: async (game) => inTab(await guarded(() => call(`/site/${game}.json`)), (sha256) => callBytes(`/site/${sha256}.onnx`)),
   };
 }
 

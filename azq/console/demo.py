@@ -1,0 +1,124 @@
+"""The shipped networks as pages that need no run: a folder for any web server, and the same folder served here."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import random
+import shutil
+import socket
+import tempfile
+import threading
+import webbrowser
+from dataclasses import replace
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from azq import games, pretrained
+from azq.arena.levels import ladder
+from azq.arena.rating import Rating
+from azq.config import merge, parse_run
+from azq.errors import StateConflict
+from azq.presets import preset
+from azq.volunteers.playable import playable
+from azq.wire.messages import ModelEvent
+
+WEB = Path(str(files("azq") / "web"))
+PAGES = ("play", "gallery", "vendor")  # folders of it; the others are pages of a daemon or a gateway
+GAMES, NETWORKS = "games.json", "site"
+SHOWN_PLIES = 14  # of random play, on the gallery's boards
+STRENGTH, STRONGEST = 64, 2048  # simulations of a network at its own level, and of the highest level
+
+
+def build(folder: Path) -> list[str]:
+    """Writes the whole site into a new or empty folder; returns the games. Raises `StateConflict` where there are other files."""
+    _write_pages(folder)
+    for game in pretrained.names():
+        _write_network(folder, game)
+    return list(pretrained.names())
+
+
+def demo(port: int, *, open_browser: bool) -> None:
+    """Serves the site on this machine until Ctrl-C; a game's network is made when it is first asked for."""
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+    from starlette.responses import FileResponse
+    from starlette.routing import Mount, Route
+
+    from azq.process.site import Guarded, WebFiles
+    from azq.process.webserver import bind, url_of
+
+    with tempfile.TemporaryDirectory(prefix="azq-demo-") as name, bind("127.0.0.1", port, "--port", socket.socket) as listener:
+        folder = Path(name)
+        _write_pages(folder / "pages")
+        made, lock = cache(partial(_write_network, folder / "pages")), threading.Lock()
+
+        def network(game: str) -> Path:
+            with lock:
+                return made(game)
+
+        async def playable(request: Request) -> FileResponse:
+            if (game := request.path_params["game"]) not in pretrained.names():
+                raise HTTPException(404)
+            return FileResponse(await run_in_threadpool(network, game))
+
+        routes = [Route(f"/{NETWORKS}/{{game}}.json", playable), Mount("/", WebFiles(directory=folder / "pages", html=True))]
+        app = Guarded(Starlette(routes=routes))
+        url = url_of(listener)
+        print(f"azq: play the shipped networks at {url} (Ctrl-C ends it)", flush=True)  # noqa: T201
+        if open_browser:
+            webbrowser.open(url)
+        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+
+
+def _write_pages(folder: Path) -> None:
+    """Everything but the networks."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise StateConflict(f"{folder} is not empty; name a new folder")
+    web = folder / "web"
+    shutil.copytree(WEB, web, ignore=_left_out)
+    (web / "gallery" / "index.html").rename(folder / "index.html")
+    (web / "azq.wasm.gz").write_bytes(gzip.compress((web / "azq.wasm").read_bytes(), mtime=0))
+    (folder / NETWORKS).mkdir()
+    (folder / GAMES).write_bytes(msgspec.json.encode([_entry(game) for game in pretrained.names()]))
+
+
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    inside = Path(folder)
+    return {name for name in names if name.startswith("__") or (inside == WEB and (inside / name).is_dir() and name not in PAGES)}
+
+
+def _entry(name: str) -> dict[str, Any]:
+    """What the gallery shows of a game."""
+    card, rng = pretrained.card(name), random.Random(0)
+    state = games.load(name, **card.params).new_initial_state()
+    for _ in range(SHOWN_PLIES):
+        after = state.clone()
+        after.apply_action(rng.choice(after.legal_actions()))
+        if after.is_terminal():
+            break
+        state = after
+    return {"game": name, "params": card.params, "position": str(state)}
+
+
+def _write_network(folder: Path, name: str) -> Path:
+    """A game's network as browsers take it, and beside it what the play page has to know; returns the latter."""
+    from azq.nets import restore
+    from azq.nets.onnx import to_onnx
+
+    card = pretrained.card(name)
+    sections = parse_run(merge(preset(name), {"run": {"game": name, "params": card.params}, "search": card.search}), f"azq:{name}")
+    data = to_onnx(restore(pretrained.verified(name).read_bytes(), games.load(name, **card.params)))
+    model = ModelEvent(card.version, hashlib.sha256(data).hexdigest(), "", len(data), b"", b"", b"", 0.0)
+    levels = ladder([Rating(f"weights:{card.version}", 0.0, 0.0, 0.0, 0, 0.0)], STRENGTH, STRONGEST)
+    (folder / NETWORKS / f"{model.sha256}.onnx").write_bytes(data)
+    path = folder / NETWORKS / f"{name}.json"
+    path.write_bytes(msgspec.json.encode(replace(playable(name, sections, [model], ()), levels=levels)))
+    return path

@@ -1,0 +1,65 @@
+"""`azq demo` as a person meets it: a gallery, a game against a shipped network in the tab, a link to the position."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browsing import launched, shot
+from waiting import until
+
+from azq import pretrained
+from azq.process.python import AZQ
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    process = subprocess.Popen([*AZQ, "demo", "--no-browser"], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
+    assert found is not None
+    yield found[0]
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode in (0, 130)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with launched() as one:
+        yield one
+
+
+def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(120_000)
+    page, complaints = context.new_page(), list[str]()
+    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(url)
+    page.locator('[data-game="tic_tac_toe"] .preview svg').wait_for()
+    assert page.locator("[data-game]").count() == len(pretrained.names())
+    shot(page, "gallery")
+    page.locator('[data-game="tic_tac_toe"] a').click()
+    page.locator("#position [data-action]").first.click()
+    until(lambda: page.locator("#played li").count() == 2, "its answer", 120.0)
+    assert page.title() == "azq: Tic-tac-toe"
+    assert page.locator("#level option").first.inner_text() == "level 1 · 8 simulations"
+    assert page.locator("#level option").count() == 10
+    link = page.url
+    page.goto("about:blank")
+    page.goto(link)
+    until(lambda: page.locator("#played li").count() == 2, "the shared game", 120.0)
+    assert complaints == []
+    context.close()
+
+
+def test_what_is_not_shipped_is_not_there(url: str, browser: Any) -> None:
+    page = browser.new_page()
+    assert page.goto(f"{url}/site/chess.json").status == 404
+    assert page.goto(f"{url}/web/contribute/").status == 404
+    page.close()
