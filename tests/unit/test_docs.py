@@ -85,3 +85,9 @@ def test_the_evening_path_is_at_most_thirty_files_and_six_thousand_lines() -> No
     lines = {name: (ROOT / name).read_text("utf-8").count("\n") for name in files}
     assert 20 <= len(lines) == len(files) <= 30
     assert sum(lines.values()) <= 6000, lines
+
+
+def test_the_layout_names_every_package_of_azq() -> None:
+    layout = (ROOT / "docs" / "1-architecture.md").read_text("utf-8").partition("## 3. Layout")[2].partition("## 4.")[0]
+    parts = [path.name for path in (ROOT / "azq").iterdir() if not path.name.startswith("_") and path.name != "py.typed"]
+    assert [name for name in sorted(parts) if name not in re.findall(r"[\w.]+", layout)] == []
