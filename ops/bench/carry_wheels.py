@@ -22,14 +22,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("embedded",)  # pictures are drawn afterwards, at home
 TORCH = "torch"
-PLATFORMS = (
-    "manylinux_2_28_x86_64",
-    "manylinux_2_27_x86_64",
-    "manylinux_2_17_x86_64",
-    "manylinux2014_x86_64",
-    "manylinux_2_5_x86_64",
-    "linux_x86_64",
-)
+PLATFORMS = (*(f"manylinux{of}_x86_64" for of in ("_2_28", "_2_27", "_2_17", "2014", "_2_5")), "linux_x86_64")
 
 
 def wanted(project: Path) -> list[Requirement]:

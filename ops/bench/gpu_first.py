@@ -1,10 +1,10 @@
 """The first nine minutes on a GPU: steps by worth under one deadline, of which each leaves its figures whatever comes after.
 
 Usage: gpu_first.py WHEELS OUT [STEP ...] [--left 540] [--device cuda:0] [--venv FOLDER] [--small]
-WHEELS is the folder that carry_wheels.py filled; the Python that runs this has PyTorch. OUT gets results.json, written after each step,
-and log.txt. A second call in the same OUT, or beside the same environment, goes on with what is
-missing, then with what failed. `gpu_rows.py OUT/results.json` makes rows of docs/benchmarks.md of them. `--small` is a rehearsal with tiny
-networks, for `--device cpu` too. The exit code is that of the first step that failed, or 124 where the time was too short.
+WHEELS is the folder that carry_wheels.py filled; the Python that runs this has PyTorch. OUT gets log.txt and results.json, written after
+each step. A second call in the same OUT, or beside the same environment, goes on with what is missing, then with what failed.
+`gpu_rows.py OUT/results.json` makes rows of docs/benchmarks.md of them. `--small` is a rehearsal with tiny networks, for `--device cpu`
+too. The exit code is that of the first step that failed, or 124 where the time was too short.
 """
 
 from __future__ import annotations
@@ -106,10 +106,11 @@ class Site:
 
 @dataclass(frozen=True)
 class Command:
-    """A process of a step."""
+    """A process of a step; `alone`: what comes after it does not need it, and it may take so many seconds."""
 
     words: list[str]
     env: Mapping[str, str] = field(default_factory=dict)
+    alone: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -164,11 +165,13 @@ def devices(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
 
 
 def networks(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
-    return [Command(site.network(), {RTC: "0"}), Command(site.network("--only=fused"), {RTC: "1"})]
+    """Each way in a process of its own: on some cuDNN one searches for minutes, and the others are to be measured all the same."""
+    ways = (("plain", "0"), ("compiled", "0"), ("fused", "0"), ("fused", "1"))
+    return [Command(site.network(f"--only={way}"), {RTC: rtc}, alone=60.0) for way, rtc in ways]
 
 
 def learner(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
-    first = Command(site.network(f"--learner-batch={site.size.learner_batch}"))
+    first = Command(site.network(f"--learner-batch={site.size.learner_batch}"), alone=40.0)
     return [first, Command(site.part("learner", 0, chosen.settings), chosen.env)]
 
 
@@ -208,8 +211,8 @@ def part(kind: str, num_simulations: int = 0) -> Callable[[Site, Chosen, float],
 STEPS = (
     Step("install", 5, 60, install),
     Step("devices", 5, 40, devices),
-    Step("networks", 20, 150, networks),
-    Step("stream", 20, 60, part("network")),
+    Step("networks", 20, 200, networks),
+    Step("stream", 20, 100, part("network")),
     Step("selfplay-200", 30, 100, part("selfplay", 200)),
     Step("selfplay-32", 30, 100, part("selfplay", 32)),
     Step("learner", 20, 70, learner),
@@ -294,15 +297,15 @@ def todo(names: Sequence[str], entries: Mapping[str, Mapping[str, Any]]) -> list
 def take(step: Step, site: Site, chosen: Chosen, limit_s: float) -> dict[str, Any]:
     """The entry of a step in results.json; what it printed goes to log.txt."""
     began_s, code, figures, said = time.monotonic(), 0, list[dict[str, Any]](), "without a word"
-    end_s = began_s + limit_s
     for command in step.commands(site, chosen, limit_s):
-        code, text = run(command, site, end_s)
-        with (site.out / "log.txt").open("ab") as log:
-            log.write(f"== {step.name}: {' '.join(command.words)[:300]}\n{text[-MOST_LOG_BYTES:]}\n".encode())
+        ended, text = run(command, site, min(began_s + limit_s, time.monotonic() + (command.alone or limit_s)))
+        code = code or ended
+        with (site.out / "log.txt").open("a", encoding="utf-8") as log:
+            log.write(f"== {step.name}: {' '.join(command.words)[:300]}\n{text[-MOST_LOG_BYTES:]}\n")
         lines = [line for line in text.splitlines() if line.strip()]
         figures = (figures + [found for line in lines if (found := figures_of(line))])[-MOST_FIGURES:]
         said = next((line for line in reversed(lines) if not figures_of(line)), said)
-        if code:
+        if ended and not command.alone:
             break
     if (written := site.scratch / f"{step.name}.json").is_file():
         figures.append(json.loads(written.read_text()))

@@ -1,4 +1,4 @@
-"""Prints the rows of docs/benchmarks.md's "GPUs" that results.json of gpu_first.py fills, with what else it says about the network.
+"""Prints the rows of docs/benchmarks.md's "GPUs" that results.json of gpu_first.py fills.
 
 Usage: gpu_rows.py RESULTS.json [--write-docs docs/benchmarks.md]    rows without figures stay as they are
 """
@@ -111,7 +111,7 @@ def filled(page: str, figures: Figures) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Prints the rows, or puts them into the page; then what each way to run the network came to."""
+    """Prints the rows, and puts them into the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
     parser.add_argument("--write-docs", type=Path)
@@ -122,8 +122,6 @@ def main() -> None:
     print("\n".join(rows))
     if given.write_docs:
         given.write_docs.write_text(text, "utf-8")
-    for row in figures.get("networks", []):
-        print(json.dumps(row))
 
 
 if __name__ == "__main__":

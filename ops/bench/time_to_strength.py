@@ -226,7 +226,7 @@ def _watch(
 
 
 def draw(rows: Sequence[dict[str, Any]], out: Path, target: float, title: str) -> None:
-    """The share of errors with its 95 % interval, and the loss of a move below it."""
+    """The share of errors with its 95 % interval."""
     try:
         import matplotlib
     except ImportError:  # the figures are in the JSON
@@ -234,20 +234,15 @@ def draw(rows: Sequence[dict[str, Any]], out: Path, target: float, title: str) -
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (axes, below) = pyplot.subplots(2, figsize=(8, 6.2), dpi=120, sharex=True, height_ratios=(3, 2))
+    figure, axes = pyplot.subplots(figsize=(8, 4.2), dpi=120)
     minutes = [row["seconds"] / 60 for row in rows]
     share, low, high = ([100 * row[key] for row in rows] for key in ("error_share", "low", "high"))
     axes.plot(minutes, share, marker=".")
     axes.fill_between(minutes, low, high, alpha=0.1, linewidth=0)
     axes.axhline(100 * target, color="#888888", linestyle=":", linewidth=1.2, label=f"target {target:.1%}")
-    axes.set(ylabel="moves that lose a result class, %", title=title, ylim=(0, None))
-    for name, style in (("policy", "--"), ("search", "-")):
-        graded = [(row["seconds"] / 60, row["regret"][name]) for row in rows if row.get("regret")]
-        below.plot([at for at, _ in graded], [value for _, value in graded], marker=".", linestyle=style, label=f"of the {name}")
-    below.set(xlabel="minutes since the start of azq up", ylabel="expected loss of a move", ylim=(0, None))
-    for each in (axes, below):
-        each.grid(alpha=0.25)
-        each.legend(loc="upper right")
+    axes.set(xlabel="minutes since the start of azq up", ylabel="moves that lose a result class, %", title=title, ylim=(0, None))
+    axes.grid(alpha=0.25)
+    axes.legend(loc="upper right")
     figure.tight_layout()
     figure.savefig(out)
     pyplot.close(figure)
@@ -278,7 +273,6 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=0, help="of the positions, so many at most, in equal shares of the classes")
     parser.add_argument("--grade-device", default="auto")
     parser.add_argument("--keep", type=Path, help="folder for the run; a temporary one by default")
-    parser.add_argument("--title", default="")
     return parser.parse_args()
 
 
@@ -289,7 +283,7 @@ def main() -> int:
     positions = choose(positions, given.count, seed=0) if given.count else positions
     exam = Exam(positions, given.num_simulations, given.target, given.every_s, given.grade_device)
     recipe = Recipe(given.game, given.preset, given.config, tuple(given.overrides), given.minutes)
-    title = given.title or f"{recipe.game}, {exam.num_simulations} simulations, {len(positions)} solved positions"
+    title = f"{recipe.game}, {exam.num_simulations} simulations, {len(positions)} solved positions"
     about = {
         "title": title,
         "target": exam.target,

@@ -1,6 +1,6 @@
-"""Chooses features as a game for one player: `python ops/examples/feature_selection.py [--data breast_cancer] [--ranks 2] [--fail-step N]`.
+"""Chooses 5 of 20 features as a game for one player: `python ops/examples/feature_selection.py [--seed S] [--ranks 2] [--fail-step N]`.
 
-A move chooses a feature; the game ends when so many are chosen. What they are worth, R^2 of a linear regression under cross-validation, is
+A move chooses a feature; the game ends when all are chosen. What they are worth, R^2 of a linear regression under cross-validation, is
 taken to be dear: a metamodel, trained online from the search's own evaluations, predicts it, and azq's search plays on what it predicts.
 Each of its members, which see the evaluations weighted at random, has a game of its own (Thompson sampling); the subsets that the games end
 with are evaluated, and the metamodel trains on. With `--ranks 2` two processes train it (`azq.learner.ranks`); this one searches.
@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,6 @@ from azq.bus.base import Bus
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import SearchConfig
-from azq.errors import AzqError, ConfigError, ExitCode
 from azq.games.adapter import AdaptedGame
 from azq.learner import ranks
 from azq.search.search import exploring, make_search
@@ -44,11 +42,10 @@ MEMBERS, ROWS = 8, 64
 FIRST = 5 * MEMBERS  # evaluations at random, before there is anything to predict from
 STEPS_A_ROUND, STEPS_AT_FIRST = 20, 200
 SIMULATIONS = 24
-SHARE = 0.02  # of all subsets, that may be evaluated
 EVALUATIONS = "example:evaluations"  # where ranks read what was evaluated
 FAILED = "training step failed, continuing with inference"
 FOLDS = 5
-MOST_SUBSETS = 200_000  # of which all are evaluated, so that the best is known
+FEATURES, CHOOSE = 20, 5
 
 Subset = tuple[int, ...]
 
@@ -81,7 +78,7 @@ class Worth:
         return dict(zip(keys, self.of(np.array(keys)).tolist(), strict=True)) if keys else {}
 
 
-def planted(seed: int, features: int, rows: int = 600) -> tuple[NDArray[Any], NDArray[Any]]:
+def planted(seed: int, features: int = FEATURES, rows: int = 600) -> Worth:
     """Two pairs of features that tell nothing alone, since a stir that is no target's hides in both; one that does; copies of the target
     with noise, which tell most alone and little together; the rest is noise. In random order."""
     rng = np.random.default_rng(seed)
@@ -90,7 +87,7 @@ def planted(seed: int, features: int, rows: int = 600) -> tuple[NDArray[Any], ND
     hidden = [causes[:, 0] + stirs[:, 0], stirs[:, 0], causes[:, 1] + stirs[:, 1], stirs[:, 1], causes[:, 2]]
     decoys = [target + 3 * rng.normal(size=rows) for _ in range(min(5, features - len(hidden)))]
     columns = np.column_stack([*hidden, *decoys, rng.normal(size=(rows, features - len(hidden) - len(decoys)))])
-    return columns[:, rng.permutation(features)], target
+    return Worth(columns[:, rng.permutation(features)], target)
 
 
 def at_random(rng: np.random.Generator, worth: Worth, choose: int, number: int, known: dict[Subset, float]) -> list[Subset]:
@@ -103,40 +100,9 @@ def at_random(rng: np.random.Generator, worth: Worth, choose: int, number: int, 
     return list(found)
 
 
-def greedy(worth: Worth, choose: int) -> dict[Subset, float]:
-    """The feature that adds most, one after the other; smaller subsets on the way count as evaluations too."""
-    known: dict[Subset, float] = {}
-    chosen: Subset = ()
-    while len(chosen) < choose:
-        found = worth.each((*chosen, feature) for feature in range(worth.features) if feature not in chosen)
-        chosen = max(found, key=found.__getitem__)
-        known |= found
-    return known
-
-
-def exhaustive(worth: Worth, choose: int) -> float | None:
-    """The best there is, where so few can be."""
-    if math.comb(worth.features, choose) > MOST_SUBSETS:
-        return None
+def exhaustive(worth: Worth, choose: int) -> float:
+    """The best there is."""
     return float(worth.of(np.array(list(combinations(range(worth.features), choose)))).max())
-
-
-def data_of(name: str, features: int, seed: int) -> Worth:
-    if name == "planted":
-        if 0 < features < 5:
-            raise ConfigError(f"--features {features}: planted data has at least 5")
-        return Worth(*planted(seed, features or 20))
-    try:
-        datasets = import_module("sklearn.datasets")
-    except ImportError:
-        raise ConfigError(f"--data {name} needs scikit-learn: pip install scikit-learn, or leave it out for data made here") from None
-    try:
-        load = getattr(datasets, f"load_{name}")
-        inputs, targets = load(return_X_y=True)
-        inputs, targets = np.asarray(inputs, np.float64), np.asarray(targets, np.float64)
-    except (AttributeError, TypeError, ValueError):
-        raise ConfigError(f"--data {name}: scikit-learn has no such table; diabetes, wine and breast_cancer are some") from None
-    return Worth(inputs[:, : features or None], targets)
 
 
 class Metamodel(nn.Module):
@@ -341,14 +307,14 @@ def searched(
 
 
 @contextlib.contextmanager
-def trained(options: argparse.Namespace, worth: Worth) -> Iterator[tuple[Evaluations, ranks.PlainTraining, ranks.ModuleTrainer]]:
+def trained(options: argparse.Namespace) -> Iterator[tuple[Evaluations, ranks.PlainTraining, ranks.ModuleTrainer]]:
     """Rank 0, its broker, and as many processes of this very file with RANK set as are to train with it."""
     with tempfile.TemporaryDirectory(prefix="azq-example-") as folder, contextlib.ExitStack() as ends:
         broker = EmbeddedServer("control", Path(folder))
         broker.start()
         ends.callback(broker.stop)
         environment = {**os.environ, "WORLD_SIZE": str(options.ranks), "BROKER": broker.url}  # it holds a password, so it is no argument
-        evaluations = Evaluations(RedisBus(broker.url), worth.features)
+        evaluations = Evaluations(RedisBus(broker.url), FEATURES)
         ends.callback(evaluations.bus.close)
         trainer, place = trainer_of(evaluations, options.seed, options.fail_step), ranks.RankPlace(0, options.ranks)
         for rank in range(1, options.ranks):
@@ -360,91 +326,25 @@ def trained(options: argparse.Namespace, worth: Worth) -> Iterator[tuple[Evaluat
             yield evaluations, training, trainer
 
 
-def compared(options: argparse.Namespace, worth: Worth) -> dict[str, Any]:
-    """What each method finds, and how the search's metamodel was trained."""
-    choose, number = options.choose, math.comb(worth.features, options.choose)
-    budget = min(options.evaluations or max(int(SHARE * number), 3 * FIRST), number)
-    best, rng = exhaustive(worth, choose), np.random.default_rng(options.seed)
-    with trained(options, worth) as (evaluations, training, trainer):
-        found = {"search on a metamodel": searched(worth, choose, budget, options.seed, evaluations, training, trainer)}
-        figures = training.statistics()
-    found["random"] = worth.each(at_random(rng, worth, choose, budget, {}))
-    found["greedy"] = greedy(worth, choose)
-    return {
-        "data": options.data,
-        "seed": options.seed,
-        "features": worth.features,
-        "choose": choose,
-        "subsets": number,
-        "budget": budget,
-        "best": best,
-        "methods": [outcome(method, choose, known, best) for method, known in found.items()],
-        "steps": trainer.step,
-        "ranks": figures.ranks,
-        "trained": figures.healthy,
-        "lost": figures.failures,
-    }
-
-
-def outcome(method: str, choose: int, known: dict[Subset, float], best: float | None) -> dict[str, Any]:
-    """The best subset that a method evaluated, after how many, and whether it is the best of all, where that is known."""
-    subset = max((subset for subset in known if len(subset) == choose), key=known.__getitem__)
-    at, found = 1 + list(known).index(subset), None if best is None else known[subset] >= best - 1e-9
-    return {"method": method, "evaluations": len(known), "best": known[subset], "subset": subset, "at": at, "found": found}
-
-
-def table_of(said: dict[str, Any]) -> str:
-    known = "" if said["best"] is None else f"; the best of all has R^2 {said['best']:.4f}"
-    lines = [
-        f"{said['data']}: {said['choose']} of {said['features']} features, {said['subsets']} subsets{known}",
-        f"{'method':24} {'evaluations':>11} {'best R^2':>9} {'after':>6} {'the best':>9}",
-    ]
-    for row in said["methods"]:
-        found = {None: "-", True: "found", False: "missed"}[row["found"]]
-        lines.append(f"{row['method']:24} {row['evaluations']:11} {row['best']:9.4f} {row['at']:6} {found:>9}")
-    trained_by = f"{said['trained']} of {said['ranks']} ranks train, {said['lost']} lost"
-    return "\n".join([*lines, f"the metamodel took {said['steps']} steps; {trained_by}"])
-
-
-def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--data", default="planted", help="planted (made here), or a table of scikit-learn's: diabetes, wine, breast_cancer"
-    )
-    parser.add_argument("--features", type=int, default=0, help="only the table's first N columns; planted: N, at least 5 (20)")
-    parser.add_argument("--choose", type=int, default=5, help="how many features (5)")
-    parser.add_argument("--evaluations", type=int, default=0, help=f"at most (2 %% of all subsets, at least {3 * FIRST})")
+    parser.add_argument("--evaluations", type=int, default=310, help="at most (2 %% of all subsets)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1, help="processes that train the metamodel (1)")
     parser.add_argument("--fail-step", type=int, help="a training step that fails, by its number")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args(arguments)
-    for name, least in (("features", 0), ("choose", 1), ("evaluations", 0), ("seed", 0)):
-        if getattr(options, name) < least:
-            parser.error(f"--{name} {getattr(options, name)}: at least {least}")
-    if not 1 <= options.ranks <= ROWS:
-        parser.error(f"--ranks {options.ranks}: 1 to {ROWS}, the rows of a step")
-    return options
-
-
-def main() -> int:
-    options = options_of()
-    try:
-        worth, place = data_of(options.data, options.features, options.seed), ranks.place_of(os.environ, options.ranks)
-        if options.choose >= worth.features:
-            raise ConfigError(f"--choose {options.choose} of {worth.features} features: choose fewer")
-        logs.setup("features")  # to standard error
-        if place.rank:
-            bus = RedisBus(os.environ["BROKER"])
-            ranks.follow(trainer_of(Evaluations(bus, worth.features), options.seed, None), os.environ["BROKER"], place)
-            return 0
-        said = compared(options, worth)
-    except AzqError as error:
-        print(f"feature_selection: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    print(json.dumps(said) if options.json else table_of(said))
+    options = parser.parse_args()
+    logs.setup("features")  # to standard error
+    worth, place = planted(options.seed), ranks.place_of(os.environ, options.ranks)
+    if place.rank:
+        bus = RedisBus(os.environ["BROKER"])
+        ranks.follow(trainer_of(Evaluations(bus, FEATURES), options.seed, None), os.environ["BROKER"], place)
+        return 0
+    with trained(options) as (evaluations, training, trainer):
+        known = searched(worth, CHOOSE, options.evaluations, options.seed, evaluations, training, trainer)
+        figures = training.statistics()
+    best, subset = exhaustive(worth, CHOOSE), max(known, key=known.__getitem__)
+    said = {"evaluations": len(known), "subset": subset, "worth": known[subset], "best": best, "found": known[subset] >= best - 1e-9}
+    print(json.dumps({**said, "steps": trainer.step, "ranks": figures.ranks, "lost": figures.failures}))
     return 0
 
 

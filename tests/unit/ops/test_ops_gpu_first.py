@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from waiting import until
 
+from azq.bench import rig, suite
 from azq.process.proc import stat_of
 
 ROOT = Path(__file__).parents[3]
@@ -71,6 +72,14 @@ def test_a_step_whose_time_is_over_is_interrupted_and_keeps_what_it_measured(fir
     steps(most_s=4.0, long=FIGURE % 1 + "import time; time.sleep(600)")
     assert first.work(site, (), 300.0) == first.OUT_OF_TIME
     assert (results(site)["long"]["state"], results(site)["long"]["figures"]) == ("cut", [{"rate": 1}])
+
+
+def test_what_fails_alone_keeps_nothing_from_the_rest_of_its_step(first, site, monkeypatch):
+    programs = (FIGURE % 1, "raise SystemExit(14)", "import time; time.sleep(600)", FIGURE % 4)
+    commands = [first.Command([sys.executable, "-c", program], alone=3.0) for program in programs]
+    monkeypatch.setattr(first, "STEPS", (first.Step("ways", 0.0, 60.0, lambda *_: commands),))
+    assert first.work(site, (), 300.0) == 14
+    assert results(site)["ways"]["figures"] == [{"rate": 1}, {"rate": 4}]
 
 
 def test_a_step_that_does_not_heed_is_killed_with_what_it_started(first, site, steps, monkeypatch):
@@ -145,6 +154,8 @@ def test_every_step_is_made_of_commands_of_the_size_asked_for(first, site):
     asked = json.loads(words[-1])
     assert asked["overrides"] == ["worker.concurrency=2", "inference.compile=true"]
     assert (asked["num_simulations"], asked["device"], asked["case"]["batch"]) == (200, "cpu", 64)
+    assert words[1:3] == ["-m", rig.__name__]
+    assert getattr(importlib.import_module(words[3]), words[4]) is suite.measure_part
 
 
 MEASURED = {
