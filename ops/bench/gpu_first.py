@@ -60,8 +60,8 @@ class Size:
     preset: tuple[str, ...] = ("--preset", "sprint")
 
 
-SMALL_RUN = ("network.blocks=1", "network.channels=8", "selfplay.games_in_flight=128", "learner.min_window=1000", "learner.batch_size=64")
-SMALL = Size(1, 8, 64, 64, 2, 1, 5.0, 0.3, (*SMALL_RUN, "inference.max_batch=64", "search.num_simulations=16"), ())
+SMALL_RUN = ("network.blocks=1", "network.channels=8", "search.num_simulations=16", "learner.min_window=1000", "learner.batch_size=64")
+SMALL = Size(1, 8, 64, 64, 2, 1, 5.0, 0.3, (*SMALL_RUN, "selfplay.games_in_flight=128", "inference.max_batch=64"), ())
 
 
 @dataclass(frozen=True)
@@ -281,9 +281,7 @@ def problems(facts: Mapping[str, Any]) -> list[str]:
     if facts["shm_bytes"] < LEAST_SHM:
         remedy = "mount -o remount,size=8g /dev/shm, or start the container with --shm-size=8g"
         found.append(f"/dev/shm has {facts['shm_bytes'] >> 20} MiB left: {remedy}")
-    found += [
-        f"another process has memory of the card ({holder}): end it, or the figures are of a part of it" for holder in facts["holders"]
-    ]
+    found += [f"a process has memory of the card ({holder}): end it, or figures are of a part of it" for holder in facts["holders"]]
     return found
 
 

@@ -6,6 +6,7 @@ Usage: gpu_rows.py RESULTS.json [--write-docs docs/benchmarks.md]    rows withou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -98,15 +99,11 @@ def filled(page: str, figures: Figures) -> tuple[str, list[str]]:
     section, end, tail = after.partition("\n## ")
     lines, made = section.split("\n"), list[str]()
     for number, line in enumerate(lines):
-        told = next((ROWS[name] for name in ROWS if line.startswith(f"| {name}")), None)
-        if told is None:
-            continue
-        try:
-            before, what, goal, _, *rest = line.split("|")
-            lines[number] = "|".join([before, what, goal, f" {told(figures)} ", *rest])
-            made.append(lines[number])
-        except KeyError:
-            continue
+        for told in (ROWS[name] for name in ROWS if line.startswith(f"| {name}")):
+            with contextlib.suppress(KeyError):  # no figures yet
+                before, what, goal, _, *rest = line.split("|")
+                lines[number] = "|".join([before, what, goal, f" {told(figures)} ", *rest])
+                made.append(lines[number])
     return head + mark + "\n".join(lines) + end + tail, made
 
 

@@ -71,11 +71,9 @@ def accuracy(module: nn.Module) -> float:
 
 
 def print_statistics(figures: RanksFigures) -> None:
-    print(
-        f"{'rank':>4} {'state':8} {'device':6} {'rows':>5} {'samples/s':>10} {'step ms':>8} {'sync ms':>8} {'memory MB':>10} {'errors':>6}"
-    )
+    print(f"{'rank':>4} {'state':8} {'device':6} {'rows':>5} {'samples/s':>10} {'step ms':>8} {'errors':>6}")
     for row in figures.each:
-        times = f"{row.samples_per_s:10.0f} {1e3 * row.batch_s:8.2f} {1e3 * row.sync_s:8.2f} {row.memory_bytes / 1e6:10.0f}"
+        times = f"{row.samples_per_s:10.0f} {1e3 * row.batch_s:8.2f}"
         print(f"{row.rank:4} {row.state:8} {row.device:6} {row.rows:5} {times} {row.errors:6} {row.reason}")
     print(f"{figures.healthy} of {figures.ranks} ranks train, {figures.failures} lost; scaling efficiency {figures.efficiency:.0%}")
 
