@@ -20,7 +20,7 @@ from azq.bench.selfplay import SIMULATIONS, Reading, readings_of
 from azq.config import Config, NetworkConfig, load
 from azq.errors import ConfigError
 from azq.inference.device.cuda import SLOTS
-from azq.inference.device.engine import Engine, Rung
+from azq.inference.device.engine import Engine, Rung, Shape
 from azq.inference.device.forward import EagerForward, Flight, Forward, Outputs
 from azq.inference.device.model import PROBE_SIZE
 from azq.nets import Network
@@ -148,7 +148,7 @@ class ClockEngine(Engine):
         self._leaves = leaves
         self._free_s = 0.0
 
-    def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
+    def forward(self, reference: Network, rung: Rung, _shape: Shape) -> tuple[Network, Forward]:
         """The reference, asked by the clock."""
         return reference, ClockForward(self, reference, rung.max_batch)
 

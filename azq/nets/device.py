@@ -129,9 +129,15 @@ def driver_text(cuda: str, query: Sequence[str] = DRIVER) -> str:
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 on CUDA and on CPUs that multiply it: elsewhere torch emulates it, slower than float32."""
-    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else device.type == "cpu" and has_bfloat16(cpu_flags())
-    return torch.bfloat16 if fast else torch.float32
+    """bfloat16 on GPUs and CPUs that multiply it, float16 on GPUs with tensor cores for that alone (Volta, Turing), else float32.
+
+    Where the hardware lacks bfloat16 torch emulates it, slower than float32.
+    """
+    if device.type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return torch.bfloat16
+        return torch.float16 if torch.cuda.get_device_capability(device)[0] == 7 else torch.float32
+    return torch.bfloat16 if device.type == "cpu" and has_bfloat16(cpu_flags()) else torch.float32
 
 
 def cpu_flags(cpuinfo: str | None = None) -> frozenset[str]:

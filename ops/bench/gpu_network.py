@@ -77,7 +77,7 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
     packed = random_observations(spec, engine.rung.max_batch)
 
     def make(way: str) -> Forward:
-        forward = engine.forward(module, replace(engine.rung, way=way))[1]
+        forward = engine.forward(module, replace(engine.rung, way=way), (spec, network))[1]
         if isinstance(forward, GraphForward):
             forward.refresh(largest_only=True)
         return forward
@@ -97,7 +97,7 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
             say({**figures, "failed": reason_of(error)})
     if rates:
         best = max(rates, key=rates.__getitem__)
-        forward = engine.forward(module, replace(engine.rung, way=best))[1]
+        forward = engine.forward(module, replace(engine.rung, way=best), (spec, network))[1]
         say({"fastest": best or "plain", "all_s": timed(forward.refresh)[1]})
 
 

@@ -9,7 +9,7 @@ from inference_doubles import CONFIG, SPEC, Shelf, make_server, weights
 from numpy.typing import NDArray
 
 from azq.bus.redis import RedisBus
-from azq.inference.device.engine import Engine, Rung
+from azq.inference.device.engine import Engine, Rung, Shape
 from azq.inference.device.forward import Flight, Forward
 from azq.inference.device.placement import place
 from azq.inference.serve.trials import Patience, Trials
@@ -29,8 +29,8 @@ def poison(count: int) -> NDArray[np.uint8]:
 class DeadlyEngine(Engine):
     """Its forward passes look for the mark first."""
 
-    def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
-        module, forward = super().forward(reference, rung)
+    def forward(self, reference: Network, rung: Rung, shape: Shape) -> tuple[Network, Forward]:
+        module, forward = super().forward(reference, rung, shape)
         return module, Deadly(forward)
 
 

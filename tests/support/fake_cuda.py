@@ -1,8 +1,8 @@
 """A CUDA device without one: what azq asks of `torch.cuda`, computed on the CPU, refused where torch refuses.
 
 Work put on a stream runs when somebody waits for it, and a graph repeats the operations it recorded. So what is read or written too
-early, or shared between streams, shows as a wrong number on any machine. `FakeCuda().install()` puts it in torch's place: tensors on the
-device are tensors of the CPU then. Processes get it with `fake_cuda_site` on their PYTHONPATH.
+early, or shared between streams, shows as a wrong number on any machine, and memory that nobody wrote is NaN. `FakeCuda().install()`
+puts it in torch's place: tensors on the device are tensors of the CPU then. Processes get it with `fake_cuda_site` on their PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-COPY = torch.ops.aten.copy_.default
+LATER = {torch.ops.aten.copy_.default, torch.ops.aten.fill_.Scalar, torch.ops.aten._foreach_copy_.default}  # what streams put off
 WAITS = {"aten::item", "aten::is_nonzero", "aten::_local_scalar_dense", "aten::nonzero"}  # for the device: no graph may hold them
 CONVOLUTIONS = {"aten::convolution", "aten::cudnn_convolution_relu", "aten::cudnn_convolution_add_relu"}
 QUERIES = 2  # that an event answers with no before its stream gets on
 FACTORIES = ("zeros", "zeros_like", "empty", "ones", "full", "tensor", "as_tensor", "arange", "rand", "randn", "randint")
 NOT_CAPTURED = "CUDA error: operation not permitted when stream is capturing"
+INVALIDATED = "CUDA error: operation failed due to a previous error during capture"
 GIB = 2**30
 
 
@@ -57,7 +58,12 @@ class FakeStream:
         self.run_until(lambda: False)
 
     def wait_stream(self, other: FakeStream) -> None:
-        other.synchronize()
+        event = FakeEvent()
+        event.record(other)
+        self.wait_event(event)
+
+    def wait_event(self, event: FakeEvent) -> None:
+        self.put(event.synchronize)
 
 
 class FakeEvent:
@@ -93,9 +99,36 @@ class FakeEvent:
 class FakeGraph:
     """Operations with their operands; a replay writes where the recorded ones wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self, cuda: FakeCuda) -> None:
+        self._cuda = cuda
         self.steps: list[tuple[Any, Any, Any, Any]] = []
         self.pool: object = None
+        self.invalid = False
+
+    def capture_begin(self, pool: object, *, capture_error_mode: str) -> None:
+        cuda = self._cuda
+        assert capture_error_mode == "thread_local"
+        assert not DEVICE.stream.work
+        if pool in cuda.under_way:
+            raise RuntimeError("beginAllocateToPool: already recording to mempool_id")
+        cuda.under_way.add(pool)
+        cuda.recorders.add(threading.current_thread().name)
+        cuda.searches.add(torch.backends.cudnn.benchmark)
+        assert len(cuda.under_way) - len(cuda.spoilt) == 1  # torch takes one capture at a time in a process
+        DEVICE.capturing, self.pool = True, pool
+        self._recording = _Recording(self, cuda.rows)
+        self._recording.__enter__()  # type: ignore[no-untyped-call]
+
+    def capture_end(self) -> None:
+        self._recording.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        DEVICE.capturing = False
+        DEVICE.stream.captured += 1
+        error = RuntimeError(INVALIDATED) if self.invalid else self._cuda.fail
+        if error is not None:
+            self._cuda.spoilt.add(self.pool)  # as in torch, which then leaves its pool under way
+            raise error
+        self._cuda.under_way.remove(self.pool)
+        self._cuda.captures.append((DEVICE.stream, self.pool))
 
     def replay(self) -> None:
         DEVICE.stream.put(self._run)
@@ -120,10 +153,10 @@ class _Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._rows = rows
 
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.name in WAITS:
+        searches = func._schema.name in CONVOLUTIONS and torch.backends.cudnn.benchmark and plan_of(func, args) not in DEVICE.plans
+        if func._schema.name in WAITS or searches:  # cuDNN would search for a kernel: this thread never did
+            self._graph.invalid = True
             raise RuntimeError(NOT_CAPTURED)
-        if func._schema.name in CONVOLUTIONS and torch.backends.cudnn.benchmark and plan_of(func, args) not in DEVICE.plans:
-            raise RuntimeError(NOT_CAPTURED)  # cuDNN would search for a kernel: this thread never did
         came = func(*args, **(kwargs or {}))
         if isinstance(came, torch.Tensor) and came.dim() > 1 and len(came) > self._rows:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
@@ -137,11 +170,10 @@ class _Later(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func._schema.name in CONVOLUTIONS:
             DEVICE.plans.add(plan_of(func, args))
-        if func is not COPY or not isinstance(args[1], torch.Tensor):
+        if func not in LATER or DEVICE.capturing:
             return func(*args, **(kwargs or {}))
-        into, source = args[0], args[1]
-        DEVICE.stream.put(lambda: into.copy_(source))
-        return into
+        DEVICE.stream.put(lambda: func(*args, **(kwargs or {})))
+        return None if isinstance(args[0], list) else args[0]
 
 
 class FakeDevice(threading.local):
@@ -182,8 +214,11 @@ class FakeCuda:
         self.recorders: set[str] = set()  # names of the threads that captured
         self.searches: set[bool] = set()  # whether cuDNN tried kernels then
         self.pools = 0
+        self.stalls = 0
+        self.under_way: set[object] = set()  # pools that a capture allocates from
+        self.spoilt: set[object] = set()  # pools of captures that failed to end
         self.captures: list[tuple[FakeStream, object]] = []
-        self.capturing = 0
+        self.capability = (9, 0)
 
     def install(self, put: Callable[[object, str, object], None] = setattr) -> None:
         """Puts everything in torch's place by `put`, for instance that of a monkeypatch; operations stay in torch once they are there."""
@@ -191,6 +226,8 @@ class FakeCuda:
             put(torch.cuda, name, double)
         for name in FACTORIES:
             put(torch, name, _on_cpu(getattr(torch, name)))
+        put(torch, "empty", _unwritten(torch.empty))
+        put(torch._C, "_cuda_endAllocateToPool", self.end_pool)
         put(torch.Tensor, "to", _moved(torch.Tensor.to))
         put(torch.Tensor, "pin_memory", lambda tensor, *_: tensor)
         put(torch.Tensor, "record_stream", lambda *_: None)
@@ -201,7 +238,8 @@ class FakeCuda:
         return {
             "is_available": lambda: self.devices > 0,
             "device_count": lambda: self.devices,
-            "is_bf16_supported": lambda *_, **__: True,
+            "is_bf16_supported": lambda including_emulation=True: including_emulation or self.capability >= (8, 0),
+            "get_device_capability": lambda *_: self.capability,
             "get_device_name": lambda *_: "fake",
             "get_device_properties": lambda *_: SimpleNamespace(name="fake", total_memory=2 * GIB, uuid="fake"),
             "utilization": lambda *_: 50,
@@ -210,17 +248,16 @@ class FakeCuda:
             "mem_get_info": lambda *_: (GIB, 2 * GIB),
             "set_device": self.set_device,
             "current_device": lambda: 0,
-            "synchronize": lambda *_: DEVICE.default.synchronize(),
+            "synchronize": self.stall,
             "Stream": FakeStream,
             "Event": FakeEvent,
-            "CUDAGraph": FakeGraph,
-            "graph": self.graph,
+            "CUDAGraph": functools.partial(FakeGraph, self),
             "graph_pool_handle": self.new_pool,
             "stream": DEVICE.use,
             "current_stream": lambda *_: DEVICE.stream,
             "default_stream": lambda *_: DEVICE.default,
             "device": lambda _device: contextlib.nullcontext(),
-            "empty_cache": lambda: None,
+            "empty_cache": self.stall,
         }
 
     def set_device(self, device: torch.device | int) -> None:
@@ -229,31 +266,19 @@ class FakeCuda:
         if (device if isinstance(device, int) else device.index) >= self.devices:
             raise RuntimeError("CUDA error: invalid device ordinal")
 
+    def stall(self, *_: object) -> None:
+        """What waits for all of the device, and keeps every thread's batches waiting."""
+        self.stalls += 1
+
     def new_pool(self) -> int:
         self.pools += 1
         return self.pools
 
-    @contextlib.contextmanager
-    def graph(self, graph: FakeGraph, *, pool: object, stream: FakeStream, capture_error_mode: str) -> Iterator[None]:
-        assert capture_error_mode == "thread_local"
-        assert not stream.work
-        self.capturing += 1
-        self.recorders.add(threading.current_thread().name)
-        self.searches.add(torch.backends.cudnn.benchmark)
-        assert self.capturing == 1  # torch takes one capture at a time in a process
-        DEVICE.stream, DEVICE.capturing = stream, True
-        try:
-            with _Recording(graph, self.rows):
-                yield
-        finally:
-            self.capturing -= 1
-            DEVICE.capturing = False
-        stream.captured += 1
-        if self.fail is not None:
-            raise self.fail  # as in torch, whose context manager then leaves its stream in use
-        DEVICE.stream = DEVICE.default
-        graph.pool = pool
-        self.captures.append((stream, pool))
+    def end_pool(self, _index: int, pool: object) -> None:
+        if pool not in self.under_way:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        self.under_way.remove(pool)
+        self.spoilt.discard(pool)
 
     def ran(self, name: str) -> None:
         """One operation that torch has for CUDA alone."""
@@ -272,6 +297,17 @@ def _on_cpu(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     return made
 
 
+def _unwritten(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A factory whose memory holds what may be there."""
+
+    @functools.wraps(make)
+    def made(*given: Any, **named: Any) -> torch.Tensor:
+        tensor = make(*given, **named)
+        return tensor.fill_(float("nan")) if tensor.is_floating_point() else tensor
+
+    return made
+
+
 def _moved(move: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     @functools.wraps(move)
     def moved(tensor: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
@@ -282,9 +318,9 @@ def _moved(move: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 def _host(value: Any) -> Any:
-    """The CPU in the place of a CUDA device; anything else as it is."""
-    cuda = (isinstance(value, torch.device) and value.type == "cuda") or (isinstance(value, str) and value.startswith("cuda"))
-    return torch.device("cpu") if cuda else value
+    """The CPU in the place of a device; anything else as it is."""
+    there = (isinstance(value, torch.device) and value.type in ("cuda", "mps")) or (isinstance(value, str) and value.startswith("cuda"))
+    return torch.device("cpu") if there else value
 
 
 OPERATIONS: dict[str, Any] = {}  # what was added to torch, which cannot be taken back, and the fake that it is told of
@@ -299,16 +335,17 @@ def _add_operations() -> None:
 
 
 def _relu(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> torch.Tensor:
-    OPERATIONS["fake"].ran("cudnn_convolution_relu")
-    if x.shape[1] % 8 or len(weight) % 8:
-        raise RuntimeError("FIND was unable to find an engine to execute this computation")
-    return F.relu(F.conv2d(x, weight, bias, stride, padding, dilation, groups))
+    """Adds 0 times memory that nobody wrote; NaN becomes 0 in a relu that takes the larger one."""
+    return _add_relu(x, weight, torch.full_like(F.conv2d(x, weight, bias, stride, padding, dilation, groups), float("nan")), 0.0, bias,
+                     stride, padding, dilation, groups)  # fmt: skip
 
 
 def _add_relu(x: Any, weight: Any, z: Any, alpha: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: Any) -> torch.Tensor:
     OPERATIONS["fake"].ran("cudnn_convolution_add_relu")
+    if x.shape[1] % 8 or len(weight) % 8:
+        raise RuntimeError("FIND was unable to find an engine to execute this computation")
     assert z.shape == (len(x), len(weight), *x.shape[2:])
-    return F.relu(F.conv2d(x, weight, bias, stride, padding, dilation, groups) + alpha * z)
+    return torch.nan_to_num(F.relu(F.conv2d(x, weight, bias, stride, padding, dilation, groups) + alpha * z), nan=0.0, posinf=float("inf"))
 
 
 def _product(one: torch.Tensor, other: torch.Tensor, out_dtype: torch.dtype) -> torch.Tensor:

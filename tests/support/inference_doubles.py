@@ -18,7 +18,7 @@ from azq.bus.base import Bus, RequestBus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
 from azq.errors import WeightsError
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.device.engine import Engine, Mode, Rung
+from azq.inference.device.engine import Engine, Mode, Rung, Shape
 from azq.inference.device.forward import Flight, Forward, Landed
 from azq.inference.device.placement import place
 from azq.inference.serve.server import InferenceServer
@@ -168,9 +168,9 @@ class FakeEngine(Engine):
         self.failing = failing
         self.built: list[Rung] = []
 
-    def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
+    def forward(self, reference: Network, rung: Rung, shape: Shape) -> tuple[Network, Forward]:
         self.built.append(rung)
-        module, forward = super().forward(reference, rung)
+        module, forward = super().forward(reference, rung, shape)
         return module, Failing(forward, rung, self.failing)
 
 

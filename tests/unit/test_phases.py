@@ -139,7 +139,7 @@ def test_batches_that_overlap_on_a_device_count_once() -> None:
         marks[at_ms] = clock.mark()
     busy_s = []
     for begin, end in ((0, 15), (10, 25), (40, 50)):
-        clock.landed(marks[begin], marks[end])
+        clock.count(marks[begin], marks[end])
         busy_s.append(clock.busy_s)
     assert busy_s == pytest.approx([0.015, 0.025, 0.035])
 

@@ -6,8 +6,10 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from weakref import WeakValueDictionary
 
 import torch
 
@@ -15,10 +17,10 @@ from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.device import native
-from azq.inference.device.cuda import SLOTS, GraphForward, Lanes
+from azq.inference.device.cuda import SLOTS, CudaStreams, GraphForward, Graphs
 from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe, gpu_buckets
 from azq.inference.device.placement import Placement
-from azq.inference.device.ways import Pass, ways
+from azq.inference.device.ways import COMPILED, Pass, ways
 from azq.nets import NetSpec, Network
 from azq.nets.device import explained
 from azq.nets.residual import ResNet
@@ -95,7 +97,6 @@ Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's w
 
 CPU = torch.device("cpu")
 LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
-MOST_COMPILED = 64  # kinds of calls for which a network is compiled: large sizes, of all shapes that a host meets
 SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, hence the last bits, depend on the size of the batch
 
 
@@ -114,19 +115,20 @@ class Engine:
         self._learnt: dict[Shape, Demotion] = {}
         self._fastest: dict[Shape, str] = {}  # of the ways that were measured
         self._changing = threading.Lock()
-        self._lanes: Lanes | None = None
+        self._graphs: WeakValueDictionary[tuple[Shape, Rung], Graphs] = WeakValueDictionary()
+        self._streams: CudaStreams | None = None
+        # Held by whoever uses the device: torch's MPS has one stream, which no two threads may use at a time.
+        self.exclusive: AbstractContextManager[object] = threading.RLock() if placement.device.type == "mps" else nullcontext()
         if placement.device.type == "cuda":
             try:
-                self._lanes = Lanes(placement.device, search=not self._exact)  # what is found may differ from thread to thread
+                self._streams = CudaStreams(placement.device, search=not self._exact)  # what is found may differ from thread to thread
             except RuntimeError as error:
                 raise DeviceError(f"inference on {placement.device} cannot begin: {explained(error)}") from None
             # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
             torch.backends.cudnn.allow_tf32 = False
-            if config.compile:
-                torch._dynamo.config.recompile_limit = MOST_COMPILED
         self._log = logs.get(__name__)
 
-    def forward(self, reference: Network, rung: Rung) -> tuple[Network, Forward]:
+    def forward(self, reference: Network, rung: Rung, shape: Shape) -> tuple[Network, Forward]:
         """A forward pass of a network (float32, on the CPU), and the module whose weights it takes. Raises what the device raises."""
         sizes = self.sizes(rung)
         if rung.mode is Mode.PLAIN:
@@ -134,27 +136,30 @@ class Engine:
         module = copy.deepcopy(reference)
         if rung.mode is Mode.FAST and isinstance(module, ResNet) and (kernel := native.kernel_for(module, self.placement)):
             return module, native.NativeForward(kernel, module, lambda: self.threads, quantised=bool(self.placement.whole))
-        if self._lanes is None:
-            return self._built(module, rung, sizes, None)
-        with self._lanes.capturing:  # torch frees and takes memory here, which is not to meet another thread's capture
-            torch.cuda.empty_cache()  # what a higher rung held
-            return self._built(module, rung, sizes, self._lanes)
+        # On CUDA torch frees and takes memory here, which is not to meet another thread's capture.
+        with self._streams.capturing if self._streams is not None else self.exclusive:
+            if self._streams is not None and rung != self._top(shape):
+                torch.cuda.empty_cache()  # what a higher rung held
+            module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(self.placement.device)
+            if rung.mode is Mode.FAST and self._streams is not None:
+                return module, self._graph_forward(module, rung, shape, self._streams)
+            if rung.mode is Mode.FAST and self._compile:
+                module.compile(dynamic=True)
+            return module, EagerForward(module, self.placement.device, sizes, self.exclusive)
 
-    def _built(self, module: Network, rung: Rung, sizes: tuple[int, ...], lanes: Lanes | None) -> tuple[Network, Forward]:
-        device = self.placement.device
-        module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(device)
-        if rung.mode is Mode.FAST and lanes is not None:
-            return module, GraphForward(self._ways(module)[rung.way](), sizes, lanes)
-        if rung.mode is Mode.FAST and self._compile:
-            module.compile(dynamic=True)
-        return module, EagerForward(module, device, sizes)
+    def _graph_forward(self, module: Network, rung: Rung, shape: Shape, streams: CudaStreams) -> GraphForward:
+        make = self._ways(module)[rung.way]
+        if (graphs := self._graphs.get((shape, rung))) is None:
+            graphs = Graphs(make(copy.deepcopy(module)), self.sizes(rung), streams, compiled=rung.way == COMPILED)
+            self._graphs[shape, rung] = graphs
+        return GraphForward(make(module), graphs)
 
-    def _ways(self, network: Network) -> Mapping[str, Callable[[], Pass]]:
+    def _ways(self, network: Network) -> Mapping[str, Callable[[Network], Pass]]:
         return ways(network, self.placement.dtype, compiled=self._compile, fused=self._fused)
 
     def to_measure(self, network: Network, rung: Rung, shape: Shape) -> Sequence[str]:
         """The ways of a rung among which is still to be chosen; none where there is but one."""
-        if self._lanes is None or rung.mode is not Mode.FAST or shape in self._fastest:
+        if self._streams is None or rung.mode is not Mode.FAST or shape in self._fastest:
             return ()
         names = tuple(self._ways(network))
         return names if len(names) > 1 else ()
@@ -170,17 +175,17 @@ class Engine:
     @property
     def in_flight(self) -> int:
         """Batches to keep under way, so that a device has the next one when it ends one; a CPU ends each before its launch returns."""
-        return SLOTS if self._lanes is not None else 1
+        return SLOTS if self._streams is not None else 1
 
     @property
     def device_s(self) -> float:
         """Seconds in which a GPU ran some batch, as it says itself; 0 on the CPU and op by op."""
-        return self._lanes.clock.busy_s if self._lanes is not None else 0.0
+        return self._streams.clock.busy_s if self._streams is not None else 0.0
 
     @property
     def doing(self) -> str:
         """What loading waits for: `recording graphs: 3 of 20`; mostly nothing."""
-        return self._lanes.doing if self._lanes is not None else ""
+        return self._streams.progress if self._streams is not None else ""
 
     def sizes(self, rung: Rung) -> tuple[int, ...]:
         if rung.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
@@ -217,7 +222,7 @@ class Engine:
             top = self._top(shape)
             learnt = self._learnt.get(shape, Demotion(top, 0, 0.0))
             self._learnt[shape] = learnt.lowered(lower if failure in LEARNT else top, self._now_s())
-        return lower.lower(Rung(Mode.EAGER, lower.max_batch)) if serving and self._lanes is not None else lower
+        return lower.lower(Rung(Mode.EAGER, lower.max_batch)) if serving and self._streams is not None else lower
 
 
 def fastest_layout(module: Network) -> Network:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -124,8 +125,11 @@ def gather(parts: tuple[NDArray[np.uint8], ...], into: NDArray[np.uint8]) -> int
 class EagerForward:
     """Op by op, on any device. Batches are padded to `sizes`: oneDNN compiles kernels anew for every batch size it has not seen."""
 
-    def __init__(self, module: Network, device: torch.device, sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self, module: Network, device: torch.device, sizes: tuple[int, ...], exclusive: AbstractContextManager[object] = nullcontext()
+    ) -> None:
         self._module = module
+        self._exclusive = exclusive  # held while the device is used
         self._device = device
         self._sizes = sizes
         self._input = torch.zeros((sizes[-1], module.spec.packed_size), dtype=torch.uint8)
@@ -134,7 +138,7 @@ class EagerForward:
         """Evaluates at once. Rows of padding hold what an earlier batch left there."""
         size = bucket_of(sum(map(len, parts)), self._sizes)
         count = gather(parts, self._input.numpy())
-        with torch.inference_mode():
+        with self._exclusive, torch.inference_mode():
             planes, scalars = unpack(self._input[:size].to(self._device), self._module.spec)
             logits, values = (output.to(torch.float16)[:count].cpu().numpy() for output in self._module(planes, scalars))
         return Landed((logits, values))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from azq.nets import Network, unpack
 from azq.nets.residual import POLICY_CHANNELS, TORCH, VALUE_CHANNELS, GlobalResNet, Kernels, Layer, ResNet
 
+COMPILED = "compiled"  # by torch.compile
 ALIGNED = 8  # channels, and columns of a product, that cuDNN's and cuBLAS's fast kernels want a multiple of
 
 
@@ -35,7 +37,7 @@ class Pass(nn.Module):
 
 
 class ResNetPass(Pass):
-    """A ResNet in bfloat16 up to the first layer of each head, which are one matrix product, summed in float32.
+    """A ResNet in 16 bits up to the first layer of each head, which are one matrix product, summed in float32.
 
     That reads the trunk's channels where they lie, the last dimension of a cell; hence weights of its own.
     """
@@ -72,32 +74,36 @@ class ResNetPass(Pass):
         return logits, network.values_of(F.relu(hidden[:, : network.value_hidden.out_features]))[0]
 
 
-def ways(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = True) -> Mapping[str, Callable[[], Pass]]:
+def ways(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = True) -> Mapping[str, Callable[[Network], Pass]]:
     """By name those that suit a network in a precision; "" is as torch runs it, and there always."""
-    found: dict[str, Callable[[], Pass]] = {"": partial(Pass, network)}
+    plain = network if isinstance(network, ResNet) and not isinstance(network, GlobalResNet) and dtype != torch.float32 else None
+    found: dict[str, Callable[[Any], Pass]] = {}
+    if plain and fused and plain.stem.out_channels % ALIGNED == 0:
+        found["fused"] = partial(ResNetPass, kernels=CUDNN)
     if compiled:
-        found = {"compiled": lambda: _compiled(Pass(network)), **found}
-    if isinstance(network, ResNet) and not isinstance(network, GlobalResNet) and dtype == torch.bfloat16:
-        if compiled:
-            found["compiled"] = lambda: _compiled(ResNetPass(network, TORCH))
-        if fused and network.stem.out_channels % ALIGNED == 0:
-            found = {"fused": partial(ResNetPass, network, CUDNN), **found}
-    return found
+        found[COMPILED] = partial(_compiled, partial(ResNetPass, kernels=TORCH) if plain else Pass)
+    return {**found, "": Pass}
 
 
-def _compiled(made: Pass) -> Pass:
+def _compiled(make: Callable[[Network], Pass], network: Network) -> Pass:
     """With kernels for each size of its own, made when it is called first; `made.forward` stays as it is."""
-    made.compile(dynamic=False)
+    made = make(network)
+    made.compile(dynamic=False, fullgraph=True)
     return made
 
 
 def _relu(layer: Layer, x: Tensor) -> Tensor:
-    return torch.cudnn_convolution_relu(_padded(x), _padded(layer.weight), layer.bias, *_same(layer))
+    """Not by `cudnn_convolution_relu`, which adds 0 times its unwritten output by the same kernel: 0 * NaN is NaN."""
+    return _fused(layer, x, x, 0.0) if x.shape[1] == len(layer.weight) else _sum_relu(layer, x, x.new_zeros((1, 1, 1, 1)))
 
 
 def _sum_relu(layer: Layer, x: Tensor, z: Tensor) -> Tensor:
-    z = z.expand(len(x), len(layer.weight), *x.shape[2:])
-    return torch.cudnn_convolution_add_relu(_padded(x), _padded(layer.weight), z, 1.0, layer.bias, *_same(layer))
+    return _fused(layer, x, z.expand(len(x), len(layer.weight), *x.shape[2:]), 1.0)
+
+
+def _fused(layer: Layer, x: Tensor, z: Tensor, alpha: float) -> Tensor:
+    """relu(layer(x) + alpha * z)."""
+    return torch.cudnn_convolution_add_relu(_padded(x), _padded(layer.weight), z, alpha, layer.bias, *_same(layer))
 
 
 def _padded(x: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf,
     handles = [client.submit(observations(64, seed=seed)) for seed in range(6)]
     with serving(connect.server(shelf, config=config, engine=Noted(config, place(config), clock_s=0.05))):
         assert all(client.result(handle, timeout_s=WAIT_S).weight_version == 1 for handle in handles)
-    assert "".join(event[0] for event in events) == "lllalalalaaa"[: len(events)]
+    assert "".join(event[0] for event in events) == "llllalalaaaa"[: len(events)]
     assert len(events) == 12
 
 

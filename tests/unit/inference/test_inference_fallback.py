@@ -157,7 +157,7 @@ def test_out_of_memory_halves_batches_and_larger_requests_are_cut():
 
     data, packed = weights(1), observations(250)
     model.load(data)
-    plain = engine.forward(model.reference, Rung(Mode.PLAIN, 256))[1]
+    plain = engine.forward(model.reference, Rung(Mode.PLAIN, 256), (SPEC, NETWORK))[1]
     engine.failing[Mode.FAST] = small_only
     logits, values = model.evaluate(packed)
     assert model.rung == Rung(Mode.FAST, 64)

@@ -16,7 +16,7 @@ from waiting import until
 from azq.bus.memory import MemoryBus
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.cuda import SLOTS, GraphSlot, Lane
+from azq.inference.device.cuda import SLOTS, CudaStreams, Graphs
 from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import CaptureRefused, EagerForward, Flight
 from azq.inference.device.model import Model
@@ -77,8 +77,8 @@ def test_graphs_op_by_op_and_the_reference_agree(pairs, precision, counts, seed)
 
 def test_all_graphs_are_recorded_before_a_network_serves(monkeypatch):
     model = loaded(engine_of(BRIEF))
-    assert [slot.recorded for slot in model.built[2]._slots] == [[64, 128, 256, 512]] * SLOTS
-    monkeypatch.delattr(Lane, "record")
+    assert model.built[2].sizes == [64, 128, 256, 512]
+    monkeypatch.delattr(CudaStreams, "record")
     assert all(len(model.evaluate(observations(count))[0]) == count for count in EDGES)
     assert model.rung.mode is Mode.FAST
     assert not torch.backends.cudnn.benchmark  # kernels are searched for where graphs are recorded
@@ -99,8 +99,8 @@ def test_stream_and_local_answer_the_same_bits_in_float32():
 
 
 @pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer", "structured"])
-def test_two_batches_in_flight_for_long_stay_apart(kind):
-    """Would show a workspace or a pool that both slots write to: each answer is that of its own batch, thousands of times."""
+def test_batches_in_flight_for_long_stay_apart(kind):
+    """Would show buffers that two slots write to, or copies that come too early: each batch has its own answer, thousands of times."""
     network = NETWORK.model_copy(update={"kind": kind, "blocks": 3, "channels": 64, "heads": 4})
     model = loaded(engine_of(BRIEF), network=network)
     packed = [observations(512, seed=seed) for seed in range(4)]
@@ -108,13 +108,13 @@ def test_two_batches_in_flight_for_long_stay_apart(kind):
     flights: deque[tuple[int, Flight]] = deque()
     for number in range(2000):
         flights.append((number % 4, model.launch(packed[number % 4])))
-        if len(flights) == 2:
+        if len(flights) == SLOTS:
             index, flight = flights.popleft()
             assert all(map(np.array_equal, flight.wait(), expected[index]))
     assert model.rung.mode is Mode.FAST
 
 
-def test_weights_are_swapped_under_load_with_two_batches_in_flight():
+def test_weights_are_swapped_under_load_with_batches_in_flight():
     bus = MemoryBus()
     shelf = Shelf(bus)
     shelf.publish(1, weights(1))
@@ -154,10 +154,11 @@ def test_graphs_are_recorded_while_another_thread_evaluates_and_loads():
     def load_others():
         try:
             while not stop.is_set():
-                other = loaded(engine, 2 + len(rounds), EXACT)
+                network = NETWORK.model_copy(update={"blocks": 2 + len(rounds)})  # all versions of one share their graphs
+                other = loaded(engine, 2, EXACT, network)
                 for size in sizes:
                     other.evaluate(packed[size])
-                other.load(weights(50))
+                other.load(weights(50, network=network))
                 rounds.append(len(rounds))
         except BaseException as error:
             failures.append(error)
@@ -195,11 +196,11 @@ def test_memory_that_runs_out_makes_batches_smaller():
     assert np.abs(logits[:64].astype(np.float32) - model.plain(packed[:64])[0].numpy()).max() <= 0.15
 
 
-def test_a_capture_refused_by_the_slot(monkeypatch):
-    def refuse(_slot, _size):
+def test_a_capture_that_is_refused(monkeypatch):
+    def refuse(_graphs, _size):
         raise CaptureRefused("refused by the test")
 
-    monkeypatch.setattr(GraphSlot, "capture", refuse)
+    monkeypatch.setattr(Graphs, "_record", refuse)
     model = loaded(engine_of(BRIEF), mode=Mode.EAGER)
     assert isinstance(model.built[2], EagerForward)
     assert len(model.evaluate(observations(33))[0]) == 33
@@ -240,22 +241,22 @@ def test_the_ways_are_measured_once_and_none_is_passed_over(capsys):
 
 
 def test_a_capture_that_torch_refuses_leaves_a_device_that_works(monkeypatch):
-    """The last here: torch's allocator counts a failed capture as under way for ever."""
-    engine = engine_of(BRIEF)
-    record = Lane.record
+    engine, captured = engine_of(BRIEF), CudaStreams._captured
+    alive = loaded(engine)  # so that the pool is to be kept
+    grown = NETWORK.model_copy(update={"blocks": 2})
 
-    def refuse(lane, body):
+    def refuse(streams, body):
         def with_a_wait():
             body()
             torch.cuda.current_stream().synchronize()  # what no graph may hold
 
-        return record(lane, with_a_wait)
+        return captured(streams, with_a_wait)
 
-    monkeypatch.setattr(Lane, "record", refuse)
-    model = loaded(engine, mode=Mode.EAGER)
+    monkeypatch.setattr(CudaStreams, "_captured", refuse)
+    model = loaded(engine, network=grown, mode=Mode.EAGER)
     monkeypatch.undo()
     assert torch.cuda.current_stream() == torch.cuda.default_stream()
     packed = observations(33)
     assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model.plain(packed)[0].numpy()).max() <= 0.15
-    again = loaded(engine_of(BRIEF))  # and another engine records as before
-    assert len(again.evaluate(packed)[0]) == 33
+    again = loaded(engine, network=NETWORK.model_copy(update={"blocks": 3}))  # the same engine records as before
+    assert len(again.evaluate(packed)[0]) == len(alive.evaluate(packed)[0]) == 33

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_serve
 from waiting import until
 
 from azq.bus.memory import MemoryBus
-from azq.config import NetworkConfig
+from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.cuda import GraphForward
@@ -21,6 +22,7 @@ from azq.inference.device.model import TRIALS, Model
 from azq.inference.device.placement import place
 from azq.inference.device.tuner import tune
 from azq.inference.device.ways import CUDNN, ResNetPass, ways
+from azq.learner.step.trainer import autocast_dtype
 from azq.nets import NetSpec, build, unpack
 from azq.nets.residual import TORCH, ResNet
 
@@ -102,6 +104,19 @@ def test_the_fastest_is_taken_and_measured_once_for_a_shape(fastest, name, monke
     assert engine.falls == 0
 
 
+@pytest.mark.parametrize(
+    ("capability", "precision"), [((9, 0), "bfloat16"), ((8, 0), "bfloat16"), ((7, 5), "float16"), ((6, 1), "float32")]
+)
+def test_networks_run_in_what_the_card_multiplies(fastest, fake_cuda, capability, precision):
+    fake_cuda.capability = capability
+    model = model_of(config=BRIEF.model_copy(update={"precision": "auto"}))
+    model.load(weights(1))
+    assert model._engine.placement.precision == precision
+    assert model.rung == Rung(Mode.FAST, 64, "fused" if precision != "float32" else "")
+    in_training = torch.bfloat16 if precision == "bfloat16" else None  # float16 has too few exponents for gradients
+    assert autocast_dtype(LearnerConfig(), model._engine.placement.device) is in_training
+
+
 def test_a_slow_kernel_is_seen_by_the_devices_own_clock(fake_cuda):
     torch.set_num_threads(1)
     fake_cuda.slow["cudnn_convolution_add_relu"] = 0.01
@@ -113,7 +128,7 @@ def test_a_slow_kernel_is_seen_by_the_devices_own_clock(fake_cuda):
 @pytest.mark.parametrize("spoil", [NO_ENGINE, torch.OutOfMemoryError("CUDA out of memory"), "wrong", "nan"])
 def test_a_way_that_fails_is_passed_over_and_said(fastest, fake_cuda, spoil, monkeypatch, capsys):
     if isinstance(spoil, Exception):
-        fake_cuda.refused["cudnn_convolution_relu"] = spoil
+        fake_cuda.refused["cudnn_convolution_add_relu"] = spoil
     else:
         bad = float("nan") if spoil == "nan" else 9.0
         monkeypatch.setattr(ResNetPass, "refresh", lambda made: made._bias.fill_(bad).__setitem__(0, -bad))
@@ -136,14 +151,17 @@ def test_where_all_ways_fail_the_ladder_goes_on(fastest, fake_cuda):
     assert other.rung == Rung(Mode.FAST, 64, "fused")
 
 
-def test_a_version_that_the_fastest_way_fails_is_run_as_torch_runs_it(fastest, fake_cuda):
+def test_a_shape_that_the_fastest_way_fails_later_is_run_as_torch_runs_it(fastest, fake_cuda):
     now_s = 0.0
     model = model_of(engine=Engine(BRIEF, place(BRIEF), lambda: now_s))
     model.load(weights(1))
-    fake_cuda.refused["cudnn_convolution_relu"] = RuntimeError("no kernel image is available")
-    other = model_of(engine=model._engine)
-    other.load(weights(2, version=2))
-    assert other.rung == Rung(Mode.FAST, 64)
+    engine = model._engine
+    del model  # and its graphs
+    gc.collect()
+    fake_cuda.refused["cudnn_convolution_add_relu"] = RuntimeError("no kernel image is available")
+    model = model_of(engine=engine)
+    model.load(weights(2, version=2))
+    assert model.rung == Rung(Mode.FAST, 64)
     fake_cuda.refused.clear()
     model.load(weights(3, version=3))
     assert model.rung.way == ""  # what graphs could not hold is not tried at once
