@@ -14,7 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 from waiting import until
 
-from azq.bench import rig, suite
+from azq.bench import plan, rig, suite
 from azq.process.proc import stat_of
 
 ROOT = Path(__file__).parents[3]
@@ -157,7 +157,7 @@ def test_every_step_is_made_of_commands_of_the_size_asked_for(first, site):
     assert (asked["num_simulations"], asked["device"], asked["case"]["batch"]) == (200, "cpu", 64)
     assert words[1:3] == ["-m", rig.__name__]
     assert getattr(importlib.import_module(words[3]), words[4]) is suite.measure_part
-    case = TypeAdapter(suite.Case).validate_python(asked["case"])
+    case = TypeAdapter(plan.Case).validate_python(asked["case"])
     config = suite.config_of(case, asked["num_simulations"], asked["device"], case.batch, asked["overrides"])
     assert (config.worker.concurrency, config.inference.compile, config.network.channels) == (2, True, 8)
 
