@@ -5,8 +5,9 @@ Only `azq runs restore` and `sign` work on the control plane itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -23,6 +24,7 @@ runs_app = typer.Typer(no_args_is_help=True, help="Runs, over the daemon's REST 
 weights_app = typer.Typer(no_args_is_help=True, help="What a run has learnt, as files.")
 jobs_app = typer.Typer(no_args_is_help=True, help="Jobs, over the daemon's REST interface.")
 
+T = TypeVar("T")
 Run = Annotated[str, typer.Argument(help="Name of the run.")]
 Job = Annotated[str, typer.Argument(help="Id of the job, as connect_four:17.")]
 Version = Annotated[int, typer.Argument(min=1, help="A version of its weights.")]
@@ -30,6 +32,14 @@ Until = Annotated[
     str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N|money=X", help="The first goal reached ends the run.")
 ]
 ReasonText = Annotated[str, typer.Option("--reason", help="Shown to whoever looks at the run.")]
+
+
+def listed(found: Iterable[T], row: Callable[[T], Sequence[object]]) -> Answer:
+    """A row for each of a list; `none` where it is empty."""
+    from azq.console.table import tabled
+
+    kept = list(found)
+    return Answer(kept, tabled(map(row, kept)) or "none")
 
 
 def _goals(until: str | None) -> dict[str, float] | None:
@@ -42,7 +52,7 @@ def _of_run(run: RunOut) -> Answer:
     goals = ", ".join(f"{goal}={limit:g}" for goal, limit in run.until.items()) or "no end"
     why = f" ({run.reason})" if run.reason else ""
     network = f", network {run.network}" if run.network else ""
-    return Answer(run, f"{run.name:<24}{run.game:<16}{run.state}{why}, {run.active_s / 60:.1f} min, {goals}{network}")
+    return Answer(run, f"{run.name}  {run.game}  {run.state}{why}, {run.active_s / 60:.1f} min, {goals}{network}")
 
 
 @runs_app.command("list")
@@ -53,9 +63,7 @@ def runs_list(
     game: Annotated[str | None, typer.Option("--game")] = None,
 ) -> Answer:
     """List runs."""
-    found = list(client.runs(state=state, game=game))
-    lines = [f"{run.name:<24}{run.game:<16}{run.state:<10}{run.active_s / 60:8.1f} min" for run in found]
-    return Answer(found, lines or "none")
+    return listed(client.runs(state=state, game=game), lambda run: (run.name, run.game, run.state, f"{run.active_s / 60:.1f} min"))
 
 
 @runs_app.command("show")
@@ -179,8 +187,7 @@ def weights_list(
     """List published weights: step, size, Elo, graded errors, hash, what they played, what became of them, and which serve."""
     from azq.console.remote import weights_row
 
-    found = client.weights(run, limit=limit)
-    return Answer(found, [weights_row(each) for each in found] or "none")
+    return listed(client.weights(run, limit=limit), weights_row)
 
 
 def _of_promotion(done: PromotionOut) -> Answer:
@@ -269,7 +276,7 @@ def sign(run: Annotated[str, typer.Option("--run", help="Name of the run.")], co
 
 def _of_job(job: JobOut) -> Answer:
     detail = f"attempt {job.attempt}" + (f", {job.owner}" if job.owner else "") + (f", {job.error}" if job.error else "")
-    return Answer(job, f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}{detail}")
+    return Answer(job, f"{job.job_id}  {job.kind}.{job.tag}  {job.state}  {detail}")
 
 
 @jobs_app.command("list")
@@ -283,11 +290,8 @@ def jobs_list(
     ended: Annotated[bool, typer.Option("--ended", help="The newest ended jobs too.")] = False,
 ) -> Answer:
     """List jobs."""
-    found = list(client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended))
-    lines = [
-        f"{job.job_id:<28}{job.kind}.{job.tag:<12}{job.state:<10}attempt {job.attempt}  {job.owner}  {job.error}".rstrip() for job in found
-    ]
-    return Answer(found, lines or "none")
+    found = client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended)
+    return listed(found, lambda job: (job.job_id, f"{job.kind}.{job.tag}", job.state, f"attempt {job.attempt}", job.owner, job.error))
 
 
 @jobs_app.command("show")
@@ -337,9 +341,8 @@ def workers(
     """List live processes, over the daemon's REST interface."""
     if what != "list":
         raise ConfigError(f"azq workers {what}: there is `azq workers list`")
-    found = list(client.workers(role=role, host=host, tag=tag, run=run))
-    lines = [f"{beat.role:<12}{beat.worker:<40}{beat.host:<20}{beat.age_s:6.1f} s  {' '.join(beat.queues)}" for beat in found]
-    return Answer(found, lines or "none")
+    found = client.workers(role=role, host=host, tag=tag, run=run)
+    return listed(found, lambda beat: (beat.role, beat.worker, beat.host, f"{beat.age_s:.1f} s", " ".join(beat.queues)))
 
 
 @with_client

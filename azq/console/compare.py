@@ -18,6 +18,7 @@ from azq.config import Config
 from azq.console.play import Seating, seated
 from azq.console.profile import pyplot_of
 from azq.console.samples import diff_text, pair
+from azq.console.table import tabled
 from azq.errors import ConfigError
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
@@ -99,19 +100,11 @@ def comparison_values(compared: RunComparison, paired: Sequence[dict[str, Any]],
 def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], samples: Mapping[str, SamplesDiff]) -> list[str]:
     """Tables for people."""
     names = [run.run for run in compared.runs]
-    head = f"{'':<28}" + "".join(f"{name:>18}" for name in names)
-    reached = [run.reached for run in compared.runs]
-    lines = [
-        head,
-        _line("state", [str(run.state) for run in compared.runs]),
-        _line("weights", [f"v{run.weight_version}" for run in compared.runs]),
-    ]
-    for axis in AXES:
-        lines.append(_line(axis, [f"{each.on(axis):,.1f}" if axis == "minutes" else f"{each.on(axis):,.0f}" for each in reached]))
-    lines += ["", f"where all were, by {compared.by}"]
-    lines += [
-        _line(f"{TITLES[row.figure]} at {row.x:,.4g}", [_figure(row.figure, value) for value in row.values]) for row in compared.common
-    ]
+    rows = [["state", *(run.state for run in compared.runs)], ["weights", *(f"v{run.weight_version}" for run in compared.runs)]]
+    rows += [[axis, *(f"{run.reached.on(axis):,.{axis == 'minutes':d}f}" for run in compared.runs)] for axis in AXES]
+    common = [[f"{TITLES[row.figure]} at {row.x:,.4g}", *(_figure(row.figure, value) for value in row.values)] for row in compared.common]
+    columns = ["", *(f"#{name}" for name in names)]
+    lines = [*tabled(rows, *columns), "", f"where all were, by {compared.by}", *tabled(common, *columns)]
     if paired:
         lines += ["", f"on the same graded positions, more than {names[0]} (95 %)"]
     for row in paired:
@@ -125,10 +118,8 @@ def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], s
         lines += [_graded(names[0], pair) for pair in compared.graded]
     for run, found in samples.items():
         lines += ["", "recorded games", diff_text(found, [names[0], run])]
-    if compared.settings:
-        lines += ["", "settings that differ"]
-    lines += [_line(row.setting, ["-" if value is None else str(value) for value in row.values]) for row in compared.settings]
-    return lines
+    differing = [[row.setting, *("-" if value is None else value for value in row.values)] for row in compared.settings]
+    return [*lines, *(["", "settings that differ", *tabled(differing, *columns)] if differing else [])]
 
 
 def _graded(first: str, pair: GradedPair) -> str:
@@ -136,10 +127,6 @@ def _graded(first: str, pair: GradedPair) -> str:
     values = " against ".join(f"{share:.4f}" for share in reversed(pair.errors))
     told = f"{pair.run} v{pair.weight_versions[1]}, errors: {pair.difference:+.4f} ({low:+.4f} to {high:+.4f})"
     return f"{told}: {values} of {first} v{pair.weight_versions[0]}, {pair.positions} positions"
-
-
-def _line(name: str, values: Sequence[str]) -> str:
-    return f"{name:<28}" + "".join(f"{value:>18}" for value in values)
 
 
 def _figure(name: str, value: float) -> str:

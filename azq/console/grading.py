@@ -19,6 +19,7 @@ from azq.arena.regret import Mean, Regret, calibration_error, judged, reliabilit
 from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
 from azq.config import Config
 from azq.console.play import Seating, params_of, seated
+from azq.console.table import tabled
 from azq.errors import ConfigError
 from azq.files import make_folders, publish_file
 from azq.games import Game
@@ -73,12 +74,12 @@ def _row(told: Unit, loss: float, errors: int, count: int, certain: bool) -> dic
 def grade_text(result: dict[str, Any]) -> str:
     """The figures as a table, a line for each class."""
     certain = "errors" in result
-    head = f"{'class':<12} {'positions':>9} {'mean loss':>10}" + (f" {'lost classes':>13}" if certain else "")
-    rows = {**result["by_class"], "all": result}
-    lines = [f"{result['player']} at {result['game']}, loss in {result['unit']}", head]
-    for name, row in rows.items():
-        share = f" {row['error_share']:>13.1%}" if certain else ""
-        lines.append(f"{name or '-':<12} {row['positions']:>9} {row['mean_loss']:>10.4g}{share}")
+    rows = [
+        [name or "-", row["positions"], f"{row['mean_loss']:.4g}", *([f"{row['error_share']:.1%}"] if certain else [])]
+        for name, row in {**result["by_class"], "all": result}.items()
+    ]
+    lines = [f"{result['player']} at {result['game']}, loss in {result['unit']}"]
+    lines += tabled(rows, "class", "#positions", "#mean loss", *(["#lost classes"] if certain else []))
     if result["unlisted"]:
         lines.append(f"{result['unlisted']} moves are not graded in the file; each counts as the worst that is")
     if "regret" in result:

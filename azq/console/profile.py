@@ -14,6 +14,7 @@ from typing import Any
 from azq import logs
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.console.table import tabled
 from azq.errors import MissingExtra, NotFound
 from azq.host import brokers
 from azq.local import Local
@@ -111,10 +112,16 @@ def as_text(profiles: Sequence[RoleProfile]) -> str:
     lines = []
     for profile in profiles:
         many = f"{profile.processes} process{'' if profile.processes == 1 else 'es'}"
-        lines += [f"{profile.role}: {many}, {profile.cpu_cores:.2f} cores", f"  {'phase':<12}{'wall':>8}{'CPU':>8}{'cores':>8}{'GPU':>8}"]
-        for row in profile.rows:
-            device = "" if row.device_share is None else f"{row.device_share:>8.1%}"
-            lines.append(f"  {row.phase:<12}{row.wall_share:>8.1%}{row.cpu_share:>8.1%}{row.cpu_cores:>8.2f}{device}")
+        rows = [
+            (
+                f"  {row.phase}",
+                *(f"{share:.1%}" for share in (row.wall_share, row.cpu_share)),
+                f"{row.cpu_cores:.2f}",
+                "" if row.device_share is None else f"{row.device_share:.1%}",
+            )
+            for row in profile.rows
+        ]
+        lines += [f"{profile.role}: {many}, {profile.cpu_cores:.2f} cores", *tabled(rows, "  phase", "#wall", "#CPU", "#cores", "#GPU")]
     return "\n".join(lines)
 
 

@@ -175,8 +175,8 @@ def _remove(folder: Path) -> None:
         raise StoreError(f"the run is forgotten, and {folder} cannot be removed ({error.strerror or error}); remove it by hand") from None
 
 
-def weights_row(weights: WeightsOut) -> str:
-    """Published weights in a line; those that serve begin with an asterisk."""
+def weights_row(weights: WeightsOut) -> tuple[str, ...]:
+    """Published weights as a row; those that serve begin with an asterisk."""
     size, elo, share = f"{weights.blocks}x{weights.channels}", "", ""
     if weights.elo is not None:
         elo = f"Elo {weights.elo:+.0f} ({weights.elo_low:+.0f} to {weights.elo_high:+.0f}), {weights.rated_games} games"
@@ -189,8 +189,8 @@ def weights_row(weights: WeightsOut) -> str:
     serves = f"served by {weights.served_by}" if weights.served_by else ""
     became = "pinned" if weights.pinned else weights.state.replace("_", " ")
     played = ", ".join(f"{games} with {opponent}" for opponent, games in sorted(weights.opponents.items()))
-    begin = f"{'*' if weights.serves else ' '}{weights.version:>6}  step {weights.step:<9,}{size:<8}{weights.size:>10,} bytes  "
-    return f"{begin}{elo:<40}{share:<22}{serves:<14}{became:<13}{weights.sha256[:12]}  {played}".rstrip()
+    begin = ("*" if weights.serves else "", str(weights.version), f"step {weights.step:,}", size, f"{weights.size:,} bytes")
+    return (*begin, elo, share, serves, became, weights.sha256[:12], played)
 
 
 def pretrained_text(cards: list[Card]) -> list[str]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from azq.config import Config
 from azq.console.move import folder_of
 from azq.console.profile import pyplot_of
+from azq.console.table import tabled
 from azq.errors import ConfigError, NotFound
 from azq.games import Game
 from azq.host.game_files import load_game
@@ -60,8 +61,7 @@ def stats_text(found: Mapping[str, SampleStats]) -> str:
     """A column a group, the largest ones."""
     shown = dict(sorted(found.items(), key=lambda group: -group[1].games)[:SHOWN])
     columns = [figures_of(each) for each in shown.values()]
-    lines = [f"{'':<26}" + "".join(f"{name[-28:]:>32}" for name in shown)]
-    lines += [f"{label:<26}" + "".join(f"{column[label]:>32}" for column in columns) for label in columns[0]]
+    lines = tabled(([label, *(column[label] for column in columns)] for label in columns[0]), "", *(f"#{name[-28:]}" for name in shown))
     more = len(found) - len(shown)
     return "\n".join([*lines, f"and {more} smaller groups: --json"] if more else lines)
 
@@ -99,13 +99,17 @@ def _spread(spread: Spread | None) -> str:
 
 def diff_text(found: SamplesDiff, names: Sequence[str]) -> str:
     """A line a figure, then what it means."""
-    heads = [name[-14:] for name in names]
-    lines = [f"{'':<14}{heads[0]:>15}{heads[1]:>15}{'distance':>10}{'noticed':>9}{'p':>9}{'p (Holm)':>10}"]
-    lines += [
-        f"{each.figure:<14}{each.first:>15.4g}{each.second:>15.4g}{each.distance:>10.3f}{each.noticed_from:>9.3f}"
-        f"{each.p_value:>9.4f}{each.corrected:>10.4f}  {each.verdict}"
+    rows = (
+        (
+            each.figure,
+            *(f"{mean:.4g}" for mean in (each.first, each.second)),
+            *(f"{distance:.3f}" for distance in (each.distance, each.noticed_from)),
+            *(f"{chance:.4f}" for chance in (each.p_value, each.corrected)),
+            each.verdict,
+        )
         for each in found.figures
-    ]
+    )
+    lines = tabled(rows, "", *(f"#{name[-14:]}" for name in names), "#distance", "#noticed", "#p", "#p (Holm)", "")
     told = "; play more of the same versions, or compare with --any-version" if found.verdict == TOO_FEW else ""
     many = ", ".join(
         f"{name} {games:,} games ({left:,} left out)" for name, games, left in zip(names, found.games, found.left_out, strict=True)

@@ -39,8 +39,8 @@ from azq.host.rundir import RunDir
 from azq.ledger import Ledger
 from azq.replay.readers import SegmentReader
 from azq.status.brokers import Plane, PlaneFacts, open_planes
+from azq.status.cost import RunCost
 from azq.status.observe import Watch
-from azq.status.spending import RunCost
 from azq.status.summary import RankRow, RanksStatus, RunStatus
 from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client
@@ -62,12 +62,11 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
     elif run:
         Console().print(Group(table.panel(summaries[0]), table.workers_table(summaries[0])))
         typer.echo(brokers_text(seen))
+    elif summaries and not sys.stdout.isatty():
+        typer.echo("\n".join([*map(table.line, summaries), brokers_text(seen).plain]))
     else:
-        for summary in summaries:
-            typer.echo(table.line(summary))
-        if not summaries:
-            typer.echo("no runs yet; `azq up` starts one")
-        typer.echo(brokers_text(seen))
+        notes = [Text(f"{summary.run}: {text}", style="yellow") for summary in summaries for text in summary.conditions]
+        Console().print(table.runs_table(summaries), *notes, brokers_text(seen), sep="\n")
 
 
 def cost_of_run(config: Config, run: str) -> RunCost:

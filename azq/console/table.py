@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
 import msgspec
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -311,3 +313,87 @@ def clock(seconds: float) -> str:
     """Seconds as h:mm:ss."""
     whole = int(seconds)
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def plain_table(*columns: str) -> Table:
+    """A table without lines; a column whose heading begins with `#` stands to the right."""
+    table = Table(box=None, header_style="bold dim", show_header=any(columns), pad_edge=False, padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", no_wrap=True)
+    return table
+
+
+def tabled(rows: Iterable[Sequence[object]], *columns: str) -> list[str]:
+    """The same in lines, as wide as they have to be."""
+    table = plain_table(*columns)
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    if not table.columns:
+        return []
+    console = Console(file=io.StringIO(), width=10_000)
+    with console.capture() as drawn:
+        console.print(table)
+    return [line.rstrip() for line in drawn.get().splitlines()]
+
+
+#: of a run: heading, on how narrow a screen it still stands (0: on every one), what stands there
+RUN_COLUMNS: tuple[tuple[str, int, Callable[[RunStatus], str | Text]], ...] = (
+    ("run", 0, lambda run: run.run),
+    ("state", 0, lambda run: Text(run.state, style="green" if run.state == "running" else "yellow")),
+    ("active", 1, lambda run: clock(run.active_s)),
+    ("#games/s", 0, lambda run: _now(run, rate(run.games_per_s))),
+    ("#sims/s", 0, lambda run: _now(run, count(run.simulations_per_s))),
+    ("#evals/s", 2, lambda run: _now(run, count(run.evaluations_per_s))),
+    ("#batch", 3, lambda run: _now(run, f"{run.mean_batch:.0f}")),
+    ("#busy", 1, lambda run: _now(run, f"{run.network_busy:.0%}")),
+    ("#lag", 4, lambda run: _now(run, f"{run.policy_lag:.1f}")),
+    ("#step", 0, lambda run: _step(run)),
+    ("#loss p/v", 2, lambda run: "-" if run.loss_policy is None else f"{run.loss_policy:.2f}/{run.loss_value:.2f}"),
+    ("#version", 3, lambda run: str(run.weight_version)),
+    ("#network", 4, lambda run: str(run.network or "-")),
+    ("strength", 0, lambda run: _headline(run)),
+    ("#elo", 2, lambda run: next((measure.text for measure in run.measures if measure.kind == "elo"), "-")),
+    ("#left", 4, lambda run: "-" if run.eta_s is None else clock(run.eta_s)),
+    ("#cost", 3, lambda run: f"{run.cost.money:.2f}" if run.cost else "-"),
+    ("#open", 3, lambda run: count(run.open_games)),
+    ("#ledger", 0, lambda run: Text("balanced", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red")),
+)
+
+
+def _now(run: RunStatus, text: str) -> str:
+    return text if run.state is RunState.RUNNING else "-"
+
+
+def _headline(run: RunStatus) -> str:
+    first = run.measures[0]
+    return first.text if first.against or first.value is None else f"{first.text} {first.name}"
+
+
+def _step(run: RunStatus) -> str | Text:
+    lacks = run.state is RunState.RUNNING and not run.learner_live
+    return Text("no learner", style="red") if lacks else count(run.learner_step)
+
+
+def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
+    """A line for each run, with as many columns as there is room for."""
+    return _RunsTable(runs) if runs else Text("no runs yet; `azq up` starts one", style="dim")
+
+
+@dataclass(frozen=True, slots=True)
+class _RunsTable:
+    runs: Sequence[RunStatus]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        endless = options.update(width=1000)
+        for rank in sorted({rank for _, rank, _ in RUN_COLUMNS}, reverse=True):
+            table = self._of(rank)
+            if not rank or Measurement.get(console, endless, table).maximum <= options.max_width:
+                yield table
+                return
+
+    def _of(self, most_rank: int) -> Table:
+        columns = [(name, cell) for name, rank, cell in RUN_COLUMNS if rank <= most_rank]
+        table = plain_table(*(name for name, _ in columns))
+        for run in self.runs:
+            table.add_row(*(cell(run) for _, cell in columns))
+        return table

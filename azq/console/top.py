@@ -16,18 +16,15 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import msgspec
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.measure import Measurement
-from rich.table import Table
 from rich.text import Text
 
 from azq.config import Config
 from azq.console.show import brokers_text, planes_of
-from azq.console.table import clock, count, rate
+from azq.console.table import clock, count, plain_table, runs_table
 from azq.errors import BrokerError
 from azq.host import brokers
-from azq.ledger.types import RunState
 from azq.metrics import gpu_texts
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import Watch
@@ -129,74 +126,11 @@ def screen(frame: Frame, problem: str = "", *, height: int = 0) -> RenderableTyp
     )
 
 
-#: of a run: heading, on how narrow a screen it still stands (0: on every one), what stands there
-RUN_COLUMNS: tuple[tuple[str, int, Callable[[RunStatus], str | Text]], ...] = (
-    ("run", 0, lambda run: run.run),
-    ("state", 0, lambda run: Text(run.state, style="green" if run.state == "running" else "yellow")),
-    ("active", 1, lambda run: clock(run.active_s)),
-    ("#games/s", 0, lambda run: _now(run, rate(run.games_per_s))),
-    ("#sims/s", 0, lambda run: _now(run, count(run.simulations_per_s))),
-    ("#evals/s", 2, lambda run: _now(run, count(run.evaluations_per_s))),
-    ("#batch", 3, lambda run: _now(run, f"{run.mean_batch:.0f}")),
-    ("#busy", 1, lambda run: _now(run, f"{run.network_busy:.0%}")),
-    ("#lag", 4, lambda run: _now(run, f"{run.policy_lag:.1f}")),
-    ("#step", 0, lambda run: _step(run)),
-    ("#loss p/v", 2, lambda run: "-" if run.loss_policy is None else f"{run.loss_policy:.2f}/{run.loss_value:.2f}"),
-    ("#version", 3, lambda run: str(run.weight_version)),
-    ("#network", 4, lambda run: str(run.network or "-")),
-    ("strength", 0, lambda run: _headline(run)),
-    ("#elo", 2, lambda run: next((measure.text for measure in run.measures if measure.kind == "elo"), "-")),
-    ("#left", 4, lambda run: "-" if run.eta_s is None else clock(run.eta_s)),
-    ("#cost", 3, lambda run: f"{run.cost.money:.2f}" if run.cost else "-"),
-    ("#open", 3, lambda run: count(run.open_games)),
-    ("#ledger", 0, lambda run: Text("balanced", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red")),
-)
-
-
-def _now(run: RunStatus, text: str) -> str:
-    return text if run.state is RunState.RUNNING else "-"
-
-
-def _headline(run: RunStatus) -> str:
-    first = run.measures[0]
-    return first.text if first.against or first.value is None else f"{first.text} {first.name}"
-
-
-def _step(run: RunStatus) -> str | Text:
-    lacks = run.state is RunState.RUNNING and not run.learner_live
-    return Text("no learner", style="red") if lacks else count(run.learner_step)
-
-
-def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
-    """A line for each run, with as many columns as there is room for."""
-    return _RunsTable(runs) if runs else Text("no runs yet; `azq up` starts one", style="dim")
-
-
-@dataclass(frozen=True, slots=True)
-class _RunsTable:
-    runs: Sequence[RunStatus]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        endless = options.update(width=1000)
-        for rank in sorted({rank for _, rank, _ in RUN_COLUMNS}, reverse=True):
-            table = self._of(rank)
-            if not rank or Measurement.get(console, endless, table).maximum <= options.max_width:
-                yield table
-                return
-
-    def _of(self, most_rank: int) -> Table:
-        columns = [(name, cell) for name, rank, cell in RUN_COLUMNS if rank <= most_rank]
-        table = _table(*(name for name, _ in columns))
-        for run in self.runs:
-            table.add_row(*(cell(run) for _, cell in columns))
-        return table
-
-
 def queues_table(queues: Sequence[QueueStatus]) -> RenderableType:
     """A line for each queue."""
     if not queues:
         return Text("no live worker takes any queue, and no job waits", style="dim")
-    table = _table("queue", "#ready", "#leased", "#slots", "#workers", "#oldest waits")
+    table = plain_table("queue", "#ready", "#leased", "#slots", "#workers", "#oldest waits")
     for one in queues:
         waits = "-" if one.oldest_queued_s is None else f"{one.oldest_queued_s:.0f} s"
         table.add_row(
@@ -207,7 +141,7 @@ def queues_table(queues: Sequence[QueueStatus]) -> RenderableType:
 
 def hosts_table(workers: Sequence[WorkerStatus], folded: bool) -> RenderableType:
     """The processes by host, or a line for each host."""
-    table = _table("host", "process", "tags", "does", "#up", "#heartbeat")
+    table = plain_table("host", "process", "tags", "does", "#up", "#heartbeat")
     for host, group in groupby(sorted(workers, key=lambda worker: (worker.host, worker.role, worker.worker)), lambda worker: worker.host):
         members = list(group)
         tags = ",".join(sorted({tag for worker in members for tag in worker.tags}))
@@ -230,10 +164,3 @@ def _does(worker: WorkerStatus) -> str:
 
 def _age(seconds: float) -> Text:
     return Text(f"{seconds:.1f} s", style="red" if seconds >= SILENT_S else "yellow" if seconds >= LATE_S else "green")
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold dim", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name.lstrip("#"), justify="right" if name.startswith("#") else "left", no_wrap=True)
-    return table

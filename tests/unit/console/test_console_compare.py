@@ -32,7 +32,7 @@ NO_GAMES = np.zeros(0, ROW)
 def test_the_text_has_a_column_a_run() -> None:
     compared = compare(courses({"name": "slow"}, {"name": "fast", "speed": 2.0, "num_simulations": 32}), "steps")
     lines = "\n".join(comparison_text(compared, [], {"fast": diff(NO_GAMES, NO_GAMES, match_versions=False)}))
-    assert "slow              fast" in lines
+    assert "slow     fast\n" in lines
     assert "graded errors at 600" in lines
     assert "slow 0 games (0 left out), fast 0 games (0 left out)" in lines
     assert "search.num_simulations" in lines

@@ -13,11 +13,11 @@ from structlog.testing import capture_logs
 
 from azq import logs
 from azq.arena.rating import Rating
-from azq.console import table, top
+from azq.console import table
 from azq.errors import AzqError
 from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.status.spending import cost_of
+from azq.status.cost import cost_of
 from azq.status.stages import RunPause, RunStage
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.machines import MachineTime, Spending
@@ -75,7 +75,7 @@ def test_a_network_that_has_grown_is_shown_beside_the_one_it_began_as() -> None:
     Console(file=output, width=150).print(table.panel(grown))
     assert "5x64, from 3x32" in output.getvalue()
     assert "network=5x64" in table.line(grown)
-    Console(file=output, width=300).print(top.runs_table([grown]))
+    Console(file=output, width=300).print(table.runs_table([grown]))
     assert output.getvalue().count("5x64, from 3x32") == 2
     assert msgspec.to_builtins(grown)["network"] == {
         "kind": "resnet", "configured_blocks": 3, "configured_channels": 32, "blocks": 5, "channels": 64,

@@ -17,7 +17,7 @@ from rich.console import Console
 from run_courses import courses, plant_run
 from side_by_side import DIGIT, FINISHED, GREW, GREW_S, PAUSED, REASON, RUNNING, SideBySide
 
-from azq.console import table, top
+from azq.console import table
 from azq.console.remote import weights_row
 from azq.errors import InvalidRequest, NotFound
 from azq.samples.diff import TOO_FEW
@@ -129,7 +129,7 @@ def test_the_list_of_weights_says_how_good_each_is_and_who_serves_it(tmp_path: P
     told = [[row[name] for name in ("version", "errors", "graded_positions", "served_by")] for row in found[:2]]
     assert told == [[5, 10, 200, 1], [4, 20, 200, 0]]
     assert found[0]["elo_low"] < found[0]["elo"] < found[0]["elo_high"]
-    lines = [weights_row(WeightsOut.model_validate(row)) for row in found]
+    lines = [" ".join(weights_row(WeightsOut.model_validate(row))) for row in found]
     assert "errors 5.0% of 200" in lines[0]
     assert "served by 1" in lines[0]
     assert "Elo" in lines[4]
@@ -177,7 +177,7 @@ def owners(text: str) -> set[str]:
 def texts_of(status: RunStatus) -> Iterator[str]:
     yield table.line(status)
     yield drawn(table.panel(status))
-    yield drawn(top.runs_table([status]))
+    yield drawn(table.runs_table([status]))
 
 
 @pytest.mark.parametrize("run", DIGIT)
