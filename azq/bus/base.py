@@ -1,6 +1,6 @@
 """What azq asks of a message bus: streams with consumer groups, reply lists, values with a life, letters that nobody could read.
 
-Two implementations, one test suite: `azq.bus.redis.RedisBus` and `azq.bus.memory.MemoryBus`; both say here what their methods do.
+Of one broker it is `azq.bus.redis.RedisBus`, of several data planes `azq.bus.sharded`.
 Every method may raise `BrokerUnavailable` or `BrokerRefused`; none retries by itself except where it says so.
 """
 

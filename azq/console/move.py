@@ -17,7 +17,7 @@ from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError,
 from azq.games.files import absolute, is_python_file
 from azq.host import rundir
 from azq.host.game_files import load_game
-from azq.ledger.rules.runs import check_run_name
+from azq.ledger.records import check_run_name
 from azq.notation.reading import json_row
 from azq.notation.text import BLANK
 from azq.notation.units import unit

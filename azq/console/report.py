@@ -27,8 +27,7 @@ from azq.errors import AzqError, ConfigError, StateConflict, StoreError
 from azq.files import publish_file
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
-from azq.ledger.rules.state import KEPT_EVENTS
-from azq.ledger.types import RunState
+from azq.ledger.types import KEPT_EVENTS, RunState
 from azq.masking import masked_settings
 from azq.process.source import commit
 from azq.samples.played import OPENING_PLIES

@@ -34,8 +34,7 @@ from azq.host.game_files import list_game, load_game, with_game
 from azq.host.restore import create_from_folder, holds_games
 from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
-from azq.ledger.records import record_of
-from azq.ledger.rules.runs import check_run_name
+from azq.ledger.records import check_run_name, record_of
 from azq.ledger.types import RunState, RunView
 from azq.presets import host_preset
 from azq.presets import preset as preset_of

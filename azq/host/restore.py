@@ -22,8 +22,7 @@ from azq.host.rundir import RunDir
 from azq.learner.data.intake import game_key, restore
 from azq.ledger import Ledger
 from azq.ledger.holder import held_place, lock_folder
-from azq.ledger.records import record_of, sections_of
-from azq.ledger.rules.runs import check_run_name
+from azq.ledger.records import check_run_name, record_of, sections_of
 from azq.replay.samples import count_trained
 from azq.replay.segments import SegmentLog
 from azq.store.signing import make_key

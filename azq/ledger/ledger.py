@@ -7,10 +7,7 @@ from dataclasses import astuple
 from typing import Any
 
 from azq.errors import LeaseLost, StateConflict, WireError
-from azq.ledger.holder import take_place
-from azq.ledger.rules.games import distinct
-from azq.ledger.rules.learner import held_by, superseded
-from azq.ledger.rules.state import lease_ms
+from azq.ledger.holder import spoken, take_place
 from azq.ledger.runs import LedgerRuns
 from azq.ledger.scripts import Argument, fields_of, job_view, new_job, spelt, text_of
 from azq.ledger.types import Directive, Effort, JobView, LearnerLease, Lease, Once, split_job_id
@@ -75,7 +72,7 @@ class Ledger(LedgerRuns):
     def claim(self, job_id: str, attempt: int, owner: str, lease_s: float) -> Lease | None:
         """A lease on a queued job, or None: stale attempt, leased, ended, unknown, or its run does not want it now."""
         run, number = split_job_id(job_id)
-        word, *answer = self.call("jobs.claim", run, number=number, holder=(attempt, owner, lease_ms(lease_s)))
+        word, *answer = self.call("jobs.claim", run, number=number, holder=(attempt, owner, _milliseconds(lease_s)))
         return Lease(job_view(run, answer[0]).job, attempt, owner, lease_s) if word == "ok" else None
 
     def renew(self, lease: Lease) -> Directive:
@@ -131,8 +128,10 @@ class Ledger(LedgerRuns):
 
     def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
         """Finishes games and adopts `count` others, as `finish_games` and `adopt` do, in one step and one round trip."""
-        numbered = zip(distinct(events), events, strict=True)
-        pairs = (item for uid, event in numbered for item in (uid, encode(event)))
+        uids = [event.record.uid for event in events]
+        if len(set(uids)) != len(uids):
+            raise StateConflict("a game occurs twice among those to finish; finish each once")
+        pairs = (item for uid, event in zip(uids, events, strict=True) for item in (uid, encode(event)))
         _, directive, *answer = self._commit("games.replace", lease, *pairs, max(0, count))
         return Directive(directive.decode()), self._games(lease, answer)
 
@@ -156,19 +155,19 @@ class Ledger(LedgerRuns):
 
         def take(dead: str) -> str:
             nonlocal token
-            word, *answer = self.call("learner.take", run, dead, keys.LEARNER_GROUP, holder=("", holder, lease_ms(life_s)))
+            word, *answer = self.call("learner.take", run, dead, keys.LEARNER_GROUP, holder=("", holder, _milliseconds(life_s)))
             if word == "held":
                 return text_of(answer[0])
             token = int(answer[0])
             return holder
 
         if (found := take_place(take, holder)) != holder:
-            raise StateConflict(held_by(run, found))
+            raise StateConflict(f"another learner ({spoken(found)}) trains run {run}; stop it first")
         return LearnerLease(run, holder, token, life_s)
 
     def renew_learner(self, lease: LearnerLease) -> None:
         """Lengthens the learner's claim. Raises `StateConflict` where another took its place."""
-        self._fenced("learner.renew", lease.run, lease, life_ms=lease_ms(lease.life_s))
+        self._fenced("learner.renew", lease.run, lease, life_ms=_milliseconds(lease.life_s))
 
     def end_learner(self, lease: LearnerLease) -> None:
         """Gives the place free, so that nobody waits for its life to run out. Raises `StateConflict` where another took it."""
@@ -219,7 +218,7 @@ class Ledger(LedgerRuns):
 
     def _commit(self, command: str, lease: Lease, *arguments: Argument) -> list[Any]:
         run, number = split_job_id(lease.job.job_id)
-        holder = (lease.attempt, lease.owner, lease_ms(lease.lease_s))
+        holder = (lease.attempt, lease.owner, _milliseconds(lease.lease_s))
         answer = self.call(command, run, *arguments, number=number, holder=holder)
         if answer[0] == "lost":
             game = f", or never held game {text_of(answer[1])}" if len(answer) > 1 else ""
@@ -249,8 +248,14 @@ class Ledger(LedgerRuns):
         token, holder = (lease.token, lease.holder) if lease else (0, "")
         word, *answer = self.call(command, run, *arguments, holder=(token, holder, life_ms))
         if word == "superseded":
-            raise StateConflict(superseded(run, text_of(answer[0])))
+            other = spoken(text_of(answer[0]))
+            raise StateConflict(f"another learner ({other}) took over run {run}; nothing was committed; stop one of them")
         return answer
+
+
+def _milliseconds(lease_s: float) -> int:
+    """A lease's length, at least one millisecond."""
+    return max(1, round(lease_s * 1000))
 
 
 def _by_uid(records: Iterable[GameRecord]) -> list[int | bytes]:

@@ -1,7 +1,8 @@
-"""A run's settings in its record: written and read here alone. Pure."""
+"""A run's name, and its settings in its record: written and read here alone. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from azq.config import RunSections, dump_run, parse_run
+from azq.config import RUN_NAME_PATTERN, RunSections, SelfPlayConfig, dump_run, parse_run
 from azq.errors import ConfigError
 from azq.wire.messages import RunRecord
 
@@ -53,3 +54,28 @@ def known_section(record: RunRecord, name: str, kind: type[S]) -> S:
         return msgspec.convert(plain_sections(record).get(name, {}), kind)
     except msgspec.ValidationError:
         return kind()
+
+
+class _SelfPlay(msgspec.Struct):
+    max_waiting_games: int = SelfPlayConfig().max_waiting_games
+
+
+class _Learner(msgspec.Struct):
+    lockstep_games: int = 0
+
+
+def per_version(record: RunRecord) -> int:
+    """Games that may be opened for each weight version of a run; 0: any number."""
+    return known_section(record, "learner", _Learner).lockstep_games
+
+
+def max_waiting(record: RunRecord) -> int:
+    """Finished games of a run that may wait for its learner before self-play stalls; the default where its settings do not parse."""
+    return known_section(record, "selfplay", _SelfPlay).max_waiting_games
+
+
+def check_run_name(name: str) -> str:
+    """The name. Raises `ConfigError` for one that could not be part of keys, folders and job ids."""
+    if not re.fullmatch(RUN_NAME_PATTERN, name):
+        raise ConfigError(f"run name {name!r} is not lower-case letters, digits, - and _, at most 64; choose another")
+    return name

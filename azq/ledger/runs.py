@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from azq.errors import StateConflict
-from azq.ledger.rules.runs import check_run_name, max_waiting, per_version, still_at_work
-from azq.ledger.scripts import Argument, ScriptDoor, fields_of, run_look, run_view, text_of
+from azq.ledger.records import check_run_name, max_waiting, per_version
+from azq.ledger.scripts import LEARNING, Argument, ScriptDoor, fields_of, run_look, run_view, text_of
 from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -104,7 +104,7 @@ class LedgerRuns(ScriptDoor):
         """Forgets a run and all that is kept of it here; one that is not there is passed over. Raises `StateConflict` while it works."""
         word, *answer = self.call("runs.delete", name)
         if word == "conflict":
-            raise still_at_work(name, *map(text_of, answer))
+            raise _still_at_work(name, *map(text_of, answer))
         with translate(self.client):
             self.client.srem(keys.RUNS, name)
             if self.client.exists(keys.run(name)):  # created anew meanwhile
@@ -130,6 +130,15 @@ class LedgerRuns(ScriptDoor):
     def _read_run(self, name: str) -> tuple[int, dict[str, bytes]]:
         _, now_ms, fields = self.call("runs.read", name)
         return int(now_ms), fields_of(fields)
+
+
+def _still_at_work(run: str, state: str, owner: str = "") -> StateConflict:
+    """The error for a run that cannot be deleted: it is running, or a worker or its learner has not ended."""
+    if state == LEARNING:
+        return StateConflict(f"{owner} still learns run {run}; stop it, then delete the run")
+    if owner:
+        return StateConflict(f"{owner} still holds a job of run {run}; it gives it back within seconds, then delete the run")
+    return StateConflict(f"run {run} is {state}; pause or finish it, then delete it")
 
 
 def _kept(record: RunRecord) -> tuple[Argument, ...]:

@@ -1,7 +1,6 @@
 """The ledger's rules on the server: Lua scripts, so that every change is atomic; how they are called, and what they answer.
 
-`azq.ledger.rules` says the same in Python; `lua/prelude.lua` tells what all scripts take and answer. A group of commands is one script: a
-change is one EVALSHA of it.
+`lua/prelude.lua` tells what all scripts take and answer. A group of commands is one script: a change is one EVALSHA of it.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ import redis
 
 from azq import logs
 from azq.errors import WireError
-from azq.ledger.rules.learner import WRITTEN_OFF
-from azq.ledger.rules.runs import LEARNING, LOST_WITH_IT, TRANSITIONS, active_until
-from azq.ledger.rules.state import KEPT_ENDED_JOBS, KEPT_EVENTS, KEPT_PAUSES, no_job, no_run
-from azq.ledger.rules.strikes import COMPANY, REASON, SET_ASIDE, SUSPECT
-from azq.ledger.types import ONCE_LIFE_S, RECENT, Effort, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView
+from azq.ledger import types
+from azq.ledger.types import ONCE_LIFE_S, Effort, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView, no_job, no_run
 from azq.wire import keys
 from azq.wire.codec import decode, encode, printable, skip_unreadable
 from azq.wire.connect import translate
@@ -48,6 +44,7 @@ JOB_FIELDS = (
 )
 #: the fields of a `Job` that stand beside its frame: scripts read the first two, an azq of before `spec` reads, and wrote, all of them
 SPELT_FIELDS = ("kind", "tag", "priority", "games", "slice_s", "payload")
+LEARNING = "learning"  # what a run is whose learner holds its place
 
 Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[str, str] | Mapping[Kind, bool] | Mapping[int, int]
 
@@ -65,29 +62,29 @@ _KEYS = (
 )
 _MENDED = ("ledger", "open", "pool", "abandoned", "strikes", "jobs", "jobs_done", "samples", "results", "events", "stall", "learner_lease")
 _CONSTANTS: Mapping[str, Constant] = {
-    "COMPANY": COMPANY,
+    "COMPANY": types.COMPANY,
     "JOB_COUNTS": (*(name for name in JOB_FIELDS if name == "attempt" or name.endswith("_ms")), "failures"),
     "JOB_FIELDS": JOB_FIELDS,
-    "KEPT_ENDED_JOBS": KEPT_ENDED_JOBS,
-    "KEPT_EVENTS": KEPT_EVENTS,
-    "KEPT_PAUSES": KEPT_PAUSES,
+    "KEPT_ENDED_JOBS": types.KEPT_ENDED_JOBS,
+    "KEPT_EVENTS": types.KEPT_EVENTS,
+    "KEPT_PAUSES": types.KEPT_PAUSES,
     "LEARNING": LEARNING,
-    "LOST_WITH_IT": LOST_WITH_IT,
+    "LOST_WITH_IT": types.LOST_WITH_IT,
     "MAKES_GAMES": dict.fromkeys(sorted(MAKES_GAMES), True),
     "MENDED_LIFE_S": 3600,
-    "MOST_COMPANY": max(COMPANY.values()),
+    "MOST_COMPANY": max(types.COMPANY.values()),
     "OF_RUN": tuple(_below_run(key) for key in keys.OF_RUN),
     "ONCE_LIFE_S": ONCE_LIFE_S,
-    "RECENT": RECENT,
-    "SET_ASIDE": SET_ASIDE,
-    "SET_ASIDE_REASON": REASON,
+    "RECENT": types.RECENT,
+    "SET_ASIDE": types.SET_ASIDE,
+    "SET_ASIDE_REASON": types.SET_ASIDE_REASON,
     "SPELT_FIELDS": SPELT_FIELDS,
-    "SUSPECT": SUSPECT,
-    "TRANSITIONS": {f"{before} {after}": True for before, allowed in TRANSITIONS.items() for after in sorted(allowed)},
+    "SUSPECT": types.SUSPECT,
+    "TRANSITIONS": {f"{before} {after}": True for before, allowed in types.TRANSITIONS.items() for after in sorted(allowed)},
     "TYPES": {name: key.type for key in keys.TABLE if (name := key.pattern.removeprefix("azq:{run}:")) in _MENDED},
     "UNCHECKED": UNCHECKED,
     "WORK": tuple(each.name for each in fields(Effort)),
-    "WRITTEN_OFF": WRITTEN_OFF,
+    "WRITTEN_OFF": types.WRITTEN_OFF,
 }
 
 
@@ -261,7 +258,8 @@ def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
         state, reason = RunState(values["state"].decode()), values["reason"].decode()
         active_ms, changed_ms = int(values["active_ms"]), int(values["changed_ms"])
         pauses = _PAUSES.decode(values["pauses"]) if "pauses" in values else ()
-        active_ms = active_until(now_ms, state, active_ms, changed_ms)
+        if state is RunState.RUNNING:
+            active_ms += max(0, now_ms - changed_ms)
         record, changed_job = decode(values["record"], RunRecord), int(values.get("changed_job", 0))
         return RunView(record, state, reason, active_ms, changed_ms, pauses, changed_job)
 

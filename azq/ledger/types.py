@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from azq.errors import KeyReused, NotFound
+from azq.errors import KeyReused, NotFound, meant
 from azq.wire.messages import Job, RunRecord
 
 ONCE_LIFE_S = 86_400  # of what a request is known to have created
 RECENT = 10  # ended jobs that deciding about a run looks at, at most
+KEPT_ENDED_JOBS = 200
+KEPT_EVENTS = 2000
+KEPT_PAUSES = 100
+
+# Of games that kill whoever plays them; `lua/strikes.lua` tells how.
+SUSPECT = 2  # strikes
+COMPANY = {2: 64, 3: 8}  # suspects of so many strikes that a lease plays together; with more strikes it plays one
+SET_ASIDE = 7  # strikes: the last three of them alone
+
+# Reasons
+SET_ASIDE_REASON = "killed its worker 3 times while it was played alone, and never moved on"
+WRITTEN_OFF = "written off: the run went on from its folder, which does not hold this game"
+LOST_WITH_IT = "open games, arena results and history of before"  # with a control plane
 
 
 class JobState(StrEnum):
@@ -30,6 +44,14 @@ class RunState(StrEnum):
     PAUSED = "paused"
     FINISHED = "finished"
     FAILED = "failed"
+
+
+TRANSITIONS: Mapping[RunState, frozenset[RunState]] = {
+    RunState.RUNNING: frozenset({RunState.PAUSED, RunState.FINISHED, RunState.FAILED}),
+    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.FINISHED, RunState.FAILED}),
+    RunState.FINISHED: frozenset({RunState.RUNNING}),
+    RunState.FAILED: frozenset({RunState.RUNNING}),
+}
 
 
 class Directive(StrEnum):
@@ -162,3 +184,14 @@ def split_job_id(job_id: str) -> tuple[str, int]:
     if not separator or not run or not number.isascii() or not number.isdigit() or number.startswith("0"):
         raise NotFound(f"no job {job_id!r}; job ids look like connect_four:17")
     return run, int(number)
+
+
+def no_job(run: str, number: int) -> NotFound:
+    """The error for a job that is not there."""
+    return NotFound(f"no job {run}:{number}; only the newest {KEPT_ENDED_JOBS} ended jobs of a run are kept")
+
+
+def no_run(name: str, there: Iterable[str]) -> NotFound:
+    """The error for a run that is not there."""
+    known = tuple(there)
+    return NotFound(f"no run {name!r}{meant(name, known)}; there are: {', '.join(known) or 'none'}", name)

@@ -21,7 +21,7 @@ from azq import logs
 from azq.bus.base import Bus, Entry, order
 from azq.clock import now_ms
 from azq.errors import BrokerError, InvalidRequest, WireError
-from azq.ledger.rules.state import KEPT_EVENTS
+from azq.ledger.types import KEPT_EVENTS
 from azq.wire import keys
 from azq.wire.codec import decode, decode_either, encode, skip_unreadable
 from azq.wire.messages import AuditLine, GradeResult, MatchResult, PromotionEvent, RunEvent, WeightEvent

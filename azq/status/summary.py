@@ -12,8 +12,7 @@ import msgspec
 from azq.arena.whole import WholeMatch, part_of
 from azq.config import NetworkConfig
 from azq.goals import Done, Goals
-from azq.ledger.records import known_section
-from azq.ledger.rules.runs import max_waiting
+from azq.ledger.records import known_section, max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.conditions import Died, crash_loops, mended_texts, no_games
 from azq.status.cost import RunCost, cost_of, warning

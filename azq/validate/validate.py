@@ -21,7 +21,7 @@ import msgspec
 
 from azq import games
 from azq.actor import Arenas, SelfPlay, Slice
-from azq.bus.memory import MemoryBus
+from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
@@ -31,7 +31,7 @@ from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog, fetch_from
 from azq.learner.opening import LearnerSetup, prepare_training
 from azq.learner.tracking.opening import Trackers
-from azq.ledger import MemoryLedger
+from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.search.evaluator import Evaluator
 from azq.status.observe import read_weights
@@ -46,6 +46,7 @@ from azq.validate.versions import (
     overrides_of,
     version_of,
 )
+from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
@@ -117,8 +118,18 @@ def play_alone(sections: RunSections, folder: Path) -> Iterator[LockstepVersion]
 
 def watch_alone(sections: RunSections, folder: Path) -> Generator[tuple[LockstepVersion, Evaluator]]:
     """The same, each version with an evaluator that knows it and all before."""
-    game, bus = games.load(sections.run.game, **sections.run.params), MemoryBus()
-    ledger, store = MemoryLedger(bus), open_store("file", directory=folder / "weights")
+    game, server = games.load(sections.run.game, **sections.run.params), EmbeddedServer("control", folder / "broker")
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.stop)
+        server.start()
+        client = stack.enter_context(contextlib.closing(connect(server.url, blocking=True)))
+        yield from _watch(game, sections, folder, RedisBus(client), Ledger(client))
+
+
+def _watch(
+    game: games.Game, sections: RunSections, folder: Path, bus: RedisBus, ledger: Ledger
+) -> Generator[tuple[LockstepVersion, Evaluator]]:
+    store = open_store("file", directory=folder / "weights")
     ledger.create_run(record_of(RUN_ALONE, sections, folder, now_ms()))
     prepare_training(sections.learner)
     setup = LearnerSetup(RUN_ALONE, folder, sections, game, bus=bus, ledger=ledger, store=store, tracker=Trackers([]), consumer=RUN_ALONE)
@@ -139,7 +150,7 @@ def watch_alone(sections: RunSections, folder: Path) -> Generator[tuple[Lockstep
             learner.ranks.close()
 
 
-def _play(ledger: MemoryLedger, sections: RunSections, game: games.Game, evaluator: Evaluator, arenas: Arenas) -> None:
+def _play(ledger: Ledger, sections: RunSections, game: games.Game, evaluator: Evaluator, arenas: Arenas) -> None:
     """All games that may be opened, to their ends."""
     job = ledger.enqueue(Job("", RUN_ALONE, Kind.SELFPLAY, "cpu", games=sections.learner.lockstep_games, slice_s=FOR_EVER_S))
     lease = ledger.claim(job.job.job_id, 1, RUN_ALONE, FOR_EVER_S)

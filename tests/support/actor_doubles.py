@@ -6,11 +6,12 @@ import itertools
 from collections.abc import Callable
 from typing import Any, cast
 
+from memory_broker import MemoryBus, MemoryLedger
+
 from azq import games
 from azq.actor import Arenas, SelfPlay, Slice, SliceEnd
-from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
-from azq.ledger import Ledger, MemoryLedger
+from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.search.evaluator import UniformEvaluator
 from azq.wire.kinds import Kind

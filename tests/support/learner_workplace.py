@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from learner_doubles import DictStore, ListTracker, OneRunLedger
+from memory_broker import MemoryBus
 from replay_games import frame
 
 from azq import games
 from azq.bus.base import Bus
-from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.learner.data.intake import BATCH
 from azq.learner.learner import Learner

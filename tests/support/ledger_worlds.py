@@ -1,11 +1,9 @@
-"""A ledger with its bus and a clock of the test's own, in memory or on a real server."""
+"""A ledger with its bus and a clock that a test sets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.base import Bus
 from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -16,10 +14,10 @@ from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
 class World:
     """A ledger, its bus and its clock."""
 
-    def __init__(self, make_ledger: Callable[[Callable[[], int]], Any], bus: Bus) -> None:
+    def __init__(self, bus: MemoryBus | None = None) -> None:
         self.now = 1_000_000
-        self.bus = bus
-        self.ledger = make_ledger(lambda: self.now)
+        self.bus = bus or MemoryBus()
+        self.ledger = MemoryLedger(self.bus, clock_ms=lambda: self.now)
         self.ledger.create_run(record("r"))
 
     def lease(self, kind: Kind = Kind.SELFPLAY, *, owner: str = "w1", lease_s: float = 10.0) -> Lease:

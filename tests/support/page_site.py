@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, dump_run
-from azq.ledger import MemoryLedger
 from azq.process.webserver import WebServer, open_door, url_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
@@ -66,7 +65,7 @@ class Site:
     """Doubles, REST interface and page; `start` serves them on a free port."""
 
     def __init__(self, folder: Path, game: str = "connect_four", clock_ms: Callable[[], int] | None = None, **options: Any) -> None:
-        self.bus = MemoryBus(clock=time.time)
+        self.bus = MemoryBus()
         self.ledger = MemoryLedger(self.bus, clock_ms=clock_ms)
         self.health = Health()
         self.folder = folder

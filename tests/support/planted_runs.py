@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from memory_broker import MemoryBus, MemoryLedger
+
 from azq import games
 from azq.actor import Arenas, SelfPlay, Slice
-from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig, RunSections, merge, parse_run
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog, fetch_from
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, prepare_training
 from azq.learner.tracking.opening import Trackers
-from azq.ledger import MemoryLedger
 from azq.ledger.records import record_of
 from azq.presets import preset
 from azq.replay.readers import SegmentReader

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+from memory_broker import MemoryBus, MemoryLedger
 
 from azq.bus.base import Bus
-from azq.bus.memory import MemoryBus
 from azq.config import dump_run, parse_run
-from azq.ledger import MemoryLedger
 from azq.status.curves import Course, read_course
 from azq.wire import keys
 from azq.wire.codec import encode

@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import uvicorn
+from memory_broker import MemoryBus, MemoryLedger
 from sharp_nets import KINDS, sharp_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from waiting import until
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
-from azq.ledger import MemoryLedger
 from azq.ledger.types import Lease
 from azq.store import open_store
 from azq.volunteers.backing import Backing, GamesBatch, GamesVerdict, Guests, Judge, Volunteer, samples_in

@@ -34,7 +34,7 @@ def test_the_architecture_page_draws_the_same_layers() -> None:
     ("module", "strangers"),
     [
         ("daemon.decide.reconcile", {"redis", "celery", "kombu", "torch", "fastapi"}),
-        ("azq.ledger.rules", {"redis", "celery", "torch"}),
+        ("azq.ledger.types", {"redis", "celery", "torch"}),
         ("azq.actor", {"torch"}),
         ("azq.console.up", {"torch"}),
         ("daemon.serve.loop", {"torch"}),

@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 
 import azq
 from azq import local
-from azq.bus.memory import MemoryBus
 from azq.config import RunSections
 from azq.errors import EvaluationTimeout, StateConflict
-from azq.ledger import MemoryLedger
 from azq.ledger.records import record_of
 from azq.process.apart import start
 from azq.process.proc import tree_cpu_s

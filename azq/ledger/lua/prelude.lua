@@ -1,8 +1,8 @@
 -- What all scripts begin with: the arguments, and the steps that several of them share.
 --
 -- `azq.ledger.scripts` writes the names of the run's keys and the constants of the rules above this file, as locals, and below the
--- last one calls the command that was asked for. `azq.ledger.rules` says in Python what the commands do; `azq.wire.keys` gives the
--- keys' types. All scripts take the same keys and begin with the same arguments:
+-- last one calls the command that was asked for; `azq.wire.keys` gives the keys' types. All scripts take the same keys and begin with
+-- the same arguments:
 --
 --   KEYS[1]  prefix of the run's keys, itself no key    KEYS[2]  the answer kept under an idempotency key, where one was sent
 --   ARGV[1]  command, by its name in `commands`         ARGV[2]  now in ms, '' for the server's clock

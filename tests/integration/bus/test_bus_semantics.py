@@ -8,7 +8,6 @@ import pytest
 from waiting import until
 
 from azq.bus.base import Bus, Entry
-from azq.bus.memory import MemoryBus
 from azq.bus.redis import RedisBus
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -16,11 +15,8 @@ from azq.wire.connect import connect
 from azq.wire.messages import DeadLetter
 
 
-@pytest.fixture(params=["memory", "control", "data"])
+@pytest.fixture(params=["control", "data"])
 def bus(request):
-    if request.param == "memory":
-        yield MemoryBus()
-        return
     broker = request.getfixturevalue("broker")
     client = connect(broker.control_url if request.param == "control" else broker.data_url)
     yield RedisBus(client)

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
 from sharp_nets import sharp_bytes
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.client import Client
 from azq.config import DaemonConfig, TokenConfig
 from azq.errors import AccessDenied, ConfigError, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
-from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
 from azq.process.webserver import open_door, url_of
 from azq.store import open_store

@@ -17,11 +17,10 @@ from typing import Any
 
 import httpx2
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
-from azq.ledger import MemoryLedger
 from azq.process import webserver
 from azq.process.webserver import BODY_S, HEADERS_S, open_door, url_of
 from daemon.api.app import create_app

@@ -11,6 +11,7 @@ import pytest
 import schemathesis
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from memory_broker import MemoryBus, MemoryLedger
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -20,9 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
-from azq.ledger import MemoryLedger
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode

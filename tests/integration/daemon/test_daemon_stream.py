@@ -14,15 +14,12 @@ from typing import Any
 
 import httpx2
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 from waiting import until
 
-from azq.bus.memory import MemoryBus
-from azq.bus.redis import RedisBus
 from azq.config import DaemonConfig
-from azq.ledger import Ledger, MemoryLedger
 from azq.ledger.types import RunState
 from azq.process.webserver import open_door, url_of
-from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app
@@ -54,15 +51,10 @@ class Place:
                 server.stop()
 
 
-@pytest.fixture(params=["memory", "server"])
-def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    if request.param == "memory":
-        bus = MemoryBus()
-        yield Place(MemoryLedger(bus), bus)
-        return
-    client = connect(request.getfixturevalue("broker").control_url)
-    yield Place(Ledger(client), RedisBus(client))
-    client.close()
+@pytest.fixture
+def place() -> Place:
+    bus = MemoryBus()
+    return Place(MemoryLedger(bus), bus)
 
 
 def record(run: str) -> RunRecord:
@@ -144,15 +136,13 @@ def test_streams_are_bounded_end_with_their_clients_and_with_the_daemon(place: P
             assert next(told, None) is None
 
 
-def test_a_broker_that_goes_away_pauses_the_stream_and_nothing_is_missed() -> None:
-    bus = MemoryBus()
-    place = Place(MemoryLedger(bus), bus)
+def test_a_broker_that_goes_away_pauses_the_stream_and_nothing_is_missed(place: Place) -> None:
     place.ledger.create_run(record("first"))
     with place.serving() as (url, _), listening(f"{url}/v1/runs/first/events") as told:
-        bus.down = True
+        place.bus.down = True
         assert httpx2.get(f"{url}/healthz").status_code == 200
         threading.Event().wait(0.7)
-        bus.down = False
+        place.bus.down = False
         place.ledger.set_run_state("first", RunState.PAUSED)
         assert next(told)["event"] == "run.paused"
 

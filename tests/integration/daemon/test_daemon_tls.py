@@ -10,12 +10,11 @@ from typing import Any
 
 import httpx2
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.config.access import check_tls
 from azq.errors import ConfigError
-from azq.ledger import MemoryLedger
 from azq.process.webserver import open_door, url_of
 from daemon.api.app import create_app
 from daemon.api.services import Services

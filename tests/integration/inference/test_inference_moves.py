@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from inference_doubles import RUN, SECTIONS, OneRun, serving, weights
+from memory_broker import MemoryBus, MemoryLedger
 from waiting import until
 
 from azq import games
 from azq.arena.searcher import Searcher
-from azq.bus.memory import MemoryBus
 from azq.config import BrokerConfig, DaemonConfig, InferenceConfig, dump_run
 from azq.inference.ask.local import LocalEvaluator
-from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
 from azq.wire import keys
 from azq.wire.messages import RunRecord

@@ -9,7 +9,6 @@ import pytest
 from ledger_worlds import event, record
 
 from azq.errors import NotFound, StateConflict
-from azq.ledger import MemoryLedger
 from azq.ledger.types import LedgerLoad, RunState
 from azq.wire import keys
 from azq.wire.kinds import Kind
@@ -32,8 +31,6 @@ def live_a_little(world: Any) -> None:
 
 def left(world: Any) -> set[str]:
     """Names of keys of run r."""
-    if isinstance(world.ledger, MemoryLedger):
-        return {name for name in (key("r") for key in keys.OF_RUN) if world.bus.length(name) or world.bus.get(name)}
     return {name.decode() for name in world.ledger.client.scan_iter("azq:{r}:*")}
 
 

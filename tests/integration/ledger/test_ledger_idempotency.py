@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.memory import MemoryBus
 from azq.errors import KeyReused, NotFound, StateConflict
-from azq.ledger import Ledger, MemoryLedger
-from azq.ledger.rules.state import KEPT_ENDED_JOBS
-from azq.ledger.types import ONCE_LIFE_S, JobState, Once, RunState
+from azq.ledger import Ledger
+from azq.ledger.types import KEPT_ENDED_JOBS, ONCE_LIFE_S, JobState, Once, RunState
 from azq.wire import keys
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
@@ -22,14 +21,9 @@ JOB = Once.of("POST /v1/jobs", "k", b"body")
 OTHER = Once.of("POST /v1/jobs", "k", b"another body")
 
 
-@pytest.fixture(params=["memory", "server"])
-def ledger(request: pytest.FixtureRequest) -> Any:
-    if request.param == "memory":
-        yield MemoryLedger(MemoryBus())
-        return
-    client = connect(request.getfixturevalue("broker").control_url)
-    yield Ledger(client)
-    client.close()
+@pytest.fixture
+def ledger() -> Ledger:
+    return MemoryLedger(MemoryBus())
 
 
 def record(run: str) -> RunRecord:

@@ -9,8 +9,7 @@ from ledger_worlds import record
 
 from azq.errors import NotFound, StateConflict
 from azq.ledger import Ledger
-from azq.ledger.rules.state import KEPT_ENDED_JOBS
-from azq.ledger.types import Directive, JobState, JobView, RunState
+from azq.ledger.types import KEPT_ENDED_JOBS, Directive, JobState, JobView, RunState
 from azq.wire import keys
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind

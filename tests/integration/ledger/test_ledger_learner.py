@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from azq.errors import NotFound, StateConflict
-from azq.ledger import MemoryLedger
 from azq.ledger.holder import process_space
-from azq.ledger.rules.state import LearnerRow
 from azq.wire import keys
 
 
@@ -96,7 +93,4 @@ def test_a_control_plane_that_forgot_its_last_moments_does_not_end_the_living_le
 
 def forget(world: Any, holder: str, token: int) -> None:
     """Sets the learner's place back to an earlier one, as a broker does that lost its last writes."""
-    if isinstance(world.ledger, MemoryLedger):
-        world.ledger._runs["r"] = replace(world.ledger._runs["r"], learner=LearnerRow(holder, token, 0))
-    else:
-        world.ledger.client.hset(keys.learner_lease("r"), mapping={"holder": holder, "token": token, "until_ms": 0})
+    world.ledger.client.hset(keys.learner_lease("r"), mapping={"holder": holder, "token": token, "until_ms": 0})

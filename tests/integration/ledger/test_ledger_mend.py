@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import redis
 from ledger_worlds import World, event
+from memory_broker import MemoryBus
 
-from azq.bus.redis import RedisBus
 from azq.errors import AccessRefused, BrokerUnavailable
-from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.status.conditions import read_mended
 from azq.wire import acl, keys
@@ -50,7 +49,7 @@ def daemon(broker: Any, client: redis.Redis) -> Iterator[redis.Redis]:
 @pytest.fixture
 def world(daemon: redis.Redis) -> World:
     """With the daemon's rights. Games 1 to 4 lie in the pool, 5 and 6 are held, 7 is finished; job 1 ended, 2 is leased, 3 queued."""
-    world = World(lambda clock: Ledger(daemon, clock_ms=clock), RedisBus(daemon))
+    world = World(MemoryBus(daemon))
     first = world.lease()
     world.ledger.adopt(first, 4)
     world.ledger.release(first, [])
@@ -126,8 +125,7 @@ def test_what_stops_a_run_is_refused_to_machines_and_mended_whoever_does_it(
     for key, wrong in ((POOL, "SADD"), (DONE, "SADD"), (STRIKES, "SADD"), (keys.held("r", 3), "RPUSH")):
         client.delete(key)
         client.execute_command(wrong, key, "x")
-    wrong = world.ledger.mend()["r"]
-    assert f"WRONGTYPE of {POOL}, a set in place of a list" in wrong
+    assert f"WRONGTYPE of {POOL}, a set in place of a list" in world.ledger.mend()["r"]
     assert world.ledger.client.smembers(keys.aside("r") + "pool") == {b"x"}, "what was there can be looked at"
     assert 0 < world.ledger.client.ttl(keys.aside("r") + "pool") <= 3600
     plays_on(world)

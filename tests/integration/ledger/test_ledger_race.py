@@ -8,7 +8,7 @@ from typing import Any
 
 from azq.errors import LeaseLost, NotFound, StateConflict
 from azq.ledger import Ledger
-from azq.ledger.rules.strikes import REASON
+from azq.ledger.types import SET_ASIDE_REASON
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import connect
@@ -87,6 +87,6 @@ def test_no_game_is_lost_or_finished_twice(broker):
     assert sorted(pooled + held) == sorted(still_open)
     # Leases here end so early that some game is blamed now and then: by name, never lost.
     set_aside: dict[Any, Any] = client.hgetall(keys.abandoned("r"))
-    assert {reason.decode() for reason in set_aside.values()} <= {REASON}
+    assert {reason.decode() for reason in set_aside.values()} <= {SET_ASIDE_REASON}
     assert sorted([*uids, *still_open, *map(int, set_aside)]) == list(range(1, counts.opened + 1))
     client.close()

@@ -6,8 +6,7 @@ import pytest
 from ledger_worlds import record
 
 from azq.errors import ConfigError, NotFound, StateConflict
-from azq.ledger.rules.state import KEPT_PAUSES
-from azq.ledger.types import RunState
+from azq.ledger.types import KEPT_PAUSES, RunState
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
 from typer.testing import CliRunner
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.config import DaemonConfig, GatewayConfig
 from azq.errors import NotFound
-from azq.ledger import Ledger, MemoryLedger
+from azq.ledger import Ledger
 from azq.volunteers.backing import Volunteer
 from azq.volunteers.contributors import CALLS_PER_DAY, Contributors
 from azq.volunteers.standing import HandOuts, Judgement, Trusted, after_batch, standing_of

@@ -363,7 +363,7 @@ def test_a_game_whose_record_outgrows_a_message_is_abandoned_by_name_and_the_oth
     assert counts.finished > 0
     assert end.progress.open_games == counts.open
     assert all(size_of(event.record) <= plies * bytes_a_ply for event in table.events)
-    assert all("outgrew a message" in reason for reason in table.ledger.state(RUN).abandoned.values())
+    assert all("outgrew a message" in reason for reason in table.ledger.abandoned(RUN).values())
     assert table.all_in_the_pool()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.bus.promotions import Promotions, before, best, candidate, judged, needed, pinned, served, serving
 from azq.wire import keys
 from azq.wire.codec import encode

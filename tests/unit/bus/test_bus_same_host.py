@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from memory_broker import MemoryBus
 from waiting import until
 
 from azq.bus import same_host
 from azq.bus.base import Entry
-from azq.bus.memory import MemoryBus
 from azq.bus.same_host import HostFirstBus, HostRequests, PeerLost
 from azq.bus.sharded import ShardedBus
 from azq.errors import BrokerUnavailable

@@ -6,10 +6,10 @@ import threading
 import time
 
 import pytest
+from memory_broker import MemoryBus
 from waiting import until
 
 from azq.bus.base import Entry
-from azq.bus.memory import MemoryBus
 from azq.bus.sharded import ShardedBus
 from azq.errors import AccessRefused, BrokerUnavailable
 from azq.wire import keys, shards

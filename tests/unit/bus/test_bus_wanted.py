@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.bus.wanted import LIFE_S, MOST, MoveWishes, wanted_runs
 from azq.errors import AccessRefused
 from azq.wire import keys

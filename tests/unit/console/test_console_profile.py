@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from memory_broker import MemoryBus
 from typer.testing import CliRunner
 
-from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.console.profile import as_text, looks, plot, profile_of
 from azq.errors import ConfigError

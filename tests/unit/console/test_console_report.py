@@ -13,17 +13,16 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
 from run_courses import CREATED_MS, courses
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.config import load
 from azq.console import report as reporting
 from azq.console.report import as_html, as_markdown, read_events, recorded_games, report, sections_of
 from azq.console.svg import line_chart, span_bar
 from azq.errors import ConfigError, StateConflict, StoreError
-from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
 from azq.samples.played import read_games
 from azq.status.curves import CurvePoint

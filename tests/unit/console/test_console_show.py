@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from memory_broker import MemoryBus
 from replay_games import play_game
 from rich.console import Console
 from typer.testing import CliRunner
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.config import Config, RunConfig, RunSections, SearchConfig, load
 from azq.config.loading import given

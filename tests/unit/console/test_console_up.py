@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import torch
 from learner_doubles import DictStore
+from memory_broker import MemoryBus, MemoryLedger
 from typer.testing import CliRunner
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.cli.app import app
 from azq.config import Config, InferenceConfig, NetworkConfig, load
 from azq.console import up
@@ -28,7 +28,6 @@ from azq.host.devices import Machine, Wishes, plan
 from azq.host.game_files import list_game
 from azq.host.rundir import RunDir
 from azq.inference.ask.local import LocalEvaluator
-from azq.ledger.memory import MemoryLedger
 from azq.ledger.records import record_of
 from azq.nets import WeightsMeta, build, from_bytes, restore, to_bytes
 from azq.process.cards import Gpu

@@ -11,13 +11,12 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig, TokenConfig, load
 from azq.errors import ConfigError
-from azq.ledger import MemoryLedger
 from azq.process.start import machine_environment
 from daemon.api.access import FORWARDED, SAFE_METHODS, Scope, forwarding, why_foreign, why_no_json
 from daemon.api.app import create_app

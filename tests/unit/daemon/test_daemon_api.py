@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.config.access import check_binding, is_loopback
 from azq.errors import BrokerUnavailable, ConfigError
-from azq.ledger import MemoryLedger
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.machines import MachineTime, Spending

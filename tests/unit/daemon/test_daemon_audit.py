@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
 
 from azq.bus.base import Entry
-from azq.bus.memory import MemoryBus
 from azq.client import Client
 from azq.config import DaemonConfig, TokenConfig
 from azq.console.remote import audit_text, read_audit
 from azq.errors import BrokerUnavailable
-from azq.ledger import MemoryLedger
 from azq.status.events import MOST_WAITING, Auditor, line_of, write_command
 from azq.status.schemas import AuditOut
 from azq.wire import keys

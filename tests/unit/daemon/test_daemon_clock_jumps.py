@@ -6,11 +6,10 @@ from collections import deque
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from memory_broker import MemoryBus, MemoryLedger
 from reconcile_worlds import CONFIG, NOW, SECTIONS, beat
 
-from azq.bus.memory import MemoryBus
 from azq.errors import LeaseLost
-from azq.ledger import MemoryLedger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobView, Lease, RunState
 from azq.status.observe import Beats, Observer

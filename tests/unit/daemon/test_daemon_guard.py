@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
 
 import azq
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig, TokenConfig
 from azq.errors import ConfigError, TooManyRequests
-from azq.ledger import MemoryLedger
 from azq.wire.messages import RunRecord
 from daemon.api.access import FORWARDED
 from daemon.api.app import create_app

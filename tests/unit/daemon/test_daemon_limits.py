@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
-from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
 from azq.status.brokers import Plane, PlaneFacts
 from azq.store import Store

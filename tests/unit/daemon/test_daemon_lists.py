@@ -11,11 +11,10 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
 from azq.errors import InvalidRequest
-from azq.ledger import MemoryLedger
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 from redis import exceptions
 
-from azq.bus.memory import MemoryBus
 from azq.config import Config, DaemonConfig
 from azq.errors import AccessRefused, AzqError, BrokerUnavailable, ConfigError, SchemaMismatch, StateConflict
-from azq.ledger import MemoryLedger
 from azq.process.liveness import WATCHDOG
 from azq.status.observe import Beats, Observer
 from azq.wire.connect import open_client, translate

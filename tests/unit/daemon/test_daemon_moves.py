@@ -11,16 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
 from waiting import until
 
 from azq import games
 from azq.arena.match import draw_outcome
-from azq.bus.memory import MemoryBus
 from azq.bus.wanted import wanted_runs
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, TokenConfig, dump_run
 from azq.errors import EvaluatorFailure
-from azq.ledger import MemoryLedger
 from azq.ledger.types import RunState
 from azq.search.evaluator import UniformEvaluator
 from azq.store import open_store

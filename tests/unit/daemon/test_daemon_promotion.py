@@ -12,14 +12,13 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_broker import MemoryBus, MemoryLedger
 from msgspec.structs import replace
 from reconcile_worlds import SECTIONS, beat, decide, view
 
 from azq.arena.whole import EVAL_PRIORITY, job_of, put_together
-from azq.bus.memory import MemoryBus
 from azq.bus.promotions import best, candidate, served
 from azq.config import ArenaConfig, DaemonConfig, LearnerConfig, RunConfig, RunSections, SearchConfig, dump_run
-from azq.ledger import MemoryLedger
 from azq.ledger.types import JobState, LedgerCounts, RunState
 from azq.status.state import ObservedRun
 from azq.wire import keys

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.config import Config, RunConfig, load
 from azq.console import session as sessions
 from azq.host.devices import DevicePlan, Machine, Wishes, described, plan

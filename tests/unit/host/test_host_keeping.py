@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from memory_broker import MemoryBus
 from structlog.testing import capture_logs
 
-from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable
 from azq.host.keeping import TELL_AGAIN_S, BrokerKeeper, DeathNotes
 from azq.process.supervisor import ChildSpec, Death, Supervisor

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 from typer.testing import CliRunner
 
-from azq.bus.memory import MemoryBus
 from azq.cli.fleet import machine_app
 from azq.config import Config, MachineConfig
 from azq.drill.hosts import Metadata, metadata

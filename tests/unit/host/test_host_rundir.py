@@ -10,7 +10,7 @@ from azq.config import RunSections, dump_run, load, parse_run
 from azq.config.loading import to_toml
 from azq.errors import ConfigError, NotFound
 from azq.host import rundir
-from azq.ledger.rules.state import no_run
+from azq.ledger.types import no_run
 from azq.presets import preset
 
 

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 from inference_doubles import RUN
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.errors import EvaluationRefused, EvaluatorFailure, WireError
 from azq.inference.ask.client import StreamEvaluator
 from azq.wire import codec, keys

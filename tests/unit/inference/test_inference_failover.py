@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from inference_doubles import RUN
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.failover import MOVE_AFTER_S, MUTE_AFTER_S, FailoverEvaluator

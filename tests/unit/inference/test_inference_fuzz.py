@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 
 from azq import games
 from azq.bus.base import Entry
-from azq.bus.memory import MemoryBus
 from azq.errors import WireError
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.serve.requests import MAX_CLIENT_NAME, read_request

@@ -17,9 +17,9 @@ from fake_cuda import FakeGraph
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, make_server, observations, raising, serving, weights
+from memory_broker import MemoryBus
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.cuda import APART, SLOTS, GraphForward, Graphs

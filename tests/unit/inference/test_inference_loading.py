@@ -9,9 +9,9 @@ import msgspec
 import pytest
 import torch
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, observations, same_bits, serving, weights
+from memory_broker import MemoryBus
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator

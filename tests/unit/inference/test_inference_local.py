@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, observations, weights
+from memory_broker import MemoryBus
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, EvaluatorFailure, WeightsError
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog

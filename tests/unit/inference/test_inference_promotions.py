@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, ask, make_server, observations, serving, weights
+from memory_broker import MemoryBus
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.clock import now_ms
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import CatalogSource

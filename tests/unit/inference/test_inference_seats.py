@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 from inference_doubles import CONFIG, RUN, OneRun, Shelf, observations, weights
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import ConfigError, WeightsError
 from azq.inference.ask.client import StreamEvaluator

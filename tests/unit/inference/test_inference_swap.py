@@ -27,9 +27,9 @@ from inference_doubles import (
     serving,
     weights,
 )
+from memory_broker import MemoryBus
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError
 from azq.inference.ask.client import StreamEvaluator

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, DeviceError, EvaluationRefused
 from azq.inference.serve.trials import LIFE_S, LOAD, MUTE, REQUEST, Patience, Trials, Verdict, judge
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_server, observations, serving, weights
+from memory_broker import MemoryBus
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.ask.client import StreamEvaluator

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, observations, serving, weights
+from memory_broker import MemoryBus
 from waiting import until
 
 from azq.actor import Arenas
 from azq.actor.groups import GameGroup
 from azq.arena.searcher import Searcher
 from azq.bus.base import Entry
-from azq.bus.memory import MemoryBus
 from azq.config import NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.errors import ConfigError, EvaluationRefused, EvaluatorFailure, WireError
 from azq.games import Game

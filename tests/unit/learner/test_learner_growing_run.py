@@ -9,10 +9,10 @@ import pytest
 import torch
 from learner_doubles import DictStore, ListTracker, OneRunLedger
 from learner_workplace import turn
+from memory_broker import MemoryBus
 from replay_games import frame
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunConfig, RunSections
 from azq.errors import WeightsError
 from azq.learner import checkpoint

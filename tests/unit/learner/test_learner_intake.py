@@ -8,14 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
+from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, StateConflict
 from azq.learner.data.intake import Intake
-from azq.ledger import MemoryLedger
-from azq.ledger.rules.learner import WRITTEN_OFF
+from azq.ledger.types import WRITTEN_OFF
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Purges, Window
 from azq.wire import keys
@@ -35,7 +34,7 @@ class Desk:
         self.lose_control_plane()
 
     def lose_control_plane(self) -> None:
-        self.bus = MemoryBus(clock=lambda: 0.0)  # nothing is ever idle
+        self.bus = MemoryBus()
         self.ledger = MemoryLedger(self.bus)
         self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
         self.lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)
@@ -67,9 +66,9 @@ class Desk:
         return {uid for uid in range(1, 200) if uid in self.log}
 
     def check(self) -> None:
-        state = self.ledger.state("r")
-        assert self.ledger.counts("r").balanced
-        assert self.on_disk() == set(range(1, state.opened + 1)) - set(state.open) - set(state.abandoned)
+        counts = self.ledger.counts("r")
+        assert counts.balanced
+        assert self.on_disk() == set(range(1, counts.opened + 1)) - self.ledger.open_uids("r") - set(self.ledger.abandoned("r"))
 
 
 @pytest.fixture
@@ -113,7 +112,7 @@ def test_a_damaged_sample_abandons_its_game_by_name(desk, uid):
     assert desk.on_disk() == {1, 2, 3} - {uid}
     counts = desk.ledger.counts("r")
     assert (counts.finished, counts.abandoned, counts.inserted) == (2, 1, 2)
-    assert "checksum" in desk.ledger.state("r").abandoned[uid]
+    assert "checksum" in desk.ledger.abandoned("r")[uid]
     desk.check()
 
 
@@ -139,7 +138,7 @@ def test_a_lost_control_plane_goes_on_from_the_folder_and_drops_no_new_game(desk
     intake.agree_with_ledger()
     counts = desk.ledger.counts("r")
     assert (counts.opened, counts.finished, counts.inserted, counts.abandoned, counts.written_off) == (24, 20, 20, 4, 4)
-    assert set(desk.ledger.state("r").abandoned.items()) == {(uid, WRITTEN_OFF) for uid in (1, 2, 3, 4)}
+    assert set(desk.ledger.abandoned("r").items()) == {(uid, WRITTEN_OFF) for uid in (1, 2, 3, 4)}
     said = [decode(entry.frame, RunEvent) for entry in desk.bus.after(keys.events("r"), "0")]
     assert [event.about["written_off"] for event in said if event.kind == "run.restored"] == ["4"]
     desk.check()
@@ -238,8 +237,8 @@ def test_a_game_that_lies_is_abandoned_with_the_reason(desk):
     records = desk.ledger.adopt(desk.lease, 2)
     desk.ledger.finish_games(desk.lease, [numbered(records[0].uid, **LIES), numbered(records[1].uid)])
     intake.read()
-    assert list(desk.ledger.state("r").abandoned) == [1]
-    assert [reason for reason in desk.letters() if "claims returns" in reason] == [desk.ledger.state("r").abandoned[1]]
+    assert list(desk.ledger.abandoned("r")) == [1]
+    assert [reason for reason in desk.letters() if "claims returns" in reason] == [desk.ledger.abandoned("r")[1]]
     assert (intake.dead_letters, desk.bus.length(keys.samples("r"))) == (1, 0)
     desk.check()
 
@@ -334,11 +333,11 @@ def test_counts_agree_without_restoring_where_the_ledger_knows_the_newest_game(d
     intake = desk.intake()
     desk.ledger.record_inserted("r", 2, 5)  # it missed the last acknowledgement, and knows of more duplicates
     intake.agree_with_ledger()
-    state = desk.ledger.state("r")
-    assert (state.inserted, state.duplicates_dropped, state.restored, intake.duplicates) == (3, 5, 0, 5)
+    counts = desk.ledger.counts("r")
+    assert (counts.inserted, counts.duplicates_dropped, counts.written_off, intake.duplicates) == (3, 5, 0, 5)
     intake.duplicates = 9
     intake.agree_with_ledger()
-    assert desk.ledger.state("r").duplicates_dropped == 9
+    assert desk.ledger.counts("r").duplicates_dropped == 9
 
 
 def test_a_folder_that_lacks_stored_games_is_refused_and_the_ledger_stays(desk, tmp_path):

@@ -7,8 +7,8 @@ import socket
 from functools import partial
 
 import pytest
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.config import Config, WorkerConfig
 from azq.errors import ConfigError, DeviceError, StateConflict, StoreError
 from azq.ledger.holder import lock_folder

@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
 from azq.learner.curves import ResultCurves, elo_difference, match_curves

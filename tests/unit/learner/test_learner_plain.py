@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from memory_broker import MemoryBus
 from rank_processes import in_ranks
 from torch import Tensor, nn
 
-from azq.bus.memory import MemoryBus
 from azq.config import RankSettings
 from azq.errors import ConfigError, EvaluationTimeout
 from azq.learner import ranks

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import hashlib
 
-from azq.bus.memory import MemoryBus
+from memory_broker import MemoryBus
+
 from azq.learner.publish import KEPT_IN_BROKER, Publisher
 from azq.wire import keys
 from azq.wire.codec import encode

@@ -14,11 +14,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from learner_doubles import DictPrefix
 from learner_workplace import RUN, Workplace, run_dry, turn
+from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
 from waiting import until
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.config import StoreConfig
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError
 from azq.files import make_folders
@@ -27,7 +27,6 @@ from azq.learner.learner import Learner
 from azq.learner.replication.downloader import Downloader, download_if_possible
 from azq.learner.replication.remote_index import CHECKPOINTS
 from azq.learner.replication.uploader import Uploader
-from azq.ledger import MemoryLedger
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window
@@ -282,7 +281,7 @@ class Hosts:
     """A ledger and a store, and one learner's intake after the other, each in a folder of its own or in the one before."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.prefix, self.bus = folder, DictPrefix(), MemoryBus(clock=lambda: 0.0)
+        self.folder, self.prefix, self.bus = folder, DictPrefix(), MemoryBus()
         self.ledger = MemoryLedger(self.bus)
         self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
         self.lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)

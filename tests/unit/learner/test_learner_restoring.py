@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 from replay_games import frame, play_game
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.config import RunConfig, RunSections
 from azq.learner.data.intake import _without, game_key, restore
 from azq.ledger import Ledger

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from learner_doubles import DictStore, ListTracker, OneRunLedger, SecretSum
 from learner_workplace import run_dry
+from memory_broker import MemoryBus
 from replay_games import frame, play_game
 
-from azq.bus.memory import MemoryBus
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ConfigError, WeightsError
 from azq.inference.ask.local import LocalEvaluator

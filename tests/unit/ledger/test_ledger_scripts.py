@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from azq.ledger import rules, scripts
-from azq.ledger.types import RunState
+from azq.ledger import scripts
+from azq.ledger.types import TRANSITIONS, RunState
 
 PACKAGE = Path(scripts.__file__).parent
 GROUPS = ("runs", "jobs", "games", "learner", "mend")
@@ -37,4 +37,4 @@ def test_a_script_gets_the_keys_and_constants_that_it_names_and_no_others(group:
 def test_transitions_are_those_of_the_rules() -> None:
     (table,) = re.findall(r"^local TRANSITIONS = \{(.*)\}$", scripts.source("runs"), re.MULTILINE)
     said = {tuple(pair.split()) for pair in re.findall(r"\['(\w+ \w+)'\] = true", table)}
-    assert said == {(str(before), str(after)) for before in RunState for after in rules.runs.TRANSITIONS[before]}
+    assert said == {(str(before), str(after)) for before in RunState for after in TRANSITIONS[before]}

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.config import RankSettings
 from azq.learner import ranks
 from azq.learner.ranks.plain import RUN

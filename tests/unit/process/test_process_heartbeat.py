@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
+from memory_broker import MemoryBus
+
 from azq import metrics
-from azq.bus.memory import MemoryBus
 from azq.process.heartbeat import Presence
 from azq.wire import keys
 from azq.wire.codec import decode

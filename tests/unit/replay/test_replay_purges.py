@@ -7,13 +7,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.errors import StoreError
 from azq.learner.data.intake import Intake
-from azq.ledger import MemoryLedger
 from azq.replay.samples import samples_of
 from azq.replay.segments import SegmentLog
 from azq.replay.window import PURGED, Purges, Window, rebuild

@@ -7,10 +7,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 from ledger_worlds import World
+from memory_broker import MemoryBus
 
 from azq.bus.base import Entry
-from azq.bus.memory import MemoryBus
-from azq.ledger.memory import MemoryLedger
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.status.conditions import EMPTY_GAMES, FEWEST, PATIENCE_S, WITHIN_S, CrashLoop, DeathLog, Died, crash_loops, no_games, tell
 from azq.status.observe import gather
@@ -127,9 +126,8 @@ def test_it_is_a_condition_and_a_figure_of_the_run() -> None:
 
 
 def test_the_newest_failure_of_self_play_is_found_among_a_runs_events() -> None:
-    bus = MemoryBus()
-    world = World(lambda clock: MemoryLedger(bus, clock_ms=clock), bus)
-    lease = world.lease()
+    world = World()
+    bus, lease = world.bus, world.lease()
     world.ledger.adopt(lease, 1)
     assert gather(world.ledger, bus, "r").failed == ""
     world.ledger.fail(lease, "process 9, which held it, died")

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.memory import MemoryBus
 from azq.errors import InvalidRequest
-from azq.ledger import MemoryLedger
-from azq.ledger.rules.state import KEPT_EVENTS
-from azq.ledger.types import RunState
+from azq.ledger.types import KEPT_EVENTS, RunState
 from azq.status.events import READ_AT_ONCE, EventId, EventReader, condition_events, line_of, parse_event_id, write_command
 from azq.wire import keys
 from azq.wire.codec import encode

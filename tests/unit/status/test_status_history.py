@@ -10,9 +10,9 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 from page_site import HISTORY_S, RUN, Site, now_ms
 
-from azq.bus.memory import MemoryBus
 from azq.config import RunSections
 from azq.ledger.types import LedgerCounts, RunState
 from azq.status.history import COLUMNS, LENGTH, Firsts, FirstsOfRuns, Pace, Recorder, downsample, latest, points_of, rates, read

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.memory import MemoryBus
 from azq.config import DaemonConfig
-from azq.ledger import MemoryLedger
 from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
 from daemon.api.app import create_app
 from daemon.api.services import Services

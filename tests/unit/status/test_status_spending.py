@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from memory_broker import MemoryBus
 
-from azq.bus.memory import MemoryBus
 from azq.config import BudgetConfig, RunSections
 from azq.ledger.types import LedgerCounts, RunState
 from azq.status.spending import HOUR_MS, Accountant, Present, charged, money_of, present_of, read_spending, shares_of

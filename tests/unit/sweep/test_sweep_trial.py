@@ -7,11 +7,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 
 from azq import local
-from azq.bus.memory import MemoryBus
 from azq.config import RunSections
-from azq.ledger import MemoryLedger
 from azq.ledger.records import record_of
 from azq.process.apart import start
 from azq.status.observe import gather

@@ -7,10 +7,10 @@ import hashlib
 import numpy as np
 import onnxruntime
 import pytest
+from memory_broker import MemoryBus
 from sharp_nets import sharp_bytes
 
 from azq import games
-from azq.bus.memory import MemoryBus
 from azq.errors import WeightsError
 from azq.store import open_store
 from azq.volunteers.models import PROBES, ModelCatalog, make_model, probe_positions

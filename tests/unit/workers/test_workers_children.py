@@ -6,10 +6,9 @@ import os
 import signal
 
 import pytest
+from memory_broker import MemoryBus, MemoryLedger
 
-from azq.bus.memory import MemoryBus
 from azq.errors import BrokerUnavailable, LeaseLost
-from azq.ledger import MemoryLedger
 from azq.ledger.types import JobState, Lease
 from azq.process.liveness import HANG_AFTER_S
 from azq.wire.kinds import Kind

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from memory_broker import MemoryBus
 from waiting import until
 
-from azq.bus.memory import MemoryBus
 from azq.config import Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, DeviceError
 from azq.nets.survey import Gauge
