@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -175,6 +176,9 @@ def prepare_process(threads: int) -> None:
     """Settles this process for computing on `threads` threads of the CPU."""
     torch.set_num_threads(threads)
     keep_freed_memory()
+    # Torch keeps compiled kernels in the temporary folder, which a service loses at each restart.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache / "azq" / "inductor"))
 
 
 def keep_freed_memory() -> bool:

@@ -22,7 +22,7 @@ from azq.waiting import AwakeClock
 WAIT_S = 0.1  # for weights or a promotion, which end the wait at once
 ASKED_S, ASKED_WAIT_S = 1.0, 0.01  # for so long after a version was asked for, more are waited for in so short steps
 CLOSE_S = 10.0
-HANGS_S = 300.0  # of one run's load, after which the worker ends: no run would get new weights any more
+HANGS_S = 300.0  # without progress in one run's load, after which the worker ends: no run would get new weights any more
 PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
 
 
@@ -37,6 +37,7 @@ class LoadingThread:
     roster: Roster
     admit: Callable[[RunView], RunLoader]
     stats: Stats
+    progress: Callable[[], str] = lambda: ""  # of what loading waits for
 
     def __post_init__(self) -> None:
         self.served: dict[str, ServedRun] = {}
@@ -47,6 +48,7 @@ class LoadingThread:
         self._failure: DeviceError | None = None
         self._awake_s = AwakeClock()
         self._loading = ("", float("inf"))  # which run is at work, and since when
+        self._progress = ("", 0.0)  # the last seen, and since when
         self._ask = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -65,8 +67,10 @@ class LoadingThread:
         """Begins where it has not begun; raises the DeviceError that ended its thread, EvaluationTimeout where one run holds it up."""
         if self._failure is not None:
             raise self._failure
+        if (progress := self.progress()) != self._progress[0]:
+            self._progress = progress, self._awake_s()
         run, since_s = self._loading
-        if self._awake_s() - since_s > HANGS_S:
+        if self._awake_s() - max(since_s, self._progress[1]) > HANGS_S:
             raise EvaluationTimeout(f"loading run {run} has not ended within {HANGS_S:.0f} s; after three times this host leaves it out")
         if self._thread is None:
             self._stop.clear()

@@ -86,7 +86,8 @@ class InferenceServer:
         self._engine = engine or Engine(config, placement or place(config))
         self._depth = self._engine.in_flight
         admit = Admission(control, fetch, config, self._engine, worker, spec_of or specs())
-        self._loading = LoadingThread(control, Roster(ledger, partial(wanted_runs, control)), admit, self.stats)
+        roster = Roster(ledger, partial(wanted_runs, control))
+        self._loading = LoadingThread(control, roster, admit, self.stats, lambda: self._engine.doing)
         self._trials = Trials(control, worker, REQUEST)
         self.served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []

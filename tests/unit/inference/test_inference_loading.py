@@ -119,6 +119,23 @@ def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(mo
     server.close()
 
 
+def test_a_load_that_makes_progress_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    awake_s, progress = [0.0], iter(range(100))
+    monkeypatch.setattr(loading, "AwakeClock", lambda: lambda: awake_s[0])
+    place = Place()
+    waiting = place.server._loading
+    monkeypatch.setattr(waiting, "progress", lambda: f"recording graphs: {next(progress)} of 100")
+    waiting._loading, waiting._thread = (RUN, 0.0), threading.current_thread()
+    for _ in range(5):
+        awake_s[0] += loading.HANGS_S
+        waiting.start()
+    monkeypatch.setattr(waiting, "progress", lambda: "recording graphs: 5 of 100")
+    waiting.start()
+    awake_s[0] += loading.HANGS_S + 1.0
+    with pytest.raises(EvaluationTimeout, match="loading run r1 has not ended"):
+        waiting.start()
+
+
 def test_an_error_of_the_look_itself_stops_nothing_that_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "AGAIN", Backoff(0.05, 300.0))
     place = Place()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +15,7 @@ import torch
 
 from azq.errors import AzqError, ConfigError, DeviceError
 from azq.nets import device
-from azq.nets.device import cpu_flags, driver_text, explained, has_bfloat16, pick_device
+from azq.nets.device import cpu_flags, driver_text, explained, has_bfloat16, pick_device, prepare_process
 
 # Each tensor is larger than all before it, which by default malloc maps anew.
 PROGRAM = """
@@ -43,6 +45,17 @@ def test_freed_tensors_are_used_again_without_the_kernel():
         pytest.skip("malloc is not glibc's")
     _, usual = page_faults("given back")
     assert quiet < usual / 4
+
+
+@pytest.mark.parametrize(("given", "kept"), [("", "cache/azq/inductor"), ("elsewhere", "elsewhere")])
+def test_compiled_kernels_outlive_the_temporary_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: str, kept: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", given)
+    if not given:
+        monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    prepare_process(torch.get_num_threads())
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == kept
 
 
 def test_cpu_flags_are_read() -> None:
