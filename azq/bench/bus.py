@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from azq import games
-from azq.bench.rig import answer_of, brokers_cpu_s, child, percentile, running, start_together, told
+from azq.bench.rig import PartProcess, brokers_cpu_s, percentile, running, start_together, told
 from azq.bus.base import Entry, RequestBus
 from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
@@ -132,15 +132,15 @@ def _ask_around(bus: RedisBus, stream: str, replies: str, payload: bytes, end_s:
 
 
 def _carried(config: Config, seconds: float, clients: int, consumers: int, size: int, fronts: Sequence[int]) -> dict[str, float]:
-    asking = [child(ask, _environment(config, "worker"), name=f"client-{number}", request_bytes=size) for number in range(clients)]
-    answering = [child(answer, _environment(config, "inference"), name=f"consumer-{number}") for number in range(consumers)]
+    asking = [PartProcess(ask, _environment(config, "worker"), name=f"client-{number}", request_bytes=size) for number in range(clients)]
+    answering = [PartProcess(answer, _environment(config, "inference"), name=f"consumer-{number}") for number in range(consumers)]
     start_s = start_together([*asking, *answering], seconds, WARM_UP_S)
     end_s, pause, urls = start_s + seconds, threading.Event(), config.broker.data_planes
     pause.wait(start_s - time.monotonic())
     before_s, fronts_before_s = brokers_cpu_s(urls), cpu_s(fronts)
     pause.wait(end_s - time.monotonic())
     broker_s, fronts_s = brokers_cpu_s(urls) - before_s, cpu_s(fronts) - fronts_before_s
-    asked, answered = ([answer_of(process, PATIENCE_S) for process in party] for party in (asking, answering))
+    asked, answered = ([process.answer(PATIENCE_S) for process in party] for party in (asking, answering))
     latencies_ms = [latency for one in asked for latency in one["latencies_ms"]]
     if not latencies_ms:
         raise EvaluationTimeout(f"no request of {size} bytes was answered within {seconds:g} s; is the machine overloaded?")

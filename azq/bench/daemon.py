@@ -22,7 +22,7 @@ import httpx2
 import msgspec
 import redis
 
-from azq.bench.rig import READY_S, answer_of, changed, child, command_of, own_brokers, percentile, running
+from azq.bench.rig import READY_S, PartProcess, changed, command_of, own_brokers, percentile, running
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import Config, RunSections, load
@@ -209,8 +209,8 @@ def bench_rest(config: Config, *, workers: int, runs: int, rate: float, seconds:
             until(lambda: _ready(url), f"the daemon does not answer, see {home / 'daemon.log'}", READY_S)
             before = (cpu_s(pids), cpu_s(brokers.pids[:1]))
             token = with_own_token(served).daemon.token.get_secret_value()
-            asking = child(ask, {**os.environ, TOKEN_VARIABLE: token}, url=url, rate=rate, seconds=seconds, runs=runs)
-            found = answer_of(asking, seconds + STOP_S)
+            asking = PartProcess(ask, {**os.environ, TOKEN_VARIABLE: token}, url=url, rate=rate, seconds=seconds, runs=runs)
+            found = asking.answer(seconds + STOP_S)
             spent = (cpu_s(pids) - before[0], cpu_s(brokers.pids[:1]) - before[1])
     return summary(found, spent) | {"workers": workers, "runs": runs, "rate": rate}
 

@@ -9,7 +9,6 @@ that two cores are enough to tell what the way costs; it is as slow as these can
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import random
 import select
@@ -23,7 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from azq.bench.clock import NETWORK, seconds_of, serve
-from azq.bench.rig import Rig, changed, child, command_of, observations, percentile, rig, say
+from azq.bench.rig import PartProcess, Rig, changed, command_of, observations, percentile, rig, say
 from azq.bench.selfplay import readings_of
 from azq.config import Config, RunSections
 from azq.errors import ConfigError, EvaluationTimeout
@@ -141,15 +140,10 @@ class RelayWay:
 def over_a_network(config: Config, rtt_ms: float, loss: float) -> Iterator[Config]:
     """The same settings with addresses of brokers that are so far away; those given are unix sockets."""
     urls = [urlsplit(url) for url in (config.broker.control_url, *config.broker.data_planes)]
-    process = child(relay, servers=[url.path for url in urls], rtt_ms=rtt_ms, loss=loss)
-    try:
-        assert process.stdout is not None
-        ports = json.loads(process.stdout.readline())
+    with PartProcess(relay, servers=[url.path for url in urls], rtt_ms=rtt_ms, loss=loss) as process:
+        ports = process.read(PATIENCE_S)
         control, *data = [f"redis://{url.netloc}127.0.0.1:{port}/0" for url, port in zip(urls, ports, strict=True)]
         yield changed(config, broker={"control_url": control, "data_url": "", "data_urls": tuple(data)})
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def relay(servers: Sequence[str], rtt_ms: float, loss: float) -> None:

@@ -7,11 +7,10 @@ in one go, and beside torch's plain reduction of gradients in one go.
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import secrets
 import statistics
-import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, replace
@@ -26,9 +25,9 @@ from pydantic import validate_call
 from torch._C._distributed_c10d import FileStore
 
 from azq.bench.learner import workplace
-from azq.bench.rig import child, last_words, say
+from azq.bench.rig import PartProcess, say
 from azq.config import Config, LearnerConfig, RunSections
-from azq.errors import AzqError, ConfigError
+from azq.errors import ConfigError
 from azq.learner.data.batches import Feed, Order
 from azq.learner.learner import PHASE_S
 from azq.learner.opening import training_device
@@ -43,39 +42,25 @@ from azq.nets.device import prepare_process
 WINDOW = 100_000
 TURNS = 4  # all ways in turns, so that whatever else the machine does weighs on both alike
 JOIN_S = 60.0
-
-
-class RankFailed(AzqError):
-    """A rank of the benchmark ended before its figures were there."""
+MOST_S, MOST = 600.0, 20.0  # what the measurement may take: torch is loaded, processes meet; times what was asked for
 
 
 def bench_ranks(config: Config, seconds: float, ranks: int) -> dict[str, Any]:
     """Weak scaling: samples per second of `ranks` ranks / (`ranks` times that of one alone), and the share of time they wait.
 
-    Raises `RankFailed` when a rank ends before its figures are there, `ConfigError` for ranks that hold a part each.
+    Raises `EvaluationTimeout` when a rank ends before its figures are there, `ConfigError` for ranks that hold a part each.
     """
     if config.learner.shard != "none":
         raise ConfigError("`azq bench learner` compares ranks that hold all of a network, without learner.shard")
     sections = config.run_sections().model_dump(mode="json")
     with tempfile.TemporaryDirectory(prefix="azq-ranks-") as folder:
-        start = partial(child, train, sections=sections, ranks=ranks, seconds=seconds, folder=folder)
-        processes = [start(place=0)]
-        try:
-            meeting = _answer(processes[0])
-            processes += [start(place=place, meeting=meeting) for place in range(1, ranks)]
-            return dict(_answer(processes[0]))
-        finally:
-            for process in processes:
-                process.kill()
-                process.communicate()
-
-
-def _answer(first: subprocess.Popen[str]) -> Any:
-    assert first.stdout is not None
-    if line := first.stdout.readline():
-        return json.loads(line)
-    _, complaint = first.communicate()
-    raise RankFailed(f"rank 0 ended with exit code {first.returncode}: {last_words(complaint)}")
+        start = partial(PartProcess, train, sections=sections, ranks=ranks, seconds=seconds, folder=folder)
+        with contextlib.ExitStack() as stack:
+            first = stack.enter_context(start(place=0))
+            meeting = first.read(MOST_S)
+            for place in range(1, ranks):
+                stack.enter_context(start(place=place, meeting=meeting))
+            return dict(first.read(MOST_S + MOST * seconds))
 
 
 @dataclass(slots=True)

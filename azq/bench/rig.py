@@ -251,10 +251,52 @@ def command_of(part: Callable[..., Any], **task: Any) -> list[str]:
     return [*PYTHON, "-m", "azq.bench.rig", part.__module__, part.__name__, json.dumps(task)]
 
 
-def child(part: Callable[..., Any], env: Mapping[str, str] | None = None, **task: Any) -> subprocess.Popen[str]:
-    """A part of a benchmark in a process and a session of its own, which answers with lines of JSON."""
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command_of(part, **task), env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+class PartProcess(subprocess.Popen[str]):
+    """A part of a benchmark in a process and a session of its own, which answers with lines of JSON; it ends with its block."""
+
+    def __init__(self, part: Callable[..., Any], env: Mapping[str, str] | None = None, **task: Any) -> None:
+        pipe = subprocess.PIPE
+        super().__init__(command_of(part, **task), env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Kills it and what it started."""
+        if self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+        self.communicate()
+
+    def write(self, *words: object) -> None:
+        """A line for it; nothing where it died, which its answer says."""
+        assert self.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.write(f"{' '.join(map(str, words))}\n")
+            self.stdin.flush()
+
+    def read(self, within_s: float) -> Any:
+        """Its next line; `EvaluationTimeout` says how it failed, or that it was ended because it took longer."""
+        assert self.stdout is not None
+        late = threading.Timer(within_s, self.kill)
+        late.start()
+        try:
+            line = self.stdout.readline()
+        finally:
+            late.cancel()
+        return json.loads(line) if line else self.answer(within_s)
+
+    def answer(self, within_s: float) -> Any:
+        """The last line that it says before it ends; raises as `read`."""
+        try:
+            said, complaint = self.communicate(timeout=within_s)
+        except BaseException as error:
+            self.end()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise EvaluationTimeout(f"the benchmark's process was ended after {within_s:.0f} s without an answer") from None
+        if self.returncode or not said.strip():
+            raise EvaluationTimeout(f"the benchmark's process ended with exit code {self.returncode}: {last_words(complaint)[:300]}")
+        return json.loads(said.splitlines()[-1])
 
 
 def say(answer: Any) -> None:
@@ -262,17 +304,14 @@ def say(answer: Any) -> None:
     print(json.dumps(answer), file=sys.__stdout__, flush=True)
 
 
-def start_together(processes: Sequence[subprocess.Popen[str]], seconds: float, warm_up_s: float) -> float:
-    """Waits until all children that called `told` are ready and tells them what counts; returns when that begins."""
+def start_together(processes: Sequence[PartProcess], seconds: float, warm_up_s: float) -> float:
+    """Waits until all that called `told` are ready and tells them what counts; returns when that begins."""
     for process in processes:
         assert process.stdout is not None
         process.stdout.readline()  # of one that died: nothing, and its answer says so
     start_s = time.monotonic() + warm_up_s
     for process in processes:
-        assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(f"{start_s} {start_s + seconds}\n")
-            process.stdin.flush()
+        process.write(start_s, start_s + seconds)
     return start_s
 
 
@@ -281,21 +320,6 @@ def told() -> tuple[float, float]:
     say("ready")
     start_s, end_s = map(float, sys.stdin.readline().split())
     return start_s, end_s
-
-
-def answer_of(process: subprocess.Popen[str], within_s: float) -> Any:
-    """The last line that a child says; `EvaluationTimeout` tells how it failed. What it started ends with it."""
-    try:
-        said, complaint = process.communicate(timeout=within_s)
-    except BaseException as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
-        raise EvaluationTimeout(f"the benchmark's process was ended after {within_s:.0f} s without an answer") from None
-    if process.returncode or not said.strip():
-        raise EvaluationTimeout(f"the benchmark's process ended with exit code {process.returncode}: {last_words(complaint)[:300]}")
-    return json.loads(said.splitlines()[-1])
 
 
 def last_words(complaint: str) -> str:

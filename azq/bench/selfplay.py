@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from azq import metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
 from azq.bench.plan import PEERS
-from azq.bench.rig import RUN, Rig, answer_of, changed, child, last_words, published, rig, rules, start_together, told
+from azq.bench.rig import RUN, PartProcess, Rig, changed, last_words, published, rig, rules, start_together, told
 from azq.config import Config, NetworkConfig, RunSections, dump_run, load, parse_run
 from azq.errors import EvaluationTimeout, MissingExtra, NotFound
 from azq.host.users import in_roles
@@ -106,7 +106,7 @@ def played(
     """What self-play in so many processes did in the last `seconds` of its time, the CPU-seconds of all processes, shares of phases."""
     with beside(machine, evaluator, seconds, processes - 1, warm_up_s) as others:
         before, after, phases = readings_of(machine, evaluator, seconds, warm_up_s)
-        done = together([done_between(before, after), *(answer_of(other, LEASE_S) for other in others)])
+        done = together([done_between(before, after), *(other.answer(LEASE_S) for other in others)])
     workers_s = after.workers_s - before.workers_s
     return done | {"workers_s": workers_s}, done["own_s"] + workers_s + after.brokers_s - before.brokers_s, phases
 
@@ -130,18 +130,17 @@ def together(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def beside(machine: Rig, evaluator: str, seconds: float, count: int, warm_up_s: float) -> Iterator[Sequence[subprocess.Popen[str]]]:
+def beside(machine: Rig, evaluator: str, seconds: float, count: int, warm_up_s: float) -> Iterator[Sequence[PartProcess]]:
     """So many further processes that play as this one does, from now on; each answers what it did."""
     env = child_environment(in_roles(machine.config)("worker"), "worker")
     task = {"sections": dump_run(machine.sections), "evaluator": evaluator, "seconds": seconds, "warm_up_s": warm_up_s}
-    others = [child(play_beside, env, **task) for _ in range(count)]
+    others = [PartProcess(play_beside, env, **task) for _ in range(count)]
     try:
         start_together(others, seconds, warm_up_s)
         yield others
     finally:
         for other in others:
-            other.kill()
-            other.wait()
+            other.end()
 
 
 def play_beside(sections: dict[str, Any], evaluator: str, seconds: float, warm_up_s: float) -> dict[str, float]:

@@ -21,7 +21,7 @@ import azq
 from azq import logs
 from azq.bench.inference import latency, throughput
 from azq.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, markdown, parts, pictures, split, summary
-from azq.bench.rig import READY_ON_GPU_S, answer_of, child, rig
+from azq.bench.rig import READY_ON_GPU_S, PartProcess, rig
 from azq.bench.selfplay import peer_figures, selfplay_figures, why_no_peer
 from azq.config import Config, InferenceConfig, load, merge, parse_overrides
 from azq.errors import AzqError, ConfigError, MissingExtra
@@ -186,8 +186,7 @@ def _in_a_process(device: str, overrides: Sequence[str], part: Part, case: Case,
         return peer_figures(part.kind, seconds, limit_s, **asked, **shape)
     # Without settings of azq: a part is measured as it is described.
     task = {"kind": part.kind, "case": described(case), "seconds": seconds, "overrides": list(overrides)}
-    process = child(measure_part, environment(), **task, **asked)
-    figures: dict[str, Any] = answer_of(process, limit_s)
+    figures: dict[str, Any] = PartProcess(measure_part, environment(), **task, **asked).answer(limit_s)
     return figures
 
 

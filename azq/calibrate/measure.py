@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from subprocess import Popen
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from azq.actor.groups import GameGroup
-from azq.bench.rig import child, in_turns, last_words, rig, rules, say
+from azq.bench.rig import PartProcess, in_turns, rig, rules, say
 from azq.bench.selfplay import played
 from azq.calibrate.rates import PARAMETER_BYTES, AtOnce, Need, Side, TwoSides, tree_bytes
 from azq.clock import now_ms
@@ -70,57 +67,21 @@ def train_alone(sections: RunSections, seconds: float) -> Side:
         return training.begin(seconds)()
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingProcess:
+class TrainingProcess(PartProcess):
     """A process that trains when it is told to."""
-
-    _process: Popen[str]
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     def begin(self, seconds: float) -> Callable[[], Side]:
         """Training starts now, with its warm-up; what comes back waits for what was done, or raises `EvaluationTimeout`."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # of one that died, which whoever waits is told
-            self._process.stdin.write(f"{seconds}\n")
-            self._process.stdin.flush()
-        return lambda: Side(**json.loads(self.said((1.0 + WARM_UP) * seconds)))
-
-    def said(self, seconds: float = 0.0) -> str:
-        """Its next line, of something that takes so long; raises `EvaluationTimeout` where it died, or is ended because it hangs."""
-        assert self._process.stdout is not None
-        with ended_after(self._process, seconds + ALLOWANCE_S):
-            line = self._process.stdout.readline()
-        if not line:
-            _, complaint = self._process.communicate()
-            raise EvaluationTimeout(f"the learner's process ended with exit code {self._process.returncode}: {last_words(complaint)[:300]}")
-        return line
-
-
-@contextlib.contextmanager
-def ended_after(process: Popen[str], seconds: float) -> Iterator[None]:
-    """Within it, the process is killed once it took longer."""
-    timer = threading.Timer(seconds, process.kill)
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+        self.write(seconds)
+        return lambda: Side(**self.read((1.0 + WARM_UP) * seconds + ALLOWANCE_S))
 
 
 @contextlib.contextmanager
 def learner(sections: RunSections) -> Iterator[TrainingProcess]:
     """One that is ready to train; it ends with the block."""
-    process = child(train_as_told, sections=dump_run(sections))
-    try:
-        found = TrainingProcess(process)
-        found.said()
+    with TrainingProcess(train_as_told, sections=dump_run(sections)) as found:
+        found.read(ALLOWANCE_S)
         yield found
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def train_as_told(sections: dict[str, Any]) -> None:

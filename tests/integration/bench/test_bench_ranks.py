@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from azq.bench.ranks import RankFailed, bench_ranks
+from azq.bench.ranks import bench_ranks
 from azq.config import Config, LearnerConfig, NetworkConfig, RunConfig
+from azq.errors import EvaluationTimeout
 
 
 def config_of(**learner: Any) -> Config:
@@ -33,5 +34,5 @@ def test_two_ranks_are_measured_beside_one_and_beside_two_that_do_not_synchronis
 
 @pytest.mark.release
 def test_a_rank_that_cannot_start_is_an_error_and_no_hang():
-    with pytest.raises(RankFailed, match="rank 0 ended"):
+    with pytest.raises(EvaluationTimeout, match="ended with exit code"):
         bench_ranks(config_of(device="cuda:99"), 1.0, 2)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from azq.bench.rig import answer_of, changed, child, in_turns, percentile, ready_s, refuse_falls, unready
+from azq.bench.rig import PartProcess, changed, in_turns, percentile, ready_s, refuse_falls, unready
 from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError, EvaluationTimeout
 from azq.wire.messages import Heartbeat
@@ -55,6 +55,8 @@ def test_figures_of_a_slower_way_are_refused() -> None:
 
 
 def test_a_child_calls_what_it_was_started_for_and_its_failure_is_told() -> None:
-    assert answer_of(child(percentile, values=[3, 1, 2], share=0.5), 60.0) == 2
+    assert PartProcess(percentile, values=[3, 1, 2], share=0.5).answer(60.0) == 2
+    with PartProcess(percentile, values=[3, 1, 2], share=0.5) as process:
+        assert process.read(60.0) == 2
     with pytest.raises(EvaluationTimeout, match="IndexError"):
-        answer_of(child(percentile, values=[], share=0.5), 60.0)
+        PartProcess(percentile, values=[], share=0.5).read(60.0)

@@ -82,17 +82,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
     """How the first process of azq would have been started; brokers really are."""
     found: list[tuple[list[str], str]] = []
-    popen = subprocess.Popen
+    popen: Any = subprocess.Popen.__init__
 
-    def record(arguments: Sequence[str], **options: Any) -> Any:
+    def record(process: subprocess.Popen[bytes], arguments: Sequence[str], **options: Any) -> None:
         if not any(str(word).startswith("azq") for word in arguments):
-            return popen(arguments, **options)
+            popen(process, arguments, **options)
+            return
         environment = os.environ if options.get("env") is None else options["env"]
         said = [*map(str, arguments), *environment.values()]
         found.append((said, settings_seen(environment, options.get("cwd") or Path.cwd(), arguments)))
         raise Started
 
-    monkeypatch.setattr(subprocess, "Popen", record)
+    monkeypatch.setattr(subprocess.Popen, "__init__", record)
     return found
 
 
