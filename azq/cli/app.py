@@ -12,12 +12,8 @@ from azq import __version__, logs
 from azq.cli import fleet, look, play, processes, rest
 from azq.cli.bench import bench_app
 from azq.cli.cluster import cluster_app, cost
-from azq.cli.drill import drill_app
-from azq.cli.estimate import estimate
+from azq.cli.lab import drill_app, estimate, sweep, tune, validate
 from azq.cli.options import Command, checked_output
-from azq.cli.sweep import sweep
-from azq.cli.tune import tune
-from azq.cli.validate import validate
 from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
 
