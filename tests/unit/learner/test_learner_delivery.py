@@ -7,12 +7,10 @@ import os
 import time
 from typing import Any
 
-import msgspec
-import numpy as np
 import pytest
 import structlog
 from learner_workplace import RUN, run_dry, turns
-from replay_games import frame, play_game
+from replay_games import play_game
 
 from azq import games
 from azq.errors import BrokerUnavailable
@@ -32,18 +30,6 @@ def test_games_are_stored_acknowledged_counted_and_trained_on(place):
     assert status.games_inserted == place.ledger.inserted == 30
     assert status.step == status.samples_consumed // 16 > 0
     assert status.samples_consumed <= 2.0 * status.samples_inserted < status.samples_consumed + 16
-
-
-def test_duplicates_are_dropped_and_counted(place):
-    learner = place.learner()
-    place.finish_games(1, 5)
-    place.finish_games(4, 6)
-    turns(learner, 2)
-    place.finish_games(1, 1)
-    turns(learner, 2)
-    assert learner.status().games_inserted == 6
-    assert place.ledger.duplicates_dropped == 3
-    assert place.bus.length(keys.samples(RUN)) == 0
 
 
 class Failing:
@@ -136,49 +122,6 @@ def test_a_full_disk_is_waited_for_and_nothing_is_half_acknowledged(place, monke
         turns(learner, 1)
     assert place.ledger.inserted == 5
     assert place.ledger.duplicates_dropped == 0
-
-
-def damaged(event):
-    """A game with a target on actions that its rules forbid."""
-    policies = np.frombuffer(event.record.policies, "<f2").reshape(-1, 9).copy()
-    policies[-1] = 1 / 9
-    return encode(msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, policies=policies.tobytes())))
-
-
-def test_a_game_that_lies_costs_none_of_those_read_with_it(place):
-    learner = place.learner()
-    stream, bad = keys.samples(RUN), {1, 17, 40, 41, 99}
-    for uid in range(1, 101):
-        event = play_game(place.game, uid)
-        place.bus.publish(stream, damaged(event) if uid in bad else encode(event))
-    turns(learner, 1)
-    assert place.ledger.inserted == 100 - len(bad)
-    assert set(place.ledger.refused) == bad
-    assert place.bus.dead_letters() == len(bad)
-    assert place.bus.length(stream) == 0
-
-
-@pytest.mark.parametrize("first_is_damaged", [False, True])
-def test_a_copy_read_with_a_damaged_one_counts_once_and_is_not_refused(place, first_is_damaged):
-    learner = place.learner()
-    copies = [damaged(play_game(place.game, 1)), frame(place.game, 1), frame(place.game, 1)]
-    for copy in copies if first_is_damaged else reversed(copies):
-        place.bus.publish(keys.samples(RUN), copy)
-    turns(learner, 1)
-    assert place.ledger.inserted == learner.status().games_inserted == 1
-    assert place.ledger.refused == {}
-    assert place.ledger.duplicates_dropped + place.bus.dead_letters() == 2
-    assert place.bus.length(keys.samples(RUN)) == 0
-
-
-def test_a_number_that_no_game_has_is_a_dead_letter_and_no_game_of_the_ledgers(place):
-    learner = place.learner()
-    event = play_game(place.game, 1)
-    for uid in (0, -3):
-        place.bus.publish(keys.samples(RUN), encode(msgspec.structs.replace(event, record=msgspec.structs.replace(event.record, uid=uid))))
-    turns(learner, 1)
-    assert place.bus.dead_letters() == 2
-    assert place.ledger.refused == {}
 
 
 def test_more_games_than_one_read_holds_are_taken_in_by_one_turn(place):

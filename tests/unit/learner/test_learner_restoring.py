@@ -24,22 +24,6 @@ from azq.wire.codec import encode
 GAME = games.load("tic_tac_toe")
 
 
-@pytest.mark.parametrize(
-    ("kept", "left"),
-    [
-        ((), [(3, 7)]),
-        ((2, 8), [(3, 7)]),
-        ((3,), [(4, 7)]),
-        ((7,), [(3, 6)]),
-        ((5,), [(3, 4), (6, 7)]),
-        ((4, 5, 9), [(3, 3), (6, 7)]),
-        ((3, 4, 5, 6, 7), []),
-    ],
-)
-def test_a_span_without_what_is_kept(kept, left):
-    assert _without((3, 7), set(kept)) == left
-
-
 @given(st.integers(1, 20), st.integers(0, 20), st.sets(st.integers(1, 45)))
 def test_any_span_without_what_is_kept(first, length, kept):
     left = _without((first, first + length), kept)

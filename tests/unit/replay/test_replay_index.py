@@ -100,16 +100,6 @@ def test_gaps_are_the_spans_between_numbers(numbers, last, gaps):
     assert uids.gaps(last) == gaps
 
 
-@settings(deadline=None)
-@given(st.sets(st.integers(1, 40)), st.integers(0, 45))
-def test_gaps_are_what_is_missing(numbers, last):
-    uids = UidSet()
-    for uid in numbers:
-        uids.add(uid)
-    assert [uid for first, end in uids.gaps(last) for uid in range(first, end + 1)] == [u for u in range(1, last + 1) if u not in numbers]
-    assert uids.highest == max(numbers, default=0)
-
-
 def test_packed_sets_are_pages_of_65536_bits():
     packed = pack(np.array([1, 65_535, 65_536, 131_081], np.uint64))
     pages = {page: zlib.decompress(bits) for page, bits in packed.items()}

@@ -66,22 +66,11 @@ def test_what_was_appended_is_there_after_reopening(tmp_path):
     assert list(log.tail(1 << 40)) == [one.frame for one in entries]
 
 
-def test_a_log_of_no_known_run_says_so(tmp_path):
-    filled(tmp_path, 1)
-    (path,) = tmp_path.glob("*.seg")
-    assert framing.read_header(path.read_bytes(), str(path)).created_ms == 0
-
-
 def test_a_new_file_holds_nothing_of_one_that_lay_there(tmp_path):
     path = tmp_path / "1.seg"
     path.write_bytes(b"x" * 1000)
     segments.OpenSegment.create(path, GAME, 7).close()
     assert path.read_bytes() == framing.header(GAME, 7)
-
-
-def test_random_opening_plies_do_not_count_as_samples(tmp_path):
-    event = play_game(games.load(GAME), 1, searched_from=2)
-    assert count_samples(event) == len(event.record.actions) // 2 - 2
 
 
 def test_segments_roll_and_the_log_goes_on_in_the_last(tmp_path):
@@ -194,14 +183,6 @@ def test_a_closed_file_of_another_size_or_with_games_of_a_file_before_it_is_refu
     assert second.exists()
 
 
-def test_only_the_newest_file_may_be_begun_and_no_more(tmp_path):
-    filled(tmp_path, 2, roll_bytes=1)
-    (tmp_path / "000001.idx").unlink()
-    (tmp_path / "000001.seg").write_bytes(framing.header(GAME)[:5])
-    with pytest.raises(SegmentError, match=r"000001\.seg at offset 0"):
-        SegmentLog(tmp_path, GAME)
-
-
 def test_a_file_without_games_is_gone_on_with_and_not_closed(tmp_path):
     (tmp_path / "000001.seg").write_bytes(framing.header(GAME, 5))
     log = SegmentLog(tmp_path, GAME, roll_bytes=1, created_ms=5)
@@ -233,23 +214,17 @@ def test_half_written_tail_is_cut_to_the_last_whole_record_and_said(tmp_path, ca
     assert log.games == 3
 
 
-def test_zeroes_behind_the_last_record_are_a_half_written_tail(tmp_path):
+@pytest.mark.parametrize("tail", [bytes(100), bytes(80) + framing.records(b"whole", b"records")])
+def test_a_tail_is_cut_off_when_the_log_is_opened_whatever_lies_in_it(tmp_path, tail):
     entries = filled(tmp_path, 2)
-    with (tmp_path / "000001.seg").open("ab") as file:
-        file.write(bytes(100))
-    assert all_frames(tmp_path) == [one.frame for one in entries]
-
-
-def test_a_tail_is_cut_off_when_the_log_is_opened(tmp_path):
-    filled(tmp_path, 2)
     path = tmp_path / "000001.seg"
     size = path.stat().st_size
     with path.open("ab") as file:
-        file.write(bytes(100))
+        file.write(tail)
     with structlog.testing.capture_logs() as lines:
-        SegmentLog(tmp_path, GAME)
+        assert all_frames(tmp_path) == [one.frame for one in entries]
     assert path.stat().st_size == size
-    assert [(line["event"], line["offset"], line["bytes_dropped"]) for line in lines] == [("segment_tail_cut", size, 100)]
+    assert [(line["event"], line["offset"], line["bytes_dropped"]) for line in lines] == [("segment_tail_cut", size, len(tail))]
 
 
 @pytest.fixture
@@ -395,14 +370,6 @@ def test_folder_that_cannot_be_used_is_a_store_error(tmp_path):
     (tmp_path / "segments").write_text("a file")
     with pytest.raises(StoreError, match="cannot be opened"):
         SegmentLog(tmp_path / "segments", GAME)
-
-
-def test_a_torn_batch_is_a_tail_whatever_lies_in_it(tmp_path, capsys):
-    entries = filled(tmp_path, 2)
-    with (tmp_path / "000001.seg").open("ab") as file:
-        file.write(bytes(80) + framing.records(entry(3).frame, entry(4).frame))
-    assert all_frames(tmp_path) == [one.frame for one in entries]
-    assert "segment_tail_cut" in capsys.readouterr().out
 
 
 def test_damage_in_the_newest_batch_is_no_tail_once_it_was_synced(tmp_path):
