@@ -1,26 +1,30 @@
-"""A run's folder with all that a learner needs, in memory; and how tests move a learner on."""
+"""A run's folder with all that a learner or its intake alone needs, in memory; and how tests move a learner on."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from learner_doubles import DictStore, ListTracker, OneRunLedger
-from memory_broker import MemoryBus
-from replay_games import frame
+from memory_broker import MemoryBus, MemoryLedger
+from replay_games import frame, play_game
 
 from azq import games
 from azq.bus.base import Bus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections, SearchConfig, SelfPlayConfig
-from azq.learner.data.intake import BATCH
+from azq.learner.data.intake import BATCH, Intake
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup
 from azq.ledger import Ledger
+from azq.replay.segments import SegmentLog
+from azq.replay.window import Purges, Window, rebuild
 from azq.store.objects import ObjectPrefix
 from azq.wire import keys
-from azq.wire.codec import decode
-from azq.wire.messages import LearnerStatus, WeightEvent
+from azq.wire.codec import decode, encode
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job, LearnerStatus, RunRecord, SampleEvent, WeightEvent
 
 RUN = "ttt"
 
@@ -28,13 +32,13 @@ RUN = "ttt"
 class Workplace:
     """A run's folder, bus, ledger and store, and the learners that come and go in it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, game: Any = None) -> None:
         self.folder = folder
         self.bus = MemoryBus()
         self.ledger = OneRunLedger(RUN, self.bus)
         self.store = DictStore()
         self.tracker = ListTracker()
-        self.game = games.load("tic_tac_toe")
+        self.game = game or games.load("tic_tac_toe")
 
     def learner(
         self,
@@ -61,7 +65,7 @@ class Workplace:
             "checkpoint_every_s": 3600.0,
         }
         sections = RunSections(
-            run=RunConfig(game="tic_tac_toe", seed=seed),
+            run=RunConfig(game=self.game.name, seed=seed),
             search=SearchConfig(reuse_subtree=False),
             selfplay=SelfPlayConfig(max_waiting_games=most_waiting),
             network=network or NetworkConfig(blocks=1, channels=8),
@@ -92,6 +96,37 @@ class Workplace:
         status = self.bus.get(keys.learner_status(RUN))
         assert status is not None
         return decode(status, LearnerStatus)
+
+
+class IntakeDesk:
+    """A run with its ledger, a lease that finishes games, and the intake of its learner, without the learner."""
+
+    def __init__(self, folder: Path, game: str = "tic_tac_toe") -> None:
+        self.folder, self.game = folder, games.load(game)
+        self.lose_control_plane()
+
+    def lose_control_plane(self) -> None:
+        self.bus = MemoryBus()
+        self.ledger = MemoryLedger(self.bus)
+        self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
+        lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)
+        assert lease is not None
+        self.lease = lease
+
+    def intake(self, purges: Purges | None = None, **options: Any) -> Intake:
+        self.log = SegmentLog(self.folder / "segments", self.game.name, roll_bytes=1500)
+        window = Window(self.game, 1000)
+        rebuild(window, self.log, self.game, purges=purges)
+        parts: dict[str, Any] = {"bus": self.bus, "ledger": self.ledger, "segments": self.log, "window": window, "consumer": "l"}
+        return Intake("r", self.game, purges=purges, **parts, **options)
+
+    def finish(self, count: int, leave: int = 0, change: Callable[[SampleEvent], SampleEvent] = lambda event: event) -> None:
+        records = self.ledger.adopt(self.lease, count + leave)
+        self.ledger.finish_games(self.lease, [change(play_game(self.game, record.uid)) for record in records[leave:]])
+
+    def publish(self, *events: SampleEvent) -> None:
+        for event in events:
+            self.bus.publish(keys.samples("r"), encode(event))
 
 
 def stopped() -> threading.Event:

@@ -3,70 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from learner_doubles import DictStore, ListTracker, OneRunLedger
-from learner_workplace import turn
-from memory_broker import MemoryBus
-from replay_games import frame
+from learner_workplace import RUN, Workplace, turn
 
-from azq import games
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RunConfig, RunSections
+from azq.config import NetworkStage
 from azq.errors import WeightsError
 from azq.learner import checkpoint
 from azq.learner.learner import Learner
-from azq.learner.opening import LearnerSetup
 from azq.nets import NetSpec, build, from_bytes, load_into, network_of
-from azq.wire import keys
-from azq.wire.codec import decode
-from azq.wire.messages import RunRecord, WeightEvent
+from azq.wire.messages import RunRecord
 
-RUN = "growing"
 SMALL, LARGE = (1, 8), (2, 16)
 
 
-class Place:
+class Place(Workplace):
     """A run of 100 minutes whose network grows after 50."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.bus, self.store, self.game = MemoryBus(), DictStore(), games.load("tic_tac_toe")
-        self.ledger = OneRunLedger(RUN, self.bus)
+        super().__init__(folder)
         self.ledger.record = RunRecord(RUN, b"{}", {"minutes": 100.0}, "", 0)
         self.growth = (NetworkStage(at=0.5, blocks=LARGE[0], channels=LARGE[1]),)
         self.at(10)
         self.finish_games(1, 40)
 
-    def finish_games(self, first: int, last: int) -> None:
-        for uid in range(first, last + 1):
-            self.bus.publish(keys.samples(RUN), frame(self.game, uid))
-
     def at(self, minutes: float) -> None:
         self.ledger.active_ms = int(minutes * 60_000)
 
-    def learner(self) -> Learner:
-        config = LearnerConfig(
-            device="cpu", precision="float32", batch_size=16, min_window=40, warmup_steps=2, limiter_slack=100, growth=self.growth
-        )
-        sections = RunSections(
-            run=RunConfig(game="tic_tac_toe", seed=1), network=NetworkConfig(blocks=SMALL[0], channels=SMALL[1]), learner=config
-        )
-        doubles: dict[str, Any] = {
-            "bus": self.bus,
-            "ledger": self.ledger,
-            "store": self.store,
-            "tracker": ListTracker(),
-            "consumer": "learner@test:1",
-        }
-        return LearnerSetup(RUN, self.folder, sections, self.game, **doubles).open()
+    def growing(self) -> Learner:
+        return self.learner(growth=self.growth)
 
     def published(self) -> list[tuple[int, int]]:
         """Blocks and channels of every version, whose tensors must be those of such a network."""
         sizes = []
-        for entry in self.bus.after(keys.weights(RUN), "0"):
-            event = decode(entry.frame, WeightEvent)
+        for event in self.weights():
             state, meta = from_bytes(self.store.get(event.uri, event.sha256))
             network = network_of(meta)
             load_into(build(network, NetSpec.of(self.game)), state)
@@ -97,7 +68,7 @@ def steps(learner: Learner, count: int) -> None:
 
 
 def test_the_network_grows_at_its_share_and_is_published_with_its_size(place):
-    learner = place.learner()
+    learner = place.growing()
     steps(learner, 3)
     place.at(60)
     place.finish_games(41, 60)
@@ -109,7 +80,7 @@ def test_the_network_grows_at_its_share_and_is_published_with_its_size(place):
 
 @pytest.mark.parametrize("grown", [False, True])
 def test_a_learner_resumes_before_and_after_growth(place, grown):
-    first = place.learner()
+    first = place.growing()
     steps(first, 3)
     if grown:
         place.at(60)
@@ -118,7 +89,7 @@ def test_a_learner_resumes_before_and_after_growth(place, grown):
     kept = place.kept()
     assert kept.state.network["blocks"] == (LARGE if grown else SMALL)[0]
     place.at(10)  # a horizon that was moved away: what has grown stays
-    second = place.learner()
+    second = place.growing()
     second.finish()
     again = place.kept()
     assert again.state.step == kept.state.step
@@ -127,36 +98,36 @@ def test_a_learner_resumes_before_and_after_growth(place, grown):
 
 
 def test_without_a_checkpoint_it_goes_on_from_published_weights_of_the_grown_network(place):
-    first = place.learner()
+    first = place.growing()
     steps(first, 3)
     place.at(60)
     turn(first)
     first.finish()
     for path in checkpoint.stored(place.folder / "checkpoints"):
         path.unlink()
-    place.learner().finish()
+    place.growing().finish()
     assert place.kept().state.network["channels"] == LARGE[1]
 
 
 def test_a_checkpoint_of_a_network_that_the_run_does_not_know_is_refused_by_its_tensors(place):
     place.at(60)
-    learner = place.learner()
+    learner = place.growing()
     turn(learner)
     learner.finish()
     place.growth = ()
     with pytest.raises(WeightsError, match="do not fit"):
-        place.learner()
+        place.growing()
 
 
 def test_a_stage_by_samples_needs_no_horizon_and_weights_say_how_many_there_were(place):
     place.ledger.record = RunRecord(RUN, b"{}", {}, "", 0)
     place.growth = (NetworkStage(samples=500, blocks=LARGE[0], channels=LARGE[1]),)
-    learner = place.learner()
+    learner = place.growing()
     steps(learner, 3)
     few = learner.status().samples_inserted
     place.finish_games(41, 120)
     steps(learner, 3)
     learner.finish()
     assert place.published() == [SMALL, LARGE]
-    told = [decode(entry.frame, WeightEvent).samples for entry in place.bus.after(keys.weights(RUN), "0")]
+    told = [event.samples for event in place.weights()]
     assert told[-1] == learner.status().samples_inserted > 500 > few > 0

@@ -8,56 +8,23 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from memory_broker import MemoryBus, MemoryLedger
+from learner_workplace import IntakeDesk
 from replay_games import play_game
 
 from azq import games
 from azq.errors import BrokerUnavailable, StateConflict
-from azq.learner.data.intake import Intake
 from azq.ledger.types import WRITTEN_OFF
-from azq.replay.segments import SegmentLog
-from azq.replay.window import Purges, Window
+from azq.replay.window import Purges
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.kinds import Kind
 from azq.wire.machines import PurgedGames, PurgeOrders
-from azq.wire.messages import DeadLetter, Job, RunEvent, RunRecord, SampleEvent
+from azq.wire.messages import DeadLetter, RunEvent, SampleEvent
 
 GAME = games.load("tic_tac_toe")
 
 
-class Desk:
-    """A run with its ledger, a lease that finishes games, and the intake of its learner."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.lose_control_plane()
-
-    def lose_control_plane(self) -> None:
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
-        self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
-        self.lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)
-
-    def intake(self) -> Intake:
-        self.log = SegmentLog(self.folder / "segments", "tic_tac_toe")
-        return Intake(
-            "r",
-            GAME,
-            bus=self.bus,
-            ledger=self.ledger,
-            segments=self.log,
-            window=Window(GAME, 1000),
-            consumer="l",
-        )
-
-    def finish(self, count: int, leave: int = 0) -> None:
-        records = self.ledger.adopt(self.lease, count + leave)
-        self.ledger.finish_games(self.lease, [play_game(GAME, record.uid) for record in records[leave:]])
-
-    def publish(self, *events: SampleEvent) -> None:
-        for event in events:
-            self.bus.publish(keys.samples("r"), encode(event))
+class Desk(IntakeDesk):
+    """With what tests ask of it."""
 
     def letters(self) -> list[str]:
         return [decode(entry.frame, DeadLetter).reason for entry in self.bus.after(keys.DEAD, "0")]
@@ -289,8 +256,7 @@ def test_the_mean_version_of_weights_is_that_of_the_last_games_taken_in(desk):
 
 
 def test_whose_games_the_owner_orders_out_leaves_the_window_once_and_it_is_said(desk):
-    intake = desk.intake()
-    intake.purges = Purges(desk.folder)
+    intake = desk.intake(Purges(desk.folder))
     desk.finish(4)
     intake.read()
     before = len(intake.window)

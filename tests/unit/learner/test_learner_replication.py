@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from learner_doubles import DictPrefix
-from learner_workplace import RUN, Workplace, run_dry, turn
-from memory_broker import MemoryBus, MemoryLedger
+from learner_workplace import RUN, IntakeDesk, Workplace, run_dry, turn
 from replay_games import play_game
 from waiting import until
 
@@ -22,21 +21,20 @@ from azq import games
 from azq.config import StoreConfig
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError
 from azq.files import make_folders
-from azq.learner.data.intake import Intake, UnackedRead, count_ready
+from azq.learner.data.intake import UnackedRead, count_ready
 from azq.learner.learner import Learner
 from azq.learner.replication.downloader import Downloader, download_if_possible
 from azq.learner.replication.remote_index import CHECKPOINTS
 from azq.learner.replication.uploader import Uploader
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.replay.window import Window
 from azq.store import open_prefix
 from azq.store.extents import Extent
 from azq.store.objects import FolderPrefix
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import Job, RunRecord
+from azq.wire.messages import Job
 
 GAME = games.load("tic_tac_toe")
 ALL = 1e9  # samples
@@ -277,34 +275,23 @@ def test_a_store_of_weights_alone_keeps_no_games(url):
             open_prefix(StoreConfig(url=url, keep="all"), "runs/a.1")
 
 
-class Hosts:
-    """A ledger and a store, and one learner's intake after the other, each in a folder of its own or in the one before."""
+class Hosts(IntakeDesk):
+    """With a store, and one learner's intake after the other, each in a folder of its own or in the one before."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.prefix, self.bus = folder, DictPrefix(), MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
-        self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
-        self.lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)
-        self.token, self.here = 0, folder
+        super().__init__(folder)
+        self.home, self.prefix, self.token = folder, DictPrefix(), 0
         self.begin(moves=True)
 
     def begin(self, *, moves: bool) -> None:
         self.token += 1
-        self.here = self.folder / str(self.token) if moves else self.here
-        self.here.mkdir(exist_ok=True)
-        Downloader(self.prefix, self.here, ALL).run()
-        log = SegmentLog(self.here / "segments", "tic_tac_toe", roll_bytes=1500)
-        self.uploader = uploader_of(self.prefix, self.here, log, self.token)
-        self.intake = Intake(
-            "r", GAME, bus=self.bus, ledger=self.ledger, segments=log, window=Window(GAME, 1000), consumer="l",
-            uploader=self.uploader, most_unacked=10_000,
-        )  # fmt: skip
-        self.intake.agree_with_ledger()
-        self.intake.claim_leftovers()
-
-    def finish(self, count: int) -> None:
-        records = self.ledger.adopt(self.lease, count)
-        self.ledger.finish_games(self.lease, [play_game(GAME, record.uid) for record in records])
+        self.folder = self.home / str(self.token) if moves else self.folder
+        self.folder.mkdir(exist_ok=True)
+        Downloader(self.prefix, self.folder, ALL).run()
+        self.taking = self.intake(most_unacked=10_000)
+        self.taking.uploader = self.uploader = uploader_of(self.prefix, self.folder, self.log, self.token)
+        self.taking.agree_with_ledger()
+        self.taking.claim_leftovers()
 
 
 @given(st.lists(st.sampled_from(["games", "read", "keep", "keep", "lost", "again"]), max_size=25))
@@ -313,7 +300,7 @@ def test_whenever_a_host_is_lost_what_was_acknowledged_is_there_and_the_rest_com
     hosts = Hosts(tmp_path_factory.mktemp("hosts"))
     deeds = {
         "games": lambda: hosts.finish(6),
-        "read": lambda: hosts.intake.read(),
+        "read": lambda: hosts.taking.read(),
         "keep": lambda: hosts.uploader.hurry() or hosts.uploader.turn(),
         "lost": lambda: hosts.begin(moves=True),
         "again": lambda: hosts.begin(moves=False),
@@ -321,22 +308,22 @@ def test_whenever_a_host_is_lost_what_was_acknowledged_is_there_and_the_rest_com
     for step in course:
         deeds[step]()
         assert hosts.ledger.counts("r").balanced
-    hosts.intake.read()
-    hosts.intake.claim_leftovers()
+    hosts.taking.read()
+    hosts.taking.claim_leftovers()
     upload_all(hosts.uploader)
-    hosts.intake.settle()
+    hosts.taking.settle()
     counts = hosts.ledger.counts("r")
-    assert counts.inserted == counts.finished == hosts.intake.segments.games
-    assert {uid for uid in range(1, counts.opened + 1) if uid in hosts.intake.segments} == set(range(1, counts.opened + 1))
+    assert counts.inserted == counts.finished == hosts.taking.segments.games
+    assert {uid for uid in range(1, counts.opened + 1) if uid in hosts.taking.segments} == set(range(1, counts.opened + 1))
 
 
 def test_a_sample_that_breaks_the_rules_is_a_letter_once_it_is_acknowledged(tmp_path):
     hosts = Hosts(tmp_path)
     hosts.bus.publish(keys.samples("r"), encode(Job("", "r", Kind.SELFPLAY, "cpu")))
-    hosts.intake.read()
+    hosts.taking.read()
     assert hosts.bus.dead_letters() == 0
     upload_all(hosts.uploader)
-    hosts.intake.settle()
+    hosts.taking.settle()
     assert hosts.bus.dead_letters() == 1
 
 

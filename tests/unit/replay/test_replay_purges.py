@@ -7,20 +7,18 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from memory_broker import MemoryBus, MemoryLedger
+from learner_workplace import IntakeDesk
 from replay_games import play_game
 
 from azq import games
 from azq.errors import StoreError
-from azq.learner.data.intake import Intake
+from azq.files import make_folders
 from azq.replay.samples import samples_of
-from azq.replay.segments import SegmentLog
-from azq.replay.window import PURGED, Purges, Window, rebuild
+from azq.replay.window import PURGED, Purges, Window
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.kinds import Kind
 from azq.wire.machines import PurgedGames, PurgeOrders
-from azq.wire.messages import Job, RunRecord, SampleEvent
+from azq.wire.messages import SampleEvent
 
 GAME = games.load("connect_four")
 BAD, GOOD = "browser:bad", "browser:good"
@@ -70,49 +68,22 @@ def test_orders_are_kept_on_disk_and_only_grow(tmp_path: Path) -> None:
         other.reload()
 
 
-class Run:
-    """A run with a ledger in memory and a learner's intake."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.bus = folder, MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
-        self.ledger.create_run(RunRecord("r", b"{}", {}, "", 1))
-        lease = self.ledger.claim(self.ledger.enqueue(Job("", "r", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w", 1000)
-        assert lease is not None
-        self.lease = lease
-
-    def intake(self) -> Intake:
-        segments, purges, window = SegmentLog(self.folder, "connect_four"), Purges(self.folder), Window(GAME, 1000)
-        rebuild(window, segments, GAME, purges=purges)
-        return Intake(
-            "r",
-            GAME,
-            bus=self.bus,
-            ledger=self.ledger,
-            segments=segments,
-            window=window,
-            consumer="l",
-            purges=purges,
-        )
-
-    def finish(self, worker: str, count: int, finished_ms: int = 5) -> None:
-        records = self.ledger.adopt(self.lease, count)
-        self.ledger.finish_games(self.lease, [played(record.uid, worker, finished_ms) for record in records])
-
-    def purge(self, worker: str, until_ms: int) -> None:
-        self.bus.put(keys.purges("r"), encode(PurgeOrders({worker: until_ms})))
+def finish(run: IntakeDesk, worker: str, count: int, finished_ms: int = 5) -> None:
+    run.finish(count, change=lambda event: msgspec.structs.replace(event, worker=worker, finished_ms=finished_ms))
 
 
 def test_a_purge_changes_the_window_now_and_after_a_restart_and_nothing_else(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    intake = run.intake()
+    run = IntakeDesk(tmp_path, "connect_four")
+    folder = tmp_path / "segments"
+    make_folders(folder)
+    intake = run.intake(Purges(folder))
     intake.agree_with_ledger()
-    run.finish(GOOD, 4)
-    run.finish(BAD, 3)
+    finish(run, GOOD, 4)
+    finish(run, BAD, 3)
     intake.read()
-    before, bytes_before = len(intake.window), [path.read_bytes() for path in tmp_path.glob("*.seg")]
+    before, bytes_before = len(intake.window), [path.read_bytes() for path in folder.glob("*.seg")]
 
-    run.purge(BAD, 5)
+    run.bus.put(keys.purges("r"), encode(PurgeOrders({BAD: 5})))
     intake.agree_with_ledger()
     frame = run.bus.get(keys.purged("r", BAD))
     assert frame is not None
@@ -121,19 +92,19 @@ def test_a_purge_changes_the_window_now_and_after_a_restart_and_nothing_else(tmp
     assert len(intake.window) == before - said.samples
     assert run.ledger.counts("r").balanced
     assert (intake.segments.games, run.ledger.counts("r").inserted) == (7, 7)
-    assert [path.read_bytes() for path in tmp_path.glob("*.seg")] == bytes_before
+    assert [path.read_bytes() for path in folder.glob("*.seg")] == bytes_before
 
-    run.finish(BAD, 1, finished_ms=5)  # was on its way
+    finish(run, BAD, 1)  # was on its way
     intake.read()
     assert len(intake.window) == before - said.samples
-    run.finish(BAD, 1, finished_ms=6)  # after he was let in again
+    finish(run, BAD, 1, finished_ms=6)  # after he was let in again
     intake.read()
     after = len(intake.window)
     assert after > before - said.samples
     intake.agree_with_ledger()
     assert len(intake.window) == after, "an order is followed once"
     intake.segments.close()
-    again = run.intake()
+    again = run.intake(Purges(folder))
     again.agree_with_ledger()
     assert len(again.window) == after
     assert again.segments.games == 9
