@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from azq.replay.samples import NO_COLUMNS, Columns, Samples, samples_of
+from azq import games
+from azq.replay.samples import NO_COLUMNS, Columns, Samples, count_samples, samples_of
+from azq.replay.segments import ROLL_BYTES, LogEntry, SegmentLog
 from azq.replay.window import Window
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, SampleEvent
@@ -44,6 +47,20 @@ def play_game(game: Any, uid: int, *, searched_from: int = 0, weight_version: in
 def frame(game: Any, uid: int, **options: Any) -> bytes:
     """The frame of `play_game`."""
     return encode(play_game(game, uid, **options))
+
+
+def entry(uid: int, game: Any = None, **options: Any) -> LogEntry:
+    """The log's entry of `play_game`, of tic-tac-toe where no other game is named."""
+    event = play_game(game or games.load("tic_tac_toe"), uid, **options)
+    return LogEntry(uid, count_samples(event), encode(event))
+
+
+def log_of(folder: Path, *uids: int, roll_bytes: int = ROLL_BYTES) -> SegmentLog:
+    """A log of tic-tac-toe with so many games more, appended one by one."""
+    log = SegmentLog(folder, "tic_tac_toe", roll_bytes=roll_bytes)
+    for uid in uids:
+        log.append([entry(uid)])
+    return log
 
 
 def drawn_from(window: Window, rng: np.random.Generator, batch: int, size: int) -> Samples:

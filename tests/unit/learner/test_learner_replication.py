@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from learner_doubles import DictPrefix
 from learner_workplace import RUN, IntakeDesk, Workplace, run_dry, turn
-from replay_games import play_game
+from replay_games import entry, log_of
 from waiting import until
 
 from azq import games
@@ -26,8 +26,7 @@ from azq.learner.learner import Learner
 from azq.learner.replication.downloader import Downloader, download_if_possible
 from azq.learner.replication.remote_index import CHECKPOINTS
 from azq.learner.replication.uploader import Uploader
-from azq.replay.samples import count_samples
-from azq.replay.segments import LogEntry, SegmentLog
+from azq.replay.segments import SegmentLog
 from azq.store import open_prefix
 from azq.store.extents import Extent
 from azq.store.objects import FolderPrefix
@@ -44,16 +43,8 @@ def upload_all(uploader: Uploader) -> None:
     uploader.finish(30.0)
 
 
-def entry(uid: int) -> LogEntry:
-    event = play_game(GAME, uid)
-    return LogEntry(uid, count_samples(event), encode(event))
-
-
-def log_of(folder: Path, first: int, last: int, roll_bytes: int = 1500) -> SegmentLog:
-    log = SegmentLog(folder / "segments", "tic_tac_toe", roll_bytes=roll_bytes)
-    for uid in range(first, last + 1):
-        log.append([entry(uid)])
-    return log
+def kept_log(folder: Path, first: int, last: int) -> SegmentLog:
+    return log_of(folder / "segments", *range(first, last + 1), roll_bytes=1500)
 
 
 def uploader_of(prefix: DictPrefix, folder: Path, log: SegmentLog, token: int = 1) -> Uploader:
@@ -163,7 +154,7 @@ def test_a_log_is_kept_as_it_grows_and_fetched_as_it_was(tmp_path):
 
 def test_a_learner_that_begins_again_writes_nothing_twice(tmp_path):
     prefix = DictPrefix()
-    upload_all(uploader_of(prefix, tmp_path, log_of(tmp_path, 1, 40)))
+    upload_all(uploader_of(prefix, tmp_path, kept_log(tmp_path, 1, 40)))
     before = set(prefix.objects)
     again = uploader_of(prefix, tmp_path, SegmentLog(tmp_path / "segments", "tic_tac_toe"), token=2)
     upload_all(again)
@@ -173,7 +164,7 @@ def test_a_learner_that_begins_again_writes_nothing_twice(tmp_path):
 
 def test_only_the_newest_games_are_fetched_and_of_older_ones_which_they_are(tmp_path):
     prefix, there = DictPrefix(), tmp_path / "there"
-    log = log_of(tmp_path / "here", 1, 60)
+    log = kept_log(tmp_path / "here", 1, 60)
     upload_all(uploader_of(prefix, tmp_path / "here", log))
     fetched = Downloader(prefix, there, 20).run()
     assert 1 <= fetched.segments <= 4 < fetched.indexes
@@ -184,12 +175,12 @@ def test_only_the_newest_games_are_fetched_and_of_older_ones_which_they_are(tmp_
 
 def test_a_folder_that_was_left_behind_gives_way_to_the_store(tmp_path):
     prefix, old, new = DictPrefix(), tmp_path / "old", tmp_path / "new"
-    left = log_of(old, 1, 20)
+    left = kept_log(old, 1, 20)
     upload_all(uploader_of(prefix, old, left))
     left.append([entry(21)])  # nobody was told that it is stored
     left.close()
     Downloader(prefix, new, ALL).run()
-    log = log_of(new, 30, 45)
+    log = kept_log(new, 30, 45)
     upload_all(uploader_of(prefix, new, log, token=2))
     with pytest.raises(StateConflict, match="went on elsewhere"):
         upload_all(uploader_of(prefix, old, SegmentLog(old / "segments", "tic_tac_toe", roll_bytes=1500), token=3))
@@ -200,11 +191,11 @@ def test_a_folder_that_was_left_behind_gives_way_to_the_store(tmp_path):
 
 def test_a_learner_that_had_lost_its_place_can_take_nothing_away(tmp_path):
     prefix, old, new, third = DictPrefix(), tmp_path / "old", tmp_path / "new", tmp_path / "third"
-    stale_log = log_of(old, 1, 10)
+    stale_log = kept_log(old, 1, 10)
     stale = uploader_of(prefix, old, stale_log)
     upload_all(stale)
     Downloader(prefix, new, ALL).run()
-    uploader = uploader_of(prefix, new, log := log_of(new, 11, 12), token=2)
+    uploader = uploader_of(prefix, new, log := kept_log(new, 11, 12), token=2)
     upload_all(uploader)
     for uid in range(50, 65):
         stale_log.append([entry(uid)])
@@ -219,7 +210,7 @@ def test_a_learner_that_had_lost_its_place_can_take_nothing_away(tmp_path):
 
 def test_a_damaged_object_is_named(tmp_path):
     prefix = DictPrefix()
-    upload_all(uploader_of(prefix, tmp_path / "here", log_of(tmp_path / "here", 1, 5)))
+    upload_all(uploader_of(prefix, tmp_path / "here", kept_log(tmp_path / "here", 1, 5)))
     name = next(name for name in prefix.objects if ".seg/" in name)
     prefix.objects[name] = b"x" + prefix.objects[name][1:]
     with pytest.raises(StoreError, match=r"000001\.seg.*damaged"):
@@ -246,7 +237,7 @@ def test_checkpoints_are_bounded_and_the_newest_whole_one_is_fetched(tmp_path):
 
 def test_a_learner_opens_without_its_store_only_where_nobody_learned_since(tmp_path):
     prefix = DictPrefix()
-    log_of(tmp_path, 1, 3).close()
+    kept_log(tmp_path, 1, 3).close()
     download_if_possible(Downloader(prefix, tmp_path, ALL), tmp_path, token=4)
     prefix.away = True
     download_if_possible(Downloader(prefix, tmp_path, ALL), tmp_path, token=5)
@@ -351,7 +342,7 @@ def test_no_name_in_a_store_leads_out_of_the_runs_folder(tmp_path, names, before
 
 def test_no_link_in_a_runs_folder_leads_what_a_store_holds_elsewhere(tmp_path):
     prefix, here, outside = DictPrefix(), tmp_path / "here", tmp_path / "outside"
-    upload_all(uploader_of(prefix, tmp_path / "first", log_of(tmp_path / "first", 1, 20)))
+    upload_all(uploader_of(prefix, tmp_path / "first", kept_log(tmp_path / "first", 1, 20)))
     make_folders(here)
     make_folders(outside)
     (here / "segments").symlink_to(outside)

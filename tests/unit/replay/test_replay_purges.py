@@ -63,6 +63,8 @@ def test_orders_are_kept_on_disk_and_only_grow(tmp_path: Path) -> None:
     assert other.reload() == [BAD]
     assert other.reload() == []
     assert [other.drops(played(1, *of)) for of in ((BAD, 10), (BAD, 11), (GOOD, 1))] == [True, False, False]
+    assert other.order({GOOD: 0}) == {GOOD: 0}
+    assert not other.drops(played(1, "browser:unknown", 0))
     (tmp_path / PURGED).write_text("{")
     with pytest.raises(StoreError, match="azq volunteers purge"):
         other.reload()

@@ -6,27 +6,19 @@ import os
 from pathlib import Path
 
 import pytest
-from replay_games import frame, play_game
+from replay_games import entry, log_of, play_game
 
 from azq import games
 from azq.errors import NotFound, StoreError
 from azq.replay.framing import MARK_BYTES
 from azq.replay.readers import KEPT_INDEXES, LogPlace, SegmentFollower, SegmentReader
 from azq.replay.samples import count_samples
-from azq.replay.segments import LogEntry, SegmentLog
-from azq.wire.codec import decode, encode, uid_of
+from azq.replay.segments import SegmentLog
+from azq.wire.codec import decode, uid_of
 from azq.wire.messages import SampleEvent
 
 GAME = games.load("tic_tac_toe")
-FRAMES = {uid: frame(GAME, uid) for uid in range(1, 41)}
 PER_FILE = 1_200  # bytes; a few games
-
-
-def written(folder: Path, uids: range, *, roll_bytes: int = PER_FILE) -> SegmentLog:
-    log = SegmentLog(folder, GAME.name, roll_bytes=roll_bytes)
-    for uid in uids:
-        log.append([LogEntry(uid, 1, FRAMES[uid])])
-    return log
 
 
 def watched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[SegmentReader, list[int]]:
@@ -42,7 +34,7 @@ def uids(reader: SegmentReader, count: int, before: LogPlace | None = None) -> l
 
 
 def test_the_newest_come_first_and_pages_follow_without_gap_or_overlap(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 41)).close()
+    log_of(tmp_path, *range(1, 41), roll_bytes=PER_FILE).close()
     assert len(list(tmp_path.glob("*.seg"))) > KEPT_INDEXES
     reader, seen, before = SegmentReader(tmp_path), [], None
     while page := reader.newest(7, before):
@@ -53,14 +45,14 @@ def test_the_newest_come_first_and_pages_follow_without_gap_or_overlap(tmp_path:
 
 @pytest.mark.parametrize("count", [1, 5, 7, 40, 99])
 def test_no_more_games_come_than_were_asked_for_and_the_last_ones_come_in_order(tmp_path: Path, count: int) -> None:
-    written(tmp_path, range(1, 41)).close()
+    log_of(tmp_path, *range(1, 41), roll_bytes=PER_FILE).close()
     reader = SegmentReader(tmp_path)
     assert uids(reader, count) == list(range(40, 0, -1))[:count]
     assert [event.record.uid for event in reader.last(count)] == list(range(1, 41))[-count:]
 
 
 def test_indexes_that_were_read_last_are_kept(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 41), roll_bytes=600).close()
+    log_of(tmp_path, *range(1, 41), roll_bytes=600).close()
     reader = SegmentReader(tmp_path)
     reader.newest(40)
     last = list(reader._indexes)
@@ -68,7 +60,7 @@ def test_indexes_that_were_read_last_are_kept(tmp_path: Path) -> None:
 
 
 def test_every_game_is_found_by_number_and_is_the_one_that_was_written(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 41)).close()
+    log_of(tmp_path, *range(1, 41), roll_bytes=PER_FILE).close()
     reader = SegmentReader(tmp_path)
     assert all(reader.find(uid) == play_game(GAME, uid) for uid in (1, 40, 17, 18, 2, 39))
     with pytest.raises(NotFound, match="game 99"):
@@ -76,7 +68,7 @@ def test_every_game_is_found_by_number_and_is_the_one_that_was_written(tmp_path:
 
 
 def test_a_search_for_a_game_looks_into_few_files_and_keeps_few_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, range(1, 41), roll_bytes=600).close()
+    log_of(tmp_path, *range(1, 41), roll_bytes=600).close()
     assert len(list(tmp_path.glob("*.seg"))) > 20
     reader, looked = watched(tmp_path, monkeypatch)
     with pytest.raises(NotFound):
@@ -86,7 +78,7 @@ def test_a_search_for_a_game_looks_into_few_files_and_keeps_few_indexes(tmp_path
 
 
 def test_what_is_appended_later_is_seen_and_a_half_written_tail_is_not(tmp_path: Path) -> None:
-    log = written(tmp_path, range(1, 4), roll_bytes=1 << 20)
+    log = log_of(tmp_path, *range(1, 4), roll_bytes=1 << 20)
     reader = SegmentReader(tmp_path)
     assert uids(reader, 9) == [3, 2, 1]
     path = next(tmp_path.glob("*.seg"))
@@ -95,22 +87,22 @@ def test_what_is_appended_later_is_seen_and_a_half_written_tail_is_not(tmp_path:
         file.write(b"\x40\x00\x00\x00\x00\x00\x00\x00half")
     assert uids(reader, 9) == [3, 2, 1]
     os.truncate(path, whole)
-    log.append([LogEntry(4, 1, FRAMES[4])])
+    log.append([entry(4)])
     assert uids(reader, 9) == [4, 3, 2, 1]
     log.close()
 
 
 def test_a_file_that_was_cut_and_written_anew_is_read_anew(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 4), roll_bytes=1 << 20).close()
+    log_of(tmp_path, *range(1, 4), roll_bytes=1 << 20).close()
     reader = SegmentReader(tmp_path)
     assert uids(reader, 9) == [3, 2, 1]
     next(tmp_path.glob("*.seg")).unlink()
-    written(tmp_path, range(5, 7), roll_bytes=1 << 20).close()
+    log_of(tmp_path, *range(5, 7), roll_bytes=1 << 20).close()
     assert uids(reader, 9) == [6, 5]
 
 
 def test_reading_changes_nothing_on_disk(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 10)).close()
+    log_of(tmp_path, *range(1, 10), roll_bytes=PER_FILE).close()
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
     reader = SegmentReader(tmp_path)
     reader.newest(9)
@@ -124,7 +116,7 @@ def test_no_log_here_is_said_with_where_it_is(tmp_path: Path) -> None:
 
 
 def test_a_damaged_record_ends_what_can_be_read_of_its_file(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 4), roll_bytes=1 << 20).close()
+    log_of(tmp_path, *range(1, 4), roll_bytes=1 << 20).close()
     path = next(tmp_path.glob("*.seg"))
     reader = SegmentReader(tmp_path)
     assert uids(reader, 9) == [3, 2, 1]
@@ -138,7 +130,7 @@ def test_a_damaged_record_ends_what_can_be_read_of_its_file(tmp_path: Path) -> N
 
 
 def test_a_game_of_a_file_that_was_moved_away_is_told_from_one_that_never_was(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 41)).close()
+    log_of(tmp_path, *range(1, 41), roll_bytes=PER_FILE).close()
     reader = SegmentReader(tmp_path)
     assert reader.find(1).record.uid == 1
     (tmp_path / "000001.seg").rename(tmp_path / "elsewhere")
@@ -152,7 +144,7 @@ def test_a_game_of_a_file_that_was_moved_away_is_told_from_one_that_never_was(tm
 
 
 def test_a_game_of_a_closed_file_is_found_without_a_look_at_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, range(1, 41), roll_bytes=600).close()
+    log_of(tmp_path, *range(1, 41), roll_bytes=600).close()
     reader, looked = watched(tmp_path, monkeypatch)
     assert reader.find(20).record.uid == 20
     assert len(set(looked)) == 1
@@ -162,21 +154,13 @@ def count(frame: bytes) -> int:
     return count_samples(decode(frame, SampleEvent))
 
 
-class Log:
-    """A segment log that a test appends games to."""
+def add(log: SegmentLog, first: int, last: int) -> None:
+    for uid in range(first, last + 1):
+        log.append([entry(uid)])
 
-    def __init__(self, folder: Path, roll_bytes: int = 64 << 20) -> None:
-        self.folder = folder
-        self.game = games.load("tic_tac_toe")
-        self.log = SegmentLog(folder, "tic_tac_toe", roll_bytes=roll_bytes)
 
-    def add(self, first: int, last: int) -> None:
-        for uid in range(first, last + 1):
-            event = play_game(self.game, uid)
-            self.log.append([LogEntry(uid, count_samples(event), encode(event))])
-
-    def files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.seg"))
+def files_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.seg"))
 
 
 def read(follower: SegmentFollower, most: int = 1000) -> list[int]:
@@ -185,24 +169,23 @@ def read(follower: SegmentFollower, most: int = 1000) -> list[int]:
 
 @pytest.mark.parametrize("roll_bytes", [64 << 20, 2000])
 def test_each_game_is_read_once_in_order(tmp_path, roll_bytes):
-    log = Log(tmp_path, roll_bytes)
+    log = log_of(tmp_path, roll_bytes=roll_bytes)
     follower = SegmentFollower(tmp_path, 10_000, count)
     assert read(follower) == []
-    log.add(1, 7)
+    add(log, 1, 7)
     assert read(follower, 3) == [1, 2, 3]
     assert read(follower) == [4, 5, 6, 7]
     assert read(follower) == []
-    log.add(8, 30)
+    add(log, 8, 30)
     seen = read(follower, 5)
     while new := read(follower, 5):
         seen += new
     assert seen == list(range(8, 31))
-    assert (len(log.files()) > 1) is (roll_bytes == 2000)
+    assert (len(files_in(tmp_path)) > 1) is (roll_bytes == 2000)
 
 
 def test_it_begins_where_the_newest_samples_do(tmp_path):
-    log = Log(tmp_path, roll_bytes=2000)
-    log.add(1, 40)
+    log_of(tmp_path, *range(1, 41), roll_bytes=2000)
     newest = read(SegmentFollower(tmp_path, 1, count))
     assert newest == list(range(newest[0], 41))
     assert len(newest) < 20
@@ -211,40 +194,37 @@ def test_it_begins_where_the_newest_samples_do(tmp_path):
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_it_begins_at_the_file_that_fills_it_and_no_earlier(tmp_path, closed):
-    log = Log(tmp_path, roll_bytes=1)
-    log.add(1, 4)
+    log_of(tmp_path, *range(1, 5), roll_bytes=1)
     if not closed:
         for path in tmp_path.glob("*.idx"):
             path.unlink()
-    three, four = (count_samples(play_game(log.game, uid)) for uid in (3, 4))
+    three, four = (count_samples(play_game(GAME, uid)) for uid in (3, 4))
     assert read(SegmentFollower(tmp_path, four, count)) == [4]
     assert read(SegmentFollower(tmp_path, four + 1, count)) == [3, 4]
     assert read(SegmentFollower(tmp_path, four + three, count)) == [3, 4]
 
 
 def test_a_half_written_record_waits_until_it_is_whole(tmp_path):
-    log = Log(tmp_path)
-    log.add(1, 3)
+    log_of(tmp_path, *range(1, 4))
     follower = SegmentFollower(tmp_path, 10_000, count)
-    whole = log.files()[0].read_bytes()
-    log.files()[0].write_bytes(whole[: -5 - MARK_BYTES])
+    whole = files_in(tmp_path)[0].read_bytes()
+    files_in(tmp_path)[0].write_bytes(whole[: -5 - MARK_BYTES])
     assert read(follower) == [1, 2]
-    log.files()[0].write_bytes(whole)
+    files_in(tmp_path)[0].write_bytes(whole)
     assert read(follower) == [3]
 
 
 def test_what_was_cut_off_and_written_again_is_read(tmp_path):
-    log = Log(tmp_path)
-    log.add(1, 2)
+    log = log_of(tmp_path, *range(1, 3))
     follower = SegmentFollower(tmp_path, 10_000, count)
-    path = log.files()[0]
+    path = files_in(tmp_path)[0]
     two = path.read_bytes()
-    log.add(3, 3)
+    add(log, 3, 3)
     assert read(follower) == [1, 2, 3]
     path.write_bytes(two)  # as the learner cuts what the disk did not take for certain
     assert read(follower) == []
-    log.log.close()
-    Log(tmp_path).add(4, 4)
+    log.close()
+    log_of(tmp_path, *range(4, 5))
     assert read(follower) == [4]
 
 
@@ -252,7 +232,7 @@ def test_a_file_begun_just_now_is_empty(tmp_path):
     (tmp_path / "000001.seg").touch()
     follower = SegmentFollower(tmp_path, 10_000, count)
     assert read(follower) == []
-    Log(tmp_path).add(1, 2)
+    log_of(tmp_path, *range(1, 3))
     assert read(follower) == [1, 2]
 
 
@@ -263,9 +243,8 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_files_that_were_moved_away_are_not_missed(tmp_path):
-    log = Log(tmp_path, roll_bytes=2000)
-    log.add(1, 40)
-    for path in log.files()[:3]:
+    log_of(tmp_path, *range(1, 41), roll_bytes=2000)
+    for path in files_in(tmp_path)[:3]:
         path.unlink()
     newest = read(SegmentFollower(tmp_path, 10_000, count))
     assert newest == list(range(newest[0], 41))
@@ -273,7 +252,7 @@ def test_files_that_were_moved_away_are_not_missed(tmp_path):
 
 
 def test_a_file_that_cannot_be_read_is_not_called_moved_away(tmp_path: Path) -> None:
-    written(tmp_path, range(1, 4)).close()
+    log_of(tmp_path, *range(1, 4), roll_bytes=PER_FILE).close()
     path = next(tmp_path.glob("*.seg"))
     path.unlink()
     path.mkdir()

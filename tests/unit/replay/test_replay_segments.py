@@ -10,25 +10,18 @@ from typing import Any
 import msgspec
 import pytest
 import structlog
-from replay_games import play_game
+from replay_games import entry, log_of
 
-from azq import games
 from azq.errors import SegmentError, StoreError
 from azq.files import write_all
 from azq.replay import framing, segments
 from azq.replay.index import BLOCK_GAMES, read_index, write_index
-from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog, _start_of_tail
-from azq.wire.codec import decode, encode
+from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
 
 GAME = "tic_tac_toe"
 OLD = Path(__file__).parents[2] / "golden" / "segments"  # games 3, 1, 2, 5, 4, 7, 6, 8 as azq wrote them before it had indexes
-
-
-def entry(uid: int, **options: int) -> LogEntry:
-    event = play_game(games.load(GAME), uid, **options)
-    return LogEntry(uid, count_samples(event), encode(event))
 
 
 def event_of(uid: int) -> SampleEvent:
@@ -40,12 +33,8 @@ def all_games(folder: Path) -> list[SampleEvent]:
 
 
 def filled(folder: Path, count: int, **options: Any) -> list[LogEntry]:
-    entries = [entry(uid) for uid in range(1, count + 1)]
-    log = SegmentLog(folder, GAME, **options)
-    for one in entries:
-        log.append([one])
-    log.close()
-    return entries
+    log_of(folder, *range(1, count + 1), **options).close()
+    return [entry(uid) for uid in range(1, count + 1)]
 
 
 def all_frames(folder: Path) -> list[bytes]:
@@ -59,7 +48,7 @@ def all_frames(folder: Path) -> list[bytes]:
 def test_what_was_appended_is_there_after_reopening(tmp_path):
     entries = filled(tmp_path, 5)
     log = SegmentLog(tmp_path, GAME)
-    assert log.games == 5
+    assert (log.games, log.created_ms) == (5, 0)
     assert log.samples == sum(one.samples for one in entries)
     assert all(uid in log for uid in range(1, 6))
     assert 6 not in log

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from replay_games import drawn_from, play_game, samples_of_one
+from replay_games import drawn_from, entry, play_game, samples_of_one
 
 from azq import games
 from azq.config import LearnerConfig
 from azq.errors import IllegalActionError, WireError
 from azq.replay.samples import Columns, Rules, Samples, count_samples
-from azq.replay.segments import LogEntry, SegmentLog
+from azq.replay.segments import SegmentLog
 from azq.replay.window import Window, rebuild, stall_selfplay, steps_allowed, window_size
-from azq.wire.codec import encode
 
 
 def arrays(samples):
@@ -82,7 +81,7 @@ def test_policy_on_an_illegal_action_is_refused():
 def stored_games(tmp_path, game, count):
     log = SegmentLog(tmp_path, game.name, roll_bytes=4000)
     events = [play_game(game, uid, searched_from=uid % 3) for uid in range(1, count + 1)]
-    log.append([LogEntry(event.record.uid, count_samples(event), encode(event)) for event in events])
+    log.append([entry(uid, game, searched_from=uid % 3) for uid in range(1, count + 1)])
     log.close()
     return events
 
