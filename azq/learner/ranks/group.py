@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import mmap
+import math
 import os
 import secrets
 import struct
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 import safetensors.torch
 import torch
 import torch.distributed as dist
@@ -226,55 +227,48 @@ def patience_s(rank_timeout_s: float, longest_s: float, place: int) -> float:
     return max(rank_timeout_s, TIMES * longest_s) * (1 if place == 0 else 10)
 
 
-SHARED_FOLDER = "/dev/shm"
-_MARK_BYTES = 16  # in front of the gradients: says that a file of this name is the one that was meant
+SHARED_FOLDER = Path("/dev/shm")
 
 
 def shared_memory(numbers: int) -> Tensor | None:
     """float32 (2, ranks, numbers) that all ranks of the process group see; None, for all of them, where one cannot.
 
-    They need not tell each other where they run: rank 0 makes a file, and whoever finds its mark in it is on the same host. The name is
-    gone when this returns, so nothing is left behind whatever dies. Raises `RuntimeError` when a member is gone.
+    Rank 0 makes a file of a name that nobody can guess: a rank that finds it is on the same host. The name is gone when this returns, so
+    nothing is left behind whatever dies. Raises `RuntimeError` when a member is gone.
     """
-    size = 2 * dist.get_world_size() * numbers * 4 + _MARK_BYTES
-    path, memory = _made(size) if dist.get_rank() == 0 else ("", None)
+    shape = (2, dist.get_world_size(), numbers)
+    path = _made(4 * math.prod(shape)) if dist.get_rank() == 0 else None
     try:
-        told = _broadcast(memory[:_MARK_BYTES] + os.fsencode(path) if memory is not None else b"")
-        if dist.get_rank():
-            memory = opened_memory(os.fsdecode(told[_MARK_BYTES:]), told[:_MARK_BYTES], size)
+        name = os.fsdecode(_broadcast(os.fsencode(path or "")))
+        memory = mapped_memory(name, shape)
         votes = torch.tensor([float(memory is not None)])
         dist.all_reduce(votes, op=dist.ReduceOp.MIN)
     finally:
         if path:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-    if memory is None or not votes.item():
-        return None
-    return torch.frombuffer(memory, dtype=torch.float32, offset=_MARK_BYTES).view(2, dist.get_world_size(), numbers)
+            path.unlink(missing_ok=True)
+    return memory if votes.item() else None
 
 
-def _made(size: int) -> tuple[str, mmap.mmap | None]:
-    path = ""
+def _made(size: int) -> Path | None:
+    folder = SHARED_FOLDER if SHARED_FOLDER.is_dir() else Path(tempfile.gettempdir())
+    path = folder / f"azq-ranks-{secrets.token_hex(16)}"
     try:
-        folder = SHARED_FOLDER if os.path.isdir(SHARED_FOLDER) else None
-        file, path = tempfile.mkstemp(prefix="azq-ranks-", dir=folder)
-        try:
-            os.posix_fallocate(file, 0, size)  # a full memory says so here, and kills nobody later
-            memory = mmap.mmap(file, size)
-        finally:
-            os.close(file)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError:
+        return None
+    try:
+        os.posix_fallocate(file, 0, size)  # a full memory says so here, and kills nobody later
     except (OSError, AttributeError):  # no room, or a system without that call
-        return path, None
-    memory[:_MARK_BYTES] = secrets.token_bytes(_MARK_BYTES)
-    return path, memory
-
-
-def opened_memory(path: str, mark: bytes, size: int) -> mmap.mmap | None:
-    if not path:
+        path.unlink()
         return None
+    finally:
+        os.close(file)
+    return path
+
+
+def mapped_memory(name: str, shape: tuple[int, int, int]) -> Tensor | None:
+    """The file as numbers; None where there is none here."""
     try:
-        with Path(path).open("r+b") as file:
-            memory = mmap.mmap(file.fileno(), size)
-    except (OSError, ValueError):  # not here, not ours, or another's of the same name
+        return torch.from_numpy(np.memmap(name, np.float32, "r+", shape=shape)) if name else None
+    except (OSError, ValueError):
         return None
-    return memory if memory[:_MARK_BYTES] == mark else None

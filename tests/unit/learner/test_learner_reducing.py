@@ -79,7 +79,7 @@ def alone(config: LearnerConfig, rows: int, steps: int) -> dict[str, np.ndarray]
 
 def nothing_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on two hosts: the file that rank 0 made is not to be found."""
-    monkeypatch.setattr(group_module, "opened_memory", lambda path, mark, size: None)
+    monkeypatch.setattr(group_module, "mapped_memory", lambda name, shape: None)
 
 
 @pytest.mark.parametrize(("rows", "micro_batch"), [((48, 48), 0), ((64, 32), 20)])
