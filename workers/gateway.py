@@ -30,8 +30,7 @@ from azq.metrics import GAMES_PER_S, SIMULATIONS_PER_S, TABS, Rate
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
-from azq.process.python import PYTHON
-from azq.process.start import PARENT_VARIABLE
+from azq.process.start import PARENT_VARIABLE, PYTHON
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.process.webserver import Door, WebServer, open_door, url_of
 from azq.queue import make_app, make_queue

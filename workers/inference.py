@@ -27,8 +27,7 @@ from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import Fetch, fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
-from azq.nets.device import prepare_process
-from azq.nets.survey import Gauge
+from azq.nets.device import Gauge, prepare_process
 from azq.process.cards import LateGpu
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign

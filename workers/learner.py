@@ -30,15 +30,14 @@ from azq.ledger.holder import held_place, lock_folder, renewed
 from azq.ledger.records import sections_of
 from azq.ledger.types import LearnerLease, RunView
 from azq.metrics import DISK_FREE_BYTES, SAMPLES_PER_S
-from azq.nets.survey import Gauge
+from azq.nets.device import Gauge
 from azq.process import liveness
 from azq.process.breaker import CircuitBreaker
 from azq.process.cards import LateGpu
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, WorkWatch, more_time, notify
-from azq.process.python import AZQ
-from azq.process.start import PARENT_VARIABLE
+from azq.process.start import AZQ, PARENT_VARIABLE
 from azq.process.supervisor import ChildSpec, Process, Supervisor, spawn
 from azq.store import open_store
 from azq.store.signing import read_key

@@ -33,11 +33,10 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState
 from azq.metrics import EVAL_LATENCY_MS, GAMES_PER_S, SIMULATIONS_PER_S
+from azq.process.network import open_web
 from azq.process.proc import cpu_s
-from azq.process.python import AZQ
-from azq.process.start import child_environment
+from azq.process.start import AZQ, child_environment
 from azq.process.supervisor import ChildSpec
-from azq.process.webclient import open_web
 from azq.waiting import until
 from azq.wire import keys
 from azq.wire.codec import encode

@@ -42,8 +42,7 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.process.proc import cpu_s
-from azq.process.python import AZQ, PYTHON
-from azq.process.start import child_environment, run_main
+from azq.process.start import AZQ, PYTHON, child_environment, run_main
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.search.search import exploring, leaves_at_once, make_search
 from azq.status.observe import read_weights, read_workers

@@ -25,8 +25,7 @@ from azq.ledger import Ledger
 from azq.phases import CPU, DEVICE, Phases, of_heartbeat, part
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
-from azq.process.python import PYTHON
-from azq.process.start import child_environment
+from azq.process.start import PYTHON, child_environment
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job

@@ -13,7 +13,7 @@ import httpx2
 
 from azq import errors
 from azq.errors import AzqError, ConfigError, DaemonUnavailable, WireError
-from azq.process.webclient import open_web, way_to
+from azq.process.network import open_web, way_to
 from azq.status.schemas import ERROR_URN, EventOut
 from azq.waiting import Backoff
 

@@ -32,8 +32,7 @@ from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.process.interrupts import Aborted, Interrupts
-from azq.process.python import AZQ
-from azq.process.start import child_environment
+from azq.process.start import AZQ, child_environment
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.queue import KNOWN_TAGS
 from azq.status.events import write_command

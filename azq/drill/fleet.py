@@ -32,7 +32,7 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
 from azq.process.apart import start
-from azq.process.python import AZQ
+from azq.process.start import AZQ
 from azq.status.observe import read_workers
 from azq.waiting import until
 from azq.wire import tls

@@ -32,8 +32,7 @@ from azq.local import Local, pid_of_server
 from azq.process.apart import NO_SETTING, start
 from azq.process.kin import Victim, borne
 from azq.process.proc import alive, stat_of
-from azq.process.python import PYTHON
-from azq.process.start import PARENT_VARIABLE
+from azq.process.start import PARENT_VARIABLE, PYTHON
 from azq.replay import framing
 from azq.wire import keys
 from azq.wire.codec import decode

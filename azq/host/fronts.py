@@ -19,8 +19,7 @@ from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, WATCHDOG, notify
-from azq.process.python import AZQ
-from azq.process.start import bare_environment
+from azq.process.start import AZQ, bare_environment
 from azq.process.supervisor import ChildSpec
 from azq.wire import tls
 

@@ -1,20 +1,26 @@
-"""The device that a process computes on with torch: which one, what it is fast at, and what is settled before it begins."""
+"""The devices of this host with torch: which one a process computes on, what it is fast at, and what its driver tells of each."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
-from collections.abc import Sequence
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import msgspec
 import torch
 
-from azq import logs
+from azq import logs, metrics
 from azq.errors import ConfigError, DeviceError
 from azq.phases import DeviceEvent
-from azq.process.cards import drivers
+from azq.process.cards import Cards, Gpu, drivers
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 KEPT_BYTES = 1 << 30  # freed memory at the heap's end that is not given back
@@ -192,3 +198,67 @@ def keep_freed_memory() -> bool:
     except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
         return False
     return bool(mallopt(_MMAP_THRESHOLD, LARGEST_BLOCK_BYTES)) and bool(mallopt(_TRIM_THRESHOLD, KEPT_BYTES))
+
+
+GAUGE_EVERY_S = 5.0  # between two readings of a gauge
+#: of NVML, or of AMD's library where torch is built for ROCm -> factor to the figure's unit
+READINGS: dict[str, tuple[Callable[[torch.device], int], float]] = {
+    metrics.GPU_BUSY: (torch.cuda.utilization, 1e-2),
+    metrics.GPU_POWER_W: (torch.cuda.power_draw, 1e-3),
+    metrics.GPU_TEMPERATURE_C: (torch.cuda.temperature, 1.0),
+}
+
+
+def look_at_gpus() -> Cards:
+    """Each GPU that torch counts, tried; or why it counts none."""
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return tuple(map(_gpu, range(count))), "" if count else no_cuda()
+
+
+def print_survey() -> None:
+    """Prints the same as JSON; a process of its own does."""
+    sys.stdout.write(msgspec.json.encode(look_at_gpus()).decode() + "\n")
+
+
+def _gpu(index: int) -> Gpu:
+    device = torch.device("cuda", index)
+    gpu = Gpu(str(device))
+    try:
+        facts = torch.cuda.get_device_properties(device)
+        gpu = replace(gpu, name=facts.name, memory_bytes=facts.total_memory, uuid=str(facts.uuid))
+        torch.ones(1, device=device).sum().item()  # the first kernel: some cards fail only here
+        figures = device_figures(device)
+    except (RuntimeError, AssertionError) as error:
+        return replace(gpu, trouble=explained(error))
+    return replace(gpu, free_bytes=int(figures[metrics.GPU_MEMORY_BYTES] - figures[metrics.GPU_MEMORY_USED_BYTES]), figures=figures)
+
+
+def device_figures(device: torch.device) -> dict[str, float]:
+    """A GPU's memory in use, by whomever, and in all; load, power and temperature where nvidia-ml-py is installed; nothing of a CPU."""
+    if device.type != "cuda":
+        return {}
+    free, total = torch.cuda.mem_get_info(device)
+    figures = {metrics.GPU_MEMORY_USED_BYTES: float(total - free), metrics.GPU_MEMORY_BYTES: float(total)}
+    for name, (read, factor) in READINGS.items():
+        try:
+            figures[name] = factor * read(device)
+        except Exception:  # no such library, or a card that does not tell this
+            continue
+    return figures
+
+
+class Gauge(threading.Thread):
+    """Reads a device's figures now and then, beside the thread that works: a driver takes its time to tell."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__(name="gauge", daemon=True)
+        self.figures: dict[str, float] = {}
+        self._device = device
+        self.start()
+
+    def run(self) -> None:
+        """Reads as long as its process lives; of a device that is lost the last figures stay, and its process says what is wrong."""
+        with contextlib.suppress(RuntimeError, AssertionError):
+            while figures := device_figures(self._device):
+                self.figures = figures
+                time.sleep(GAUGE_EVERY_S)

@@ -15,8 +15,7 @@ from typing import Any
 from azq.config.loading import APART, parse_overrides
 from azq.errors import ConfigError
 from azq.games.files import absolute
-from azq.process.python import AZQ
-from azq.process.start import PARENT_VARIABLE, foreign_environment
+from azq.process.start import AZQ, PARENT_VARIABLE, foreign_environment
 
 OWN_BROKER = ("control_url", "data_url", "data_urls", "public_control_url", "public_data_url", "public_data_urls")
 CREDENTIALS = "CREDENTIALS_DIRECTORY"  # of a systemd service, whose azq.env holds addresses and secrets

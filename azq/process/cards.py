@@ -11,11 +11,10 @@ from pathlib import Path
 import msgspec
 
 from azq.errors import DeviceError, reason_of
-from azq.process.python import PYTHON
+from azq.process.start import ORDER, PYTHON
 
 NODES = {"cuda": "nvidia[0-9]*", "rocm": "kfd"}  # hardware tag -> what its driver makes in /dev
-ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # numbers are nvidia-smi's, not those of some order of speed
-SURVEY = (*PYTHON, "-m", "azq.nets.survey")
+SURVEY = (*PYTHON, "-c", "from azq.nets.device import print_survey; print_survey()")
 SURVEY_S = 60.0  # loading torch and its libraries, and a context on each card
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,23 +17,32 @@ from azq.config import Config, load
 from azq.config.host import HostSections
 from azq.config.loading import section_of
 from azq.errors import AzqError, ExitCode
-from azq.process.cards import ORDER
 from azq.process.liveness import waits_for_brokers
 from azq.wire.keys import Role
 
+# How a process of azq starts another Python program: `-P`, so that no file of the folder it is started in takes a library's place.
+PYTHON = (sys.executable, "-P")
+AZQ = (*PYTHON, "-m", "azq")  # a command of this azq begins so
+ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # numbers of GPUs are nvidia-smi's, not those of some order of speed
 PARENT_VARIABLE = "AZQ_PARENT_PID"
 MACHINE_SECTIONS = tuple(name for name in HostSections.model_fields if name != "home")
-_PR_SET_PDEATHSIG = 1
+PARENT_EVERY_S = 0.5  # between two looks whether it lives
 
 
 def die_with_parent() -> None:
-    """Asks Linux for SIGTERM when the supervising process dies; does nothing where no supervisor said its pid."""
+    """SIGTERM to this process once the supervising one is dead, on every system; does nothing where no supervisor said its pid."""
     parent = os.environ.get(PARENT_VARIABLE)
-    if not parent or not sys.platform.startswith("linux"):
+    if not parent:
         return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it died before the request was in place
+    if os.getppid() != int(parent):
         sys.exit(ExitCode.INTERRUPTED)
+
+    def watch() -> None:
+        while os.getppid() == int(parent):
+            time.sleep(PARENT_EVERY_S)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
 
 
 def run_main(role: str, main: Callable[[], int]) -> int:

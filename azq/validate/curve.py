@@ -25,8 +25,7 @@ from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.config import RunSections, merge
 from azq.errors import AzqError
-from azq.process.python import PYTHON
-from azq.process.start import bare_environment, run_main
+from azq.process.start import PYTHON, bare_environment, run_main
 from azq.search.evaluator import Evaluator
 from azq.validate.bands import BandPoint, SeedCurve
 from azq.validate.validate import PREFIX, watch_alone

@@ -14,8 +14,7 @@ import msgspec
 
 from azq import logs
 from azq.errors import EvaluationTimeout, EvaluatorFailure, NotFound
-from azq.process.python import PYTHON
-from azq.process.start import PARENT_VARIABLE
+from azq.process.start import PARENT_VARIABLE, PYTHON
 from azq.volunteers.backing import GamesBatch, GamesVerdict, Judge
 from azq.volunteers.standing import ContributorStanding, Judgement, TrackRecord, after_batch, standing_of
 from azq.volunteers.verifier import Answer, Failed, JudgeRequest

@@ -11,7 +11,7 @@ import httpx2
 from azq import logs
 from azq.config import NoticesConfig
 from azq.errors import ConfigError
-from azq.process.webclient import open_web, way_to
+from azq.process.network import open_web, way_to
 from azq.waiting import Backoff
 from daemon.decide.notices import Notice
 

@@ -33,7 +33,7 @@ from azq.errors import ExitCode
 from azq.process import apart
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.proc import children, command, cpu_s, stat_of
-from azq.process.python import AZQ
+from azq.process.start import AZQ
 from azq.stats import wilson
 
 RUN = "strength"

@@ -13,7 +13,7 @@ from browsing import launched, shot
 from waiting import until
 
 from azq import pretrained
-from azq.process.python import AZQ
+from azq.process.start import AZQ
 
 
 @pytest.fixture(scope="module")

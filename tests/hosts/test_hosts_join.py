@@ -15,7 +15,7 @@ from azq.drill.fleet import GAME, PASSWORD, RUN, HostFleet, fleet
 from azq.drill.hosts import why_not
 from azq.drill.outcome import Discrepancy
 from azq.ledger.types import JobView
-from azq.process.python import AZQ
+from azq.process.start import AZQ
 from azq.replay.segments import SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode

@@ -16,8 +16,7 @@ from azq.host.brokers import reading_control
 from azq.host.fronts import free_port
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
-from azq.process.python import AZQ
-from azq.process.start import foreign_environment
+from azq.process.start import AZQ, foreign_environment
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no Slurm can be started here: {why_not()}")
 

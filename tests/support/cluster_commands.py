@@ -10,8 +10,7 @@ from typing import Any
 
 from azq.drill.hosts import Host
 from azq.process.proc import command
-from azq.process.python import AZQ
-from azq.process.start import foreign_environment
+from azq.process.start import AZQ, foreign_environment
 from azq.waiting import until
 
 

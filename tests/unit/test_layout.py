@@ -52,7 +52,7 @@ def sources() -> list[Path]:
 def test_no_python_program_is_started_so_that_it_imports_from_the_folder_it_is_started_in() -> None:
     """`-I` implies `-P`; a `Path` of the interpreter starts nothing."""
     open_to_it = re.compile(r'(?<!Path\()sys\.executable(?!, "-[PI]")')
-    assert [str(file) for file in sources() if open_to_it.search(file.read_text("utf-8"))] == [], "use azq.process.python"
+    assert [str(file) for file in sources() if open_to_it.search(file.read_text("utf-8"))] == [], "use azq.process.start.PYTHON"
 
 
 def test_no_two_classes_share_a_name() -> None:

@@ -27,8 +27,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.process.apart import NO_SETTING, environment, start
 from azq.process.proc import children
-from azq.process.python import AZQ, PYTHON
-from azq.process.start import machine_environment
+from azq.process.start import AZQ, PYTHON, machine_environment
 from azq.status.spending import HOST
 from azq.wire.keys import Role
 

@@ -39,7 +39,7 @@ from azq.host.systemd.install import CONFIG_FOLDER, STATE_FOLDER
 from azq.host.systemd.steps import Step, carry_out
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
-from azq.process.interfaces import address_towards, interface_towards
+from azq.process.network import address_towards, interface_towards
 from azq.status.brokers import fleet_of
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet

@@ -25,8 +25,7 @@ from azq.config import load
 from azq.errors import AzqError, ConfigError, NotFound, StateConflict
 from azq.files import locked, make_folders, publish_file
 from azq.process.proc import alive
-from azq.process.python import AZQ
-from azq.process.start import foreign_environment
+from azq.process.start import AZQ, foreign_environment
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import RankBeat

@@ -30,8 +30,7 @@ from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.liveness import HANG_AFTER_S
-from azq.process.python import AZQ
-from azq.process.start import child_environment
+from azq.process.start import AZQ, child_environment
 from azq.process.supervisor import Child, ChildSpec, Supervisor, last_line
 from azq.wire.connect import SCHEMES, address, agree_on_schema
 from azq.wire.keys import Role

@@ -31,8 +31,8 @@ from azq.bus.base import Bus
 from azq.errors import BrokerError, EvaluationTimeout
 from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
-from azq.process.interfaces import interface_towards
 from azq.process.liveness import TIMES
+from azq.process.network import interface_towards
 from azq.waiting import until
 from azq.wire import keys
 

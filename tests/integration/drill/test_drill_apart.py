@@ -23,7 +23,7 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.process.kin import Kin, NoVictim
 from azq.process.proc import stat_of
-from azq.process.python import AZQ
+from azq.process.start import AZQ
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import connect

@@ -16,8 +16,7 @@ import pytest
 from azq.config import load
 from azq.errors import ConfigError
 from azq.process.liveness import READY, notify
-from azq.process.python import AZQ, PYTHON
-from azq.process.start import child_environment
+from azq.process.start import AZQ, PYTHON, child_environment
 from azq.queue import make_app
 
 URL = "redis://localhost:1/0"

@@ -16,7 +16,7 @@ from azq.config import Config
 from azq.errors import ConfigError, ExitCode
 from azq.host.brokers import main, read_password
 from azq.host.fronts import free_port
-from azq.process.python import AZQ
+from azq.process.start import AZQ
 from azq.wire.connect import connect
 
 PASSWORD = "a-word-that-is-hard-to-guess"

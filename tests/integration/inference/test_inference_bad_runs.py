@@ -18,7 +18,7 @@ from azq.inference.serve import loading, roster, served
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
 from azq.nets import NetSpec
-from azq.nets.survey import Gauge
+from azq.nets.device import Gauge
 from azq.status.observe import Watch
 from azq.waiting import Backoff
 from azq.wire import keys

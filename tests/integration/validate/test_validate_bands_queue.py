@@ -14,8 +14,7 @@ import pytest
 
 from azq.drill.system import RUN, System, ended
 from azq.process.apart import start
-from azq.process.python import AZQ
-from azq.process.start import foreign_environment
+from azq.process.start import AZQ, foreign_environment
 from azq.replay.readers import SegmentReader
 from azq.validate.bands import Band
 from azq.validate.curve import band_sections, plan_of

@@ -5,8 +5,7 @@ import subprocess
 
 import pytest
 
-from azq.process.python import AZQ
-from azq.process.start import foreign_environment
+from azq.process.start import AZQ, foreign_environment
 
 
 def answered(*arguments):

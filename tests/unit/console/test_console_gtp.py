@@ -23,7 +23,7 @@ from azq.console.gtp import GtpBoard, answer_lines, serve
 from azq.console.play import Seating
 from azq.errors import ConfigError, EngineError
 from azq.notation.boards import coordinates
-from azq.process.python import AZQ
+from azq.process.start import AZQ
 from azq.search.evaluator import UniformEvaluator
 from azq.wire.messages import MatchSpec
 

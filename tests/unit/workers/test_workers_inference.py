@@ -1,10 +1,11 @@
-"""An inference worker's heartbeat: needed at the start, missed later without harm."""
+"""An inference worker: its heartbeat, needed at the start and missed later without harm; what ends its loop, and what does not."""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -15,9 +16,10 @@ from memory_broker import MemoryBus
 from waiting import until
 
 from azq.config import Config, WorkerConfig
-from azq.errors import AccessRefused, BrokerUnavailable, DeviceError
-from azq.nets.survey import Gauge
+from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, DeviceError, EvaluationTimeout
+from azq.nets.device import Gauge
 from azq.process.cards import LateGpu
+from azq.waiting import Backoff
 from azq.wire import codec, keys
 from azq.wire.messages import Heartbeat
 from workers import inference
@@ -104,3 +106,47 @@ def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step(monkeypatch):
     server = SimpleNamespace(step=refuse, drain=list, release=list)
     with pytest.raises(AccessRefused):
         serve(server, lambda: None, threading.Event())
+
+
+class Server:
+    """Does one thing after the other, then stops the loop."""
+
+    def __init__(self, *steps: Callable[[], object]) -> None:
+        self.steps = list(steps)
+        self.stop = threading.Event()
+        self.released = self.drained = 0
+
+    def step(self) -> int:
+        if not self.steps:
+            self.stop.set()
+            return 0
+        self.steps.pop(0)()
+        return 1
+
+    def release(self) -> None:
+        self.released += 1
+
+    def drain(self) -> None:
+        self.drained += 1
+
+
+def raising(error: Exception) -> Callable[[], object]:
+    def step() -> None:
+        raise error
+
+    return step
+
+
+def test_a_broker_that_goes_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference, "BACKOFF", Backoff(0.001, 0.001))
+    server = Server(raising(BrokerUnavailable("gone")), raising(BrokerRefused("no")), lambda: None)
+    inference.serve(server, lambda: None, server.stop)
+    assert (server.released, server.drained, server.steps) == (2, 1, [])
+
+
+@pytest.mark.parametrize("error", [DeviceError("lost"), EvaluationTimeout("loading run r hangs"), ZeroDivisionError()])
+def test_anything_else_ends_it(error: Exception) -> None:
+    server = Server(raising(error), lambda: None)
+    with pytest.raises(type(error)):
+        inference.serve(server, lambda: None, server.stop)
+    assert server.released == 0

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
+import structlog
+from celery import signals
 from celery.exceptions import WorkerShutdown
 from celery.worker import state
 from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import metrics
-from azq.config import Config, WorkerConfig
+from azq.config import BrokerConfig, Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
 from azq.process.liveness import READY_PID, watchdog_interval_s
 from azq.wire.codec import decode
@@ -26,6 +30,7 @@ from azq.wire.messages import Heartbeat
 from workers import lifecycle, worker
 from workers.children import Board, ChildFigures, merge, versions
 from workers.lifecycle import Heart, PatientConsumer, loop_lives, node_name, role_of
+from workers.worker import build_app
 
 SPENT = ("phase_wall_search", "phase_cpu_wait")
 FIGURES = ChildFigures(True, "my-run", 12, {name: 1.5 + place for place, name in enumerate((*metrics.OF_CHILDREN, *SPENT))})
@@ -226,3 +231,47 @@ def test_a_broker_takes_writes_or_never_will(found: str | Exception, answer: boo
     monkeypatch.setattr(worker, "look", look)
     monkeypatch.setattr(parts, "_connect", lambda: SimpleNamespace(close=lambda: None))
     assert parts.takes_writes() is answer
+
+
+def test_a_pool_child_keeps_no_setting_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZQ_BROKER__CONTROL_URL", "redis://:planted@127.0.0.1:1/0")
+    monkeypatch.setenv("AZQ_DAEMON", '{"token": "planted-token"}')
+    app = build_app(Config(broker=BrokerConfig(control_url="redis://127.0.0.1:1/0")))  # nobody is asked
+    try:
+        signals.worker_process_init.send(app)
+    finally:
+        structlog.reset_defaults()
+        structlog.contextvars.clear_contextvars()
+    assert not any("planted" in value for value in os.environ.values())
+
+
+def test_the_parent_of_a_pool_never_loads_torch() -> None:
+    code = "import sys, workers.app, workers.worker, workers.selfplay, workers.evaluate; sys.exit('torch' in sys.modules)"
+    environment = {**os.environ, "AZQ_BROKER__CONTROL_URL": "redis://127.0.0.1:1/0"}  # nobody is asked
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60, env=environment).returncode == 0
+
+
+CARE = """
+import sys, workers.app, workers.worker
+from azq import logs
+from azq.errors import BrokerError
+from azq.ledger import Ledger, scripts
+from azq.wire.connect import connect
+logs.setup("test")
+before = set(sys.modules)
+for group in ("games", "jobs"):
+    scripts.source(group)
+try:
+    Ledger(connect("unix:///nowhere/broker.sock")).job("r:1")
+except BrokerError as error:
+    logs.get("test").warning("pool_child_died", reason=str(error))
+sys.exit(" ".join(sorted(set(sys.modules) - before)) or 0)
+"""
+
+
+def test_what_cares_for_dead_children_imports_nothing() -> None:
+    # It does so in a thread, at the very moment in which another child is forked: that one would wait for the import's lock for ever.
+    environment = {**os.environ, "AZQ_BROKER__CONTROL_URL": "redis://127.0.0.1:1/0"}
+    done = subprocess.run([sys.executable, "-c", CARE], check=False, timeout=60, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "pool_child_died" in done.stderr

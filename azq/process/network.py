@@ -1,8 +1,12 @@
-"""HTTP from this process: requests to this host go there, elsewhere by the proxy that the environment names, and errors name it."""
+"""This machine's ways to others: HTTP by the proxy that the environment names, and the network interface and address towards a host."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import socket
 import ssl
+import struct
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -33,3 +37,28 @@ def way_to(url: str) -> str:
     if name not in proxies or is_this_host(host) or proxy_bypass(host):
         return ""
     return f" through the proxy {masked(proxies[name])} ({name.upper()}_PROXY)"
+
+
+_SIOCGIFADDR = 0x8915  # linux/sockios.h
+_ANY_PORT = 9
+
+
+def address_towards(host: str) -> str:
+    """This machine's address on the way to a host, which may be itself; empty where there is no way."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, _ANY_PORT))  # sends nothing
+        return str(probe.getsockname()[0])
+    return ""
+
+
+def interface_towards(host: str) -> str:
+    """The network interface by which a host, or this one itself, is reached; empty where that cannot be told."""
+    if not (address := address_towards(host)):
+        return ""
+    ours = socket.inet_aton(address)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):  # one without an address
+                if fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))[20:24] == ours:
+                    return name
+    return ""

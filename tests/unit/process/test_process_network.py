@@ -1,8 +1,9 @@
-"""A token for this host goes to no proxy, and errors name the proxy that was gone through."""
+"""The ways to other machines: HTTP by the proxy of the environment or past it, the interface and the address towards a host."""
 
 from __future__ import annotations
 
 import http.server
+import os
 import re
 import socket
 import threading
@@ -14,7 +15,7 @@ import pytest
 from azq.client import Client
 from azq.config.access import is_this_host
 from azq.errors import AzqError, ConfigError, DaemonUnavailable
-from azq.process.webclient import open_web, way_to
+from azq.process.network import address_towards, interface_towards, open_web, way_to
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
@@ -99,8 +100,17 @@ def test_there_is_one_door() -> None:
     client = re.compile(r"(httpx2\.((Async)?Client|get|post|put|stream|request)|urlopen)\((?!.*trust_env=False)")
     root = Path(__file__).parents[3]
     files = [file for package in ("azq", "daemon", "workers") for file in (root / package).rglob("*.py")]
-    assert [file.name for file in files if client.search(file.read_text("utf-8"))] == ["webclient.py"]
+    assert [file.name for file in files if client.search(file.read_text("utf-8"))] == ["network.py"]
 
 
 def test_other_machines_are_not_this_one() -> None:
     assert not any(map(is_this_host, ("192.0.2.1", "2001:db8::1", "elsewhere.example", "")))
+
+
+@pytest.mark.skipif(not os.path.exists("/sys/class/net/lo"), reason="has no such interface")
+def test_this_machine_reaches_itself_by_loopback():
+    assert (address_towards("127.0.0.1"), interface_towards("127.0.0.1")) == ("127.0.0.1", "lo")
+
+
+def test_a_name_that_leads_nowhere_has_neither():
+    assert (address_towards("no-such-host.invalid"), interface_towards("no-such-host.invalid")) == ("", "")
