@@ -110,7 +110,7 @@ def secrets(
 ) -> Answer:
     """Make what containers show each other: a password, a token, and from them a file a role. Those that are there are kept."""
     from azq.cluster.description import read_cluster
-    from azq.cluster.targets.secrets import make
+    from azq.cluster.targets.containers import make
 
     names = make(read_cluster(file, smallest), out)
     return Answer({"folder": str(out), "files": names}, f"{out}: {', '.join(names)}; keep them out of version control")
@@ -125,8 +125,7 @@ def translate(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> Answer:
     """What each key of another system's settings becomes here; with `--out`, as a cluster's file."""
-    from azq.cluster.foreign import read_foreign, settings_of
-    from azq.cluster.translated import cluster_text
+    from azq.cluster.foreign import cluster_text, read_foreign, settings_of
     from azq.files import publish_file
 
     fates = read_foreign(file)

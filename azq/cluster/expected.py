@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-from azq.cluster.arithmetic import PlanStep, plan, read_figures
+from azq.cluster.arithmetic import PlanStep, Workload, plan, read_figures, workload_of
 from azq.cluster.description import Cluster, Role
-from azq.cluster.workload import Workload, workload_of
 from azq.errors import ConfigError
 
 BYTES_A_PARAMETER = 4  # of published weights

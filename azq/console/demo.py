@@ -24,7 +24,7 @@ from azq.arena.rating import Rating
 from azq.config import merge, parse_run
 from azq.errors import StateConflict
 from azq.presets import preset
-from azq.volunteers.playable import playable
+from azq.volunteers.models import playable
 from azq.wire.messages import ModelEvent
 
 WEB = Path(str(files("azq") / "web"))

@@ -29,7 +29,7 @@ from azq.host.rundir import RunDir, make_folder
 from azq.learner.data.intake import game_key
 from azq.notation import sgf
 from azq.notation.reading import ReadGame, form_of, read_games, sgf_params
-from azq.notation.taught import as_event
+from azq.notation.writing import as_event
 from azq.replay.readers import SegmentReader
 from azq.replay.samples import count_trained, judge
 from azq.replay.segments import LogEntry, SegmentLog

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from azq.arena.alike import Stranger
 from azq.arena.players import version_of
-from azq.arena.rating import Rating
-from azq.arena.scores import Scored
+from azq.arena.rating import Rating, Scored
 from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.ledger import Ledger

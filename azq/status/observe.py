@@ -13,8 +13,7 @@ import redis
 
 from azq import logs
 from azq.arena.alike import Stranger, strangers
-from azq.arena.rating import Rating, rate
-from azq.arena.scores import Scored, score_table
+from azq.arena.rating import Rating, Scored, rate, score_table
 from azq.arena.whole import WholeMatch, part_of, put_together
 from azq.bus.base import Bus, Entry
 from azq.bus.promotions import Promotions

@@ -7,8 +7,7 @@ from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field
 
 from azq.arena.alike import Stranger
-from azq.arena.rating import Rating
-from azq.arena.scores import Scored
+from azq.arena.rating import Rating, Scored
 from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.clock import now_ms

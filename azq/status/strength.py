@@ -14,8 +14,7 @@ from azq.ledger.records import known_section
 from azq.wire.messages import GradeResult, RunRecord
 
 if TYPE_CHECKING:
-    from azq.arena.rating import Rating
-    from azq.arena.scores import Scored
+    from azq.arena.rating import Rating, Scored
 
 Kind = Literal["errors", "loss", "score", "points", "share", "elo"]
 

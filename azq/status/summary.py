@@ -31,8 +31,7 @@ _DEFAULT = NetworkConfig()
 
 if TYPE_CHECKING:
     from azq.arena.alike import Stranger
-    from azq.arena.rating import Rating
-    from azq.arena.scores import Scored
+    from azq.arena.rating import Rating, Scored
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""A run's weights as networks that browsers run: each made once, kept as a blob, and noted with what it must answer.
+"""A run's weights as networks that browsers run: each made once, kept as a blob, and noted with what it must answer; and what a
+page needs so that they play in the tab itself.
 
 Who only reads the notes needs no PyTorch.
 """
@@ -7,13 +8,19 @@ from __future__ import annotations
 
 import random
 import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import redis
 from numpy.typing import NDArray
 
 from azq import games
+from azq.arena.levels import Level, ladder
+from azq.arena.players import version_of
+from azq.arena.rating import Rating
 from azq.bus.base import Bus
 from azq.bus.catalog import VersionCatalog
 from azq.bus.redis import RedisBus
@@ -21,6 +28,7 @@ from azq.config import RunSections, StoreConfig
 from azq.errors import UnknownGameError
 from azq.games import Game
 from azq.games.files import GameFiles
+from azq.search.search import greedy, largest_budget
 from azq.status.observe import serving_version
 from azq.store import Store, open_run_store
 from azq.wire import keys
@@ -132,3 +140,37 @@ class StoredNetworks:
     def read(self, sha256: str) -> bytes | None:
         store, uri = self._places.get(sha256, (None, ""))
         return store.get(uri, sha256) if store is not None else None
+
+
+MOST_SIMULATIONS = 1600  # a move of a level: a tab is slower than a server
+
+
+@dataclass(frozen=True, slots=True)
+class TabNetwork:
+    """A network that a tab can fetch."""
+
+    version: int
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Playable:
+    """All of one run; `search` is what the core in the tab is given, whatever the simulations."""
+
+    run: str
+    game: str
+    params: dict[str, Any]
+    search: dict[str, Any]
+    networks: list[TabNetwork]
+    levels: list[Level]
+
+
+def playable(run: str, sections: RunSections, models: Sequence[ModelEvent], ratings: Iterable[Rating]) -> Playable:
+    """A run for tabs; networks by version, levels of those alone that there are networks of."""
+    networks = [TabNetwork(model.version, model.sha256, model.size) for model in sorted(models, key=lambda model: model.version)]
+    there = {network.version for network in networks}
+    levels = ladder((one for one in ratings if version_of(one.player) in there), sections.arena.num_simulations, MOST_SIMULATIONS)
+    search = greedy(sections.search, largest_budget(sections.search)).model_dump(exclude={"schedule"})
+    search |= {"random_opening_plies": 0, "leaves_per_step": 1}
+    return Playable(run, sections.run.game, dict(sections.run.params), search, networks, levels)

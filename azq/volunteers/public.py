@@ -15,8 +15,7 @@ from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
 from azq.volunteers.backing import Guests
 from azq.volunteers.gateway import Gateway
-from azq.volunteers.models import ModelCatalog
-from azq.volunteers.playable import Playable, playable
+from azq.volunteers.models import ModelCatalog, Playable, playable
 from azq.volunteers.rooms import Room
 from azq.wire import keys
 from azq.wire.codec import decode

@@ -14,9 +14,8 @@ from itertools import islice
 
 from azq.volunteers.backing import GamesVerdict, Returned
 from azq.volunteers.handing import GatewayCounts, keys_of
-from azq.volunteers.held import GameClaim, HeldGame, Place, Tab
 from azq.volunteers.standing import HandOuts
-from azq.volunteers.tickets import NO_TERMS, Terms, Tickets
+from azq.volunteers.tickets import NO_TERMS, GameClaim, HeldGame, Place, Tab, Terms, Tickets
 from azq.wire.arrays import size_of
 from azq.wire.messages import BROWSER_PREFIX, GameRecord, SampleEvent
 from azq.wire.tabs import MAX_TAB_BYTES, Accepted, Refused, TabGame, is_match

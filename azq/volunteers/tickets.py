@@ -1,4 +1,4 @@
-"""Tickets: what a gateway wrote on a game as it handed it out, readable by itself alone and without the game's record. Pure.
+"""Games under a lease, and their tickets: what a gateway wrote on a game as it handed it out, which only it can read. Pure.
 
 A ticket names the one way in which the game is to be searched, so that nobody chooses among several.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 
+from azq.volunteers.handing import Keys
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord
+from azq.wire.tabs import TabGame
 
 _LAYOUT = struct.Struct("<IH8s")  # version, budget, digest of the record
 MAC_BYTES = 16
@@ -65,3 +68,51 @@ class Tickets:
 
 def _digest(record: GameRecord) -> bytes:
     return hashlib.sha256(encode(record)).digest()[:8] if record.actions else bytes(8)
+
+
+class Place(StrEnum):
+    """Where a game under a lease is."""
+
+    WAITING = "waiting"  # nobody plays it
+    PLAYING = "playing"
+    RETURNED = "returned"  # finished, waits for its verdict
+    JUDGED = "judged"  # the verdict is being found
+    ACCEPTED = "accepted"  # waits to be committed
+
+
+@dataclass(slots=True)
+class HeldGame:
+    """A game under a lease."""
+
+    lease: str  # the job's id
+    record: GameRecord  # as the ledger has it, and as it is handed out
+    place: Place = Place.WAITING
+    contributor: str = ""
+    keys: Keys = ()  # of who has it, by which it is counted what he does with it
+    tab: int = 0  # where answers go
+    brought: TabGame | None = None
+    terms: Terms = NO_TERMS  # of the ticket that it was brought with
+    returns: tuple[float, ...] = ()
+    since_s: float = 0.0  # at this place
+
+
+@dataclass(slots=True)
+class GameClaim:
+    """A game that a contributor plays, or has finished, without a lease."""
+
+    tab: int
+    since_s: float
+    brought: TabGame | None = None
+
+
+@dataclass(slots=True)
+class Tab:
+    """A connected tab."""
+
+    contributor: str
+    heard_s: float
+    keys: Keys
+    room: int = 0  # games that it plays at once
+    match_room: int = 0  # games of matches, besides
+    slow: bool = False  # it kept one for too long, and gets no more
+    plays: set[int] = field(default_factory=set)  # with a lease or without

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
 
@@ -17,19 +19,16 @@ from numpy.typing import NDArray
 
 from azq._core import Game
 from azq.errors import AzqError, ExitCode
-from azq.search.recomputation import Outputs
+from azq.search.recomputation import ChosenPly, Difference, Evaluate, Outputs, differs, recompute
 from azq.volunteers.backing import MatchOrder, Returned
-from azq.volunteers.standing import Judgement
+from azq.volunteers.plausibility import Implausible, Known, Outdated, Replayed, SearchOrder, check
+from azq.volunteers.standing import MORE_CHECKS, Judgement, checks_of, disagrees
 from azq.wire.messages import RunRecord
 
 if TYPE_CHECKING:
     import redis
 
     from azq.config import Config, RunSections
-    from azq.volunteers.verification import Verification
-
-    Opened = tuple[Verification, Callable[[], list[int]]]  # and the versions that games may be played with
-
 NEWEST_VERSIONS = 50  # of the weights, that games may be played with, besides what serves and what served before it
 RESIDENT_VERSIONS = 8
 MOST_RUNS = 4  # with their weights, at once
@@ -119,7 +118,6 @@ class RunVerifications:
         from azq.nets import NetSpec
         from azq.nets.device import prepare_process
         from azq.store import open_run_store
-        from azq.volunteers.verification import Verification
 
         prepare_process(1)
         exact = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
@@ -137,7 +135,6 @@ class RunVerifications:
 
 def _uniform(game: Game) -> Opened:
     """For runs whose leaves are all evaluated alike."""
-    from azq.volunteers.verification import Verification
 
     def evaluate(version: int, packed: NDArray[np.uint8]) -> Outputs:
         return np.zeros((len(packed), game.num_distinct_actions()), np.float16), np.zeros((len(packed), game.value_size()), np.float16)
@@ -149,3 +146,74 @@ if __name__ == "__main__":
     from azq.process.start import run_main
 
     sys.exit(run_main("verifier", lambda: main(int(sys.argv[1]))))
+
+
+COPIED = "its moves are those of another game"
+
+
+@dataclass(eq=False)
+class Verification:
+    """Judges batches of one run; `choice` decides which plies, and nobody may foresee it."""
+
+    evaluate: Evaluate
+    choice: random.Random = field(default_factory=random.SystemRandom)
+    known: Known = field(default_factory=Known)
+
+    def judge(self, order: SearchOrder, share: float, games: Sequence[Returned]) -> Judgement:
+        """The judgement on games of one contributor, of whose plies this share is searched again; raises what `evaluate` raises."""
+        replayed, refused, late = self._checked(order, games)
+        plies = [ply for game in replayed for ply in game.own]
+        found = self._recomputed(order, share, plies)
+        refuses, differed = disagrees(found), sum(map(differs, found))
+        if refuses:
+            refused |= dict.fromkeys((game.uid for game in replayed), _said(found))
+        return Judgement(
+            returns={} if refuses else {game.uid: game.returns for game in replayed},
+            refused=refused | late,
+            plies=len(plies),
+            recomputed=len(found),
+            differed=differed,
+            fault=bool(refused),
+        )
+
+    def _checked(self, order: SearchOrder, games: Sequence[Returned]) -> tuple[list[Replayed], dict[int, str], dict[int, str]]:
+        """Games that may be a search's; why others are not; why others, of which no more can be said, came too late."""
+        replayed: list[Replayed] = []
+        refused: dict[int, str] = {}
+        late: dict[int, str] = {}
+        for each in games:
+            try:
+                game = check(order, each)
+                if not order.players:  # a match's games follow from their openings: equal ones are no copies
+                    if self.known.copied(game):
+                        raise Implausible(COPIED)
+                    self.known.add(game)
+                replayed.append(game)
+            except Outdated as error:
+                late[each.record.uid] = str(error)
+            except Implausible as error:
+                refused[each.record.uid] = str(error)
+        return replayed, refused, late
+
+    def _recomputed(self, order: SearchOrder, share: float, plies: Sequence[ChosenPly]) -> list[Difference]:
+        """The first look, and a second one where a ply of the first differs: at its game, and at others."""
+        order_of_looks = self.choice.sample(plies, len(plies))
+        first, rest = order_of_looks[: (count := checks_of(len(plies), share))], order_of_looks[count:]
+        found = recompute(order.game, order.seed, order.config, first, self.evaluate)
+        suspects = {each.uid for each in found if differs(each)}
+        if suspects and not disagrees(found):
+            rest.sort(key=lambda ply: ply.uid not in suspects)
+            found += recompute(order.game, order.seed, order.config, rest[:MORE_CHECKS], self.evaluate)
+        return found
+
+
+def _said(found: Sequence[Difference]) -> str:
+    worst = max(filter(differs, found), key=lambda each: each.policy)
+    return (
+        f"{sum(map(differs, found))} of {len(found)} plies are not what their search gives: "
+        f"game {worst.uid}, ply {worst.ply}: policy off by {worst.policy:.2g}, value by {worst.value:.2g}"
+        + (", another action" if worst.action else "")
+    )
+
+
+Opened = tuple[Verification, Callable[[], list[int]]]  # and the versions that games may be played with

@@ -24,8 +24,7 @@ from azq.search.ensemble import joined
 from azq.search.search import Result
 from azq.status.observe import Standing, read_standing
 from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut
-from azq.volunteers.models import ModelCatalog
-from azq.volunteers.playable import Playable, playable
+from azq.volunteers.models import ModelCatalog, Playable, playable
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.access import READ
 from daemon.api.events import QUESTION

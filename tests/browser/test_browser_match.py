@@ -24,7 +24,7 @@ from azq.status.observe import Standings, read_standing
 from azq.volunteers.backing import GamesBatch, GamesVerdict
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.standing import Judgement
-from azq.volunteers.verification import Verification
+from azq.volunteers.verifier import Verification
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from azq import games
-from azq.cluster.arithmetic import read_figures
+from azq.cluster.arithmetic import of_network, read_figures
 from azq.cluster.checks import check
 from azq.cluster.description import cluster_of, read_cluster
 from azq.cluster.expected import expected, figures_of, figures_or_general, leaf_s, read_gpus
-from azq.cluster.workload import of_network
 from azq.config import NetworkConfig
 from azq.errors import ConfigError
 from azq.nets import NetSpec

@@ -13,8 +13,7 @@ from azq.cli.app import app
 from azq.cluster.arithmetic import read_figures
 from azq.cluster.checks import check
 from azq.cluster.description import cluster_of, read_cluster
-from azq.cluster.foreign import fate_of, read_foreign, settings_of
-from azq.cluster.translated import cluster_text
+from azq.cluster.foreign import cluster_text, fate_of, read_foreign, settings_of
 from azq.config import load
 from azq.errors import ConfigError
 

@@ -13,9 +13,8 @@ from commands import parsed
 
 from azq.cluster.description import cluster_of, read_cluster
 from azq.cluster.targets.compose import compose
-from azq.cluster.targets.containers import ALIVE, HEALTHY, SILENT_AFTER_S, planes
+from azq.cluster.targets.containers import ALIVE, HEALTHY, SILENT_AFTER_S, contents, make, planes
 from azq.cluster.targets.registry import render
-from azq.cluster.targets.secrets import contents, make
 from azq.config import load
 from azq.errors import ConfigError
 from azq.wire import acl

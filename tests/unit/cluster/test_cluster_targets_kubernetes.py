@@ -11,9 +11,9 @@ import yaml
 from commands import parsed
 
 from azq.cluster.description import cluster_of, read_cluster
+from azq.cluster.targets.containers import make
 from azq.cluster.targets.files import write
 from azq.cluster.targets.kubernetes import QUEUE, kubernetes
-from azq.cluster.targets.secrets import make
 from azq.config.host import DaemonConfig
 from azq.errors import ConfigError
 from azq.wire import keys

@@ -150,7 +150,7 @@ PERSONS: tuple[str, ...] = (
     "azq/console/doctor.py",
     "azq/console/show.py",
     "azq/console/grading.py",
-    "azq/cluster/workload.py",
+    "azq/cluster/arithmetic.py",
 )
 PERSONS += ("azq/bench/", "azq/drill/faults/", "azq/validate/", "azq/sweep/plan.py", "azq/games/__init__.py", "azq/host/game_files.py")
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from azq import games
-from azq.arena.rating import Rating
-from azq.arena.scores import Scored
+from azq.arena.rating import Rating, Scored
 from azq.arena.whole import put_together
 from azq.status.strength import HEADLINES, WITHOUT_ERRORS, Strength, measures, strength
 from azq.wire.messages import GradeResult, MatchResult, MatchSpec

@@ -7,8 +7,7 @@ from dataclasses import replace
 import msgspec
 from reconcile_worlds import view
 
-from azq.arena.rating import Rating
-from azq.arena.scores import Scored
+from azq.arena.rating import Rating, Scored
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
 from azq.status.conditions import Died
 from azq.status.stages import RunFirsts

@@ -25,7 +25,7 @@ from azq.volunteers.backing import Returned
 from azq.volunteers.matches import TabMatch, deal_match, versions_named
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.standing import Judgement
-from azq.volunteers.verification import Verification
+from azq.volunteers.verifier import Verification
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, Job, MatchSpec, SampleEvent

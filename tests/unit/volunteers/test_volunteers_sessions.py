@@ -12,10 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from azq.volunteers.backing import GamesVerdict
 from azq.volunteers.handing import BYTES_ADDRESS, BYTES_EACH, GatewayCounts, Stock
-from azq.volunteers.held import Place
 from azq.volunteers.sessions import CLAIMS_EACH, FULL, LATE, MATCH_HELD_S, NOT_YOURS, RETURN_S, Sessions, TabPatience
 from azq.volunteers.standing import HandOuts
-from azq.volunteers.tickets import NO_TERMS, Terms, Tickets
+from azq.volunteers.tickets import NO_TERMS, Place, Terms, Tickets
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import MATCH_UIDS, Accepted, Refused, TabGame
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from azq.search.recomputation import ChosenPly, Difference
-from azq.volunteers import verification
+from azq.volunteers import verifier as verification
 from azq.volunteers.backing import Returned
 from azq.volunteers.plausibility import Replayed
 from azq.volunteers.standing import (
@@ -29,7 +29,7 @@ from azq.volunteers.standing import (
     most_differing,
     standing_of,
 )
-from azq.volunteers.verification import Verification
+from azq.volunteers.verifier import Verification
 from azq.wire.messages import GameRecord
 
 PLIES = 22  # searched ones of a game of connect four

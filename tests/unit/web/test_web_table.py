@@ -17,7 +17,7 @@ from azq.search.recomputation import Outputs
 from azq.volunteers.backing import Returned
 from azq.volunteers.matches import deal_match
 from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.verification import Verification
+from azq.volunteers.verifier import Verification
 from azq.wire import tabs
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind

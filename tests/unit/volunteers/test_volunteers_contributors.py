@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.volunteers.names import LONGEST_NAME, guest_name, is_nobody, sounds_like, tidy, unfit
+from azq.volunteers.contributors import LONGEST_NAME, guest_name, is_nobody, sounds_like, tidy, unfit
 
 
 @given(st.text())

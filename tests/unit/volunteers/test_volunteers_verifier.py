@@ -17,7 +17,7 @@ from azq.volunteers.backing import Returned
 from azq.volunteers.plausibility import SearchOrder
 from azq.volunteers.standing import CHECKS
 from azq.volunteers.tickets import Terms
-from azq.volunteers.verification import Verification
+from azq.volunteers.verifier import Verification
 from azq.wire.arrays import pack_record
 
 TERMS = Terms(3, 8)
