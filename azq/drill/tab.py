@@ -10,31 +10,24 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import msgspec
-import numpy as np
-from numpy.typing import NDArray
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from azq import __version__, _core, logs
+from azq import __version__, logs
 from azq.actor.groups import GameGroup
 from azq.config import SearchConfig
 from azq.games.files import GameFiles
 from azq.process.start import die_with_parent
 from azq.search.evaluator import UniformEvaluator
-from azq.search.recomputation import Outputs
 from azq.search.search import exploring, leaves_at_once, make_search
 from azq.waiting import Backoff
-from azq.wire.arrays import pack_record, unpack_record
+from azq.wire.arrays import pack_record
 from azq.wire.codec import decode
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import (
     GAMES_PER_FRAME,
-    GROUP_UIDS,
-    MATCHES,
     Accepted,
     Bye,
-    EvalGames,
     EvalResult,
     FromGateway,
     FromTab,
@@ -50,7 +43,6 @@ from azq.wire.tabs import (
     encode_tab,
     from_gateway,
     is_match,
-    luck_of,
 )
 
 PATH = "/v1/volunteers/tab"
@@ -88,40 +80,11 @@ class Play:
             answer = self._uniform.result(self._uniform.submit(self._group.asked()[0]), timeout_s=0.0)
             assert answer is not None
             self.simulations += self._group.apply(replace(answer, weight_version=version))
-        return [_brought(pack_record(record), self.tickets.pop(record.uid)) for record in finished if record.uid in self.tickets]
+        return [brought(pack_record(record), self.tickets.pop(record.uid)) for record in finished if record.uid in self.tickets]
 
 
-def play_match(asked: EvalGames, evaluate: Callable[[int, NDArray[np.uint8]], Outputs]) -> list[TabGame]:
-    """The games of a match, played to their ends; `evaluate` has the outputs of a version on packed observations."""
-    told = asked.networks[0]
-    game = GameFiles().load(told.game, told.params)
-    width, depth = game.num_distinct_actions(), game.value_size()
-    config = _core.SearchConfig(**asked.search)
-    search = _core.Search(game, config, num_slots=len(asked.games), seed=int(asked.seed))
-    for slot, handed in enumerate(asked.games):
-        record = decode(handed.record, GameRecord) if handed.record else GameRecord(handed.uid)
-        search.start(slot, luck_of(handed.uid), **unpack_record(record, width, depth))
-    capacity = search.num_slots * leaves_at_once(config, game)
-    packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
-    while leaves := search.collect(packed, slots):
-        logits, values = np.zeros((leaves, width), np.float16), np.zeros((leaves, depth), np.float16)
-        first = np.array([search.state(slot).current_player() == asked.games[slot].uid % GROUP_UIDS for slot in slots[:leaves]])
-        for theirs, network in zip((first, ~first), asked.networks, strict=True):
-            if theirs.any():
-                logits[theirs], values[theirs] = evaluate(network.version, packed[:leaves][theirs])
-        search.apply(logits, values)
-    records = (msgspec.structs.replace(pack_record(search.record(slot)), uid=handed.uid) for slot, handed in enumerate(asked.games))
-    return [_brought(record, handed.ticket) for record, handed in zip(records, asked.games, strict=True)]
-
-
-def uniform(asked: EvalGames) -> Callable[[int, NDArray[np.uint8]], Outputs]:
-    """Outputs that are all alike, for `play_match`."""
-    game = GameFiles().load(asked.networks[0].game, asked.networks[0].params)
-    width, depth = game.num_distinct_actions(), game.value_size()
-    return lambda _, packed: (np.zeros((len(packed), width), np.float16), np.zeros((len(packed), depth), np.float16))
-
-
-def _brought(record: GameRecord, ticket: bytes) -> TabGame:
+def brought(record: GameRecord, ticket: bytes) -> TabGame:
+    """A finished game as it is handed in."""
     arrays = (record.actions, record.policies, record.root_values, record.simulations, record.weight_versions)
     return TabGame(record.uid, ticket, *arrays, support=record.support)
 
@@ -134,7 +97,7 @@ class SimulatedTab:
     slots: int = 4
     token: str = ""
     run: str = ""
-    features: tuple[str, ...] = (MATCHES,)
+    features: tuple[str, ...] = ()
     finished: dict[int, TabGame] = field(default_factory=dict)  # not yet answered
     accepted: list[int] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
@@ -166,7 +129,7 @@ class SimulatedTab:
                 self._heed(socket, heard)
                 if self.unwanted:
                     return
-            _bring(socket, self._advance())
+            bring(socket, self._advance())
             if time.monotonic() - said_s >= PROGRESS_S:
                 said_s = time.monotonic()
                 self._progress(socket)
@@ -176,15 +139,15 @@ class SimulatedTab:
         """A step of the games in play; those that ended with it."""
         if self._play is None or self._told is None:
             return []
-        brought = self._play.step(self._told.version)
-        self.finished.update((game.uid, game) for game in brought)
-        return brought
+        games = self._play.step(self._told.version)
+        self.finished.update((game.uid, game) for game in games)
+        return games
 
     def _heed(self, socket: ClientConnection, heard: FromGateway) -> None:
         match heard:
             case Welcome():
                 self.token, self.run = heard.token, heard.run
-                _bring(socket, list(self.finished.values()))
+                bring(socket, list(self.finished.values()))
                 self._progress(socket)
             case ModelUpdate():
                 self._told = heard
@@ -196,10 +159,6 @@ class SimulatedTab:
                 if self._play is None:
                     self._play = Play(self._told, heard, self.slots)
                 self._play.take(heard)
-            case EvalGames():
-                brought = play_match(heard, uniform(heard))
-                self.finished.update((game.uid, game) for game in brought)
-                _bring(socket, brought)
             case Accepted():
                 self.accepted += [uid for uid in heard.uids if self.finished.pop(uid, None)]
             case Refused():
@@ -214,9 +173,10 @@ class SimulatedTab:
         _say(socket, TabProgress(len(self.accepted) + len(self.finished), simulations, simulations, 0, playing))
 
 
-def _bring(socket: ClientConnection, brought: list[TabGame]) -> None:
+def bring(socket: ClientConnection, games: list[TabGame]) -> None:
+    """Hands finished games in, those of matches apart."""
     for message, match in ((GamesComplete, False), (EvalResult, True)):
-        theirs = [game for game in brought if is_match(game.uid) is match]
+        theirs = [game for game in games if is_match(game.uid) is match]
         for start in range(0, len(theirs), GAMES_PER_FRAME):
             _say(socket, message(tuple(theirs[start : start + GAMES_PER_FRAME])))
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from match_tabs import MatchTab
 from waiting import until
 from worker_doubles import RUN, Fleet
 
@@ -54,7 +55,7 @@ class Hall(Fleet):
         return b""
 
     def tab(self, **settings: Any) -> SimulatedTab:
-        return SimulatedTab(f"ws://127.0.0.1:{self.port}", **settings)
+        return MatchTab(f"ws://127.0.0.1:{self.port}", **settings)
 
     def live(self, tab: SimulatedTab, done: Callable[[SimulatedTab], bool] = lambda tab: False) -> SimulatedTab:
         """Has a tab play in a thread until `done(tab)`, or the end of the test."""

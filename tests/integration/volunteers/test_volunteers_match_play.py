@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from gateway_doubles import Hall
+from match_tabs import play_match, uniform
 from waiting import until
 from websockets.sync.client import ClientConnection, connect
 from worker_doubles import RUN
 
-from azq.drill.tab import PATH, play_match, uniform
+from azq.drill.tab import PATH
 from azq.ledger.types import JobState
 from azq.status.observe import Standings, read_standing
 from azq.wire.messages import MatchResult

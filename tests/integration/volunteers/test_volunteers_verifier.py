@@ -16,12 +16,12 @@ import pytest
 import torch
 from honest_tabs import games_of, with_arrays
 from inference_doubles import weights
+from match_tabs import play_match
 from numpy.typing import NDArray
 
 from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import GatewayConfig, InferenceConfig, RunSections
-from azq.drill.tab import play_match
 from azq.errors import EvaluationTimeout, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.model import Model

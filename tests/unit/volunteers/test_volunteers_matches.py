@@ -12,12 +12,12 @@ import pytest
 from honest_tabs import TinyNetworks
 from hypothesis import given
 from hypothesis import strategies as st
+from match_tabs import play_match
 from numpy.typing import NDArray
 
 from azq import games
 from azq.arena import match as arena
 from azq.config import RunSections
-from azq.drill.tab import play_match
 from azq.errors import ConfigError, WireError
 from azq.notation.units import unit
 from azq.search.recomputation import Outputs
