@@ -20,9 +20,8 @@ from azq.ledger.records import sections_of
 from azq.ledger.types import RunView
 from azq.replay.readers import LogPlace
 from azq.samples.diff import SamplesDiff, diff
-from azq.samples.learning import LearningCurves, learning_curves
 from azq.samples.played import ROW, read_games
-from azq.samples.stats import SampleStats, stats
+from azq.samples.stats import LearningCurves, SampleStats, learning_curves, stats
 from azq.status.compare import RunComparison, checked, compare, same_game
 from azq.status.curves import read_course
 from azq.status.history import History, downsample, read

@@ -1,2 +1,1 @@
-"""Why a run does not learn: facts.py (figures of games and curves), probe.py (what the rules themselves say), rules.py (a pure function a
-rule), gather.py (the one reader)."""
+"""Why a run does not learn: facts.py (figures of games and curves), rules.py (a pure function a rule), gather.py (the one reader)."""

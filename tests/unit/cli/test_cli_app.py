@@ -1,7 +1,8 @@
-"""The command line as a whole: quick to say what there is, and each command with the options that many share."""
+"""The command line as a whole: quick to say what there is, each command with the options that many share, answers that stand alone."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,14 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import typer
+from page_site import RUN, Site
+from replay_games import play_game
 from rich.text import Text
 from typer.testing import CliRunner
 
+from azq import games
 from azq.cli.app import COMMANDS, GROUPS, PANELS, app
 from azq.cli.options import Answer, with_answer, with_client, with_settings
+from azq.cli.volunteers import _outcomes
 from azq.errors import AzqError, ConfigError, ExitCode
+from azq.samples.played import PlayedGames, read_games
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
 
 HEAVY = ("torch", "redis", "celery", "kombu", "fastapi", "numpy", "pydantic")
 
@@ -162,3 +171,98 @@ def test_options_of_a_clusters_file_are_refused_for_a_run() -> None:
     answer = CliRunner().invoke(app, ["cost", "first", "--hours", "2"])
     assert isinstance(answer.exception, ConfigError)
     assert "'first' is a run" in str(answer.exception)
+
+
+MISBEHAVING = Path(__file__).parents[2] / "games" / "misbehaving.py"
+
+
+def test_an_answer_stands_alone_on_standard_output() -> None:
+    players = ["--first", "random", "--second", "random", "--games", "2"]
+    ended = CliRunner().invoke(app, ["match", "--game", f"{MISBEHAVING}:Prints", *players, "--json"], catch_exceptions=False)
+    assert json.loads(ended.stdout)["games"] == 2
+    assert "move " in ended.stderr
+
+
+def noisy_pieces(*_: Any) -> Iterator[str]:
+    print("noise")
+    yield "answer\n"
+
+
+def noisy(*given: Any) -> int:
+    print("noise")
+    sink = next(one for one in reversed(given) if hasattr(one, "write"))
+    sink.write("answer\n")
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("command", "patched"),
+    [
+        (["move"], {"azq.console.move.move": noisy, "azq.console.play.game_named": lambda *_: "tic_tac_toe"}),
+        (["gtp"], {"azq.console.gtp.serve": noisy, "azq.console.play.game_named": lambda *_: "othello"}),
+        (["games", "export", "r"], {"azq.console.recorded.games_of": lambda *_: ("", ""), "azq.notation.writing.export": noisy_pieces}),
+        (["up", "--json"], {"azq.console.up.up": lambda asked, **_: noisy(asked.output)}),
+    ],
+)
+def test_and_so_do_lines_for_machines(command: list[str], patched: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, double in patched.items():
+        monkeypatch.setattr(place, double)
+    ended = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert (ended.stdout, ended.stderr) == ("answer\n", "noise\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    place = Site(tmp_path)
+    place.start()
+    yield place
+    place.stop()
+
+
+def jobs(site: Site, *options: str) -> list[str]:
+    """What `azq jobs list` says, a line a job."""
+    answer = CliRunner().invoke(app, ["jobs", "list", "--url", site.url, *options])
+    assert answer.exit_code == 0, answer.output
+    return answer.output.splitlines()
+
+
+def failed(site: Site, error: str, attempts: int) -> str:
+    """A job whose first lease ended badly, of so many it may have."""
+    job_id = site.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, "cpu")).job.job_id
+    lease = site.ledger.claim(job_id, 1, "worker@south:9", 60.0)
+    assert lease is not None
+    site.ledger.fail(lease, error, max_attempts=attempts)
+    return job_id
+
+
+def test_a_job_that_is_tried_again_tells_why_it_failed_last(site: Site) -> None:
+    again = failed(site, "the network does not answer", attempts=4)
+    (line,) = jobs(site)
+    assert line.split()[:5] == [again, "selfplay.cpu", "queued", "attempt", "2"]
+    assert line.endswith("  the network does not answer")
+
+
+def test_a_job_that_failed_for_good_is_listed_by_its_state_and_says_why(site: Site) -> None:
+    assert jobs(site) == ["none"]
+    gone = failed(site, "no memory left", attempts=1)
+    assert jobs(site) == ["none"], "only those that have not ended, unless they are asked for"
+    for options in (["--ended"], ["--state", "failed"]):
+        (line,) = jobs(site, *options)
+        assert line.split()[:5] == [gone, "selfplay.cpu", "failed", "attempt", "1"]
+        assert line.endswith("  no memory left")
+    assert jobs(site, "--state", "done") == ["none"]
+
+
+@pytest.mark.parametrize(("contributor", "mine"), [("ann", 10), ("bob", 0)])
+def test_a_contributors_games_are_held_against_all_others(contributor: str, mine: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    game = games.load("tic_tac_toe")
+    events = [play_game(game, uid, weight_version=3) for uid in range(1, 41)]
+    events = [msgspec.structs.replace(event, worker="browser:ann") if event.record.uid % 4 == 0 else event for event in events]
+
+    def read(*_: Any) -> tuple[None, PlayedGames]:
+        return None, read_games(game, events)
+
+    monkeypatch.setattr("azq.console.samples.read", read)
+    settings: Any = None
+    found = _outcomes(settings, "r", contributor)
+    assert found == {} if not mine else found["games"] == (mine, 40 - mine)

@@ -1,4 +1,4 @@
-"""How many runs and jobs requests may make, and runs that are deleted."""
+"""How much may be asked, and on which socket."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from fastapi.testclient import TestClient
 from memory_broker import MemoryBus, MemoryLedger
 
 from azq.config import DaemonConfig
+from azq.config.access import check_tls
+from azq.errors import ConfigError
 from azq.ledger.types import RunState
 from azq.status.brokers import Plane, PlaneFacts
 from azq.store import Store
@@ -166,3 +168,15 @@ def test_all_weights_are_looked_through() -> None:
     for version in range(READ_AT_ONCE + 5):
         weights(front, "mine", version + 1, f"redis:{version}")
     assert len(weights_in(front.bus, "mine")) == READ_AT_ONCE + 5
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.0.5", "first"])
+def test_plaintext_beyond_loopback_has_to_be_asked_for(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"daemon\.plaintext = true"):
+        check_tls(DaemonConfig(host=host))
+    check_tls(DaemonConfig(host=host, plaintext=True))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_this_machine_may_speak_to_itself(host: str) -> None:
+    check_tls(DaemonConfig(host=host))

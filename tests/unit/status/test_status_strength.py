@@ -1,16 +1,24 @@
-"""What each game is judged by, and that a measure which does not apply is told nowhere."""
+"""How well a run plays, by its game's measure, and what studies told."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
+from memory_broker import MemoryBus, MemoryLedger
 
 from azq import games
 from azq.arena.rating import Rating, Scored
 from azq.arena.whole import put_together
+from azq.config import DaemonConfig
+from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
 from azq.status.strength import HEADLINES, WITHOUT_ERRORS, Strength, measures, strength
 from azq.wire.messages import GradeResult, MatchResult, MatchSpec
+from daemon.api.app import create_app
+from daemon.api.services import Services
+from daemon.serve.health import Health
 
 GRADE = GradeResult(7, 64, 200, 16, 0, mean_loss=0.0432)
 RATED = [Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)]
@@ -75,3 +83,38 @@ def test_the_tables_know_only_games_that_are_there_and_whose_rules_agree() -> No
         rules = games.load(game)
         certain = rules.num_players() <= 2 and not rules.is_chance() and not rules.is_hidden()
         assert certain == (game not in WITHOUT_ERRORS), game
+
+
+@pytest.fixture
+def site() -> TestClient:
+    bus = MemoryBus()
+    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), Path("runs"), lambda: ["connect_four"])
+    return TestClient(create_app(services), base_url="http://127.0.0.1")
+
+
+def report(name: str = "rates", trials: int = 3) -> dict[str, object]:
+    rows = [TrialReport(number=each, state="complete", value=each / 10, settings={"network.blocks": each}) for each in range(trials)]
+    told = StudyReport(study=name, game="connect_four", metric="errors", best=rows[0] if rows else None, trials=rows, until="games=9")
+    return told.model_dump(mode="json")
+
+
+def test_the_last_word_of_each_study_is_kept(site: TestClient) -> None:
+    assert site.get("/v1/studies").json() == []
+    for trials in (1, 3):
+        assert site.put("/v1/studies/rates", json=report(trials=trials)).status_code == 204
+    assert site.put("/v1/studies/other", json=report("other", 0)).status_code == 204
+    listed = {row["study"]: row["best"] and row["best"]["value"] for row in site.get("/v1/studies").json()}
+    assert listed == {"rates": 0.0, "other": None}
+    assert all("trials" not in row for row in site.get("/v1/studies").json())
+    shown = site.get("/v1/studies/rates").json()
+    assert [row["settings"] for row in shown["trials"]] == [{"network.blocks": each} for each in range(3)]
+    assert shown["sent_ms"] > 0
+
+
+def test_what_is_no_report_of_the_study_is_refused(site: TestClient) -> None:
+    assert "other" in site.put("/v1/studies/rates", json=report("other")).json()["detail"]
+    many = {**report(), "trials": [{"number": 0, "state": "complete"}] * (MOST_TRIALS + 1)}
+    assert site.put("/v1/studies/rates", json=many).status_code == 422
+    assert site.put("/v1/studies/a b", json=report("a b")).status_code == 422
+    assert site.put("/v1/studies/rates", json={**report(), "colour": "red"}).status_code == 422
+    assert site.get("/v1/studies/rates").status_code == 404

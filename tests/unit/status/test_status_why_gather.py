@@ -19,8 +19,8 @@ from azq import games
 from azq.config import RunConfig, RunSections, dump_run
 from azq.replay.readers import SegmentReader
 from azq.replay.samples import samples_of
-from azq.samples.learning import learning_curves
 from azq.samples.played import read_games
+from azq.samples.stats import learning_curves
 from azq.status.why.facts import Facts
 from azq.status.why.gather import OPENING_PLIES, diagnose, facts_of, probe
 from azq.status.why.rules import REPAIRED, RULES, findings
