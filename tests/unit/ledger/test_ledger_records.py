@@ -1,12 +1,12 @@
-"""A run's settings in its record."""
+"""A run's name, and its settings in its record."""
 
 from __future__ import annotations
 
 import pytest
 
-from azq.config import LearnerConfig, RunSections
+from azq.config import LearnerConfig, RunSections, SelfPlayConfig
 from azq.errors import ConfigError
-from azq.ledger.records import plain_sections, record_of, sections_of
+from azq.ledger.records import check_run_name, max_waiting, per_version, plain_sections, record_of, sections_of
 from azq.wire.messages import RunRecord
 
 
@@ -30,3 +30,32 @@ def test_settings_of_a_run_that_do_not_fit_name_the_run() -> None:
         assert plain_sections(stored(unreadable)) == {}
     with pytest.raises(ConfigError, match=r"learner\.batch: unknown key"):
         sections_of(stored(b'{"learner": {"batch": 1}}'))
+
+
+@pytest.mark.parametrize(
+    ("sections", "games"),
+    [
+        (b'{"selfplay": {"max_waiting_games": 7, "games": 2}}', 7),
+        (b'{"learner": {}}', SelfPlayConfig().max_waiting_games),
+        (b"noise", SelfPlayConfig().max_waiting_games),
+        (b'{"selfplay": {"max_waiting_games": "many"}}', SelfPlayConfig().max_waiting_games),
+    ],
+)
+def test_games_that_may_wait_are_the_settings_or_the_default(sections: bytes, games: int) -> None:
+    assert max_waiting(stored(sections)) == games
+
+
+@pytest.mark.parametrize(("sections", "games"), [(b'{"learner": {"lockstep_games": 7}}', 7), (b'{"learner": {}}', 0), (b"noise", 0)])
+def test_games_of_a_version_are_any_number_but_in_lockstep(sections: bytes, games: int) -> None:
+    assert per_version(stored(sections)) == games
+
+
+@pytest.mark.parametrize("name", ["a" * 64, "a-1_b"])
+def test_a_run_name_is_itself(name: str) -> None:
+    assert check_run_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["a" * 65, "", "A", "Upper", "a:b", "../up", "with space"])
+def test_what_is_no_run_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="choose another"):
+        check_run_name(name)

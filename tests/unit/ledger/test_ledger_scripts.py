@@ -1,4 +1,4 @@
-"""The scripts as text: what Python asks for is there, and what is written above them says what the rules say."""
+"""The scripts as text: what Python asks for is there with the keys and constants that it names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from azq.ledger import scripts
-from azq.ledger.types import TRANSITIONS, RunState
 
 PACKAGE = Path(scripts.__file__).parent
 GROUPS = ("runs", "jobs", "games", "learner", "mend")
@@ -32,9 +31,3 @@ def test_a_script_gets_the_keys_and_constants_that_it_names_and_no_others(group:
     code = re.sub(r"--.*|'[^']*'", "", body)
     assert given - set(re.findall(r"\b[A-Z_]+\b", body)) == set()
     assert set(re.findall(r"\b[A-Z][A-Z_]+\b", code)) - given - own <= {"KEYS", "ARGV"}
-
-
-def test_transitions_are_those_of_the_rules() -> None:
-    (table,) = re.findall(r"^local TRANSITIONS = \{(.*)\}$", scripts.source("runs"), re.MULTILINE)
-    said = {tuple(pair.split()) for pair in re.findall(r"\['(\w+ \w+)'\] = true", table)}
-    assert said == {(str(before), str(after)) for before in RunState for after in TRANSITIONS[before]}
