@@ -229,7 +229,8 @@ class InferenceConfig(Section):
     max_batch: Positive = 8192  # on a CPU a batch is 4096 at most, and larger requests are evaluated in pieces
     batch: Natural = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
     deadline_ms: Annotated[float, Field(ge=0.0, le=60_000.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes
-    compile: bool = False  # torch.compile: where torch evaluates, some networks gain and the start takes longer
+    # torch.compile. auto: on a GPU, by a process beside, where a compiler is; true: in the worker, whose start takes longer; and on CPUs
+    compile: bool | Literal["auto"] = "auto"
     fused: bool = True  # on a GPU cuDNN's fused convolutions are tried; false where a driver breaks on them
     threads: FewOrNone = 0  # 0: chosen by measurement at the start
     resident_versions: Few = 8

@@ -127,7 +127,7 @@ class Chosen:
         if not ways:
             return cls()
         best = max(ways, key=lambda row: row["evaluations_per_s"])
-        settings = ("inference.compile=true",) if best["way"] == "compiled" else ()
+        settings: tuple[str, ...] = (f"inference.compile={str(best['way'] == 'compiled').lower()}",)  # never beside what is measured
         if any(row["way"] == "fused" and row["first_s"] > SLOW_S for row in ways):
             settings = (*settings, "inference.fused=false")
         return cls(settings, {RTC: "1"} if best["way"] == "fused" and best.get("rtc") == "1" else {})

@@ -17,6 +17,7 @@ from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.device import native
+from azq.inference.device.compiling import Compilations, can_compile
 from azq.inference.device.cuda import SLOTS, CudaStreams, GraphForward, Graphs
 from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe, gpu_buckets
 from azq.inference.device.placement import Placement
@@ -110,7 +111,9 @@ class Engine:
         self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
         self.falls = 0
-        self._compile, self._fused = config.compile, config.fused
+        self._compile, self._fused = config.compile is True, config.fused
+        self._compilations: Compilations | None = None
+        self._compiled: set[Shape] = set()  # whose ways were measured with that of torch.compile
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
         self._learnt: dict[Shape, Demotion] = {}
         self._fastest: dict[Shape, str] = {}  # of the ways that were measured
@@ -124,6 +127,8 @@ class Engine:
                 self._streams = CudaStreams(placement.device, search=not self._exact)  # what is found may differ from thread to thread
             except RuntimeError as error:
                 raise DeviceError(f"inference on {placement.device} cannot begin: {explained(error)}") from None
+            if config.compile == "auto" and can_compile():
+                self._compilations = Compilations(config.model_copy(update={"device": str(placement.device)}))
             # For the whole process. Float32 is what a failed bfloat16 falls back to, so it is to be float32 and not 19 bits of it.
             torch.backends.cudnn.allow_tf32 = False
         self._log = logs.get(__name__)
@@ -148,20 +153,23 @@ class Engine:
             return module, EagerForward(module, self.placement.device, sizes, self.exclusive)
 
     def _graph_forward(self, module: Network, rung: Rung, shape: Shape, streams: CudaStreams) -> GraphForward:
-        make = self._ways(module)[rung.way]
+        make = self._ways(module, shape)[rung.way]
         if (graphs := self._graphs.get((shape, rung))) is None:
             graphs = Graphs(make(copy.deepcopy(module)), self.sizes(rung), streams, compiled=rung.way == COMPILED)
             self._graphs[shape, rung] = graphs
         return GraphForward(make(module), graphs)
 
-    def _ways(self, network: Network) -> Mapping[str, Callable[[Network], Pass]]:
-        return ways(network, self.placement.dtype, compiled=self._compile, fused=self._fused)
+    def _ways(self, network: Network, shape: Shape) -> Mapping[str, Callable[[Network], Pass]]:
+        compiled = self._compile or (self._compilations is not None and self._compilations.done(shape))
+        return ways(network, self.placement.dtype, compiled=compiled, fused=self._fused)
 
     def to_measure(self, network: Network, rung: Rung, shape: Shape) -> Sequence[str]:
         """The ways of a rung among which is still to be chosen; none where there is but one."""
         if self._streams is None or rung.mode is not Mode.FAST or shape in self._fastest:
             return ()
-        names = tuple(self._ways(network))
+        names = tuple(self._ways(network, shape))
+        if COMPILED in names:
+            self._compiled.add(shape)
         return names if len(names) > 1 else ()
 
     def choose(self, shape: Shape, seconds: Mapping[str, float]) -> str:
@@ -198,7 +206,10 @@ class Engine:
         return top.lower(learnt.rung) if learnt and self._now_s() < learnt.until_s else top
 
     def may_rise(self, rung: Rung, shape: Shape) -> bool:
-        """Whether a network that fell to a rung waited long enough to be tried at the top again."""
+        """Whether a network that fell to a rung waited long enough to be tried at the top again, or was compiled meanwhile."""
+        if self._compilations is not None and shape not in self._compiled and self._compilations.done(shape):
+            self._fastest.pop(shape, None)
+            return True
         learnt = self._learnt.get(shape)
         return learnt is not None and self._now_s() >= learnt.until_s and rung != self._top(shape)
 

@@ -86,7 +86,8 @@ class Model:
         if not self._engine.may_rise(self.rung, self._shape):
             return None
         twin = self.twin()
-        return twin if twin.rung != self.rung and self.rung.lower(twin.rung) == self.rung else None
+        lower = twin.rung.mode > self.rung.mode or twin.rung.max_batch < self.rung.max_batch
+        return None if lower or twin.rung == self.rung else twin
 
     def launch(self, *parts: Packed) -> Flight:
         """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it lands."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import gc
+import sys
 from dataclasses import replace
+from io import BytesIO
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_server, observations, serving, weights
+from fake_cuda import FakeCuda, unpack_bits
+from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_server, observations, raising, serving, weights
 from memory_broker import MemoryBus
 from waiting import until
 
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.ask.client import StreamEvaluator
+from azq.inference.device import compiling
+from azq.inference.device import engine as engine_module
+from azq.inference.device.compiling import Compilations
 from azq.inference.device.cuda import GraphForward
 from azq.inference.device.engine import Engine, Mode, Rung
 from azq.inference.device.forward import Failure
@@ -212,6 +219,50 @@ def test_what_does_not_get_further_stays(fastest, fake_cuda):
     assert model.risen() is None
     now_s = 180.0
     assert model.risen().rung == Rung(Mode.FAST, 64, "fused")
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_what_a_process_beside_compiled_is_measured_once_it_is_there(fake_cuda, monkeypatch, works):
+    def compile_(module, **_):
+        module._compiled_call_impl = module.forward if works else raising(RuntimeError("no compiler"))
+
+    done = [False]
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_)
+    monkeypatch.setattr(engine_module, "can_compile", lambda: True)
+    monkeypatch.setattr(Compilations, "done", lambda *_: done[0])
+    monkeypatch.setattr(GraphForward, "device_s", lambda forward, _rows: float(not forward._graphs._compiled))
+    model = model_of()
+    model.load(weights(1))
+    assert model.rung.way != "compiled"
+    assert model.risen() is None
+    done[0] = True
+    risen = model.risen()
+    assert (risen and risen.rung) == (Rung(Mode.FAST, 64, "compiled") if works else None)
+    assert model._engine.falls == 0
+    assert (risen or model).risen() is None  # measured once
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_process_beside_compiles_each_shape_once(monkeypatch, tmp_path, code):
+    begun = tmp_path / "begun"
+    program = f"import sys; open({str(begun)!r}, 'ab').write(sys.stdin.buffer.read()); sys.exit({code})"
+    monkeypatch.setattr(compiling, "COMMAND", (sys.executable, "-c", program))
+    compilations, shape = Compilations(BRIEF), (SPECS["outcomes"], NETWORK)
+    assert not compilations.done(shape)
+    compilations._processes[shape].wait(60.0)
+    assert compilations.done(shape) == compilations.done(shape) == (code == 0)
+
+    def compile_(_module, **_):
+        compiled.append(1)
+
+    compiled: list[int] = []
+    FakeCuda().install(monkeypatch.setattr)
+    monkeypatch.setattr(sys.modules["azq.nets.network"], "unpack_bits", unpack_bits)
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(begun.read_bytes())))
+    monkeypatch.setattr("azq.logs.setup", lambda _role: None)
+    compiling.main()  # the process itself, with the order of the worker
+    assert compiled
 
 
 def test_a_device_that_another_process_holds_ends_the_worker_with_a_remedy(fake_cuda, monkeypatch):

@@ -126,8 +126,8 @@ def test_without_a_device_nothing_else_is_begun(first, site, steps):
     ("ways", "settings", "env"),
     [
         ([], (), {}),
-        ([("plain", 2.0, {}), ("fused", 3.0, {}), ("compiled", 2.5, {})], (), {}),
-        ([("fused", 3.0, {}), ("fused", 4.0, {"rtc": "1"})], (), {"TORCH_CUDNN_V8_API_RTC_ENABLED": "1"}),
+        ([("plain", 2.0, {}), ("fused", 3.0, {}), ("compiled", 2.5, {})], ("inference.compile=false",), {}),
+        ([("fused", 3.0, {}), ("fused", 4.0, {"rtc": "1"})], ("inference.compile=false",), {"TORCH_CUDNN_V8_API_RTC_ENABLED": "1"}),
         ([("compiled", 4.0, {}), ("fused", 3.0, {"first_s": 500.0})], ("inference.compile=true", "inference.fused=false"), {}),
     ],
 )

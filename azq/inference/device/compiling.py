@@ -1,0 +1,64 @@
+"""Networks compiled by a process beside the worker, which then loads the kernels from the cache on disk, in seconds.
+
+In the worker torch's compiler would hold the interpreter for minutes, beside the thread that serves.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+
+import msgspec
+
+from azq import logs
+from azq.config import InferenceConfig, NetworkConfig
+from azq.inference.device.ways import COMPILED
+from azq.nets import NetSpec, build
+from azq.process.start import PARENT_VARIABLE, PYTHON, die_with_parent
+
+COMMAND = (*PYTHON, "-m", __name__)
+
+
+def can_compile() -> bool:
+    """Whether torch's compiler works for GPUs here: it writes Triton, whose launchers a C compiler builds."""
+    return find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
+
+
+class Compilations:
+    """Of shapes of networks, each by a process; used by one thread."""
+
+    def __init__(self, config: InferenceConfig) -> None:
+        self._config = config.model_copy(update={"compile": True})
+        self._processes: dict[tuple[NetSpec, NetworkConfig], subprocess.Popen[bytes]] = {}
+
+    def done(self, shape: tuple[NetSpec, NetworkConfig]) -> bool:
+        """Whether the shape's kernels are in the cache; the first call begins with them. One that fails is not tried again."""
+        if shape not in self._processes:
+            env = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
+            self._processes[shape] = process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, env=env)
+            assert process.stdin is not None
+            with process.stdin as pipe:
+                pipe.write(msgspec.json.encode((shape[0], shape[1].model_dump(mode="json"), self._config.model_dump(mode="json"))))
+        return self._processes[shape].poll() == 0
+
+
+def main() -> None:
+    """The process: compiles what the worker wrote to its standard input, as the worker would."""
+    from azq.inference.device.engine import Engine, fastest_layout
+    from azq.inference.device.placement import place
+
+    logs.setup("compiling")
+    die_with_parent()
+    spec, network, settings = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[NetSpec, dict[str, object], dict[str, object]])
+    shape, config = (spec, NetworkConfig.model_validate(network)), InferenceConfig.model_validate(settings)
+    engine = Engine(config, place(config))
+    reference = fastest_layout(build(shape[1], spec, seed=0).eval().requires_grad_(False))
+    engine.forward(reference, replace(engine.rung, way=COMPILED), shape)[1].refresh()
+
+
+if __name__ == "__main__":
+    main()
