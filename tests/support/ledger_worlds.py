@@ -8,7 +8,7 @@ from azq.ledger.types import Lease
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.kinds import Kind
-from azq.wire.messages import GameRecord, Job, RunRecord, SampleEvent
+from azq.wire.messages import GameRecord, Job, RunEvent, RunRecord, SampleEvent
 
 
 class World:
@@ -31,6 +31,11 @@ class World:
 
     def samples(self) -> list[int]:
         return [decode(entry.frame, SampleEvent).record.uid for entry in self.bus.after(keys.samples("r"), "0")]
+
+    def heard(self) -> list[tuple[str, dict[str, str]]]:
+        """What became of the run and its jobs, as those who watch are told."""
+        events = [decode(entry.frame, RunEvent) for entry in self.bus.after(keys.events("r"), "0", count=10_000)]
+        return [(event.kind, dict(event.about)) for event in events]
 
 
 def record(run: str) -> RunRecord:

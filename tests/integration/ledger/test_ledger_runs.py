@@ -6,7 +6,7 @@ import pytest
 from ledger_worlds import record
 
 from azq.errors import ConfigError, NotFound, StateConflict
-from azq.ledger.types import KEPT_PAUSES, RunState
+from azq.ledger.types import KEPT_PAUSES, LOST_WITH_IT, RunState
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
@@ -120,3 +120,29 @@ def test_some_runs_are_read_and_those_that_stir_are_known(world):
     assert world.ledger.stirring(["a", "b"]) == ["b"]
     world.ledger.complete(lease, b"")
     assert world.ledger.stirring(["a", "b"]) == []
+
+
+def test_who_watches_hears_what_becomes_of_a_run_and_of_its_jobs(world):
+    world.ledger.fail(world.lease(), "died")
+    world.ledger.set_run_state("r", RunState.PAUSED, "lunch")
+    world.ledger.restore("r", 0, 2, [(1, 2)])
+    job = {"job": "1", "kind": "selfplay", "tag": "cpu", "attempt": "1", "owner": "", "error": ""}
+    assert world.heard() == [
+        ("run.running", {"reason": ""}),
+        ("job.queued", job),
+        ("job.leased", {**job, "owner": "w1"}),
+        ("job.requeued", {**job, "attempt": "2", "owner": "w1", "error": "died"}),
+        ("run.paused", {"reason": "lunch"}),
+        ("run.restored", {"games": "0", "written_off": "2", "lost": LOST_WITH_IT}),
+    ]
+
+
+def test_a_look_shows_ended_jobs_that_make_games_back_to_the_last_that_did_not_fail(world):
+    for failed in (True, False, True, True):
+        lease = world.lease()
+        if failed:
+            world.ledger.fail(lease, "died", max_attempts=1)
+        else:
+            world.ledger.release(lease, [])
+    world.ledger.complete(world.lease(Kind.EVAL), b"result")
+    assert [view.job.job_id for view in world.ledger.look_at("r").ended] == ["r:4", "r:3", "r:2"]

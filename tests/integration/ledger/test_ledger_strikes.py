@@ -130,6 +130,8 @@ def test_a_lethal_game_is_found_among_workers_that_are_killed_again_and_again():
     for _ in range(1000):
         fleet.step()
     assert set(fleet.abandoned) == {37}
+    told = [about for kind, about in fleet.world.heard() if kind == "game.set_aside"]
+    assert told == [{"game": "37", "reason": SET_ASIDE_REASON}]
 
 
 def test_where_everything_dies_no_game_is_found_guilty_and_the_jobs_fail():
