@@ -142,12 +142,6 @@ def _uniform(game: Game) -> Opened:
     return Verification(evaluate), lambda: [0]
 
 
-if __name__ == "__main__":
-    from azq.process.start import run_main
-
-    sys.exit(run_main("verifier", lambda: main(int(sys.argv[1]))))
-
-
 COPIED = "its moves are those of another game"
 
 
@@ -217,3 +211,9 @@ def _said(found: Sequence[Difference]) -> str:
 
 
 Opened = tuple[Verification, Callable[[], list[int]]]  # and the versions that games may be played with
+
+
+if __name__ == "__main__":
+    from azq.process.start import run_main
+
+    sys.exit(run_main("verifier", lambda: main(int(sys.argv[1]))))
