@@ -16,6 +16,7 @@ import msgspec
 
 from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
+from azq.errors import reason_of
 from azq.inference.device.ways import COMPILED
 from azq.nets import NetSpec, build
 from azq.process.start import PARENT_VARIABLE, PYTHON, die_with_parent
@@ -33,17 +34,25 @@ class Compilations:
 
     def __init__(self, config: InferenceConfig) -> None:
         self._config = config.model_copy(update={"compile": True})
-        self._processes: dict[tuple[NetSpec, NetworkConfig], subprocess.Popen[bytes]] = {}
+        self._processes: dict[tuple[NetSpec, NetworkConfig], subprocess.Popen[bytes] | None] = {}
 
     def done(self, shape: tuple[NetSpec, NetworkConfig]) -> bool:
         """Whether the shape's kernels are in the cache; the first call begins with them. One that fails is not tried again."""
         if shape not in self._processes:
-            env = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
-            self._processes[shape] = process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, env=env)
-            assert process.stdin is not None
-            with process.stdin as pipe:
-                pipe.write(msgspec.json.encode((shape[0], shape[1].model_dump(mode="json"), self._config.model_dump(mode="json"))))
-        return self._processes[shape].poll() == 0
+            try:
+                self._processes[shape] = self._begin(shape)
+            except OSError as error:  # no memory, no room for processes: nothing that serving needs
+                self._processes[shape] = None
+                logs.get(__name__).warning("not_compiled", network=shape[1].kind, reason=reason_of(error))
+        process = self._processes[shape]
+        return process is not None and process.poll() == 0
+
+    def _begin(self, shape: tuple[NetSpec, NetworkConfig]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, env={**os.environ, PARENT_VARIABLE: str(os.getpid())})
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            pipe.write(msgspec.json.encode((shape[0], shape[1].model_dump(mode="json"), self._config.model_dump(mode="json"))))
+        return process
 
 
 def main() -> None:

@@ -242,6 +242,14 @@ def test_what_a_process_beside_compiled_is_measured_once_it_is_there(fake_cuda, 
     assert (risen or model).risen() is None  # measured once
 
 
+def test_a_process_that_cannot_begin_costs_the_compiled_way_alone(monkeypatch, capsys):
+    monkeypatch.setattr(compiling, "COMMAND", ("/nowhere",))
+    compilations, shape = Compilations(BRIEF), (SPEC, NETWORK)
+    assert not compilations.done(shape)
+    assert not compilations.done(shape)
+    assert capsys.readouterr().out.count("not_compiled") == 1
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_process_beside_compiles_each_shape_once(monkeypatch, tmp_path, code):
     begun = tmp_path / "begun"
