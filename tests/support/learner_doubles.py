@@ -7,18 +7,30 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from azq import games
 from azq.bus.base import Bus
+from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.learner.data.batches import Batch
+from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease, LedgerCounts, RunState, RunView
+from azq.nets import NetSpec, build
 from azq.replay.samples import Samples
 from azq.store.objects import ObjectPrefix
 from azq.wire import keys
 from azq.wire.messages import RunRecord, WeightEvent
+
+
+def trainer_of(network: NetworkConfig, game: str = "connect_four", *, seed: int = 1, symmetries: bool = False, **options: Any) -> Trainer:
+    """A trainer of a game's network on the CPU, in float32 unless `options` of the learner say otherwise."""
+    rules, cpu = games.load(game), torch.device("cpu")
+    spec, config = NetSpec.of(rules), LearnerConfig(**{"precision": "float32", **options})
+    return Trainer(build(network, spec, seed=seed), spec, config, cpu, Symmetries(rules, cpu) if symmetries else None)
 
 
 def train(trainer: Trainer, samples: Samples, rng: np.random.Generator) -> None:

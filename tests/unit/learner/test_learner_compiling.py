@@ -9,22 +9,20 @@ import numpy as np
 import pytest
 import structlog
 import torch
-from learner_doubles import train
+from learner_doubles import train, trainer_of
 
 from azq import games
-from azq.config import LearnerConfig, NetworkConfig
+from azq.config import NetworkConfig
 from azq.learner.data.batches import Batch
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 from azq.replay.samples import Samples
 
-CPU = torch.device("cpu")
 SPEC = NetSpec.of(games.load("tic_tac_toe"))
 
 
-def trainer_of(**options: Any) -> Trainer:
-    config = LearnerConfig(device="cpu", precision="float32", batch_size=8, compile=True, **options)
-    return Trainer(build(NetworkConfig(blocks=1, channels=8), SPEC, seed=1), SPEC, config, CPU)
+def compiling(**options: Any) -> Trainer:
+    return trainer_of(NetworkConfig(blocks=1, channels=8), "tic_tac_toe", **{"batch_size": 8, "compile": True, **options})
 
 
 def samples(seed: int = 0) -> Samples:
@@ -64,7 +62,7 @@ def compiler(monkeypatch):
 
 def test_what_is_faster_is_used_and_found_anew_for_a_larger_network(compiler, monkeypatch):
     monkeypatch.setattr("azq.learner.step.compiling._measured", lambda ways, *rest: (2.0, 1.0))
-    trainer = trainer_of()
+    trainer = compiling()
     with structlog.testing.capture_logs() as lines:
         train(trainer, samples(), np.random.default_rng(0))
     assert compiler.calls == 1
@@ -78,7 +76,7 @@ def test_what_is_faster_is_used_and_found_anew_for_a_larger_network(compiler, mo
 
 def test_what_is_slower_is_not_used(compiler):
     compiler.pause_s = 0.02
-    trainer = trainer_of(ranks=2)
+    trainer = compiling(ranks=2)
     train(trainer, samples(), np.random.default_rng(0))
     measured = compiler.calls
     train(trainer, samples(), np.random.default_rng(0))
@@ -87,10 +85,7 @@ def test_what_is_slower_is_not_used(compiler):
 
 def test_a_compiler_that_fails_is_one_line_and_a_note_and_training_goes_on(compiler):
     compiler.error = RuntimeError("Failed to find C compiler\nplease install one")
-    trainer, plain = (
-        trainer_of(),
-        Trainer(build(NetworkConfig(blocks=1, channels=8), SPEC, seed=1), SPEC, LearnerConfig(precision="float32"), CPU),
-    )
+    trainer, plain = compiling(), compiling(compile=False)
     with structlog.testing.capture_logs() as lines:
         for step in range(3):
             train(trainer, samples(step), np.random.default_rng(0))
@@ -106,7 +101,7 @@ def test_a_compiler_that_fails_is_one_line_and_a_note_and_training_goes_on(compi
 def test_compiled_steps_are_those_op_by_op(monkeypatch):
     measured = []
     monkeypatch.setattr("azq.learner.step.compiling._measured", lambda ways, *rest: measured.append(ways) or (2.0, 1.0))
-    compiled, plain = trainer_of(), trainer_of()
+    compiled, plain = compiling(), compiling()
     plain._may_compile = False
     for step in range(3):
         train(compiled, samples(step), np.random.default_rng(0))

@@ -18,8 +18,7 @@ from replay_games import entry, log_of
 from waiting import until
 
 from azq import games
-from azq.config import StoreConfig
-from azq.errors import AzqError, ConfigError, StateConflict, StoreError
+from azq.errors import AzqError, StateConflict, StoreError
 from azq.files import make_folders
 from azq.learner.data.intake import UnackedRead, count_ready
 from azq.learner.learner import Learner
@@ -27,9 +26,7 @@ from azq.learner.replication.downloader import Downloader, download_if_possible
 from azq.learner.replication.remote_index import CHECKPOINTS
 from azq.learner.replication.uploader import Uploader
 from azq.replay.segments import SegmentLog
-from azq.store import open_prefix
 from azq.store.extents import Extent
-from azq.store.objects import FolderPrefix
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -243,27 +240,6 @@ def test_a_learner_opens_without_its_store_only_where_nobody_learned_since(tmp_p
     download_if_possible(Downloader(prefix, tmp_path, ALL), tmp_path, token=5)
     with pytest.raises(StoreError, match="away"):
         download_if_possible(Downloader(prefix, tmp_path, ALL), tmp_path, token=7)
-
-
-def test_a_shelf_in_a_folder_keeps_what_others_read(tmp_path):
-    prefix = open_prefix(StoreConfig(url=f"file://{tmp_path}/store"), "runs/a.1")
-    assert isinstance(prefix, FolderPrefix)
-    assert prefix.names() == []
-    prefix.write("a/b", b"1")
-    prefix.write("claims/1", b"2")
-    assert (prefix.names(), prefix.names("a"), prefix.read("a/b"), prefix.read("c")) == (["a/b", "claims/1"], ["a/b"], b"1", None)
-    prefix.remove("a/b")
-    prefix.remove("a/b")
-    assert prefix.names() == ["claims/1"]
-
-
-@pytest.mark.parametrize("url", ["file", "redis", "memory://x"])
-def test_a_store_of_weights_alone_keeps_no_games(url):
-    assert open_prefix(StoreConfig(url=url), "runs/a.1") is None
-    assert open_prefix(StoreConfig(url="file:///x", keep="weights"), "runs/a.1") is None
-    if "://" not in url:
-        with pytest.raises(ConfigError, match="keeps weights alone"):
-            open_prefix(StoreConfig(url=url, keep="all"), "runs/a.1")
 
 
 class Hosts(IntakeDesk):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from learner_doubles import train
+from learner_doubles import train, trainer_of
 from replay_games import play_game, samples_of_one
 
 from azq import games
@@ -30,11 +30,8 @@ def spec_of(name: str) -> NetSpec:
     return NetSpec.of(games.load(name))
 
 
-def trainer_for(name: str, *, symmetries: bool = False, **options: Any) -> Trainer:
-    game = games.load(name)
-    config = LearnerConfig(**{"precision": "float32", "warmup_steps": 5, "learning_rate": 5e-3, **options})
-    spec = NetSpec.of(game)
-    return Trainer(build(NETWORK, spec, seed=1), spec, config, CPU, Symmetries(game, CPU) if symmetries else None)
+def trainer_for(name: str, **options: Any) -> Trainer:
+    return trainer_of(NETWORK, name, **{"warmup_steps": 5, "learning_rate": 5e-3, **options})
 
 
 def planted(spec: NetSpec, count: int, seed: int) -> Samples:

@@ -11,8 +11,9 @@ import pytest
 
 from azq.config import StoreConfig
 from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
-from azq.store import BlobStore, blobs, open_store
+from azq.store import BlobStore, blobs, open_prefix, open_store
 from azq.store.chunks import MAX_BLOB_BYTES
+from azq.store.objects import FolderPrefix
 from azq.wire.connect import connect
 from azq.wire.messages import RunRecord
 
@@ -219,3 +220,24 @@ def test_a_control_plane_that_is_gone_is_unavailable(tmp_path):
     store = open_store("redis", directory=tmp_path, client=open_client("unix:///nowhere"))
     with pytest.raises(BrokerUnavailable):
         store.put(b"x")
+
+
+def test_objects_in_a_folder_are_what_others_read(tmp_path):
+    prefix = open_prefix(StoreConfig(url=f"file://{tmp_path}/store"), "runs/a.1")
+    assert isinstance(prefix, FolderPrefix)
+    assert prefix.names() == []
+    prefix.write("a/b", b"1")
+    prefix.write("claims/1", b"2")
+    assert (prefix.names(), prefix.names("a"), prefix.read("a/b"), prefix.read("c")) == (["a/b", "claims/1"], ["a/b"], b"1", None)
+    prefix.remove("a/b")
+    prefix.remove("a/b")
+    assert prefix.names() == ["claims/1"]
+
+
+@pytest.mark.parametrize("url", ["file", "redis", "memory://x"])
+def test_a_store_of_weights_alone_keeps_no_games(url):
+    assert open_prefix(StoreConfig(url=url), "runs/a.1") is None
+    assert open_prefix(StoreConfig(url="file:///x", keep="weights"), "runs/a.1") is None
+    if "://" not in url:
+        with pytest.raises(ConfigError, match="keeps weights alone"):
+            open_prefix(StoreConfig(url=url, keep="all"), "runs/a.1")
