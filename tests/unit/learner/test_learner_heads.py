@@ -170,24 +170,6 @@ def test_values_of_actions_average_to_the_positions_under_the_policy():
     assert (advantages[0, 0] - advantages[0, 1]).item() == pytest.approx(2, abs=0.02)
 
 
-def test_resumed_training_with_every_head_equals_uninterrupted_training():
-    game = SecretSum(2)
-    window = window_of(game, ALL, 50)
-    whole, first, second = (trainer_for(game, ALL) for _ in range(3))
-    rng = np.random.default_rng(3)
-    batches = [drawn_from(window, rng, 32, 5000) for _ in range(12)]
-    for batch in batches:
-        train(whole, batch, rng)
-    for batch in batches[:6]:
-        train(first, batch, rng)
-    second.load_tensors({name: tensor.clone() for name, tensor in first.tensors().items()}, first.step)
-    for batch in batches[6:]:
-        train(second, batch, rng)
-    ours, theirs = whole.tensors(), second.tensors()
-    assert any(name.startswith("weights/auxiliary.hidden") for name in ours)
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-
-
 def test_the_benchs_window_has_every_column():
     game = cast(Game, SecretSum(2))
     columns = Columns.of(game, ALL)

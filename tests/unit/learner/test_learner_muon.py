@@ -14,7 +14,6 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
 from azq.learner.step.muon import MATRICES, Muon, orthogonalised
-from azq.learner.step.optimizer import make_optimizer
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 
@@ -43,15 +42,6 @@ def test_singular_values_come_near_one_and_their_vectors_stay(rows, columns, sca
 
 def test_no_gradient_moves_nothing():
     assert torch.equal(orthogonalised(torch.zeros(2, 3, 4)), torch.zeros(2, 3, 4))
-
-
-def test_matrices_of_the_blocks_alone_are_its_own():
-    optimizer = make_optimizer(trainer_of().module, MUON)
-    shapes = {bool(group.get(MATRICES)): [tuple(one.shape) for one in group["params"]] for group in optimizer.param_groups[:2]}
-    assert isinstance(optimizer, Muon)
-    assert shapes[True] == [(16, 16, 3, 3)] * 2
-    assert (16, 2, 3, 3) in shapes[False]  # the stem
-    assert type(make_optimizer(trainer_of().module, LearnerConfig())) is torch.optim.AdamW
 
 
 def test_a_step_is_the_rate_times_a_fifth_whatever_the_gradient():

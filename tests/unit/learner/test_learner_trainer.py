@@ -69,25 +69,11 @@ def test_fits_a_planted_function_on_unseen_samples(precision):
     assert losses.value < 0.15
 
 
-def test_symmetries_turn_a_connect_four_sample_into_its_mirror_image():
-    game = games.load("connect_four")
+@pytest.mark.parametrize(("name", "count"), [("connect_four", 2), ("tic_tac_toe", 8)])
+def test_every_symmetry_maps_a_game_onto_a_game(name, count):
+    game = games.load(name)
     spec, symmetries = NetSpec.of(game), Symmetries(game, CPU)
-    event = play_game(game, 11)
-    samples = samples_of_one(game, event, 0.0)
-    mirrored = game.new_initial_state()
-    mirror = torch.ones(1, dtype=torch.int64)
-    for ply, action in enumerate(np.frombuffer(event.record.actions, "<u2")):
-        planes, _ = unpack(torch.from_numpy(samples.packed[ply : ply + 1]), spec)
-        image = symmetries.planes(planes, mirror)[0].numpy()
-        assert np.array_equal(image, np.asarray(mirrored.observation_tensor()).reshape(image.shape))
-        policy = torch.from_numpy(samples.policies[ply : ply + 1].astype(np.float32))
-        assert np.array_equal(symmetries.actions(policy, mirror)[0].numpy(), policy[0].numpy()[::-1])
-        mirrored.apply_action(6 - int(action))
-
-
-def test_every_symmetry_of_tic_tac_toe_maps_a_game_onto_a_game():
-    game = games.load("tic_tac_toe")
-    spec, symmetries = NetSpec.of(game), Symmetries(game, CPU)
+    assert symmetries.count == count
     event = play_game(game, 4)
     actions = np.frombuffer(event.record.actions, "<u2")
     samples = samples_of_one(game, event, 0.0)
@@ -97,7 +83,7 @@ def test_every_symmetry_of_tic_tac_toe_maps_a_game_onto_a_game():
             planes, _ = unpack(torch.from_numpy(samples.packed[ply : ply + 1]), spec)
             image = symmetries.planes(planes, chosen)[0].numpy()
             assert np.array_equal(image, np.asarray(state.observation_tensor()).reshape(image.shape))
-            one_hot = torch.zeros(1, 9)
+            one_hot = torch.zeros(1, spec.num_actions)
             one_hot[0, int(action)] = 1
             state.apply_action(int(symmetries.actions(one_hot, chosen).argmax()))
 
