@@ -24,7 +24,7 @@ from azq.errors import BrokerUnavailable
 from azq.files import private_folder, socket_folder
 from azq.wire.codec import MAX_FRAME_BYTES
 
-FOLDER, LONGEST_NAME = "inference", "4194304.sock"  # of sockets, below the home folder
+FOLDER, LONGEST_NAME = ".inference", "4194304.sock"  # of sockets, below the home folder, where no run has such a name
 BUFFER_BYTES = 4 * 1024 * 1024  # that the kernel is asked to hold for a connection; it may give less
 LONGEST_QUEUE_BYTES = 16 * MAX_FRAME_BYTES  # of replies that a client does not read, before it is disconnected
 SEND_S = 5.0  # a worker that takes nothing for so long is lost
