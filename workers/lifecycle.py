@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ from celery.worker.state import maybe_shutdown
 
 from azq import logs
 from azq.config import WorkerConfig
-from azq.errors import AccessRefused, ExitCode
+from azq.errors import AccessRefused
 from azq.masking import masked_settings
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import leave_terminal
@@ -118,16 +118,8 @@ def loop_lives(turned_s: float | None, now_s: float, limit_s: float, away_s: flo
 
 
 def end_for_sure(after_s: float) -> None:
-    """Ends this process after so long, whatever it is stuck in; open leases are taken care of by their end."""
-
-    def end() -> None:
-        log.error("stop_hung", after_s=after_s)
-        sys.stderr.flush()
-        os._exit(int(ExitCode.CRASH))
-
-    timer = threading.Timer(after_s, end)
-    timer.daemon = True
-    timer.start()
+    """Ends this process after so long, whatever it is stuck in, and prints where that is; open leases are taken care of by their end."""
+    faulthandler.dump_traceback_later(after_s, exit=True)  # in C: a signal's handler may have interrupted whoever holds a lock of Python
 
 
 class SoftWorker(Worker):  # type: ignore[misc]

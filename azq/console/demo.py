@@ -18,11 +18,12 @@ from typing import Any
 
 import msgspec
 
-from azq import games, pretrained
+from azq import pretrained
 from azq.arena.levels import ladder
 from azq.arena.rating import Rating
 from azq.config import merge, parse_run
 from azq.errors import StateConflict
+from azq.games import GameFiles
 from azq.presets import preset
 from azq.volunteers.models import playable
 from azq.wire.messages import ModelEvent
@@ -98,7 +99,7 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
 def _entry(name: str) -> dict[str, Any]:
     """What the gallery shows of a game."""
     card, rng = pretrained.card(name), random.Random(0)
-    state = games.load(name, **card.params).new_initial_state()
+    state = GameFiles().load(name, card.params).new_initial_state()
     for _ in range(SHOWN_PLIES):
         after = state.clone()
         after.apply_action(rng.choice(after.legal_actions()))
@@ -115,7 +116,7 @@ def _write_network(folder: Path, name: str) -> Path:
 
     card = pretrained.card(name)
     sections = parse_run(merge(preset(name), {"run": {"game": name, "params": card.params}, "search": card.search}), f"azq:{name}")
-    data = to_onnx(restore(pretrained.verified(name).read_bytes(), games.load(name, **card.params)))
+    data = to_onnx(restore(pretrained.verified(name).read_bytes(), GameFiles().load(name, card.params)))
     model = ModelEvent(card.version, hashlib.sha256(data).hexdigest(), "", len(data), b"", b"", b"", 0.0)
     levels = ladder([Rating(f"weights:{card.version}", 0.0, 0.0, 0.0, 0, 0.0)], STRENGTH, STRONGEST)
     (folder / NETWORKS / f"{model.sha256}.onnx").write_bytes(data)

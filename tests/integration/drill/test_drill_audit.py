@@ -9,7 +9,6 @@ from conftest import Broker
 
 from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.drill import rehearse as audit
 from azq.drill.outcome import Discrepancy
 from azq.drill.rehearse import DiskAuditor
 from azq.drill.system import RUN, System
@@ -60,7 +59,7 @@ def books(broker: Broker, tmp_path: Path) -> Books:
 
 @pytest.fixture
 def system(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
-    monkeypatch.setattr(audit, "STILL_S", 0.5)
+    monkeypatch.setattr("azq.drill.rehearse.STILL_S", 0.5)
     found = System(tmp_path, GAME, [])
     monkeypatch.setattr(found, "config", lambda: with_urls(Config(), broker.control_url, broker.data_url))
     return found
