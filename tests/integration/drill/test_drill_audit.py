@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ def books(broker: Broker, tmp_path: Path) -> Books:
 
 @pytest.fixture
 def system(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
-    monkeypatch.setattr("azq.drill.rehearse.STILL_S", 0.5)
+    monkeypatch.setattr(importlib.import_module("azq.drill.rehearse"), "STILL_S", 0.5)  # the package has a function of that name
     found = System(tmp_path, GAME, [])
     monkeypatch.setattr(found, "config", lambda: with_urls(Config(), broker.control_url, broker.data_url))
     return found
