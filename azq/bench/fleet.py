@@ -43,6 +43,7 @@ def bench_fleet(config: Config, *, seconds: float, game: str, network_clock: str
     clock_s = seconds_of(network_clock)
     if not 0.0 <= loss < 1.0 or min(rtt) < 0.0:
         raise ConfigError(f"--loss {loss:g} must be below 1 and --rtt {min(rtt):g} at least 0")
+    config = changed(config, worker={"evaluator": "stream"})  # the brokers are what is far away
     rows = []
     for rtt_ms in rtt:
         row = _row(config, game, clock_s, (rtt_ms, loss, GROUPS), seconds)

@@ -30,6 +30,7 @@ from pydantic import BaseModel
 
 from azq import games, metrics
 from azq.actor.groups import GameGroup
+from azq.bus.base import AskingBus
 from azq.bus.redis import RedisBus
 from azq.bus.same_host import HostFirstBus
 from azq.clock import now_ms
@@ -90,10 +91,12 @@ class Rig:
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
+        """Who asks the inference workers: over their sockets, or with `worker.evaluator = "stream"` over the broker."""
         game = rules(self.sections)
         name = f"bench-{os.getpid()}"
-        broker = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
-        bus = HostFirstBus(broker, keys.eval_stream(RUN), keys.reply(name), self.config.home)
+        bus: AskingBus = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
+        if self.config.worker.evaluator == "auto":
+            bus = HostFirstBus(bus, keys.eval_stream(RUN), keys.reply(name), self.config.home)
         with contextlib.closing(
             StreamEvaluator(bus, RUN, name, num_actions=game.num_distinct_actions(), value_size=game.value_size(), **options)
         ) as client:
