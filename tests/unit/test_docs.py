@@ -48,6 +48,13 @@ def test_source_files_in_the_text_exist(page: Path) -> None:
     assert page.name == "CHANGELOG.md" or [name for name in named if not (ROOT / name).exists()] == []
 
 
+@pytest.mark.parametrize("script", [".ci/run", "Makefile", "ops/mutants.toml"])
+def test_files_that_scripts_name_exist(script: str) -> None:
+    named = re.findall(r"(?<![\w/.-])((?:azq|daemon|workers|ops|tests)/[\w/.]*\w)", (ROOT / script).read_text("utf-8"))
+    assert named
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 def documented(page: Path) -> list[str]:
     """What a page has a reader type: command lines of fenced blocks, and code within sentences."""
     text = page.read_text("utf-8")
