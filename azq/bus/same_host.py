@@ -116,7 +116,7 @@ class HostRequests(RequestBus):
 
     @property
     def connected(self) -> bool:
-        """Whether anybody of this host asks here."""
+        """Whether any client of this host is connected."""
         return bool(self._clients)
 
     def has(self, replies: str) -> bool:
@@ -135,7 +135,7 @@ class HostRequests(RequestBus):
                 return taken
 
     def claim(self, stream: str, group: str, consumer: str, *, min_idle_ms: int, count: int) -> list[Entry]:
-        """Nothing: clients see for themselves that their worker is gone."""
+        """Nothing: a client sees its connection end and sends again."""
         return []
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Requests between processes of one host: frames of any size come whole, and whoever dies costs a client one more question at most."""
+"""Requests between processes of one host: frames of any size arrive whole, and a worker that dies costs a client one more request."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_without_a_worker_of_this_host_the_broker_is_asked(broker: MemoryBus, ho
     assert asking.take_replies(REPLIES, timeout_s=1.0) == [b"b"]
 
 
-def test_what_was_asked_over_the_broker_is_heard_beside_a_worker_that_came_later(
+def test_replies_over_the_broker_arrive_beside_those_of_a_worker_that_started_later(
     broker: MemoryBus, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(same_host, "CONNECT_EVERY_S", 0.0)
@@ -172,16 +172,16 @@ def test_a_client_that_reads_no_replies_is_disconnected(
 
 
 @pytest.mark.parametrize("sent", [struct.pack("<I", MAX_FRAME_BYTES + 1), struct.pack("<I", 0), struct.pack("<I", 2) + b"\xff\xfe"])
-def test_a_stranger_who_keeps_no_form_is_disconnected(worker: HostRequests, sent: bytes) -> None:
-    with socket.socket(socket.AF_UNIX) as stranger:
-        stranger.connect(str(worker.path))
-        stranger.sendall(sent)
-        stranger.setblocking(False)
+def test_a_peer_that_sends_malformed_frames_is_disconnected(worker: HostRequests, sent: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(worker.path))
+        peer.sendall(sent)
+        peer.setblocking(False)
 
         def ended() -> bool:
             worker.read([STREAM], GROUP, "w", count=1, block_ms=1)
             try:
-                return stranger.recv(1) == b""
+                return peer.recv(1) == b""
             except BlockingIOError:
                 return False
 
