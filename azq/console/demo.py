@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib
 import random
 import shutil
 import socket
@@ -72,10 +73,12 @@ def demo(port: int, *, open_browser: bool) -> None:
 
         routes = [Route(f"/{NETWORKS}/{{game}}.json", playable), Mount("/", WebFiles(directory=folder / "pages", html=True))]
         app = Guarded(Starlette(routes=routes))
+        listener.listen()  # a browser that is quicker than the server waits
         url = url_of(listener)
         print(f"azq: play the shipped networks at {url} (Ctrl-C ends it)", flush=True)  # noqa: T201
         if open_browser:
             webbrowser.open(url)
+        threading.Thread(target=importlib.import_module, args=("azq.nets.onnx",), daemon=True).start()  # torch, before it is asked for
         uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
