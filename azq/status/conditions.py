@@ -123,7 +123,7 @@ def mended_texts(mended: Mapping[str, int], now_ms: int) -> list[str]:
 
 
 PATIENCE_S = 15.0  # a run at work that evaluates nothing has started all there is by then
-EMPTY_GAMES = 50  # without a sample
+EMPTY_GAMES, EMPTY_AFTER_S = 50, 60.0  # without a sample; before that come games that a random opening ended
 
 
 def no_games(counts: LedgerCounts, active_s: float, samples: int | None, failed: str, abandoned: str, *, evaluating: bool) -> str:
@@ -132,7 +132,7 @@ def no_games(counts: LedgerCounts, active_s: float, samples: int | None, failed:
     `samples`: of the learner, None where none has spoken; `failed`: which job of self-play failed last, and why; `abandoned`: why one of
     the abandoned games was.
     """
-    if counts.inserted >= EMPTY_GAMES and samples == 0:
+    if counts.inserted >= EMPTY_GAMES and samples == 0 and active_s >= EMPTY_AFTER_S:
         return f"{counts.inserted} games and no sample: they are over before anybody moves; `azq games check` tries the rules"
     if counts.finished:
         return ""

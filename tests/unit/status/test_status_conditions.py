@@ -11,7 +11,19 @@ from memory_broker import MemoryBus
 
 from azq.bus.base import Entry
 from azq.ledger.types import LedgerCounts, RunState, RunView
-from azq.status.conditions import EMPTY_GAMES, FEWEST, PATIENCE_S, WITHIN_S, CrashLoop, DeathLog, Died, crash_loops, no_games, tell
+from azq.status.conditions import (
+    EMPTY_AFTER_S,
+    EMPTY_GAMES,
+    FEWEST,
+    PATIENCE_S,
+    WITHIN_S,
+    CrashLoop,
+    DeathLog,
+    Died,
+    crash_loops,
+    no_games,
+    tell,
+)
 from azq.status.observe import gather
 from azq.status.summary import RunFacts, summarise
 from azq.wire import keys
@@ -105,7 +117,8 @@ DIED = "job r:3 failed, process 9, which held it, died"
         ((NONE, PATIENCE_S, None, "", "", False), "no game was begun in 15 s: no worker has taken a job of self-play"),
         ((OPEN, PATIENCE_S, None, "", "", False), "no game was finished in 15 s: no position was evaluated"),
         ((replace(OPEN, evaluations=5), 20.0, None, "", "", False), "no game was finished in 20 s; 8 are open, and nothing is"),
-        ((replace(NONE, finished=50, inserted=EMPTY_GAMES), 1.0, 0, "", "", True), "50 games and no sample: they are over before anybody"),
+        ((replace(NONE, finished=50, inserted=EMPTY_GAMES), EMPTY_AFTER_S, 0, "", "", True), "50 games and no sample: they are over"),
+        ((replace(NONE, finished=50, inserted=EMPTY_GAMES), EMPTY_AFTER_S - 1, 0, "", "", True), ""),  # of a random opening
         ((replace(NONE, finished=50, inserted=EMPTY_GAMES), 1.0, 1, "", "", True), ""),
         ((replace(NONE, finished=50, inserted=EMPTY_GAMES), 1.0, None, "", "", True), ""),
         ((replace(NONE, finished=49, inserted=EMPTY_GAMES - 1), 1.0, 0, "", "", True), ""),
