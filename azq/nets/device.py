@@ -27,8 +27,7 @@ KEPT_BYTES = 1 << 30  # freed memory at the heap's end that is not given back
 LARGEST_BLOCK_BYTES = 32 << 20  # the largest that glibc lets come from the heap
 OLDEST_DRIVERS = {"12": "525", "13": "580"}  # by the number before the point of torch's CUDA
 DRIVER = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-OLDER_CUDA = f"pip install torch=={torch.__version__.partition('+')[0]} --index-url https://download.pytorch.org/whl/cu126"
-UPDATE = f"update NVIDIA's driver, or take a torch for an older CUDA: `{OLDER_CUDA}`"
+UPDATE = "update NVIDIA's driver, or take the build of torch for CUDA 12.6, by the `pip install` that PyTorch's page names"
 #: a part of what CUDA says, in small letters -> what to do about it
 REMEDIES = {
     "not compiled with cuda": "install the build of torch for CUDA or, where the card is AMD's, for ROCm",

@@ -152,7 +152,7 @@ def test_an_old_driver_is_told_with_the_one_that_is_needed() -> None:
     assert driver_text("13.0", smi) == "the driver is 550.54.15, torch for CUDA 13.0 needs 580"
     assert driver_text("13.0", ("no-such-program",)) == "the driver is one that tells nothing, torch for CUDA 13.0 needs 580"
     said = explained(RuntimeError("The NVIDIA driver on your system is too old (found version 11040).\nPlease update"))
-    assert re.search(r"the driver is .*needs .*; update NVIDIA's driver, .*`pip install torch==[\d.]+ --index-url", said)
+    assert re.search(r"the driver is .*needs .*; update NVIDIA's driver, .*the build of torch for CUDA 12\.6, by the `pip install`", said)
 
 
 def test_without_a_card_auto_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
