@@ -68,12 +68,13 @@ class ShardedBus(RequestBus):
         """
         deadline_s = time.monotonic() + block_ms / 1e3
         asked = {shard: _ReadRequest(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
+        brokers = sum(shard.place < self._brokers for shard in asked)
         with self._changed:
             for shard in self._shards:
                 shard.ask(asked.get(shard))
             while not any(shard.ready for shard in self._shards):
                 errors = [shard.error for shard in asked if shard.error]
-                if errors and len(errors) == len(asked) - (self._host is not None) and not (self._host and self._host.connected):
+                if errors and len(errors) == brokers and not (self._host and self._host.connected):
                     raise errors[0].with_traceback(None)
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or not self._changed.wait(left_s):
