@@ -129,9 +129,9 @@ class Context:
 
     def near_inference(self) -> Path | None:
         """The home folder whose inference workers are asked directly: this host's, unless there are others."""
-        frame = RedisBus(self.control).get(keys.FLEET)
+        frame = RedisBus(self.control).get(keys.FLEET) if self.config.worker.evaluator == "auto" else None
         alone = frame is not None and decode(frame, Fleet).inference_hosts == (socket.gethostname(),)
-        return self.config.home if alone and self.config.worker.evaluator == "auto" else None
+        return self.config.home if alone else None
 
     def _answered(self, lease: Lease, task: Callable[[Lease], T]) -> T:
         try:
