@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import tempfile
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -15,6 +17,13 @@ from hypothesis import settings
 
 from azq.bus.embedded import EmbeddedServer
 from azq.wire.connect import connect
+
+# What starts the tests (`nohup`, a shell's background job, a CI runner) may leave signals ignored or blocked, and files private.
+for _number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD):
+    signal.signal(_number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
+os.umask(0o022)
 
 settings.register_profile("azq", deadline=None)  # a busy machine is no failure
 if settings.get_current_profile_name() == "default":
