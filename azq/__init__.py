@@ -12,16 +12,15 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.search | azq.nets | azq.replay | azq.notation     batched trees and the evaluator's contract; networks; the segment log; game files
     azq.actor | azq.inference | azq.learner | azq.arena | azq.samples    makes games; evaluates leaves; trains; compares; looks at games
     azq.status                                            what is known of runs, queues and workers, for all who tell it
-    azq.volunteers                                        browsers' tabs that make games: who has which, and what counts
     workers | daemon                                      Celery tasks and long-running mains; decides and serves REST
     azq.client                                            the REST interface from Python
     azq.host                                              one machine: brokers, run folders, devices, systemd, joining a fleet
     azq.local                                             a whole azq in a process and a folder of its own: `azq.Local`
     azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
-    azq.cluster                                           machines, roles and prices in one file
-    azq.bench | azq.drill                                 what this machine reaches; failures rehearsed
-    azq.validate | azq.sweep | azq.calibrate              the same seed, the same weights; better settings by search; this machine measured
-    azq.cli                                               the command line: the composition root
+    azq.cli                                               the command line, which finds the parts by `azq.parts.extensions`
+    azq.parts.cluster | azq.parts.volunteers              many machines from one file; browsers' tabs that make games
+    azq.parts.lab.bench | azq.parts.lab.drill             what this machine reaches; failures rehearsed
+    azq.parts.lab.validate | azq.parts.lab.sweep | azq.parts.lab.calibrate    learning repeated; settings searched; machine measured
 """
 
 from importlib import import_module

@@ -11,7 +11,7 @@ from typing import Any
 @lru_cache(1)
 def catalogue() -> dict[str, Any]:
     """The kinds of machines that azq knows, and the currency of their prices."""
-    return tomllib.loads((files("azq") / "cluster" / "kinds.toml").read_text("utf-8"))
+    return tomllib.loads((files("azq") / "prices.toml").read_text("utf-8"))
 
 
 def price_of(kind: str) -> float | None:

@@ -27,6 +27,14 @@ from azq.errors import AccessRefused, AzqError, BrokerError, ExitCode
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.metrics import GAMES_PER_S, SIMULATIONS_PER_S, TABS, Rate
+from azq.parts.volunteers.backing import Backing
+from azq.parts.volunteers.contributors import Contributors
+from azq.parts.volunteers.gateway import Gateway
+from azq.parts.volunteers.judges import VerifierProcess, VerifyingJudge
+from azq.parts.volunteers.models import StoredNetworks
+from azq.parts.volunteers.pages import make_site
+from azq.parts.volunteers.public import Public
+from azq.parts.volunteers.rooms import volunteer_secret
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
@@ -35,14 +43,6 @@ from azq.process.supervisor import ChildSpec, Supervisor
 from azq.process.webserver import Door, WebServer, open_door, url_of
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
-from azq.volunteers.backing import Backing
-from azq.volunteers.contributors import Contributors
-from azq.volunteers.gateway import Gateway
-from azq.volunteers.judges import VerifierProcess, VerifyingJudge
-from azq.volunteers.models import StoredNetworks
-from azq.volunteers.pages import make_site
-from azq.volunteers.public import Public
-from azq.volunteers.rooms import volunteer_secret
 from azq.waiting import Backoff
 from azq.wire.connect import agree_on_schema
 from azq.wire.kinds import BROWSER, Kind, queue_name

@@ -15,11 +15,11 @@ from azq.inference.weights import WeightCatalog
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunState, RunView
+from azq.parts.volunteers.matches import versions_named
+from azq.parts.volunteers.models import ModelCatalog, make_model
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.start import run_main
 from azq.store import open_run_store
-from azq.volunteers.matches import versions_named
-from azq.volunteers.models import ModelCatalog, make_model
 from azq.wire.kinds import BROWSER, Kind, queue_name
 
 LOOK_S = 1.0

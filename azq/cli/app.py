@@ -8,13 +8,9 @@ from typing import Annotated
 
 import typer
 
-from azq import __version__, logs
+from azq import __version__, logs, parts
 from azq.cli import fleet, look, play, processes, rest
-from azq.cli.bench import bench_app
-from azq.cli.cluster import cluster_app, cost
-from azq.cli.lab import drill_app, estimate, sweep, tune, validate
 from azq.cli.options import Command, checked_output
-from azq.cli.volunteers import volunteers_app
 from azq.errors import AzqError, ExitCode
 
 app = typer.Typer(
@@ -52,14 +48,10 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
-COMMANDS: dict[str, Command] = {
+COMMANDS: dict[str, Command | typer.Typer] = {
     "demo": play.demo,
     "up": processes.up,
     "doctor": look.doctor,
-    "estimate": estimate,
-    "tune": tune,
-    "sweep": sweep,
-    "validate": validate,
     "status": look.status,
     "top": look.top,
     "why": look.why,
@@ -71,7 +63,6 @@ COMMANDS: dict[str, Command] = {
     "profile": look.profile,
     "compare": look.compare,
     "balance": look.balance,
-    "cost": cost,
     "play": play.play,
     "match": play.match,
     "move": play.move,
@@ -89,25 +80,21 @@ COMMANDS: dict[str, Command] = {
     "gateway": processes.gateway,
     "front": processes.front,
     "broker": processes.broker,
-}
-GROUPS = {
     "games": play.games_app,
     "site": play.site_app,
-    "bench": bench_app,
-    "drill": drill_app,
     "devices": look.devices_app,
     "samples": look.samples_app,
     "weights": rest.weights_app,
     "runs": rest.runs_app,
-    "cluster": cluster_app,
     "config": look.config_app,
     "jobs": rest.jobs_app,
     "fleet": fleet.fleet_app,
     "machine": fleet.machine_app,
-    "volunteers": volunteers_app,
     "systemd": fleet.systemd_app,
 }
-#: what `azq help` lists, by panel: those of every day, then those that `--all` adds
+for part in parts.extensions("commands"):
+    COMMANDS |= part.COMMANDS
+#: what `azq help` lists, by panel: those of every day, then those that `--all` adds; a part's are left out where it is missing
 PANELS = {
     "Start": ("demo up doctor estimate games", "tune sweep validate bench drill devices"),
     "Watch": ("status top why report", "ledger workers events ranks profile compare balance samples cost"),
@@ -117,11 +104,12 @@ PANELS = {
 }  # fmt: skip
 for panel, tiers in PANELS.items():
     for hidden, names in enumerate(tiers):
-        for name in names.split():
-            if name in COMMANDS:
-                app.command(name, rich_help_panel=panel, hidden=bool(hidden))(COMMANDS[name])
+        for name in filter(COMMANDS.__contains__, names.split()):
+            command = COMMANDS[name]
+            if isinstance(command, typer.Typer):
+                app.add_typer(command, name=name, rich_help_panel=panel, hidden=bool(hidden))
             else:
-                app.add_typer(GROUPS[name], name=name, rich_help_panel=panel, hidden=bool(hidden))
+                app.command(name, rich_help_panel=panel, hidden=bool(hidden))(command)
 
 
 @app.command("help", rich_help_panel="Start", hidden=True)

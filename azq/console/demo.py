@@ -25,8 +25,8 @@ from azq.arena.rating import Rating
 from azq.config import merge, parse_run
 from azq.errors import StateConflict
 from azq.games import GameFiles
+from azq.parts.volunteers.models import playable
 from azq.presets import preset
-from azq.volunteers.models import playable
 from azq.wire.messages import ModelEvent
 
 WEB = Path(str(files("azq") / "web"))

@@ -15,12 +15,12 @@ from prometheus_client.registry import Collector
 import azq
 from azq.config import Tag
 from azq.errors import BrokerError, NotFound
+from azq.parts.volunteers.contributors import ContributorFigures
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather
 from azq.status.schemas import ERROR_URN, HealthOut, Name
 from azq.status.summary import summarise
 from azq.status.workers import QueueStatus, WorkerStatus, queue_table, tags_of, worker_status
-from azq.volunteers.contributors import ContributorFigures
 from daemon.api import figures
 from daemon.api.access import IDENTITY, READ, WORKER
 from daemon.api.conventions import LINKED, Paged, answer, problem

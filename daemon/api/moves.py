@@ -20,11 +20,11 @@ from azq.arena.searcher import Searcher
 from azq.config import RunSections, SearchConfig
 from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound
 from azq.ledger.records import sections_of
+from azq.parts.volunteers.models import ModelCatalog, Playable, playable
 from azq.search.ensemble import joined
 from azq.search.search import Result
 from azq.status.observe import Standing, read_standing
 from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut
-from azq.volunteers.models import ModelCatalog, Playable, playable
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.access import READ
 from daemon.api.events import QUESTION

@@ -19,6 +19,7 @@ from azq.config import DaemonConfig, RunSections
 from azq.games import Game
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
+from azq.parts.volunteers.contributors import Contributors
 from azq.replay.readers import SegmentReader
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.status.brokers import Plane
@@ -26,7 +27,6 @@ from azq.status.history import FirstsOfRuns
 from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
-from azq.volunteers.contributors import Contributors
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.limits import Streams, room
 from daemon.serve.health import Health

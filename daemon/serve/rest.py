@@ -16,11 +16,11 @@ from starlette.types import ASGIApp
 from azq import games, logs
 from azq.config import BrokerConfig, Config, DaemonConfig, RunSections
 from azq.inference.ask.stream import open_stream
+from azq.parts.volunteers.contributors import Contributors
 from azq.process.webserver import Door, WebServer, url_of
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
-from azq.volunteers.contributors import Contributors
 from azq.wire.connect import open_client
 from azq.wire.messages import RunRecord
 from daemon.api.app import create_app

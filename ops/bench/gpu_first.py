@@ -92,7 +92,7 @@ class Site:
             "device": self.device,
             "case": {**case, "threads": size.threads, "params": {}, "groups": 3},
         }
-        return [self.python, "-m", "azq.bench.rig", "azq.bench.suite", "measure_part", json.dumps(asked)]
+        return [self.python, "-m", "azq.parts.lab.bench.rig", "azq.parts.lab.bench.suite", "measure_part", json.dumps(asked)]
 
     def network(self, *words: str) -> list[str]:
         size = self.size

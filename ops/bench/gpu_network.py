@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from azq import games
-from azq.bench.learner import steps_for, whole_step, workplace
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import reason_of
 from azq.inference.device.cuda import GraphForward
@@ -40,6 +39,7 @@ from azq.learner.opening import prepare_training
 from azq.nets import NetSpec, build
 from azq.nets.device import prepare_process
 from azq.nets.residual import ResNet
+from azq.parts.lab.bench.learner import steps_for, whole_step, workplace
 
 ROUNDS = 3
 KERNELS, PROFILED = 12, 10  # the longest, over so many batches

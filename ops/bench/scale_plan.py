@@ -1,4 +1,4 @@
-"""The plan for a fleet beyond these machines as a table, from `azq.cluster.arithmetic`.
+"""The plan for a fleet beyond these machines as a table, from `azq.parts.cluster.arithmetic`.
 
 ops/bench/scale_plan.py [FIGURES.toml] [--write-docs docs/scale.md]
 """
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from azq.cluster.arithmetic import plan, read_figures
+from azq.parts.cluster.arithmetic import plan, read_figures
 
 BEGIN, END = "<!-- scale plan: begin -->", "<!-- scale plan: end -->"
 

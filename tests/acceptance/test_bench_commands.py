@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from azq.bench.plan import cases, parts
-from azq.bench.rig import command_of
-from azq.bench.suite import described, measure_part
 from azq.host.browser import CHROMIUM
+from azq.parts.lab.bench.plan import cases, parts
+from azq.parts.lab.bench.rig import command_of
+from azq.parts.lab.bench.suite import described, measure_part
 
 SMALL = ["--set", "selfplay.games_in_flight=64", "--set", "selfplay.cache_entries=1024"]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from azq.bench.weights import bench_weights
 from azq.config import Config
 from azq.errors import ConfigError
+from azq.parts.lab.bench.weights import bench_weights
 
 
 @pytest.mark.release

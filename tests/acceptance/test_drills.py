@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from acceptance.test_whole_loop import AZQ, environment
 
-from azq.drill import load_all
-from azq.drill.scenarios import PAGE
 from azq.host.browser import no_browser
+from azq.parts.lab.drill import load_all
+from azq.parts.lab.drill.scenarios import PAGE
 
 PATIENCE = "3"  # bounds are for a machine that does nothing else; this one runs other tests beside
 SHARED = (

@@ -10,10 +10,10 @@ from cluster_commands import ClusterCommands, processes
 
 from azq.bus.redis import RedisBus
 from azq.config import load
-from azq.drill.hosts import lan, why_not
 from azq.goals import BUDGET_SPENT
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
+from azq.parts.lab.drill.hosts import lan, why_not
 from azq.status.observe import read_results, read_weights
 from azq.waiting import until
 

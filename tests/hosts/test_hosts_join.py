@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from azq.drill import Intent, choose, load_all, rehearse
-from azq.drill.fleet import GAME, PASSWORD, RUN, HostFleet, fleet
-from azq.drill.hosts import why_not
-from azq.drill.outcome import Discrepancy
 from azq.ledger.types import JobView
+from azq.parts.lab.drill import Intent, choose, load_all, rehearse
+from azq.parts.lab.drill.fleet import GAME, PASSWORD, RUN, HostFleet, fleet
+from azq.parts.lab.drill.hosts import why_not
+from azq.parts.lab.drill.outcome import Discrepancy
 from azq.process.start import AZQ
 from azq.replay.segments import SegmentLog
 from azq.wire import keys

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from page_site import Site
 
-from azq.bench.browser import open_tab
 from azq.errors import MissingExtra
 from azq.host.browser import chromium
+from azq.parts.lab.bench.browser import open_tab
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from azq.drill.hosts import Host
+from azq.parts.lab.drill.hosts import Host
 from azq.process.proc import command
 from azq.process.start import AZQ, foreign_environment
 from azq.waiting import until

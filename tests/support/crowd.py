@@ -9,7 +9,7 @@ from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 
-from azq.drill.tab import PATH, Play
+from azq.parts.lab.drill.tab import PATH, Play
 from azq.wire.tabs import (
     Accepted,
     FromTab,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from azq.calibrate.rates import SampleReuse, Side, TwoSides
+from azq.parts.lab.calibrate.rates import SampleReuse, Side, TwoSides
 
 REUSE = SampleReuse(samples_per_insert=4.0, batch_size=512)  # a step for each 128 samples
 

@@ -15,10 +15,10 @@ from waiting import until
 from worker_doubles import RUN, Fleet
 
 from azq.config import VolunteersConfig
-from azq.drill.tab import SimulatedTab
 from azq.errors import AzqError
 from azq.host.fronts import free_port
 from azq.ledger.types import JobState
+from azq.parts.lab.drill.tab import SimulatedTab
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import BROWSER, Kind

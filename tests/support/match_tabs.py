@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from websockets.sync.client import ClientConnection
 
 from azq import _core
-from azq.drill.tab import SimulatedTab, bring, brought
 from azq.games.files import GameFiles
+from azq.parts.lab.drill.tab import SimulatedTab, bring, brought
 from azq.search.recomputation import Outputs
 from azq.search.search import leaves_at_once
 from azq.wire.arrays import pack_record, unpack_record

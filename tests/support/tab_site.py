@@ -20,13 +20,13 @@ from waiting import until
 from azq import games
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
 from azq.ledger.types import Lease
+from azq.parts.volunteers.backing import Backing, GamesBatch, GamesVerdict, Guests, Judge, Volunteer, samples_in
+from azq.parts.volunteers.gateway import Gateway
+from azq.parts.volunteers.models import ModelCatalog, make_model
+from azq.parts.volunteers.pages import make_site
+from azq.parts.volunteers.public import Public
+from azq.parts.volunteers.standing import HandOuts
 from azq.store import open_store
-from azq.volunteers.backing import Backing, GamesBatch, GamesVerdict, Guests, Judge, Volunteer, samples_in
-from azq.volunteers.gateway import Gateway
-from azq.volunteers.models import ModelCatalog, make_model
-from azq.volunteers.pages import make_site
-from azq.volunteers.public import Public
-from azq.volunteers.standing import HandOuts
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind

@@ -30,7 +30,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
         namespace.run("/opt/azq/bin/azq", "systemd", "install")
         namespace.run("systemctl", "start", "azq-daemon", "azq.target", GATEWAY)
         assert namespace.http("POST", "/v1/runs", RUN)["state"] == "running"
-        namespace.run("systemd-run", "--unit", "tab", "/opt/azq/bin/python3", "-m", "azq.drill.tab", "ws://127.0.0.1:8090")
+        namespace.run("systemd-run", "--unit", "tab", "/opt/azq/bin/python3", "-m", "azq.parts.lab.drill.tab", "ws://127.0.0.1:8090")
         namespace.until(lambda: finished(namespace) > 20, "the first games")
         yield namespace
     finally:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from systemd.namespace import SCRIPT, Namespace, why_not
 
-from azq.cluster.description import cluster_of
-from azq.cluster.targets.files import write
-from azq.cluster.targets.registry import render
+from azq.parts.cluster.description import cluster_of
+from azq.parts.cluster.targets.files import write
+from azq.parts.cluster.targets.registry import render
 
 REASON = why_not()
 pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from conftest import Broker
 from inference_doubles import CONFIG
 
-from azq.bench.bus import RUN, alone
-from azq.bench.inference import bench_inference
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.parts.lab.bench.bus import RUN, alone
+from azq.parts.lab.bench.inference import bench_inference
 from azq.wire import keys
 
 

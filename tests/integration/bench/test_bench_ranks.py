@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from azq.bench.ranks import bench_ranks
 from azq.config import Config, LearnerConfig, NetworkConfig, RunConfig
 from azq.errors import EvaluationTimeout
+from azq.parts.lab.bench.ranks import bench_ranks
 
 
 def config_of(**learner: Any) -> Config:

@@ -16,11 +16,11 @@ import redis
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import Config, RunSections
-from azq.drill.faults.brokers import limit_memory
-from azq.drill.system import System
 from azq.host.brokers import with_urls
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
+from azq.parts.lab.drill.faults.brokers import limit_memory
+from azq.parts.lab.drill.system import System
 from azq.process.kin import Kin, NoVictim
 from azq.process.proc import stat_of
 from azq.process.start import AZQ

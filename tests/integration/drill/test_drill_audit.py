@@ -10,13 +10,13 @@ from conftest import Broker
 
 from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.drill.outcome import Discrepancy
-from azq.drill.rehearse import DiskAuditor
-from azq.drill.system import RUN, System
 from azq.errors import EvaluationTimeout, StateConflict
 from azq.host.brokers import with_urls
 from azq.ledger import Ledger
 from azq.ledger.types import Lease, RunState
+from azq.parts.lab.drill.outcome import Discrepancy
+from azq.parts.lab.drill.rehearse import DiskAuditor
+from azq.parts.lab.drill.system import RUN, System
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -60,7 +60,7 @@ def books(broker: Broker, tmp_path: Path) -> Books:
 
 @pytest.fixture
 def system(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> System:
-    monkeypatch.setattr(importlib.import_module("azq.drill.rehearse"), "STILL_S", 0.5)  # the package has a function of that name
+    monkeypatch.setattr(importlib.import_module("azq.parts.lab.drill.rehearse"), "STILL_S", 0.5)  # the package has a function of that name
     found = System(tmp_path, GAME, [])
     monkeypatch.setattr(found, "config", lambda: with_urls(Config(), broker.control_url, broker.data_url))
     return found

@@ -7,11 +7,11 @@ import pytest
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, observations, same_bits, serving, weights
 from waiting import until
 
-from azq.bench.clock import ClockEngine
 from azq.bus.redis import RedisBus
 from azq.errors import EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.placement import place
+from azq.parts.lab.bench.clock import ClockEngine
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 

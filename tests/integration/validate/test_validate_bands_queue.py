@@ -12,14 +12,14 @@ from importlib import resources
 import msgspec
 import pytest
 
-from azq.drill.system import RUN, System, ended
+from azq.parts.lab.drill.system import RUN, System, ended
+from azq.parts.lab.validate.bands import Band
+from azq.parts.lab.validate.curve import band_sections, plan_of
+from azq.parts.lab.validate.validate import Hardship, await_version, machine_kind, play_alone, play_queued, versions
+from azq.parts.lab.validate.versions import HOST, overrides_of
 from azq.process.apart import start
 from azq.process.start import AZQ, foreign_environment
 from azq.replay.readers import SegmentReader
-from azq.validate.bands import Band
-from azq.validate.curve import band_sections, plan_of
-from azq.validate.validate import Hardship, await_version, machine_kind, play_alone, play_queued, versions
-from azq.validate.versions import HOST, overrides_of
 
 GAME, SEED = "tic_tac_toe", 1
 COUNT = max(plan_of(GAME).versions)
@@ -29,7 +29,7 @@ COUNT = max(plan_of(GAME).versions)
 def alone(tmp_path_factory):
     """The curve in one process, which is the one in the band where the machine is of its kind."""
     found = list(itertools.islice(play_alone(band_sections(GAME, SEED), tmp_path_factory.mktemp("alone")), COUNT))
-    band = msgspec.json.decode((resources.files("azq.validate") / "bands" / f"{GAME}.json").read_bytes(), type=Band)
+    band = msgspec.json.decode((resources.files("azq.parts.lab.validate") / "bands" / f"{GAME}.json").read_bytes(), type=Band)
     if band.machine == machine_kind():
         kept = next(curve for curve in band.curves if curve.seed == SEED)
         assert [(at.step, at.hash) for at in kept.points] == [(one.step, one.hash) for one in found if one.number in plan_of(GAME).versions]

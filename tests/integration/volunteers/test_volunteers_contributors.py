@@ -19,10 +19,10 @@ from azq.cli.app import app
 from azq.config import DaemonConfig, GatewayConfig
 from azq.errors import NotFound
 from azq.ledger import Ledger
-from azq.volunteers.backing import Volunteer
-from azq.volunteers.contributors import CALLS_PER_DAY, Contributors
-from azq.volunteers.standing import HandOuts, Judgement, Trusted, after_batch, standing_of
-from azq.volunteers.tallies import DAY_S
+from azq.parts.volunteers.backing import Volunteer
+from azq.parts.volunteers.contributors import CALLS_PER_DAY, Contributors
+from azq.parts.volunteers.standing import HandOuts, Judgement, Trusted, after_batch, standing_of
+from azq.parts.volunteers.tallies import DAY_S
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect

@@ -18,8 +18,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from worker_doubles import RUN
 
-from azq.drill.tab import PATH
 from azq.ledger.types import RunState
+from azq.parts.lab.drill.tab import PATH
 from azq.wire.tabs import (
     Bye,
     GamesComplete,

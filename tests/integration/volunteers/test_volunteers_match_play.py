@@ -15,8 +15,8 @@ from waiting import until
 from websockets.sync.client import ClientConnection, connect
 from worker_doubles import RUN
 
-from azq.drill.tab import PATH
 from azq.ledger.types import JobState
+from azq.parts.lab.drill.tab import PATH
 from azq.status.observe import Standings, read_standing
 from azq.wire.messages import MatchResult
 from azq.wire.tabs import (

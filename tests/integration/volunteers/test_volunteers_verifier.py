@@ -30,15 +30,15 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
+from azq.parts.volunteers.backing import GamesBatch, GamesVerdict, Returned, Volunteer
+from azq.parts.volunteers.contributors import Contributors
+from azq.parts.volunteers.judges import VerifierProcess, VerifyingJudge
+from azq.parts.volunteers.matches import deal_match
+from azq.parts.volunteers.plausibility import SearchOrder
+from azq.parts.volunteers.standing import Trusted
+from azq.parts.volunteers.tickets import Terms
 from azq.search.recomputation import Outputs
 from azq.store import open_run_store
-from azq.volunteers.backing import GamesBatch, GamesVerdict, Returned, Volunteer
-from azq.volunteers.contributors import Contributors
-from azq.volunteers.judges import VerifierProcess, VerifyingJudge
-from azq.volunteers.matches import deal_match
-from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.standing import Trusted
-from azq.volunteers.tickets import Terms
 from azq.wire.arrays import arrays_of
 from azq.wire.codec import encode
 from azq.wire.connect import connect

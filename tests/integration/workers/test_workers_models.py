@@ -14,8 +14,8 @@ from azq.config import BrokerConfig, Config, RunSections
 from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
+from azq.parts.volunteers.models import ModelCatalog
 from azq.store import open_run_store
-from azq.volunteers.models import ModelCatalog
 from azq.wire.codec import encode
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind

@@ -20,10 +20,10 @@ from rich.text import Text
 from typer.testing import CliRunner
 
 from azq import games
-from azq.cli.app import COMMANDS, GROUPS, PANELS, app
+from azq.cli.app import COMMANDS, PANELS, app
 from azq.cli.options import Answer, with_answer, with_client, with_settings
-from azq.cli.volunteers import _outcomes
 from azq.errors import AzqError, ConfigError, ExitCode
+from azq.parts.volunteers.commands import _outcomes
 from azq.samples.played import PlayedGames, read_games
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
@@ -82,13 +82,13 @@ app.main()
 def test_few_commands_are_listed_at_once_and_all_where_they_are_asked_for() -> None:
     few, everything = (CliRunner().invoke(app, words, env={"COLUMNS": "200"}).output for words in (["--help"], ["help", "--all"]))
     listed = re.findall(r"^│ ([a-z][a-z-]+)", everything, re.MULTILINE)
-    assert {*listed} == {*COMMANDS, *GROUPS, "help"}
+    assert {*listed} == {*COMMANDS, "help"}
     assert len([name for name in listed if f"│ {name} " in few]) <= 16
     for panel in PANELS:
         assert f"─ {panel} ─" in few
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *GROUPS])
+@pytest.mark.parametrize("name", [*COMMANDS])
 def test_every_command_says_what_it_is(name: str) -> None:
     answer = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
     assert answer.exit_code == 0

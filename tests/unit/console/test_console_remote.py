@@ -18,8 +18,8 @@ from azq import games, pretrained
 from azq.cli.app import app
 from azq.console.remote import pretrained_text
 from azq.nets import from_bytes, restore, unpack
+from azq.parts.volunteers.models import probe_positions
 from azq.pretrained import MeasuredGrade, MeasuredMatch
-from azq.volunteers.models import probe_positions
 
 BATCHES = (1, 3, 257)
 OFF = 1e-5  # of the largest number, but at least of 1

@@ -150,9 +150,16 @@ PERSONS: tuple[str, ...] = (
     "azq/console/doctor.py",
     "azq/console/show.py",
     "azq/console/grading.py",
-    "azq/cluster/arithmetic.py",
+    "azq/parts/cluster/arithmetic.py",
 )
-PERSONS += ("azq/bench/", "azq/drill/faults/", "azq/validate/", "azq/sweep/plan.py", "azq/games/__init__.py", "azq/host/game_files.py")
+PERSONS += (
+    "azq/parts/lab/bench/",
+    "azq/parts/lab/drill/faults/",
+    "azq/parts/lab/validate/",
+    "azq/parts/lab/sweep/plan.py",
+    "azq/games/__init__.py",
+    "azq/host/game_files.py",
+)
 
 
 def trusts(file: Path) -> bool:

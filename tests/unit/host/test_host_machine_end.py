@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from azq.cli.fleet import machine_app
 from azq.config import Config, MachineConfig
-from azq.drill.hosts import Metadata, metadata
 from azq.errors import ConfigError, StateConflict
 from azq.host import machine_end
 from azq.host.machine_end import BEGAN, HEARD, End, MachineWatch, Notes, SpotNotice, overdue, switch_off
+from azq.parts.lab.drill.hosts import Metadata, metadata
 from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from azq import games
-from azq.bench.learner import full_window
 from azq.learner.data.batches import Batch, Draws, Feed, Order, Prefetcher, feed_of
 from azq.nets import NetSpec
+from azq.parts.lab.bench.learner import full_window
 from azq.replay.samples import Samples
 from azq.replay.window import Window
 

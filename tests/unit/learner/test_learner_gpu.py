@@ -8,7 +8,6 @@ import torch
 from torch._C._distributed_c10d import HashStore
 
 from azq import games
-from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
 from azq.learner.data.batches import Draws, Feed, Prefetcher
@@ -18,6 +17,7 @@ from azq.learner.rounds import RoundTiming
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
+from azq.parts.lab.bench.learner import full_window
 
 pytestmark = pytest.mark.gpu
 

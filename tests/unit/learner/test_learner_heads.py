@@ -12,13 +12,13 @@ from learner_doubles import SecretSum, train
 from replay_games import drawn_from, play_game, samples_of_one
 
 from azq import games
-from azq.bench.learner import full_window
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import ConfigError
 from azq.games import Game
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, Outputs, build, unpack
+from azq.parts.lab.bench.learner import full_window
 from azq.replay.samples import Columns
 from azq.replay.window import Window
 

@@ -21,8 +21,8 @@ from azq.games.adapter import AdaptedGame
 from azq.learner.step.growth import grow
 from azq.nets import NetSpec, WeightsMeta, build, from_bytes, load_into, restore, to_bytes, unpack
 from azq.nets.onnx import to_onnx
+from azq.parts.volunteers.models import probe_positions
 from azq.presets import preset
-from azq.volunteers.models import probe_positions
 
 GROUPS = (("left", ((0, 1, 2), (3, 4, 5))), ("right", ((6,), (7,), (8,))))
 SPEC = NetSpec(2, 1, 6, 2, 5, 1, has_margin=True, num_hidden=4, token_groups=GROUPS)  # bits 9, 10 and 11 lie in no group

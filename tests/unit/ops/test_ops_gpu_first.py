@@ -14,7 +14,7 @@ import pytest
 from pydantic import TypeAdapter
 from waiting import until
 
-from azq.bench import plan, rig, suite
+from azq.parts.lab.bench import plan, rig, suite
 from azq.process.proc import stat_of
 
 ROOT = Path(__file__).parents[3]

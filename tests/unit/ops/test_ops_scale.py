@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from azq.cluster.arithmetic import microseconds, plan, read_figures
+from azq.parts.cluster.arithmetic import microseconds, plan, read_figures
 
 ROOT = Path(__file__).parents[3]
 BENCH = ROOT / "ops" / "bench"

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from azq.bench import browser
 from azq.cli.app import app
 from azq.config import Config, load
-from azq.drill.faults import newcomers
-from azq.drill.fleet import HostFleet
-from azq.drill.hosts import Host
-from azq.drill.system import System
+from azq.parts.lab.bench import browser
+from azq.parts.lab.drill.faults import newcomers
+from azq.parts.lab.drill.fleet import HostFleet
+from azq.parts.lab.drill.hosts import Host
+from azq.parts.lab.drill.system import System
+from azq.parts.lab.sweep.plan import StudyPlan
+from azq.parts.lab.sweep.trial import Trial
+from azq.parts.lab.validate import validate
+from azq.parts.lab.validate.versions import LockstepVersion
 from azq.process.apart import alone
 from azq.process.start import machine_environment
-from azq.sweep.plan import StudyPlan
-from azq.sweep.trial import Trial
-from azq.validate import validate
-from azq.validate.versions import LockstepVersion
 
 LIVE = "live-one"
 FILE = f"""

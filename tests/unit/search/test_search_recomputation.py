@@ -9,10 +9,10 @@ import pytest
 from honest_tabs import TinyNetworks, games_of, order_of
 from numpy.typing import NDArray
 
+from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.plausibility import SearchOrder, check
 from azq.search import recomputation as searching
 from azq.search.recomputation import ChosenPly, Difference, Outputs, differs, recompute
-from azq.volunteers.backing import Returned
-from azq.volunteers.plausibility import SearchOrder, check
 
 
 def plies_of(order: SearchOrder, games: list[Returned]) -> list[ChosenPly]:

@@ -13,8 +13,8 @@ from page_site import Site
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
+from azq.parts.volunteers.pages import make_site
 from azq.process.site import relative_to
-from azq.volunteers.pages import make_site
 
 ROOT = Path(__file__).parents[3]
 OF_DAEMON = ("/", "/play", "/docs", "/web/play", "/favicon.ico")

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from azq import games
 from azq.config import RunSections
+from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.matches import deal_match
+from azq.parts.volunteers.plausibility import SearchOrder
+from azq.parts.volunteers.verifier import Verification
 from azq.search.recomputation import Outputs
-from azq.volunteers.backing import Returned
-from azq.volunteers.matches import deal_match
-from azq.volunteers.plausibility import SearchOrder
-from azq.volunteers.verifier import Verification
 from azq.wire import tabs
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind

@@ -1,8 +1,0 @@
-"""`azq drill`: failures rehearsed on a real system, with proof that nothing was lost."""
-
-from azq.drill.outcome import Outcome, Rehearsal, as_table
-from azq.drill.rehearse import GAME, Chaos, Intent, rehearse
-from azq.drill.scenarios import Scenario, choose, load_all
-from azq.drill.storm import Storm, weather
-
-__all__ = ["GAME", "Chaos", "Intent", "Outcome", "Rehearsal", "Scenario", "Storm", "as_table", "choose", "load_all", "rehearse", "weather"]

@@ -1,0 +1,1 @@
+"""Measures, rehearses, proves and searches: bench, drill, validate, calibrate, sweep."""

@@ -1,0 +1,360 @@
+"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, inference workers.
+
+Run as a module this is a process of a benchmark: it calls the function that its arguments name, and prints what that returns as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+import redis
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from azq import games, metrics
+from azq.actor.groups import GameGroup
+from azq.bus.base import AskingBus
+from azq.bus.redis import RedisBus
+from azq.bus.same_host import HostFirstBus
+from azq.clock import now_ms
+from azq.config import Config, RunSections
+from azq.errors import DeviceError, EvaluationTimeout
+from azq.host.brokers import Brokers
+from azq.host.game_files import with_game
+from azq.host.users import in_roles
+from azq.inference.ask.client import StreamEvaluator
+from azq.ledger import Ledger
+from azq.ledger.records import record_of
+from azq.process.proc import cpu_s
+from azq.process.start import AZQ, PYTHON, child_environment, run_main
+from azq.process.supervisor import ChildSpec, Supervisor
+from azq.search.search import exploring, leaves_at_once, make_search
+from azq.status.observe import read_weights, read_workers
+from azq.store import open_store
+from azq.waiting import until
+from azq.wire import keys
+from azq.wire.connect import connect
+from azq.wire.messages import GameRecord, Heartbeat
+
+if TYPE_CHECKING:
+    from azq.inference.device.model import Model
+
+RUN = "bench"
+OPENING_PLIES = 4
+READY_S, READY_ON_GPU_S = 60.0, 180.0  # a first start loads libraries, has cuDNN search for kernels, and records graphs
+
+Settings = TypeVar("Settings", bound=BaseModel)
+Network = Callable[[Config], AbstractContextManager[Config]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """Everything a measurement needs; `workers` are the processes of inference."""
+
+    config: Config
+    sections: RunSections
+    control: redis.Redis
+    ledger: Ledger
+    weights: bytes
+    brokers: tuple[int, ...]
+    workers: tuple[int, ...]
+
+    def beats(self) -> list[Heartbeat]:
+        """Heartbeats of the inference workers."""
+        return [beat for beat in read_workers(RedisBus(self.control)) if beat.role == "inference"]
+
+    def serving(self, version: int) -> bool:
+        """Whether every inference worker serves this version of the weights or a newer one, by their heartbeats."""
+        return sum(beat.weight_versions.get(RUN, 0) >= version for beat in self.beats()) == len(self.workers)
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """All processes but this one."""
+        return (*self.brokers, *self.workers)
+
+    @contextlib.contextmanager
+    def client(self, **options: Any) -> Iterator[StreamEvaluator]:
+        """Who asks the inference workers: over their sockets, or with `worker.evaluator = "stream"` over the broker."""
+        game = rules(self.sections)
+        name = f"bench-{os.getpid()}"
+        bus: AskingBus = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
+        if self.config.worker.evaluator == "auto":
+            bus = HostFirstBus(bus, keys.eval_stream(RUN), keys.reply(name), self.config.home)
+        with contextlib.closing(
+            StreamEvaluator(bus, RUN, name, num_actions=game.num_distinct_actions(), value_size=game.value_size(), **options)
+        ) as client:
+            yield client
+
+    def bare_network(self) -> Model:
+        """The network with its weights in this process, without broker or queue."""
+        from azq.inference.device.engine import Engine
+        from azq.inference.device.model import Model
+        from azq.inference.device.placement import place
+        from azq.nets import NetSpec
+        from azq.nets.device import prepare_process
+
+        placement = place(self.config.inference)
+        prepare_process(placement.threads)
+        engine = Engine(self.config.inference, placement)
+        model = Model(NetSpec.of(rules(self.sections)), self.sections.network, self.config.inference, engine=engine)
+        model.load(self.weights)
+        refuse_falls(engine.falls, str(model.rung))
+        return model
+
+
+@contextlib.contextmanager
+def rig(
+    config: Config, sections: RunSections, *, inference: int, command: Sequence[str] = (*AZQ, "inference"), via: Network = nullcontext
+) -> Iterator[Rig]:
+    """Starts it with so many inference workers, waits until each serves, and takes it all away at the end.
+
+    Everything but the brokers reaches them by what `via` makes of the settings.
+    """
+    with own_brokers(config) as (near, brokers), via(near) as config:
+        config, home = with_game(config, sections.run.game), config.home
+        ledger = Ledger(brokers.control)
+        weights = _publish(brokers.control, ledger, config, sections)
+        names = [f"inference-{number}" for number in range(inference)]
+        specs = [ChildSpec(name, list(command), home / f"{name}.log") for name in names]
+        with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
+            machine = Rig(config, sections, brokers.control, ledger, weights, brokers.pids, workers)
+            until(partial(machine.serving, 1), lambda: unready(machine.beats(), home), ready_s(config.inference.device))
+            yield machine
+            for beat in machine.beats():
+                refuse_falls(int(beat.rates.get(metrics.FALLBACKS, 0.0)), beat.note or beat.worker)
+
+
+def ready_s(device: str) -> float:
+    """How long an inference worker may take until it serves."""
+    import torch
+
+    return READY_ON_GPU_S if device.startswith("cuda") or (device == "auto" and torch.cuda.is_available()) else READY_S
+
+
+def unready(beats: Sequence[Heartbeat], home: Path) -> str:
+    """Why nothing can be measured yet: what inference workers note or, where they are silent, said last."""
+    notes = [beat.note for beat in beats if beat.note]
+    silent = [last_words(log.read_text("utf-8", "replace")) for log in sorted(home.glob("inference-*.log"))]
+    return f"inference workers do not serve: {'; '.join(notes or silent)[:300]}"
+
+
+def refuse_falls(falls: int, way: str) -> None:
+    """`DeviceError` where forward passes fell back: what was measured is not what this machine does."""
+    if falls:
+        remedy = "free the device's memory, or set a smaller inference.max_batch"
+        raise DeviceError(f"forward passes fell back {falls} times while they were measured ({way}); {remedy}")
+
+
+@contextlib.contextmanager
+def running(specs: Iterable[ChildSpec], env: Mapping[str, str] | None = None) -> Iterator[tuple[int, ...]]:
+    """Process ids of children that end with the block; addresses with passwords reach them by their environment."""
+    supervisor = Supervisor(os.environ if env is None else env)
+    try:
+        for spec in specs:
+            supervisor.start(spec)
+        yield tuple(child.process.pid for child in supervisor.children.values() if child.process)
+    finally:
+        supervisor.stop(tuple(supervisor.children), threading.Event().wait)
+
+
+@contextlib.contextmanager
+def own_brokers(config: Config) -> Iterator[tuple[Config, Brokers]]:
+    """Embedded brokers in a temporary folder, and the same settings with their addresses and that folder for a home."""
+    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
+        apart = changed(config, home=Path(folder), broker={"control_url": "", "data_url": "", "data_urls": ()})
+        with Brokers(apart, Path(folder)) as brokers:
+            yield brokers.apply(apart), brokers
+
+
+def changed(settings: Settings, **sections: Any) -> Settings:
+    """Settings with some values of some sections changed, where a dictionary names them, or with other sections."""
+    update = {
+        name: getattr(settings, name).model_copy(update=values) if isinstance(values, dict) else values for name, values in sections.items()
+    }
+    return settings.model_copy(update=update)
+
+
+def rules(sections: RunSections) -> games.Game:
+    """The game of a run."""
+    return games.load(sections.run.game, **sections.run.params)
+
+
+def observations(sections: RunSections, batch: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """Leaves as self-play asks for them, some random plies into a run's game: packed (B, P), and what is legal there."""
+    game = rules(sections)
+    config = exploring(sections.search, random_opening_plies=OPENING_PLIES)
+    group = GameGroup(make_search(game, config, num_slots=batch, seed=0), game, leaves_at_once(sections.search, game))
+    for slot in range(batch):
+        group.start(slot, GameRecord(slot + 1))
+    group.advance()
+    packed, legal = group.asked()
+    return packed[:batch].copy(), legal[:batch].copy()
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The smallest value that so large a share of the values does not exceed."""
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def brokers_cpu_s(urls: Iterable[str]) -> float:
+    """CPU-seconds of the brokers at these addresses so far, each counted once."""
+    used_s: dict[str, float] = {}
+    for url in urls:
+        with connect(url) as client:
+            facts = client.info()
+        used_s[facts["run_id"]] = float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
+    return sum(used_s.values())
+
+
+class Spent(NamedTuple):
+    """What was done, and seconds of the wall clock and of all CPUs that it took."""
+
+    done: int
+    wall_s: float
+    cpu_s: float
+
+
+def in_turns(turns: Mapping[str, tuple[Callable[[float], int], Sequence[int]]], seconds: float, rounds: int) -> dict[str, Spent]:
+    """Measures functions that work for so many seconds and tell how much they did, each with the processes whose CPU counts.
+
+    They take turns, each warmed up before, so that whatever else the machine does weighs on all alike.
+    """
+    each_s = seconds / rounds / len(turns)
+    spent = {name: Spent(0, 0.0, 0.0) for name in turns}
+    for turn, _ in turns.values():
+        turn(each_s / 2)
+    for _ in range(rounds):
+        for name, (turn, pids) in turns.items():
+            used_s, began_s, before = cpu_s(pids), time.monotonic(), spent[name]
+            done = before.done + turn(each_s)
+            spent[name] = Spent(done, before.wall_s + time.monotonic() - began_s, before.cpu_s + cpu_s(pids) - used_s)
+    return spent
+
+
+def command_of(part: Callable[..., Any], **task: Any) -> list[str]:
+    """The command of a process that calls this function of a benchmark's module with this task; others may read it."""
+    return [*PYTHON, "-m", "azq.parts.lab.bench.rig", part.__module__, part.__name__, json.dumps(task)]
+
+
+class PartProcess(subprocess.Popen[str]):
+    """A part of a benchmark in a process and a session of its own, which answers with lines of JSON; it ends with its block."""
+
+    def __init__(self, part: Callable[..., Any], env: Mapping[str, str] | None = None, **task: Any) -> None:
+        pipe = subprocess.PIPE
+        super().__init__(command_of(part, **task), env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Kills it and what it started."""
+        if self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+        self.communicate()
+
+    def write(self, *words: object) -> None:
+        """A line for it; nothing where it died, which its answer says."""
+        assert self.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.write(f"{' '.join(map(str, words))}\n")
+            self.stdin.flush()
+
+    def read(self, within_s: float) -> Any:
+        """Its next line; `EvaluationTimeout` says how it failed, or that it was ended because it took longer."""
+        assert self.stdout is not None
+        late = threading.Timer(within_s, self.kill)
+        late.start()
+        try:
+            line = self.stdout.readline()
+        finally:
+            late.cancel()
+        return json.loads(line) if line else self.answer(within_s)
+
+    def answer(self, within_s: float) -> Any:
+        """The last line that it says before it ends; raises as `read`."""
+        try:
+            said, complaint = self.communicate(timeout=within_s)
+        except BaseException as error:
+            self.end()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            raise EvaluationTimeout(f"the benchmark's process was ended after {within_s:.0f} s without an answer") from None
+        if self.returncode or not said.strip():
+            raise EvaluationTimeout(f"the benchmark's process ended with exit code {self.returncode}: {last_words(complaint)[:300]}")
+        return json.loads(said.splitlines()[-1])
+
+
+def say(answer: Any) -> None:
+    """A line of JSON for the process that started this one; what games print goes elsewhere."""
+    print(json.dumps(answer), file=sys.__stdout__, flush=True)
+
+
+def start_together(processes: Sequence[PartProcess], seconds: float, warm_up_s: float) -> float:
+    """Waits until all that called `told` are ready and tells them what counts; returns when that begins."""
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()  # of one that died: nothing, and its answer says so
+    start_s = time.monotonic() + warm_up_s
+    for process in processes:
+        process.write(start_s, start_s + seconds)
+    return start_s
+
+
+def told() -> tuple[float, float]:
+    """Says that this process is ready, and hears between which moments of this machine's monotonic clock it counts."""
+    say("ready")
+    start_s, end_s = map(float, sys.stdin.readline().split())
+    return start_s, end_s
+
+
+def last_words(complaint: str) -> str:
+    """What a process said last."""
+    return (complaint.strip().splitlines() or ["it said nothing"])[-1]
+
+
+def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections) -> bytes:
+    from azq.learner.publish import Publisher
+    from azq.nets import NetSpec, WeightsMeta, build, to_bytes
+
+    game = rules(sections)
+    meta = WeightsMeta(game=game.name, params=dict(sections.run.params), network=sections.network.model_dump(), version=1, step=0)
+    data = to_bytes(build(sections.network, NetSpec.of(game)), meta)
+    directory = config.home / RUN
+    ledger.create_run(record_of(RUN, sections, directory, now_ms()))
+    store = open_store(config.store, directory=directory / "weights", client=control)
+    Publisher(RedisBus(control), store, RUN).publish(data, 1, 0)
+    return data
+
+
+def published(config: Config, control: redis.Redis) -> bytes:
+    """The weights of a rig, for another process of it."""
+    event = read_weights(RedisBus(control), RUN)[0]
+    return open_store(config.store, directory=config.home / RUN / "weights", client=control).get(event.uri, event.sha256)
+
+
+def _main() -> int:
+    module, part, task = sys.argv[1:]
+    sys.stdout = sys.stderr
+    say(getattr(importlib.import_module(module), part)(**json.loads(task)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main("bench", _main))

@@ -1,0 +1,181 @@
+"""The commands of `azq bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from azq.cli.options import Answer, Command, MeasuredFile, Overrides, offering, rehearsal, with_answer
+from azq.errors import ConfigError
+
+bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
+
+Seconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+NetworkClock = Annotated[str, typer.Option(metavar="TIME", help="A clock for a network: each batch takes this long and no CPU.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
+
+
+def _measured(command: Command) -> None:
+    """A benchmark of that name and those options; what `command` returns of them is as `measure` takes it."""
+    name = command.__name__
+
+    def run(config: Path | None, overrides: list[str] | None, **options: Any) -> Answer:
+        from azq.config import load
+        from azq.parts.lab.bench import as_text, measure
+
+        result = measure(name, load(config, overrides or []), **options | (command(**options) or {}))
+        return Answer(result, as_text(name, result))
+
+    bench_app.command(name)(offering(rehearsal(run), command, config=(MeasuredFile, None), overrides=(Overrides, None)))
+
+
+@_measured
+def search(seconds: Seconds = 5.0, game: str = "connect_four") -> None:
+    """The search core alone, with the built-in uniform evaluator."""
+
+
+@_measured
+def selfplay(
+    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
+    seconds: Seconds = 20.0,
+    game: str = "connect_four",
+    preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
+    network_clock: NetworkClock = "",
+) -> None:
+    """Self-play over all processes, with a 3x32 network and 200 simulations or as in the game's preset.
+
+    With --network-clock 2.2ms: the CPU that a turn of 8,192 leaves costs beside the network, and what speed follows for a GPU.
+    """
+    if evaluator not in ("stream", "local"):
+        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
+
+
+@_measured
+def inference(
+    seconds: Seconds = 5.0,
+    game: str = "connect_four",
+    batch: Annotated[int, typer.Option("--batch", min=0, help="Leaves of a request; 0: those of a self-play group.")] = 0,
+    network_clock: NetworkClock = "",
+) -> None:
+    """The network's forward pass, bare and through the stream, and what the stream adds to a round trip.
+
+    With --network-clock 2.2ms: the CPU that requests of 8,192 leaves cost client, brokers and inference worker beside the network.
+    """
+
+
+@_measured
+def learner(
+    seconds: Seconds = 10.0,
+    game: str = "connect_four",
+    ranks: Annotated[int, typer.Option("--ranks", min=1, help="Processes that train together, each on a core or GPU of its own.")] = 1,
+) -> None:
+    """The learner's step against a bare training loop; with --ranks, several learners against one."""
+
+
+@_measured
+def bus(
+    seconds: Seconds = 5.0,
+    clients: Annotated[int, typer.Option("--clients", min=1, help="Processes that ask.")] = 2,
+    consumers: Annotated[int, typer.Option("--consumers", min=1, help="Processes that answer.")] = 1,
+    sizes: Annotated[list[int] | None, typer.Option("--bytes", min=64, help="Of a request; repeatable. 16 and 64 KiB without.")] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Over the brokers' TLS fronts, as from other machines.")] = False,
+) -> dict[str, Any]:
+    """Requests and replies over the data plane: what one costs, what one broker carries."""
+    return {"sizes": tuple(sizes or (16 * 1024, 64 * 1024))}
+
+
+@_measured
+def fleet(
+    seconds: Seconds = 10.0,
+    game: str = "connect_four",
+    network_clock: Annotated[str, typer.Option(metavar="TIME", help="Of the network: what 1,024 leaves take.")] = "20ms",
+    rtt: Annotated[
+        list[float] | None, typer.Option("--rtt", min=0.0, help="Round trip times in ms; repeatable. 0, 0.2, 1, 10 without.")
+    ] = None,
+    loss: Annotated[float, typer.Option("--loss", min=0.0, help="Share of packets that are lost.")] = 0.0,
+) -> dict[str, Any]:
+    """Self-play whose brokers are a network away from it and from inference: evaluations and latency by round trip time."""
+    return {"rtt": tuple(rtt or (0.0, 0.2, 1.0, 10.0))}
+
+
+@_measured
+def weights(
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Inference workers that take the weights.")] = 2,
+    publications: Annotated[int, typer.Option("--publications", min=2, help="New versions for each store.")] = 50,
+    stores: Annotated[list[str] | None, typer.Option("--store", help="file, redis, s3 (a local server); repeatable. All without.")] = None,
+) -> dict[str, Any]:
+    """From publishing 1.6 M parameters to the last inference worker's switch, under load."""
+    return {"stores": tuple(stores or ("file", "redis", "s3"))}
+
+
+@_measured
+def daemon(
+    workers: Workers = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs that share the workers.")] = 100,
+    seconds: Seconds = 10.0,
+) -> None:
+    """The daemon's tick in front of a large fleet with nothing to do."""
+
+
+@_measured
+def rest(
+    workers: Workers = 1000,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs.")] = 10,
+    rate: Annotated[float, typer.Option("--rate", min=1.0, help="Requests per second.")] = 200.0,
+    seconds: Seconds = 10.0,
+) -> None:
+    """The REST interface of a real daemon under a schedule of reads; latencies count from when a request was due."""
+
+
+@_measured
+def replay(
+    games: Annotated[int, typer.Option("--games", min=1, help="Games in the log; their files are not made, only the indexes.")] = 1_000_000,
+) -> None:
+    """Opening a long segment log, and storing games in it."""
+
+
+@_measured
+def browser(
+    seconds: Seconds = 30.0,
+    game: str = "connect_four",
+    tabs: Annotated[list[int] | None, typer.Option("--tabs", min=1, help="Tabs that work at once; repeatable. 1 and 2 without.")] = None,
+    core: Annotated[bool, typer.Option("--core", help="The core alone, no run that tabs play for.")] = False,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: the memory of a tab that plays for so long.")] = 0.0,
+) -> dict[str, Any]:
+    """Tabs of a headless Chromium: the core's share of the extension's speed, and what tabs do for a run."""
+    return {"tabs": tuple(tabs or (1, 2))}
+
+
+@_measured
+def peers(seconds: Seconds = 20.0) -> None:
+    """pgx + mctx and OpenSpiel on this machine (extra `bench`), beside azq in the same run."""
+
+
+@bench_app.command("all")
+@with_answer
+@rehearsal
+def bench_all(
+    minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for everything; what does not fit is named.")] = 9.0,
+    size: Annotated[str, typer.Option("--size", help="tiny, small or full; full on a GPU, else small, by default.")] = "",
+    device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1")] = "auto",
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json, bench.md and pictures.")] = None,
+    write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
+    reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables and pictures of this bench.json.")] = None,
+    overrides: Overrides = None,
+) -> Answer:
+    """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
+    from azq.parts.lab.bench.plan import markdown, replace_section
+    from azq.parts.lab.bench.suite import read, run_all, write, write_tables
+
+    def keep(so_far: dict[str, Any]) -> None:
+        if out is not None:
+            write_tables(so_far, out)
+
+    result = run_all(size, minutes, device, overrides or (), keep=keep) if reuse is None else read(reuse)
+    if out is not None:
+        write(result, out)
+    if write_docs is not None:
+        replace_section(write_docs, markdown(result))
+    return Answer(result, markdown(result))

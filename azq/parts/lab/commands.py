@@ -1,0 +1,234 @@
+"""Commands that measure, search and prove: `azq estimate`, `azq tune`, `azq sweep`, `azq validate` and `azq drill`."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from azq.cli.options import Answer, AsJson, MeasuredFile, Overrides, Preset, emit, rehearsal, with_answer, with_settings
+from azq.errors import ConfigError, ExitCode, MissingExtra
+from azq.parts.lab.bench_commands import bench_app
+from azq.process.interrupts import end_as_ctrl_c
+
+if TYPE_CHECKING:
+    from azq.config import Config
+    from azq.parts.lab.drill import Rehearsal
+    from azq.parts.lab.validate.validate import Hardship
+
+
+@with_answer
+@rehearsal
+def estimate(
+    game: Annotated[str, typer.Argument(help="Game to learn, as `azq up --game` takes it: a name, FILE.py:CLASS, openspiel:NAME.")],
+    preset: Preset = "",
+    seconds: Annotated[float, typer.Option("--seconds", min=5.0, help="How long to play and train; more for games of many plies.")] = 30.0,
+    watts: Annotated[float, typer.Option("--watts", min=0.0, help="What this machine takes at work.")] = 60.0,
+    overrides: Overrides = None,
+    config: MeasuredFile = None,
+) -> Answer:
+    """Say how fast this machine would learn a game, whether it fits and what it costs, from half a minute of play and training."""
+    from azq import logs
+    from azq.parts.lab.calibrate.estimate import EstimateRequest
+    from azq.parts.lab.calibrate.estimate import estimate as command
+
+    end_as_ctrl_c()
+    logs.setup("estimate", level=logging.WARNING)
+    asked = EstimateRequest(game, preset, overrides or (), config, seconds, watts)
+    found = command(asked, lambda line: typer.echo(line, err=True))
+    return Answer(found.values(), found.as_text())
+
+
+@with_answer
+@rehearsal
+def tune(
+    game: Annotated[str, typer.Argument(help="Game to play, as `azq up --game` takes it: a name, FILE.py:CLASS, openspiel:NAME.")],
+    preset: Preset = "",
+    seconds: Annotated[float, typer.Option("--seconds", min=30.0, help="For all trials; more finds smaller differences.")] = 360.0,
+    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local; as `azq up` takes it by default.")] = "",
+    leaves: Annotated[bool, typer.Option("--leaves", help="Take other search.leaves_per_step too, which change what is searched.")] = False,
+    longer: Annotated[float, typer.Option("--longer", min=1.0, help="Take nothing under which a game lasts so many times as long.")] = 2.0,
+    shared: Annotated[bool, typer.Option("--shared", help="Others work on this machine: judge by CPU-seconds alone.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Settings file for `azq up --config`; tuned-GAME.toml by default.")] = None,
+    into: Annotated[Path | None, typer.Option("--update", help="Settings file to change instead; azq.toml, for example.")] = None,
+    overrides: Overrides = None,
+    config: MeasuredFile = None,
+) -> Answer:
+    """Measure how self-play is best spread over this machine, and write it down where it is faster than what is set by more than noise."""
+    from azq import logs
+    from azq.host.rundir import name_of
+    from azq.parts.lab.calibrate.tune import TuneRequest
+    from azq.parts.lab.calibrate.tune import tune as command
+
+    if out and into:
+        raise ConfigError("--out and --update are two ways to write one choice; give one of them")
+    file = into or out or Path(f"tuned-{name_of(game)}.toml")
+    end_as_ctrl_c()
+    logs.setup("tune", level=logging.WARNING)
+    asked = TuneRequest(game, preset, overrides or (), config, seconds, evaluator, leaves, longer, shared, None if into else file, into)
+    found = command(asked, lambda line: typer.echo(line, err=True))
+    written = [f"written: azq up --game {game} --config {file}"] if found.changes else []
+    values = found.values() | {"file": str(file) if found.changes else ""}
+    return Answer(values, [*found.as_text(), *written], ExitCode.OK if found.tuned else ExitCode.INTERRUPTED)
+
+
+@with_settings
+def sweep(
+    settings: Config,
+    file: Annotated[Path, typer.Argument(help=r"The study: `\[study]`, `\[settings]`, `\[space]` (docs/sweeps.md).")],
+    look: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
+    url: Annotated[str, typer.Option("--url", help="The daemon whose dashboard shows the study.")] = "",
+    report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, parallel coordinates, trials.")] = None,
+) -> Answer:
+    """Search for better settings: a study of runs, resumed where it was left; Ctrl-C ends it safely."""
+    if importlib.util.find_spec("optuna") is None:
+        raise MissingExtra("azq sweep needs Optuna; `pip install 'azq[sweep]'`, or `pip install optuna`")
+    from azq import logs
+    from azq.console.report import as_html
+    from azq.files import publish_file
+    from azq.parts.lab.sweep.plan import read_plan
+    from azq.parts.lab.sweep.report import as_sections, as_text, as_values, swept
+    from azq.parts.lab.sweep.sweep import open_study
+
+    end_as_ctrl_c()
+    logs.setup("sweep", level=logging.WARNING)
+    plan = read_plan(file)
+    folder = (settings.home / "sweeps" / plan.name).absolute()
+    study = open_study(plan, folder) if look else swept(plan, folder, settings, url, lambda said: typer.echo(said, err=True))
+    if report:
+        publish_file(report, as_html(f"Study {plan.name}", as_sections(plan, study)).encode())
+    return Answer(as_values(plan, study), as_text(plan, study) + (f"\n{report}" if report else ""))
+
+
+@with_answer
+@rehearsal
+def validate(
+    game: str = "tic_tac_toe",
+    iterations: Annotated[
+        int, typer.Option("--iterations", min=0, help="Versions after the first; 6, and 500 with --soak, by default.")
+    ] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the run; with --bands of the first, which the band does not have.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that play; with --bands, seeds at once.")] = 2,
+    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
+    kill: Annotated[bool, typer.Option("--kill", help="Kill a process with each version.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Stop everything halfway, and start it again.")] = False,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times through the queue.")] = 1,
+    soak: Annotated[bool, typer.Option("--soak", help="Hundreds of versions: what grows, leaks or drifts.")] = False,
+    bands: Annotated[str, typer.Option("--bands", metavar="GAME", help="Is what other seeds learn within the game's band?")] = "",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --bands: how many.")] = 5,
+    cpu: Annotated[bool, typer.Option("--cpu", help="With --bands: fail also for half as many CPU-seconds again.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for the report of --soak, or for curves and chart of --bands.")] = None,
+    baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier answer of --json, or a file of --bands --out.")] = None,
+) -> Answer:
+    """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
+    from azq import logs
+    from azq.parts.lab.validate.validate import Hardship, Validation
+    from azq.parts.lab.validate.validate import validate as command
+
+    if evaluator not in ("stream", "local"):
+        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
+    end_as_ctrl_c()
+    logs.setup("validate", level=logging.WARNING)
+    if bands:
+        from azq.parts.lab.validate.banded import Banding, check_bands
+
+        judged = check_bands(Banding(bands, seeds, seed, workers, cpu, baseline, out), lambda line: typer.echo(line, err=True))
+        return Answer(judged.values(), judged.as_text(), ExitCode.OK if judged.passed else ExitCode.CRASH)
+    if soak:
+        return _soaked(game, iterations or 500, seed, Hardship(workers, kill, stop), out)
+    asked = Validation(game, iterations or 6, seed, evaluator, Hardship(workers, kill, stop), repeat, baseline)
+    report = command(asked, lambda line: typer.echo(line, err=True))
+    return Answer(report.values(), report.as_text(), ExitCode.OK if report.passed else ExitCode.CRASH)
+
+
+def _soaked(game: str, iterations: int, seed: int, hardship: Hardship, out: Path | None) -> Answer:
+    from azq.parts.lab.validate.soak import as_markdown, soak, write_report
+    from azq.parts.lab.validate.versions import lockstep_sections
+
+    if hardship.kill or hardship.stop:
+        raise ConfigError("--soak takes neither --kill nor --stop: memory is followed process by process")
+    report = soak(lockstep_sections(game, seed, "stream"), hardship, iterations)
+    if out is not None:
+        write_report(report, out)
+    values = {"game": game, "versions": report.versions, "lines": [{**asdict(line), "passed": line.passed} for line in report.lines]}
+    return Answer({**values, "passed": report.passed}, as_markdown(report), ExitCode.OK if report.passed else ExitCode.CRASH)
+
+
+drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
+
+
+Patience = Annotated[float, typer.Option("--patience", min=1.0, help="Times the bounds on time, on a machine with other work.")]
+
+
+@drill_app.command("list")
+@with_answer
+def drill_list() -> Answer:
+    """The failures that can be rehearsed."""
+    from azq.parts.lab.drill import load_all
+
+    scenarios = load_all()
+    shown = ("name", "summary", "role", "fault", "within_s")
+    facts = [{name: getattr(one, name) for name in shown} for one in scenarios]
+    return Answer(facts, [f"{one.name:<29}{one.summary}" for one in scenarios])
+
+
+@drill_app.command("run")
+@rehearsal
+def drill_run(
+    name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that each fault is made.")] = 1,
+    chaos_minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: any of them at random for so long.")] = 0.0,
+    every_s: Annotated[float, typer.Option("--every", min=0.0, help="With --minutes: seconds from a fault to the next, 0: no rest.")] = 0.0,
+    seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,
+    patience: Patience = 1.0,
+    game: str = "tic_tac_toe",
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+) -> None:
+    """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
+    from azq.parts.lab.drill import Chaos, Intent, choose, load_all, rehearse
+
+    end_as_ctrl_c()
+    chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
+    plan = Intent(rounds, game, tuple(overrides or ()), seed, chaos, patience)
+    _answer(rehearse(choose(load_all(), name), plan, _tell), as_json)
+
+
+@drill_app.command("chaos")
+@rehearsal
+def drill_chaos(
+    mtbf_s: Annotated[float, typer.Option("--mtbf-s", min=0.1, help="Mean seconds from a fault to the next, healed or not.")] = 5.0,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.0, help="How long; with --faults: at most. 10 where neither is given.")
+    ] = 0.0,
+    faults: Annotated[int, typer.Option("--faults", min=0, help="How many faults.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same faults at the same times, as far as who they befall is there.")] = 0,
+    patience: Patience = 1.0,
+    game: str = "tic_tac_toe",
+    as_json: AsJson = False,
+    overrides: Overrides = None,
+) -> None:
+    """Hurt a system of its own at random times, healed or not, and compare the ledger with the disk in between and at the end."""
+    from azq.parts.lab.drill import Intent, Storm, weather
+
+    end_as_ctrl_c()
+    lasts_s = 60 * minutes if minutes or faults else 600.0
+    plan = Intent(game=game, overrides=tuple(overrides or ()), patience=patience)
+    _answer(weather(Storm(mtbf_s, faults, lasts_s, seed), plan, _tell), as_json)
+
+
+def _answer(rehearsal: Rehearsal, as_json: bool) -> None:
+    emit(rehearsal.values(), as_json, rehearsal.as_text())
+    if not rehearsal.passed():
+        raise typer.Exit(int(ExitCode.CRASH))
+
+
+def _tell(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+COMMANDS = {"estimate": estimate, "tune": tune, "sweep": sweep, "validate": validate, "bench": bench_app, "drill": drill_app}

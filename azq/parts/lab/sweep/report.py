@@ -1,0 +1,130 @@
+"""What a study found: as text, as values, as a page that stands alone."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import optuna
+from optuna.trial import FrozenTrial, TrialState
+
+from azq.client import Client
+from azq.config import Config
+from azq.console.remote import client_of
+from azq.console.report import ReportSection
+from azq.console.svg import bars, parallel
+from azq.errors import RequestError
+from azq.parts.lab.sweep.plan import StudyPlan
+from azq.parts.lab.sweep.sweep import Tell, importances, line, sweep
+from azq.parts.lab.sweep.trial import Trial
+from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
+
+ENDS = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+def as_values(plan: StudyPlan, study: optuna.Study) -> StudyReport:
+    """The newest trials in order, the best, importances."""
+    trials = study.get_trials(deepcopy=False)
+    best = _best(plan, trials)
+    return StudyReport(
+        study=plan.name,
+        game=plan.game,
+        metric=plan.metric,
+        best=_row(best) if best else None,
+        importances=importances(study),
+        trials=[_row(trial) for trial in trials[-MOST_TRIALS:]],
+        until=plan.until,
+        upwards=plan.upwards,
+        log=plan.log_scaled,
+    )
+
+
+def as_text(plan: StudyPlan, study: optuna.Study) -> str:
+    """The best trial and what mattered, in a few lines."""
+    trials = study.get_trials(deepcopy=False)
+    lines = [f"study {plan.name}: {_counts(trials)}"]
+    if best := _best(plan, trials):
+        lines += ["best: " + line(plan, best), *(f"  --set {name}={value}" for name, value in best.params.items())]
+    return "\n".join(lines + [f"importance {share:.0%}  {name}" for name, share in importances(study).items()])
+
+
+def as_sections(plan: StudyPlan, study: optuna.Study) -> list[ReportSection]:
+    """The page's parts: what mattered, all trials as lines, all trials as a table, best first."""
+    trials = study.get_trials(deepcopy=False)
+    ranked = sorted((trial for trial in trials if trial.value is not None), key=lambda trial: _worth(plan, trial), reverse=True)
+    names, shares = list(plan.space), importances(study)
+    lines = [[*(trial.params[name] for name in names), trial.value] for trial in ranked]
+    note = "" if shares else "Too few whole trials to tell."
+    return [
+        ReportSection("", note=f"{plan.game}, {plan.metric} after {plan.until}: {_counts(trials)}."),
+        ReportSection("What mattered", pictures=[bars(shares)] if shares else (), note=note),
+        ReportSection("All trials", pictures=[parallel([*names, plan.metric], lines, plan.log_scaled)], note="The best third is dark."),
+        ReportSection("Best first", ("trial", plan.metric, "state", *names), [_cells(trial, names) for trial in ranked]),
+    ]
+
+
+def _counts(trials: Sequence[FrozenTrial]) -> str:
+    return ", ".join(f"{sum(trial.state is state for trial in trials)} {state.name.lower()}" for state in ENDS)
+
+
+def _best(plan: StudyPlan, trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
+    whole = [trial for trial in trials if trial.state is TrialState.COMPLETE]
+    return max(whole, key=lambda trial: _worth(plan, trial), default=None)
+
+
+def _worth(plan: StudyPlan, trial: FrozenTrial) -> float:
+    value = float(trial.value or 0.0)  # those without one are left out before
+    return value if plan.upwards else -value
+
+
+def _row(trial: FrozenTrial) -> TrialReport:
+    """A trial that runs has the newest figure of its run."""
+    last = trial.last_step
+    value = trial.value if last is None or trial.value is not None else trial.intermediate_values[last]
+    return TrialReport(number=trial.number, state=trial.state.name.lower(), value=value, settings=trial.params)
+
+
+def _cells(trial: FrozenTrial, names: Sequence[str]) -> list[str]:
+    chosen = [trial.value, *(trial.params[name] for name in names)]
+    value, *texts = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in chosen]
+    return [str(trial.number), value, trial.state.name.lower(), *texts]
+
+
+SHOWN_EVERY_S = 5.0
+
+
+def swept(plan: StudyPlan, folder: Path, config: Config, url: str, tell: Tell) -> optuna.Study:
+    """Runs what is left of a study, which the daemon at `url`, where one is named, shows; raises as `sweep`."""
+    if not url:
+        return sweep(plan, folder, tell, partial(Trial, plan, folder))
+    with contextlib.closing(client_of(config, url)) as client:
+        return sweep(plan, folder, tell, partial(Trial, plan, folder), Shown(plan, client, tell).show)
+
+
+class Shown:
+    """Tells a daemon of the study, every few seconds at most; one that is away or refuses is named once. Safe to share."""
+
+    def __init__(self, plan: StudyPlan, client: Client, tell: Tell) -> None:
+        self._plan = plan
+        self._client = client
+        self._tell = tell
+        self._due_s = 0.0
+        self._failed = False
+        self._lock = threading.Lock()
+
+    def show(self, study: optuna.Study, now: bool) -> None:
+        with self._lock:
+            if time.monotonic() < self._due_s and not now:
+                return
+            self._due_s = time.monotonic() + SHOWN_EVERY_S
+            try:
+                self._client.tell_study(as_values(self._plan, study))
+                self._failed = False
+            except RequestError as error:
+                if not self._failed:
+                    self._tell(f"the dashboard does not show the study: {error}")
+                self._failed = True

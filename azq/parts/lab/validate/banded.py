@@ -1,0 +1,169 @@
+"""`azq validate --bands`: other seeds of a game's curve, held against the band that is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from azq import games
+from azq.console.report import ReportSection, as_html, as_markdown
+from azq.console.svg import line_chart
+from azq.errors import ConfigError, StoreError
+from azq.files import make_folders, publish_file
+from azq.parts.lab.validate.bands import DEAREST, LEAST_SEEDS, Band, BandVerdict, cpu_ratio, judge, spread
+from azq.parts.lab.validate.curve import band_sections, curves_of, metric_of, plan_of
+from azq.parts.lab.validate.validate import machine_kind
+from azq.parts.lab.validate.versions import fingerprint
+from azq.process.source import commit, files_sha256
+from azq.status.curves import CurvePoint
+
+SAME = ("game", "metric", "settings")  # in a band and in what is compared with it
+
+
+@dataclass(frozen=True, slots=True)
+class Banding:
+    """What is asked for."""
+
+    game: str
+    seeds: int = 5
+    first_seed: int = 0  # 0: the first that the band does not have
+    processes: int = 2
+    judges_cpu: bool = False
+    kept: Path | None = None  # a band other than the repository's
+    out: Path | None = None  # folder for the curves, which a later call goes on with, and a page with a chart
+
+
+@dataclass(frozen=True, slots=True)
+class BandReport:
+    """What came of it."""
+
+    band: Band | None
+    found: Band
+    verdicts: Sequence[BandVerdict]  # one a point; none without a band
+    judges_cpu: bool
+
+    @property
+    def cpu_ratio(self) -> float | None:
+        """CPU-seconds as a multiple of the band's; None without one of this kind of machine."""
+        return cpu_ratio(self.band, self.found) if self.band and self.band.machine == self.found.machine else None
+
+    @property
+    def passed(self) -> bool:
+        dear = self.judges_cpu and (self.cpu_ratio or 0.0) > DEAREST
+        return not dear and all(each.verdict == "within" for each in self.verdicts)
+
+    def values(self) -> dict[str, Any]:
+        """For machines."""
+        told = {"verdicts": [asdict(each) for each in self.verdicts], "cpu_ratio": self.cpu_ratio, "passed": self.passed}
+        return {**msgspec.to_builtins(self.found), **told}
+
+    def as_text(self) -> str:
+        """The verdict, and a line a point."""
+        return as_markdown(self._title, [self._section()]).rstrip()
+
+    def page(self) -> str:
+        """The same with the curves over each other."""
+        curves = {
+            name: [CurvePoint(at.step, at.mean, at.low, at.high) for at in spread(each.curves)]
+            for name, each in (("band", self.band), ("found", self.found))
+            if each is not None
+        }
+        chart = line_chart(self.found.metric, curves, "steps", lambda value: f"{value:.3f}")
+        return as_html(self._title, [replace(self._section(), pictures=[chart])])
+
+    @property
+    def _title(self) -> str:
+        return f"Band of {self.found.game}"
+
+    def _section(self) -> ReportSection:
+        note = f"{self.found.metric}, {len(self.found.curves)} seeds"
+        if self.band is None:
+            rows = [(str(at.step), f"{at.mean:.4f}", f"{at.low:.4f}", f"{at.high:.4f}") for at in spread(self.found.curves)]
+            return ReportSection("", ("step", "mean", "least", "most"), rows, note=f"{note}; there is no band to compare with")
+        cpu = "CPU-seconds of another kind of machine" if self.cpu_ratio is None else f"CPU-seconds {self.cpu_ratio:.2f} times the band's"
+        note += f"; the band has {len(self.band.curves)}, of commit {self.band.commit}; {cpu}; {'passed' if self.passed else 'failed'}"
+        judged = [(str(at.step), f"{at.band:.4f}", f"{at.found:.4f}", f"{at.p:.4f}", at.verdict) for at in self.verdicts]
+        return ReportSection("", ("step", "band", "found", "p", "verdict"), judged, note=note)
+
+
+def check_bands(asked: Banding, tell: Callable[[str], None]) -> BandReport:
+    """Runs the seeds that `out` does not have yet, and judges all. Raises `ConfigError` for what does not fit, and as `curves_of`."""
+    if asked.seeds < LEAST_SEEDS:
+        raise ConfigError(f"--seeds {asked.seeds} are too few, for the fastest and the slowest are dropped; take {LEAST_SEEDS} or more")
+    found = _without_curves(asked.game)
+    band = _band_for(found, asked)
+    first = asked.first_seed or 1 + max((curve.seed for curve in band.curves) if band else (0,))
+    seeds = range(first, first + asked.seeds)
+    found = _resumed(found, asked.out, seeds)
+    left = sorted(set(seeds) - {curve.seed for curve in found.curves})
+    for curve in curves_of(asked.game, left, asked.processes, tell):
+        found = found.having([*found.curves, curve])
+        _write(asked.out, found.file_name, msgspec.json.format(msgspec.json.encode(found)))
+    report = BandReport(band, found, judge(band, found) if band else [], asked.judges_cpu)
+    _write(asked.out, found.file_name.replace(".json", ".html"), report.page().encode())
+    return report
+
+
+def _without_curves(game: str) -> Band:
+    """A band that this azq is still to measure. Raises `ConfigError` for a game that cannot be."""
+    if plan_of(game).mute:
+        raise ConfigError(f"{game} has no curve to compare: {plan_of(game).mute}; let whole runs learn, and `azq compare` them")
+    sections = band_sections(game, 0)
+    rules = games.load(game, **sections.run.params)
+    if sections.arena.opponents and rules.num_players() < 2:
+        raise ConfigError(f"{game} has neither graded positions nor a second player, so nothing tells how strong a run is; grade some")
+    settings = f"{fingerprint(sections)} at {','.join(map(str, plan_of(game).versions))}"
+    return Band(game, metric_of(game), settings, machine_kind(), commit(), files_sha256(), [])
+
+
+def _band_for(found: Band, asked: Banding) -> Band | None:
+    """The band to compare with; None where there is none and `out` asks for one. Raises `ConfigError` for one that does not fit."""
+    making = f"azq validate --bands {found.game} --seeds 12 --out FOLDER"
+    file = asked.kept or resources.files("azq.parts.lab.validate") / "bands" / found.file_name
+    if not file.is_file():
+        if asked.kept is None and asked.out is not None:
+            return None
+        raise ConfigError(f"no band of {found.game} is at {file}; make one: {making}")
+    band = _read(file)
+    for name in SAME:
+        theirs, ours = getattr(band, name), getattr(found, name)
+        if theirs != ours:
+            raise ConfigError(
+                f"band {file} is of another {name} ({theirs}, not {ours}); name another, or delete it and make it anew: {making}"
+            )
+    if asked.judges_cpu and band.machine != found.machine:
+        raise ConfigError(f"band {file} is of another kind of machine ({band.machine}); leave --cpu out: losses can be compared here too")
+    return band
+
+
+def _resumed(found: Band, out: Path | None, seeds: Sequence[int]) -> Band:
+    """With what `out` has of these seeds already. Raises `ConfigError` where another program made that."""
+    if out is None or not (file := out / found.file_name).is_file():
+        return found
+    kept = _read(file)
+    if msgspec.structs.replace(kept, commit=found.commit, curves=[]) != found:
+        raise ConfigError(f"{file} has curves of another program, machine or settings; delete it, or give another --out")
+    return kept.having([curve for curve in kept.curves if curve.seed in seeds])
+
+
+def _read(file: Path | Traversable) -> Band:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Band)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"band {file} cannot be read: {error}; azq validate --bands GAME --out FOLDER writes one") from None
+
+
+def _write(folder: Path | None, name: str, data: bytes) -> None:
+    if folder is None:
+        return
+    try:
+        make_folders(folder)
+        publish_file(folder / name, data)
+    except OSError as error:
+        raise StoreError(f"{folder / name} cannot be written: {error.strerror}; name another --out") from None

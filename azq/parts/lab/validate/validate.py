@@ -1,0 +1,301 @@
+"""`azq validate`: the same run in one process and through the queue, compared version by version, and with a baseline."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib import resources
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from azq import games
+from azq.actor import Arenas, SelfPlay, Slice
+from azq.bus.embedded import EmbeddedServer
+from azq.bus.redis import RedisBus
+from azq.clock import now_ms
+from azq.config import RunSections
+from azq.errors import ConfigError, NotFound, StateConflict
+from azq.inference.ask.local import LocalEvaluator
+from azq.inference.weights import WeightCatalog, fetch_from
+from azq.learner.opening import LearnerSetup, prepare_training
+from azq.learner.tracking.opening import Trackers
+from azq.ledger import Ledger
+from azq.ledger.records import record_of
+from azq.parts.lab.drill.system import RUN, System
+from azq.parts.lab.validate.versions import (
+    HOST,
+    FirstDifference,
+    LockstepVersion,
+    fingerprint,
+    first_difference,
+    lockstep_sections,
+    overrides_of,
+    version_of,
+)
+from azq.search.evaluator import Evaluator
+from azq.status.observe import read_weights
+from azq.store import open_store
+from azq.wire.connect import connect
+from azq.wire.kinds import Kind
+from azq.wire.messages import Job
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """The part of a report that another run is compared with."""
+
+    game: str
+    machine: str
+    settings: str  # fingerprint
+    passed: bool
+    versions: list[LockstepVersion]
+
+
+def machine_kind() -> str:
+    """What rounding depends on: the CPU's kind, what torch makes of it, torch's version, and the precision."""
+    import torch
+
+    path = Path("/proc/cpuinfo")
+    lines = [line.partition(":") for line in (path.read_text("utf-8", "replace") if path.is_file() else "").splitlines()]
+    facts = {name.strip(): value.strip() for name, _, value in reversed(lines)}
+    cpu = "-".join(facts.get(name, "?") for name in ("vendor_id", "cpu family", "model"))
+    return f"{platform.machine()} {cpu} {torch.backends.cpu.get_cpu_capability()} torch-{torch.__version__.partition('+')[0]} float32"
+
+
+def kept_baseline(game: str, machine: str, settings: str) -> Baseline | str:
+    """The one in the repository, or why there is none."""
+    there = [one for one in _kept() if one.game == game]
+    ours = [one for one in there if one.machine == machine]
+    fitting = [one for one in ours if one.settings == settings]
+    if fitting:
+        return fitting[0]
+    return f"none of {game} with these settings" if ours else f"none of {game} on this kind of machine ({machine})"
+
+
+def read_baseline(path: Path, game: str, machine: str, settings: str) -> Baseline:
+    """One in a file; `ConfigError` where that does not fit this run."""
+    try:
+        found = _read(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"baseline {path} cannot be read: {error.strerror}; `azq validate --json` writes one") from None
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"baseline {path} is no answer of `azq validate --json`: {error}") from None
+    for what, theirs, ours in (("game", found.game, game), ("machine", found.machine, machine), ("settings", found.settings, settings)):
+        if theirs != ours:
+            remedy = "leave --baseline out, or make one here: azq validate --json > FILE"
+            raise ConfigError(f"baseline {path} is of another {what} ({theirs}, not {ours}); {remedy}")
+    return found
+
+
+def _kept() -> Iterator[Baseline]:
+    for file in (resources.files("azq.parts.lab.validate") / "baselines").iterdir():
+        if file.name.endswith(".json"):
+            yield _read(file.read_bytes())
+
+
+def _read(data: bytes) -> Baseline:
+    return msgspec.json.decode(data, type=Baseline)
+
+
+RUN_ALONE = "alone"
+FOR_EVER_S = 1e6
+
+
+def play_alone(sections: RunSections, folder: Path) -> Iterator[LockstepVersion]:
+    """The versions of such a run, one after the other, for as long as they are asked for; what it makes lies in `folder`."""
+    return (version for version, _ in watch_alone(sections, folder))
+
+
+def watch_alone(sections: RunSections, folder: Path) -> Generator[tuple[LockstepVersion, Evaluator]]:
+    """The same, each version with an evaluator that knows it and all before."""
+    game, server = games.load(sections.run.game, **sections.run.params), EmbeddedServer("control", folder / "broker")
+    with contextlib.ExitStack() as stack:
+        stack.callback(server.stop)
+        server.start()
+        client = stack.enter_context(contextlib.closing(connect(server.url, blocking=True)))
+        yield from _watch(game, sections, folder, RedisBus(client), Ledger(client))
+
+
+def _watch(
+    game: games.Game, sections: RunSections, folder: Path, bus: RedisBus, ledger: Ledger
+) -> Generator[tuple[LockstepVersion, Evaluator]]:
+    store = open_store("file", directory=folder / "weights")
+    ledger.create_run(record_of(RUN_ALONE, sections, folder, now_ms()))
+    prepare_training(sections.learner)
+    setup = LearnerSetup(RUN_ALONE, folder, sections, game, bus=bus, ledger=ledger, store=store, tracker=Trackers([]), consumer=RUN_ALONE)
+    learner, arenas, never = setup.open(), Arenas(), threading.Event()
+    catalog = WeightCatalog(bus, RUN_ALONE)
+    with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), HOST)) as evaluator:
+        told = 0
+        try:
+            while True:
+                learner.taking.turn()
+                learner.turn(never)
+                newest = read_weights(bus, RUN_ALONE)[0]
+                if newest.version > told:
+                    told = newest.version
+                    yield version_of(newest, sections), evaluator
+                    _play(ledger, sections, game, evaluator, arenas)
+        finally:
+            learner.ranks.close()
+
+
+def _play(ledger: Ledger, sections: RunSections, game: games.Game, evaluator: Evaluator, arenas: Arenas) -> None:
+    """All games that may be opened, to their ends."""
+    job = ledger.enqueue(Job("", RUN_ALONE, Kind.SELFPLAY, "cpu", games=sections.learner.lockstep_games, slice_s=FOR_EVER_S))
+    lease = ledger.claim(job.job.job_id, 1, RUN_ALONE, FOR_EVER_S)
+    assert lease is not None, "a fresh job of a running run"
+    SelfPlay(ledger, Slice(lease, sections, game), evaluator, arenas, should_stop=lambda: not ledger.counts(RUN_ALONE).open).run()
+
+
+PATIENCE_S = 60.0  # for a version
+MOMENT_S = 0.4  # a version is played within about so long
+PREFIX = "azq-validate-"
+
+
+@dataclass(frozen=True, slots=True)
+class Hardship:
+    """What such a run has to bear."""
+
+    workers: int = 2
+    kill: bool = False  # a process that plays, infers or learns, while each version is made
+    stop: bool = False  # all of it, once, and start it again
+    seed: int = 0  # of what is random about it
+
+    def __str__(self) -> str:
+        what = [f"{self.workers} workers", *(["kills"] if self.kill else []), *(["a stop"] if self.stop else [])]
+        return f"queue with {', '.join(what)}"
+
+
+def play_queued(sections: RunSections, hardship: Hardship, count: int) -> list[LockstepVersion]:
+    """The first `count` versions; raises `EvaluationTimeout` where one does not come, `StateConflict` where a game was given up."""
+    with started(sections, hardship) as system:
+        rng, stop_at = random.Random(hardship.seed), max(1, count // 2) if hardship.stop else 0
+        for number in range(1, count):
+            await_version(system, number)
+            if hardship.kill:
+                system.rest(time.monotonic() + rng.uniform(0.0, MOMENT_S))
+                _kill_one(system, rng)
+            if number == stop_at:
+                system.stop()
+                system.start()
+        await_version(system, count)
+        return versions(system, sections)[:count]
+
+
+def await_version(system: System, number: int) -> None:
+    """Returns once it was published; raises as `play_queued`."""
+    system.until(lambda: _has(system, number), f"version {number}", PATIENCE_S)
+
+
+def versions(system: System, sections: RunSections) -> list[LockstepVersion]:
+    """What was published so far, oldest first."""
+    events = system.query(lambda client: read_weights(RedisBus(client), RUN, 100_000)) or []
+    return [version_of(event, sections) for event in reversed(events)]
+
+
+def started(sections: RunSections, hardship: Hardship) -> System:
+    """A system of its own that plays such a run for the length of a block; its folder goes with it unless something failed."""
+    host = [f"inference.{name}={json.dumps(value)}" for name, value in HOST.model_dump(exclude_unset=True).items()]
+    overrides = [*overrides_of(sections), *host, f"worker.concurrency={hardship.workers}"]
+    return System(None, sections.run.game, overrides, prefix=PREFIX)
+
+
+def _has(system: System, number: int) -> bool:
+    """Whether a version was published."""
+    counts = system.counts()
+    if counts is not None and counts.abandoned:
+        raise StateConflict(f"{counts.abandoned} games were given up, and lockstep goes on without none; see {system.folder}")
+    newest = system.query(lambda client: read_weights(RedisBus(client), RUN))
+    return bool(newest and newest[0].version >= number)
+
+
+def _kill_one(system: System, rng: random.Random) -> None:
+    found = system.kin.processes()
+    playing = system.kin.below(found["selfplay"]) if "selfplay" in found else []
+    targets = [*playing, *(victim for role, victim in found.items() if role in ("selfplay", "learner", "inference"))]
+    if targets:
+        with contextlib.suppress(NotFound):
+            system.kin.send(signal.SIGKILL, rng.choice(sorted(targets, key=lambda victim: victim.pid)))
+
+
+ALONE = "one process"
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """What is asked for."""
+
+    game: str = "tic_tac_toe"
+    iterations: int = 6
+    seed: int = 0
+    evaluator: str = "stream"
+    hardship: Hardship = field(default_factory=Hardship)
+    repeat: int = 1  # times through the queue, each with other kills
+    baseline: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """What came of it."""
+
+    game: str
+    seed: int
+    machine: str
+    settings: str
+    versions: Sequence[LockstepVersion]  # of one process
+    runs: dict[str, str]  # last hash by what the run was
+    baseline: str
+    first_difference: FirstDifference | None
+
+    @property
+    def passed(self) -> bool:
+        return self.first_difference is None
+
+    def values(self) -> dict[str, Any]:
+        """For machines, and for later runs as a baseline."""
+        return {**asdict(self), "hash": self.versions[-1].hash, "passed": self.passed}
+
+    def as_text(self) -> list[str]:
+        lines = [f"{number.number:>4}  {number.hash[:16]}  step {number.step:<6} {number.games} games" for number in self.versions]
+        lines += [f"{run}: {hash[:16]}" for run, hash in self.runs.items()]
+        lines.append(f"baseline: {self.baseline}")
+        if (first := self.first_difference) is not None:
+            hashes = f"{first.hash[:16]}, not {first.expected[:16]}"
+            lines.append(f"{first.run}: version {first.version} differs, by its {first.differs}: {hashes}")
+        return [*lines, "passed" if self.passed else "failed"]
+
+
+def validate(asked: Validation, tell: Callable[[str], None]) -> ValidationReport:
+    """Plays it all; raises `ConfigError` for a game or baseline that does not fit, and what `play_queued` raises."""
+    games.load(asked.game)  # an unknown one ends here
+    sections, count = lockstep_sections(asked.game, asked.seed, asked.evaluator), asked.iterations + 1
+    machine, settings = machine_kind(), fingerprint(sections)
+    kept: Baseline | str = kept_baseline(asked.game, machine, settings)
+    if asked.baseline is not None:
+        kept = read_baseline(asked.baseline, asked.game, machine, settings)
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+        alone = list(islice(play_alone(sections, Path(folder)), count))
+    runs, found = {ALONE: alone[-1].hash}, []
+    tell(f"{ALONE}: {alone[-1].hash[:16]}")
+    if isinstance(kept, Baseline):
+        found.append(first_difference(ALONE, alone, kept.versions))
+    baseline = kept if isinstance(kept, str) else "differs" if found[0] else "agrees"
+    for number in range(asked.repeat):
+        hardship = replace(asked.hardship, seed=asked.hardship.seed + number)
+        name = f"{hardship}, run {number + 1}" if asked.repeat > 1 else str(hardship)
+        queued = play_queued(sections, hardship, count)
+        runs[name] = queued[-1].hash
+        tell(f"{name}: {runs[name][:16]}")
+        found.append(first_difference(name, queued, alone))
+    return ValidationReport(asked.game, asked.seed, machine, settings, alone, runs, baseline, next(filter(None, found), None))

@@ -1,0 +1,69 @@
+"""What contributors did, in the control plane: games and samples of each, by day, by month and ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+
+from azq.parts.volunteers.backing import samples_in
+from azq.wire import keys
+from azq.wire.connect import translate
+from azq.wire.messages import BROWSER_PREFIX, SampleEvent
+
+DAY_S = 86_400
+PERIODS = {"ever": ("ever", 0), "month": ("%Y-%m", 400 * DAY_S), "day": ("%Y-%m-%d", 40 * DAY_S)}  # name of its key, life
+SUMS = ("games", "samples")
+
+
+class Tallies:
+    """Those of a control plane; each call may raise `BrokerError`."""
+
+    def __init__(self, client: redis.Redis, clock_ms: Callable[[], int]) -> None:
+        self.client = client
+        self._clock_ms = clock_ms
+
+    def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
+        """Adds committed games; returns the figures of who made them."""
+        contributors = [event.worker.removeprefix(BROWSER_PREFIX) for event in events]
+        with translate(self.client), self.client.pipeline() as pipe:
+            for event, contributor in zip(events, contributors, strict=True):
+                for period, (_, life_s) in PERIODS.items():
+                    key = self._key(period)
+                    pipe.hincrby(key, f"games {contributor}", 1)
+                    pipe.hincrby(key, f"samples {contributor}", samples_in(event.record))
+                    pipe.hset(key, f"last {contributor}", event.finished_ms)
+                    if life_s:
+                        pipe.expire(key, life_s)
+            pipe.execute()
+        return self.figures(set(contributors))
+
+    def figures(self, contributors: Collection[str]) -> Mapping[str, Mapping[str, int]]:
+        """What some did, ever."""
+        fields = [f"{what} {contributor}" for contributor in contributors for what in SUMS]
+        with translate(self.client):
+            values: Any = iter(self.client.hmget(self._key("ever"), fields) if fields else ())
+        return {contributor: {what: int(next(values) or 0) for what in SUMS} for contributor in contributors}
+
+    def sums(self, period: str) -> dict[str, dict[str, int]]:
+        """Games, samples and the time of the last game of each contributor in a period."""
+        with translate(self.client):
+            values: Any = self.client.hgetall(self._key(period))
+        sums: dict[str, dict[str, int]] = {}
+        for field, value in values.items():
+            what, _, contributor = field.decode().partition(" ")
+            sums.setdefault(contributor, {})[what] = int(value)
+        return sums
+
+    def totals(self) -> Mapping[str, Mapping[str, int]]:
+        """Games, samples and contributors of all, ever and in this month and day."""
+        found = {}
+        for period in PERIODS:
+            sums = self.sums(period).values()
+            found[period] = {name: sum(one.get(name, 0) for one in sums) for name in SUMS} | {"contributors": len(sums)}
+        return found
+
+    def _key(self, period: str) -> str:
+        return keys.totals(datetime.fromtimestamp(self._clock_ms() / 1000, UTC).strftime(PERIODS[period][0]))

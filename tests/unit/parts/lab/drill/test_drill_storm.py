@@ -1,0 +1,86 @@
+"""Faults by their mean time between failures: the same ones from the same seed, whom they befall, and who there is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from azq.parts.lab.drill.scenarios import FAULTS
+from azq.parts.lab.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, victim
+from azq.process.kin import CHILD, Kin, Victim
+
+SEEDS = st.integers(0, 1 << 32)
+
+
+@given(SEEDS, st.floats(0.1, 100.0))
+def test_the_seed_says_everything(seed: int, mtbf_s: float) -> None:
+    first, again = (list(islice(strikes(seed, mtbf_s), 50)) for _ in range(2))
+    assert first == again
+    assert [strike.at_s for strike in first] == sorted(strike.at_s for strike in first)
+    for strike in first:
+        assert strike.role in KINDS[strike.kind].roles
+        shortest, longest = KINDS[strike.kind].lasts_s
+        assert shortest <= strike.lasts_s <= longest
+
+
+def test_gaps_have_the_mean_that_was_asked_for_and_every_pair_comes_as_often() -> None:
+    found = list(islice(strikes(7, 3.0), 20_000))
+    assert 2.9 < found[-1].at_s / len(found) < 3.1
+    counted = Counter((strike.kind, strike.role) for strike in found)
+    pairs = [(kind, role) for kind, found in KINDS.items() for role in found.roles]
+    assert counted.keys() == set(pairs)
+    assert min(counted.values()) > 0.7 * len(found) / len(pairs)
+
+
+@given(st.sampled_from(sorted(KINDS)), st.data())
+def test_a_strike_falls_on_whom_it_names_or_the_next_of_its_kind_that_is_there(kind: str, data: st.DataObject) -> None:
+    role = data.draw(st.sampled_from(KINDS[kind].roles))
+    alive = data.draw(st.lists(st.sampled_from(SIGNALLED), unique=True))
+    found = victim(Strike(0.0, kind, role, 0.0), alive)
+    there = [one for one in KINDS[kind].roles if one in alive or one not in SIGNALLED]
+    assert found == (role if role in there else found)
+    assert (found in there) if there else (found is None)
+
+
+def test_a_storm_ends_with_its_faults_or_its_time() -> None:
+    assert len(list(Storm(1.0, faults=30).strikes())) == 30
+    timed = list(Storm(1.0, lasts_s=20.0).strikes())
+    assert timed[-1].at_s <= 20.0 < next(islice(strikes(0, 1.0), len(timed), None)).at_s
+    assert list(Storm(1.0, faults=30, lasts_s=5.0).strikes()) == list(Storm(1.0, lasts_s=5.0).strikes())
+
+
+def test_kinds_are_signals_or_faults_that_drills_know() -> None:
+    assert KINDS.keys() - FAULTS.keys() == {"segv", "freeze", "memory"}
+    assert "cut" in KINDS
+
+
+def _process(proc: Path, pid: int, command: str, cwd: Path, *own: int) -> None:
+    (proc / f"{pid}/task/{pid}").mkdir(parents=True)
+    (proc / f"{pid}/task/{pid}/children").write_text(" ".join(map(str, own)))
+    (proc / f"{pid}/cmdline").write_text(command.replace(" ", "\0") + "\0")
+    (proc / f"{pid}/cwd").symlink_to(cwd)
+    (proc / f"{pid}/stat").write_text(f"{pid} (x) S 1 " + " ".join("0" for _ in range(40)))
+
+
+def test_processes_are_known_by_their_command_or_their_folder(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for role in ("control", "data"):
+        (home / ".broker" / role).mkdir(parents=True)
+    proc = tmp_path / "proc"
+    _process(proc, 1, "python -m azq up", home, 2, 3, 4, 5, 6, 7, 8, 99)
+    _process(proc, 2, "valkey-server unixsocket:/x", home / ".broker/control")
+    _process(proc, 3, "/bin/valkey-server x.conf", home / ".broker/data")
+    _process(proc, 4, "python -m azq daemon", home)
+    _process(proc, 5, "python -m azq inference --device cpu", home)
+    _process(proc, 6, "python -m azq worker --queues selfplay.cpu", home, 9, 10)
+    _process(proc, 7, "python -m azq worker --queues eval.cpu", home)
+    _process(proc, 8, "python -m azq learner --run drill", home)
+    _process(proc, 9, "celery", home)
+    found = Kin(Victim(1, 0, "azq up"), proc).processes()
+    assert {role: process.pid for role, process in found.items()} == {
+        "broker-control": 2, "broker-data": 3, "daemon": 4, "inference": 5, "selfplay": 6, "learner": 8, CHILD: 9,
+    }  # fmt: skip

@@ -1,0 +1,209 @@
+"""Campaigns of honest and false contributors against the rule itself: only the recomputation's answer is drawn instead of searched."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from azq.parts.volunteers import verifier as verification
+from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.plausibility import Replayed
+from azq.parts.volunteers.standing import (
+    CHECKS,
+    HONEST,
+    PROBATION_SHARE,
+    SHARE,
+    WRONGLY_REFUSED,
+    Judgement,
+    TrackRecord,
+    Trusted,
+    after_batch,
+    checks_of,
+    most_differing,
+    standing_of,
+)
+from azq.parts.volunteers.verifier import Verification
+from azq.search.recomputation import ChosenPly, Difference
+from azq.wire.messages import GameRecord
+
+PLIES = 22  # searched ones of a game of connect four
+SHOWS = 0.24  # the least of the measured probabilities that a false ply shows; most are above 0.7
+IsFalse = Callable[[int, int], bool]  # game by its place in the campaign, ply
+
+
+@dataclass
+class Campaign:
+    """What became of one contributor."""
+
+    entered: int = 0
+    false_entered: int = 0
+    plies: int = 0
+    recomputed: int = 0
+    established_plies: int = 0
+    established_recomputed: int = 0
+    caught: bool = False
+
+
+def run_campaign(seed: int, is_false: IsFalse, games: int, shows: float = SHOWS) -> Campaign:
+    """Batch after batch until the games are given, a batch is refused, or too many plies differed in all."""
+    rng, found, history = random.Random(seed), Campaign(), TrackRecord()
+    drawn = _drawn(rng, is_false, shows)
+    judge = Verification(lambda *_: pytest.fail("nothing is evaluated"), rng)
+    given = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verification, "check", lambda order, each: _replayed(each.record.uid))
+        patch.setattr(verification, "recompute", drawn)
+        while given < games and not found.caught:
+            standing = standing_of(history)
+            if standing.trust is Trusted.BLOCKED:
+                found.caught = True
+                break
+            size = max(1, round(standing.batch_plies / history.mean_plies))
+            uids = range(given + 1, given + 1 + size)
+            said = judge.judge(_NO_ORDER, standing.share, [Returned(GameRecord(uid), GameRecord(uid)) for uid in uids])
+            history = after_batch(history, said)
+            given += size
+            found.entered += len(said.returns)
+            found.false_entered += sum(any(is_false(uid, ply) for ply in range(PLIES)) for uid in said.returns)
+            found.plies, found.recomputed = found.plies + said.plies, found.recomputed + said.recomputed
+            if standing.trust is Trusted.ESTABLISHED:
+                found.established_plies += said.plies
+                found.established_recomputed += said.recomputed
+            found.caught = said.fault
+    return found
+
+
+_NO_ORDER: Any = SimpleNamespace(game=None, seed=0, config=None, players=None)
+
+
+def _replayed(uid: int) -> Replayed:
+    return Replayed(uid, np.array([uid], np.uint16), (0.0,), tuple(ChosenPly(uid, {}, ply, 1) for ply in range(PLIES)), -100.0)
+
+
+def _drawn(rng: random.Random, is_false: IsFalse, shows: float) -> Callable[..., list[Difference]]:
+    def recompute(_game: object, _seed: object, _config: object, plies: list[ChosenPly], _evaluate: object) -> list[Difference]:
+        return [
+            Difference(each.uid, each.ply, rng.random() < (shows if is_false(each.uid, each.ply) else HONEST), 0, 0.0, 0.0)
+            for each in plies
+        ]
+
+    return recompute
+
+
+def in_games(share: float) -> IsFalse:
+    """False in this share of his games, wholly."""
+    return lambda uid, _: random.Random(uid).random() < share
+
+
+def in_plies(share: float) -> IsFalse:
+    """False in this share of all plies."""
+    return lambda uid, ply: random.Random(uid * 1000 + ply).random() < share
+
+
+def from_game(first: int) -> IsFalse:
+    """Honest, and then false."""
+    return lambda uid, _: uid > first
+
+
+def test_wholly_false_contributors_have_no_game_in_the_window() -> None:
+    campaigns = [run_campaign(seed, in_games(1.0), games=20) for seed in range(3000)]
+    assert np.mean([each.false_entered == 0 for each in campaigns]) >= 0.999
+
+
+@pytest.mark.slow
+def test_who_turns_false_later_is_caught_by_his_first_false_batch() -> None:
+    campaigns = [run_campaign(seed, from_game(120), games=170) for seed in range(1000)]
+    late = [each.false_entered for each in campaigns]  # a batch may hold honest games before the false ones
+    assert np.mean([count == 0 for count in late]) >= 0.9
+    assert np.mean([count < 30 for count in late]) >= 0.999, "but for one batch, the first that is wholly false is refused"
+
+
+def test_thousand_keys_of_one_stranger_gain_nothing() -> None:
+    """Each key is new, so each batch is looked at as the first."""
+    entered = sum(run_campaign(seed, in_games(1.0), games=4, shows=0.75).false_entered for seed in range(1000))
+    assert entered == 0
+
+
+@pytest.mark.parametrize(("kind", "share"), [(in_games, 0.5), (in_games, 0.1), (in_plies, 0.5), (in_plies, 0.1)])
+def test_however_thinly_he_spreads_them_few_false_plies_enter(kind: Callable[[float], IsFalse], share: float) -> None:
+    """In probation 6.9 / (s d) false plies at most, by 99.9 %; twice that is allowed for whole batches."""
+    shows = 0.75
+    campaigns = [run_campaign(seed, kind(share), games=4000, shows=shows) for seed in range(150)]
+    assert all(each.caught for each in campaigns)
+    false_plies = share * np.array([each.entered for each in campaigns]) * PLIES
+    assert np.quantile(false_plies, 0.99) <= 2 * 6.9 / (SHARE * shows)
+
+
+@pytest.mark.slow
+def test_honest_contributors_cost_little_and_are_never_refused() -> None:
+    campaigns = [run_campaign(seed, in_games(0.0), games=1000) for seed in range(20)]
+    assert not any(each.caught for each in campaigns)
+    recomputed = sum(each.established_recomputed for each in campaigns) / sum(each.established_plies for each in campaigns)
+    assert recomputed <= 0.05
+    assert sum(each.recomputed for each in campaigns) / sum(each.plies for each in campaigns) <= 0.06, "probation included"
+
+
+def test_so_few_honest_batches_are_refused() -> None:
+    """By the binomial itself: more than the allowed ones in the first look; or one, and too many in both."""
+
+    def above(checks: int, allowed: int) -> float:
+        return 1.0 - sum(_binomial(checks, count) for count in range(allowed + 1))
+
+    both = most_differing(CHECKS + 40, WRONGLY_REFUSED)
+    first = most_differing(CHECKS, WRONGLY_REFUSED)
+    assert (first, both) == (2, 3)
+    second_looks = sum(_binomial(CHECKS, count) * above(40, both - count) for count in range(1, first + 1))
+    assert above(CHECKS, first) + second_looks < WRONGLY_REFUSED
+
+
+def _binomial(checks: int, count: int) -> float:
+    return float(np.prod([(checks - i) / (i + 1) * HONEST / (1 - HONEST) for i in range(count)]) * (1 - HONEST) ** checks)
+
+
+def judged(accepted: int = 0, refused: int = 0, *, recomputed: int = 20, differed: int = 0) -> Judgement:
+    returns: dict[int, tuple[float, ...]] = dict.fromkeys(range(accepted), (0.0,))
+    return Judgement(returns, dict.fromkeys(range(-refused, 0), "no"), PLIES * (accepted + refused), recomputed, differed, refused > 0)
+
+
+def test_trust_is_earned_by_plies_and_games_and_lost_at_once() -> None:
+    history = TrackRecord()
+    assert (standing_of(history).trust, standing_of(history).share) == (Trusted.PROBATION, PROBATION_SHARE)
+    batches = 0
+    while standing_of(history).trust is Trusted.PROBATION:
+        history, batches = after_batch(history, judged(5)), batches + 1
+    assert batches == 10
+    assert standing_of(history).share == SHARE
+    fallen = after_batch(history, judged(refused=5, differed=2))
+    assert standing_of(fallen).trust is Trusted.PROBATION
+    again = after_batch(fallen, judged(refused=5, differed=2))
+    assert standing_of(again).trust is Trusted.BLOCKED
+    assert "several batches" in standing_of(again).reason
+
+
+def test_faults_are_forgotten_and_differences_add_up() -> None:
+    history = after_batch(TrackRecord(), judged(refused=1, differed=2))
+    for _ in range(60):
+        history = after_batch(history, judged(20))
+    assert standing_of(after_batch(history, judged(refused=1, differed=2))).trust is Trusted.PROBATION
+    slow = TrackRecord()
+    while standing_of(slow).trust is not Trusted.BLOCKED:  # one ply of each batch, which alone is no reason
+        slow = after_batch(slow, judged(20, differed=1))
+    assert slow.accepted < 200
+    assert standing_of(TrackRecord(barred="spam")).reason == "spam"
+
+
+def test_reliability_is_the_share_that_was_taken() -> None:
+    history = after_batch(TrackRecord(), judged(30, 10), late=0)
+    assert standing_of(history).reliability == pytest.approx(0.75)
+    assert after_batch(history, judged(1000)).refused == pytest.approx(5.0, rel=0.01)
+
+
+@pytest.mark.parametrize(("plies", "share", "checks"), [(5, 0.04, 5), (104, 0.25, 26), (650, 0.04, 26), (1000, 0.04, 40), (100, 0.04, 26)])
+def test_checks_are_enough_in_small_batches_too(plies: int, share: float, checks: int) -> None:
+    assert checks_of(plies, share) == checks
