@@ -18,13 +18,20 @@ from hypothesis import settings
 from azq.bus.embedded import EmbeddedServer
 from azq.wire.connect import connect
 
-# What starts the tests (`nohup`, a shell's background job, a CI runner) may leave signals ignored or blocked, and files private.
-for _number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD):
-    signal.signal(_number, signal.SIG_DFL)
-signal.signal(signal.SIGINT, signal.default_int_handler)
+# What starts the tests (`nohup`, a shell's background job, a CI runner) may leave signals ignored or blocked, and new files private.
+HANDLERS = dict.fromkeys((signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD), signal.SIG_DFL)
+HANDLERS[signal.SIGINT] = signal.default_int_handler
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
 os.umask(0o022)
 
+
+def restore_handlers() -> None:
+    for number, handler in HANDLERS.items():
+        if signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+restore_handlers()
 settings.register_profile("azq", deadline=None)  # a busy machine is no failure
 if settings.get_current_profile_name() == "default":
     settings.load_profile("azq")
@@ -33,9 +40,10 @@ OF_A_REQUEST.connect = OF_A_REQUEST.read = OF_A_REQUEST.write = OF_A_REQUEST.poo
 
 
 @pytest.fixture(autouse=True)
-def log_of_its_own() -> Iterator[None]:
-    """What a command of one test made of the log is over with it."""
+def restored_process() -> Iterator[None]:
+    """Signal handlers and log settings of one test end with it."""
     yield
+    restore_handlers()
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
 

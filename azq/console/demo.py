@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gzip
 import hashlib
 import importlib
@@ -79,7 +81,8 @@ def demo(port: int, *, open_browser: bool) -> None:
         if open_browser:
             webbrowser.open(url)
         threading.Thread(target=importlib.import_module, args=("azq.nets.onnx",), daemon=True).start()  # torch, before it is asked for
-        uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
+        with contextlib.suppress(asyncio.CancelledError):  # a Ctrl-C that comes before uvicorn handles signals
+            uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
 def _write_pages(folder: Path) -> None:
