@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -19,7 +20,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.wire.connect import connect
 
 # What starts the tests (`nohup`, a shell's background job, a CI runner) may leave signals ignored or blocked, and new files private.
-HANDLERS = dict.fromkeys((signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD), signal.SIG_DFL)
+HANDLERS: dict[signal.Signals, Any] = dict.fromkeys((signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGCHLD), signal.SIG_DFL)
 HANDLERS[signal.SIGINT] = signal.default_int_handler
 signal.pthread_sigmask(signal.SIG_SETMASK, ())
 os.umask(0o022)
