@@ -1,20 +1,25 @@
-"""Lines of Python, words of documentation and the import closure of the four services, each beside its budget in pyproject.toml.
+"""Lines of Python, words of documentation, the import closure of the services and words to avoid, each beside its budget in pyproject.toml.
 
-Usage: size.py [--rooms]    exits with 1 where a budget is passed. Budgets only fall: who makes something smaller lowers its number.
+Usage: size.py [--rooms] [--words]    exits with 1 where a budget is passed. Budgets only fall: lower the number with the size. `--words`
+lists where words to avoid stand.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import grimp
 
 ROOT = Path(__file__).parents[1]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["azq"]
+AVOIDED = SETTINGS["words"]
 PRODUCT = ("azq", "daemon", "workers")
 SERVICES = ("daemon.main", "workers.selfplay", "workers.evaluate", "workers.inference", "workers.learner")
 
@@ -43,6 +48,32 @@ def closure() -> list[Path]:
     return [file for path in candidates for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
 
 
+def vague_names(path: Path) -> Iterator[str]:
+    """`file:line: name` of every definition or assignment whose name is one of those to avoid."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        name = getattr(node, "name", None) or getattr(node, "arg", None)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            name = node.id
+        if isinstance(name, str) and name.strip("_") in AVOIDED["names"]:
+            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {name}"
+
+
+def odd_words(path: Path) -> Iterator[str]:
+    """`file:line: word` of every word to avoid in code, comments, messages and documentation."""
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        for match in re.finditer(rf"\b(?:{'|'.join(AVOIDED['text'])})\b", line, re.IGNORECASE):
+            yield f"{path.relative_to(ROOT)}:{number}: {match[0]}"
+
+
+def avoided() -> dict[str, list[str]]:
+    product = tracked(*(f"{name}/*.py" for name in PRODUCT))
+    prose = [*product, *tracked("README.md", "docs/*.md", "azq/*.lua", "azq/*.js", "azq/*.html", "daemon/*.js", "daemon/*.html")]
+    return {
+        "names to avoid": [place for path in product for place in vague_names(path)],
+        "words to avoid": [place for path in prose for place in odd_words(path)],
+    }
+
+
 def measured() -> dict[str, int]:
     product, services = tracked(*(f"{name}/*.py" for name in PRODUCT)), closure()
     return {
@@ -54,6 +85,7 @@ def measured() -> dict[str, int]:
         "ops lines": total(lines, tracked("ops/*.py", "ops/*.sh")),
         "docs words": total(words, tracked("README.md", "docs/*.md")),
         "core lines": total(lines, tracked("azq/*.cpp", "azq/*.hpp")),
+        **{what: len(places) for what, places in avoided().items()},
     }
 
 
@@ -68,7 +100,9 @@ def main() -> None:
     if "--rooms" in sys.argv[1:]:
         for room, count in rooms().most_common():
             print(f"{count:7,} {room}")
-    budgets = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["azq"]["size"]
+    if "--words" in sys.argv[1:]:
+        print(*(place for places in avoided().values() for place in places), sep="\n")
+    budgets = SETTINGS["size"]
     sizes = measured()
     for what, size in sizes.items():
         print(f"{size:7,} of {budgets[what]:7,} {what}")
