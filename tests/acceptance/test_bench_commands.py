@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from azq.host.browser import CHROMIUM
 from azq.parts.lab.bench.plan import cases, parts
 from azq.parts.lab.bench.rig import command_of
 from azq.parts.lab.bench.suite import described, measure_part
@@ -33,29 +32,6 @@ def test_search(tmp_path: Path) -> None:
     assert bench(tmp_path, "search", "--seconds", "0.5")["simulations_per_cpu_s"] > 0
 
 
-@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
-def test_browser(tmp_path: Path) -> None:
-    figures = bench(tmp_path, "browser", "--seconds", "0.5", "--game", "tic_tac_toe", "--tabs", "2", "--core")
-    assert figures["tabs"]["2"]["native_share"] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
-def test_tabs_of_a_run(tmp_path: Path) -> None:
-    (figures,) = bench(tmp_path, "browser", "--seconds", "0.5", "--game", "tic_tac_toe", "--tabs", "1")["tabs"].values()
-    for name in ("games_per_s", "simulations_per_s", "evaluations_per_s", "gateway_cpu_s_per_game", "bytes_per_game"):
-        assert figures[name] > 0, name
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser at {CHROMIUM}")
-def test_the_memory_of_a_tab(tmp_path: Path) -> None:
-    figures = bench(tmp_path, "browser", "--game", "tic_tac_toe", "--minutes", "0.2")
-    assert len(figures["memory_mb"]) == 5
-    assert min(figures["memory_mb"]) > 20
-    assert figures["games"] > 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("evaluator", ["stream", "local"])
 def test_selfplay(tmp_path: Path, evaluator: str) -> None:
@@ -68,13 +44,8 @@ def test_selfplay(tmp_path: Path, evaluator: str) -> None:
 
 
 @pytest.mark.slow
-def test_inference_and_bus(tmp_path: Path) -> None:
+def test_inference(tmp_path: Path) -> None:
     assert bench(tmp_path, "inference", "--seconds", "0.5", *SMALL)["stream_share_of_bare"] > 0
-    figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--set", "broker.data_shards=2")
-    assert figures["brokers"] == 2
-    assert figures["1kib_leaves_per_s"] == pytest.approx(100 * figures["1kib_requests_per_s"])
-    for party in ("client", "consumer", "broker"):
-        assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
 
 
 @pytest.mark.slow
@@ -87,13 +58,6 @@ def test_fleet(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bus_over_tls(tmp_path: Path) -> None:
-    figures = bench(tmp_path, "bus", "--seconds", "0.5", "--clients", "1", "--bytes", "1100", "--tls")
-    for party in ("client", "consumer", "broker", "front"):
-        assert figures[f"1kib_{party}_cpu_us_per_request"] > 0
-
-
-@pytest.mark.slow
 def test_two_processes_play_side_by_side(tmp_path: Path) -> None:
     task = {"kind": "selfplay", "case": described(cases("tiny")[0]), "num_simulations": 8, "seconds": 3.0, "device": "cpu"}
     command = command_of(measure_part, **task, overrides=["worker.concurrency=2", "selfplay.journal_s=1"])
@@ -102,26 +66,6 @@ def test_two_processes_play_side_by_side(tmp_path: Path) -> None:
     assert (figures["processes"], figures["threads"]) == (2, 1)
     assert 8 < figures["mean_batch"] <= 16  # half of the case's batch each
     assert figures["games_per_s"] > 0
-
-
-@pytest.mark.slow
-def test_daemon_and_rest(tmp_path: Path) -> None:
-    ticks = bench(tmp_path, "daemon", "--workers", "40", "--runs", "4", "--seconds", "1.5")
-    assert ticks["jobs"] == 44
-    assert ticks["jobs_added"] == 0
-    assert ticks["tick_cpu_ms_median"] > 0
-    figures = bench(tmp_path, "rest", "--workers", "20", "--runs", "2", "--rate", "20", "--seconds", "1.5")
-    assert figures["errors"] == 0
-    assert figures["requests"] == 30 + 1
-    assert {"/healthz", "/metrics", "/v1/runs/{run}/status"} <= figures["routes"].keys()
-
-
-def test_replay(tmp_path: Path) -> None:
-    figures = bench(tmp_path, "replay", "--games", "250000")
-    assert (figures["games"], figures["segments"]) == (250_000, 3)
-    for name in ("index_bytes", "open_cpu_s", "open_s", "lookup_us", "append_cpu_us", "append_us"):
-        assert figures[name] > 0, name
-    assert figures["memory_mb"] < 20
 
 
 def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:

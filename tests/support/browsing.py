@@ -11,9 +11,10 @@ import pytest
 from page_site import Site
 
 from azq.errors import MissingExtra
-from azq.host.browser import chromium
-from azq.parts.lab.bench.browser import open_tab
+from azq.host.browser import chromium, web
 
+ORIGIN = "https://azq.test"  # answered here: nothing leaves the browser
+TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 
@@ -47,10 +48,26 @@ class Visit:
         return str(self.page.locator(selector).inner_text())
 
 
+def open_tab(browser: Any, script: Path) -> Any:
+    """A page of a secure origin that has azq/web and a script at its root, and `window.core`."""
+    files = {str(file.relative_to(web())): file for file in web().rglob("*")} | {script.name: script}
+
+    def serve(route: Any) -> None:
+        file = files.get(route.request.url.removeprefix(f"{ORIGIN}/"))
+        body, kind = (b"<!doctype html>", "text/html") if file is None else (file.read_bytes(), TYPES[file.suffix])
+        route.fulfill(body=body, content_type=kind)
+
+    page = browser.new_page()
+    page.route("**/*", serve)
+    page.goto(f"{ORIGIN}/")
+    page.evaluate("async () => { window.core = await (await import('/core.js')).loadCore('/azq.wasm') }")
+    return page
+
+
 def in_browser(script: Path, run: str, given: Any = None) -> Any:
     """What `run`, a JavaScript function of (core, the script's exports, given), returns in a page; skips where there is no browser."""
     with launched() as browser:
-        page = open_tab(browser, {script.name: script})
+        page = open_tab(browser, script)
         return page.evaluate(f"async (given) => ({run})(window.core, await import('/{script.name}'), given)", given)
 
 

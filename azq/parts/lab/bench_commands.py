@@ -14,7 +14,6 @@ bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figure
 
 Seconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
 NetworkClock = Annotated[str, typer.Option(metavar="TIME", help="A clock for a network: each batch takes this long and no CPU.")]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Workers whose heartbeats are simulated.")]
 
 
 def _measured(command: Command) -> None:
@@ -75,18 +74,6 @@ def learner(
 
 
 @_measured
-def bus(
-    seconds: Seconds = 5.0,
-    clients: Annotated[int, typer.Option("--clients", min=1, help="Processes that ask.")] = 2,
-    consumers: Annotated[int, typer.Option("--consumers", min=1, help="Processes that answer.")] = 1,
-    sizes: Annotated[list[int] | None, typer.Option("--bytes", min=64, help="Of a request; repeatable. 16 and 64 KiB without.")] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Over the brokers' TLS fronts, as from other machines.")] = False,
-) -> dict[str, Any]:
-    """Requests and replies over the data plane: what one costs, what one broker carries."""
-    return {"sizes": tuple(sizes or (16 * 1024, 64 * 1024))}
-
-
-@_measured
 def fleet(
     seconds: Seconds = 10.0,
     game: str = "connect_four",
@@ -98,54 +85,6 @@ def fleet(
 ) -> dict[str, Any]:
     """Self-play whose brokers are a network away from it and from inference: evaluations and latency by round trip time."""
     return {"rtt": tuple(rtt or (0.0, 0.2, 1.0, 10.0))}
-
-
-@_measured
-def weights(
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Inference workers that take the weights.")] = 2,
-    publications: Annotated[int, typer.Option("--publications", min=2, help="New versions for each store.")] = 50,
-    stores: Annotated[list[str] | None, typer.Option("--store", help="file, redis, s3 (a local server); repeatable. All without.")] = None,
-) -> dict[str, Any]:
-    """From publishing 1.6 M parameters to the last inference worker's switch, under load."""
-    return {"stores": tuple(stores or ("file", "redis", "s3"))}
-
-
-@_measured
-def daemon(
-    workers: Workers = 1000,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs that share the workers.")] = 100,
-    seconds: Seconds = 10.0,
-) -> None:
-    """The daemon's tick in front of a large fleet with nothing to do."""
-
-
-@_measured
-def rest(
-    workers: Workers = 1000,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Running runs.")] = 10,
-    rate: Annotated[float, typer.Option("--rate", min=1.0, help="Requests per second.")] = 200.0,
-    seconds: Seconds = 10.0,
-) -> None:
-    """The REST interface of a real daemon under a schedule of reads; latencies count from when a request was due."""
-
-
-@_measured
-def replay(
-    games: Annotated[int, typer.Option("--games", min=1, help="Games in the log; their files are not made, only the indexes.")] = 1_000_000,
-) -> None:
-    """Opening a long segment log, and storing games in it."""
-
-
-@_measured
-def browser(
-    seconds: Seconds = 30.0,
-    game: str = "connect_four",
-    tabs: Annotated[list[int] | None, typer.Option("--tabs", min=1, help="Tabs that work at once; repeatable. 1 and 2 without.")] = None,
-    core: Annotated[bool, typer.Option("--core", help="The core alone, no run that tabs play for.")] = False,
-    minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: the memory of a tab that plays for so long.")] = 0.0,
-) -> dict[str, Any]:
-    """Tabs of a headless Chromium: the core's share of the extension's speed, and what tabs do for a run."""
-    return {"tabs": tuple(tabs or (1, 2))}
 
 
 @_measured

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from conftest import Broker
 from inference_doubles import CONFIG
 
-from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.parts.lab.bench.bus import RUN, alone
 from azq.parts.lab.bench.inference import bench_inference
-from azq.wire import keys
 
 
 def test_inference() -> None:
@@ -38,12 +34,3 @@ def test_inference_by_the_clock() -> None:
     assert figures["requests_per_s"] > 0
     assert figures["network_clock_ms"] == 2.2
     assert all(figures[f"{party}_cores"] >= 0 for party in ("client", "brokers", "inference"))
-
-
-def test_bus(broker: Broker) -> None:
-    figures = alone(broker.data_url, 0.3, request_bytes=4096)
-    assert set(figures) == {"request_bytes", "requests_per_s", "p50_ms", "p99_ms", "cpu_us_per_request"}
-    assert 0 < figures["p50_ms"] <= figures["p99_ms"]
-    bus = RedisBus(broker.data_url)
-    assert bus.length(keys.eval_stream(RUN)) == 0
-    bus.close()

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from azq.cli.app import app
 from azq.config import Config, load
-from azq.parts.lab.bench import browser
 from azq.parts.lab.drill.faults import newcomers
 from azq.parts.lab.drill.fleet import HostFleet
 from azq.parts.lab.drill.hosts import Host
@@ -111,12 +110,6 @@ def trial(folder: Path) -> None:
     Trial(plan, folder / "sweeps", 0, {"network.blocks": 1})
 
 
-def volunteers(folder: Path) -> None:
-    run, _ = browser.running("tic_tac_toe")
-    with run:
-        pass
-
-
 def fleet_host(folder: Path) -> None:
     (folder / "own").mkdir()
     hosts = {name: Host(name, "127.0.0.1", name, "switch") for name in ("first", "box")}
@@ -154,17 +147,12 @@ WAYS: dict[str, Callable[[Path], None]] = {
         "bench inference --game tic_tac_toe",
         "bench selfplay --game tic_tac_toe",
         "bench learner --game tic_tac_toe --ranks 2",
-        "bench bus --seconds 0.5",
         "bench fleet --game tic_tac_toe",
-        "bench weights --store file",
-        "bench daemon --workers 1 --runs 1",
-        "bench rest --workers 1 --runs 1",
         "bench all --size tiny",
     )
 }
 WAYS |= {
     "a trial of a sweep": trial,
-    "bench browser": volunteers,
     "a drill's machine": fleet_host,
     "a drill's question": question,
     "a tab": tab,

@@ -8,7 +8,7 @@ from typing import Any
 
 from azq.config import Config
 
-MODULES = {"peers": "selfplay", "rest": "daemon"}  # of benchmarks that have none of their own
+MODULES = {"peers": "selfplay"}  # of benchmarks that have none of their own
 
 
 def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:

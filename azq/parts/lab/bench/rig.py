@@ -213,16 +213,6 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-def brokers_cpu_s(urls: Iterable[str]) -> float:
-    """CPU-seconds of the brokers at these addresses so far, each counted once."""
-    used_s: dict[str, float] = {}
-    for url in urls:
-        with connect(url) as client:
-            facts = client.info()
-        used_s[facts["run_id"]] = float(facts["used_cpu_user"]) + float(facts["used_cpu_sys"])
-    return sum(used_s.values())
-
-
 class Spent(NamedTuple):
     """What was done, and seconds of the wall clock and of all CPUs that it took."""
 
