@@ -278,7 +278,7 @@ ErrorRate = Annotated[float, Field(gt=0.0, lt=0.5)]
 class ArenaConfig(Section):
     """Evaluation jobs that follow a run."""
 
-    every_s: SecondsOrNever = 120.0  # 0: never
+    every_s: SecondsOrNever = 120.0  # less while the run is young: 20, 40, 80 ... s; 0: never
     every_steps: Natural = 0  # also once weights are published so many steps after the ones evaluated last; 0: by time alone
     num_simulations: Simulations = 64
     games: Positive = 40  # per match, colours swapped in pairs

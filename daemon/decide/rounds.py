@@ -22,6 +22,7 @@ SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned la
 SEED_LIMIT = 2**63
 FINAL_SEED = 500  # seeds of final matches lie so far above those of other rounds of the same weights, which have fewer opponents
 FIRST_POSITIONS = 50  # a few seconds of work: what a run begins with, so that its first figure of strength is there at once
+FIRST_MS = 20_000  # of active time, when the first round is due; the next ones when it has doubled, until `arena.every_s` is shorter
 TABS_MATCHES = queue_name(Kind.EVAL, BROWSER)
 
 
@@ -46,10 +47,12 @@ class Arena:
         return eval_tag(self.offers, self.sections.run.tag)
 
     def waited(self, every_s: float, every_steps: int, since_ms: int, since_step: int) -> bool:
-        """Whether enough time has gone by, of active time before the first, or enough steps have been trained."""
+        """Whether enough time has gone by, at most `every_s` and less while the run is young, or enough steps have been trained."""
         waited_ms = self.now_ms - since_ms if since_ms else self.seen.active_ms
+        before_ms = self.seen.active_ms - waited_ms  # how long the run had been active then
+        pause_ms = min(1000 * every_s, max(FIRST_MS, 2 * before_ms) - before_ms)
         by_steps = every_steps > 0 and self.seen.weight_step - since_step >= every_steps
-        return by_steps or (every_s > 0 and not 0 <= waited_ms < every_s * 1000)  # less than nothing: the clock was set back
+        return by_steps or (every_s > 0 and not 0 <= waited_ms < pause_ms)  # less than nothing: the clock was set back
 
     def asks(self, noted: EvalRound, specs: Sequence[MatchSpec | GradeSpec], for_tabs: Sequence[MatchSpec] = ()) -> do.EnqueueEval | None:
         """What to enqueue; None where there is nothing to play or to grade."""
@@ -81,8 +84,8 @@ def _routed(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
 def _round(arena: Arena) -> do.EnqueueEval | None:
     """The round that is due now, or None.
 
-    Due: new weights since the last round, `arena.every_s` gone by (of active time before the first one) or `arena.every_steps` trained, no
-    evaluation job outstanding.
+    Due: new weights since the last round, its time come (20, 40, 80 ... s of active time, then each `arena.every_s`) or `arena.every_steps`
+    trained, no evaluation job outstanding.
     Where moves can be graded, the first weights are graded on a few positions as soon as a worker takes that.
     A finished run waits for no time: its last weights get their round as soon as self-play has given its games back, and a longer one
     than all others where `arena.final_games` says so, even if they had one before.

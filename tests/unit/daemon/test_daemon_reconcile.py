@@ -220,9 +220,9 @@ class TestEvaluationRounds:
         [last] = self.rounds(ObservedRun(EMPTY, weight_version=9, active_ms=1), state=RunState.FINISHED)
         assert len(last.specs) == 2
 
-    def test_the_first_round_of_a_game_without_positions_comes_after_the_interval_and_has_no_previous(self) -> None:
-        assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=119_999), positions=False) == []
-        [action] = self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=120_000), positions=False)
+    def test_the_first_round_of_a_game_without_positions_comes_after_twenty_seconds_and_has_no_previous(self) -> None:
+        assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=19_999), positions=False) == []
+        [action] = self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=20_000), positions=False)
         assert [spec.second for spec in action.specs if isinstance(spec, MatchSpec)] == ["uct:100"]
         assert len(action.specs) == 1
 

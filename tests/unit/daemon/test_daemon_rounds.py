@@ -112,6 +112,26 @@ def test_a_round_is_due_when_its_time_or_its_steps_are_over(changes: dict[str, A
     assert (asked(seen, **changes) is not None) is due
 
 
+@pytest.mark.parametrize(
+    ("active_s", "before_s", "due"),
+    [
+        (19, 9, False),
+        (20, 9, True),
+        (20, 0, True),
+        (39, 20, False),
+        (40, 20, True),
+        (80, 41, False),
+        (82, 41, True),
+        (599, 480, False),
+        (600, 480, True),
+    ],
+)
+def test_rounds_come_at_doubling_times_up_to_the_configured_pause(active_s: int, before_s: int, due: bool) -> None:
+    last = EvalRound(4, NOW - 1000 * (active_s - before_s)) if before_s else EvalRound(4, 0)
+    seen = dataclasses.replace(DUE, active_ms=1000 * active_s, round=last)
+    assert (asked(seen, every_s=120) is not None) is due
+
+
 def test_parts_of_a_decided_match_are_dropped_and_nothing_else() -> None:
     action = asked(DUE, games=300, sprt=[0, 20])
     assert action is not None
