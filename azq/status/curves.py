@@ -10,17 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.arena.alike import Stranger
-from azq.arena.players import version_of
 from azq.arena.rating import Rating, Scored
 from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
-from azq.stats import wilson
 from azq.status.history import Firsts, read
 from azq.status.observe import Standings, read_standing, read_weights
 from azq.status.stages import UNSEEN, RunFirsts
-from azq.status.strength import HEADLINES, MILLI, NAMES, WITHOUT_ERRORS, against_fixed, game_of
+from azq.status.strength import NAMES, game_of, trends
 from azq.wire.messages import GradeResult, HistoryPoint, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
@@ -75,11 +73,6 @@ class Course:
     scores: Sequence[Scored] = ()  # of a game for one
 
     @property
-    def has_errors(self) -> bool:
-        """Whether a move of the game can lose a result class."""
-        return game_of(self.view.record) not in WITHOUT_ERRORS
-
-    @property
     def at_ms(self) -> NDArray[np.int64]:
         """(1 + N,) when the run was created, and when each point was recorded."""
         return np.array([self.view.record.created_ms, *(point.at_ms for point in self.points)], np.int64)
@@ -111,22 +104,17 @@ class Course:
         place = _placing(self.at_ms, places, {event.version: event for event in self.weights}, axis)
         trained = [number for number, point in enumerate(self.points) if point.step]
         kept = [(float(places[1 + number]), self.points[number]) for number in trained[:: -max(1, -(-len(trained) // MOST_POINTS))]]
-        game, grades = game_of(self.view.record), most_positions(self.grades)
-        loss = grades if HEADLINES.get(game) == "loss" else []
-        versus = against_fixed(game, self.matches)
+        game = game_of(self.view.record)
 
         def at(version: int | None, y: float, low: float | None = None, high: float | None = None) -> CurvePoint | None:
             x = None if version is None else place(version)
             return None if x is None else CurvePoint(x, y, low, high, version)
 
         found: dict[str, list[CurvePoint | None]] = {
-            "errors": [
-                at(one.weight_version, one.errors / one.positions, *wilson(one.errors, one.positions)) for one in grades if self.has_errors
-            ],
-            "loss": [at(one.weight_version, MILLI * one.mean_loss) for one in loss],
-            "score": [at(version_of(one.player), one.score, one.low, one.high) for one in self.scores],
-            **({versus[0].kind: [at(one.version, one.value or 0.0, one.low, one.high) for one in versus]} if versus else {}),
-            "elo": [at(version_of(one.player), one.elo, one.low, one.high) for one in self.ratings],
+            **{
+                kind: [at(measure.version, measure.value or 0.0, measure.low, measure.high) for measure in values]
+                for kind, values in trends(game, self.grades, self.ratings, self.scores, self.matches).items()
+            },
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
             "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],
         }
@@ -154,15 +142,6 @@ def _placing(
         return float(event.step) if axis == "steps" else float(np.interp(event.published_ms, at_ms, places))
 
     return place
-
-
-def most_positions(grades: Sequence[GradeResult]) -> list[GradeResult]:
-    """Of each version the result on most positions."""
-    found: dict[int, GradeResult] = {}
-    for grade in grades:
-        if grade.positions > found.get(grade.weight_version, GradeResult(0, 0, 0, 0, 0)).positions:
-            found[grade.weight_version] = grade
-    return list(found.values())
 
 
 def value_at(curve: Sequence[CurvePoint], x: float) -> float | None:

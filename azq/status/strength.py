@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from azq.arena.players import version_of, versions_of
 from azq.arena.whole import WholeMatch
 from azq.ledger.records import known_section
+from azq.stats import wilson
 from azq.wire.messages import GradeResult, RunRecord
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ TEXTS: Mapping[str, str] = {
     "share": "{:.0%}",
     "elo": "{:+.0f}",
 }
+LESS_IS_BETTER: tuple[Kind, ...] = ("errors", "loss")
+KINDS: tuple[Kind, ...] = ("errors", "loss", "score", "points", "share", "elo")
 #: games in which a graded move cannot lose a result class: none is certain
 WITHOUT_ERRORS = ("backgammon", "blob", "beasty_bar", "2048")
 
@@ -116,40 +120,71 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: S
     )
 
 
-def measures(game: str, found: Strength, matches: Sequence[WholeMatch] = ()) -> tuple[Measure, ...]:
-    """What the game is judged by, whether it is known yet or not, then the other measures that are known; matches come newest first."""
-    known = {one.kind: one for one in (*_graded(found), *_played(found), *against_fixed(game, matches)[:1])}
-    kind = HEADLINES.get(game, "score" if found.score is not None else "elo")
-    if game not in HEADLINES and found.error_share is not None:
-        kind = "errors"
-    first = known.pop(kind, None) or Measure(kind, NAMES[kind], "–")
-    return (first, *known.values())
+Trends = Mapping[Kind, Sequence[Measure]]
 
 
-def _graded(found: Strength) -> list[Measure]:
-    version = found.graded_version
-    told = (
-        [Measure("errors", NAMES["errors"], f"{found.error_share:.1%}", found.error_share, version=version)]
-        if found.error_share is not None
-        else []
-    )
-    if found.loss is not None:
-        loss = MILLI * found.loss
-        told.append(Measure("loss", NAMES["loss"], f"{loss:.1f} millipoints", loss, version=version))
-    return told
+def trends(
+    game: str,
+    grades: Sequence[GradeResult] = (),
+    ratings: Sequence[Rating] = (),
+    scores: Sequence[Scored] = (),
+    matches: Sequence[WholeMatch] = (),
+) -> Trends:
+    """Each measure that is known, version by version, the oldest first; grades and matches come newest first."""
+    graded, versus = most_positions(grades), against_fixed(game, matches)
+    known: dict[Kind, list[Measure]] = {
+        "errors": [] if game in WITHOUT_ERRORS else [_errors(grade) for grade in graded],
+        "loss": [_loss(grade) for grade in graded] if HEADLINES.get(game) == "loss" else [],
+        "score": [_score(score) for score in scores],
+        "elo": [_elo(rating) for rating in ratings if rating.high > rating.low],  # else only itself was met
+    }
+    if versus:
+        known[versus[0].kind] = versus
+    placed = {kind: [(version, measure) for measure in known.get(kind, ()) if (version := measure.version)] for kind in KINDS}
+    return {kind: [measure for _, measure in sorted(values, key=itemgetter(0))] for kind, values in placed.items() if values}
 
 
-def _played(found: Strength) -> list[Measure]:
-    told, version = [], found.rated_version
-    if found.score is not None and found.score_low is not None and found.score_high is not None:
-        half = (found.score_high - found.score_low) / 2
-        text = f"{found.score:,.0f} ±{half:,.0f}"
-        told.append(Measure("score", NAMES["score"], text, found.score, found.score_low, found.score_high, version))
-    if found.elo is not None and found.elo_low is not None and found.elo_high is not None:
-        half = (found.elo_high - found.elo_low) / 2
-        text = TOO_FEW if half > WIDEST_ELO else f"{found.elo:+.0f} ±{half:.0f}"
-        told.append(Measure("elo", NAMES["elo"], text, found.elo, found.elo_low, found.elo_high, version))
-    return told
+def headline_kind(game: str, known: Trends) -> Kind:
+    """What a game is judged by first."""
+    if game in HEADLINES:
+        return HEADLINES[game]
+    return "errors" if "errors" in known else "score" if "score" in known else "elo"
+
+
+def measures(game: str, known: Trends) -> tuple[Measure, ...]:
+    """What the game is judged by, whether it is known yet or not, then the other measures that are known, of the newest version."""
+    first, newest = headline_kind(game, known), {kind: values[-1] for kind, values in known.items()}
+    return (newest.pop(first) if first in newest else Measure(first, NAMES[first], "–"), *newest.values())
+
+
+def most_positions(grades: Sequence[GradeResult]) -> list[GradeResult]:
+    """Of each version the result on most positions."""
+    best: dict[int, GradeResult] = {}
+    for grade in grades:
+        if grade.positions > (best[grade.weight_version].positions if grade.weight_version in best else 0):
+            best[grade.weight_version] = grade
+    return list(best.values())
+
+
+def _errors(grade: GradeResult) -> Measure:
+    share = grade.errors / grade.positions
+    return Measure("errors", NAMES["errors"], f"{share:.1%}", share, *wilson(grade.errors, grade.positions), grade.weight_version)
+
+
+def _loss(grade: GradeResult) -> Measure:
+    loss = MILLI * grade.mean_loss
+    return Measure("loss", NAMES["loss"], f"{loss:.1f} millipoints", loss, version=grade.weight_version)
+
+
+def _score(scored: Scored) -> Measure:
+    text = f"{scored.score:,.0f} ±{(scored.high - scored.low) / 2:,.0f}"
+    return Measure("score", NAMES["score"], text, scored.score, scored.low, scored.high, version_of(scored.player))
+
+
+def _elo(rating: Rating) -> Measure:
+    half = (rating.high - rating.low) / 2
+    text = TOO_FEW if half > WIDEST_ELO else f"{rating.elo:+.0f} ±{half:.0f}"
+    return Measure("elo", NAMES["elo"], text, rating.elo, rating.low, rating.high, version_of(rating.player))
 
 
 def against_fixed(game: str, matches: Sequence[WholeMatch]) -> list[Measure]:

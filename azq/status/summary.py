@@ -16,11 +16,12 @@ from azq.ledger.records import known_section, max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.status.conditions import Died, crash_loops, mended_texts, no_games
 from azq.status.cost import RunCost, cost_of, warning
+from azq.status.headline import Situation, headline
 from azq.status.history import STILL, Pace, counters, latest
 from azq.status.spending import money_of
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
-from azq.status.strength import Measure, Strength, game_of, measures, strength
+from azq.status.strength import Measure, Strength, Trends, game_of, headline_kind, measures, strength, trends
 from azq.status.workers import WorkerStatus, Workforce, by_saying, team_of, worker_status
 from azq.wire.kinds import Kind
 from azq.wire.machines import Spending
@@ -190,6 +191,7 @@ class RunStatus:
     steps_per_s: float = 0.0
     game: str = ""
     no_games: str = ""  # why there are none to learn from; `conditions` say so, too
+    headline: str = ""  # how it does, in one sentence
     measures: tuple[Measure, ...] = ()  # how well it plays: what its game is judged by first, and those others that are known
 
 
@@ -206,6 +208,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     rates = rates_of(facts, team) if running else STILL
     cost, (eta_by, eta_s) = run_cost(facts, rates), run_end(facts, rates)
     plays = strength(facts.grades, facts.ratings, facts.scores, game)
+    known = trends(game, facts.grades, facts.ratings, facts.scores, facts.matches)
     loops, games_missing = crash_loops(facts.deaths, now_ms, name), missing_games(facts, rates)
     return RunStatus(
         run=name,
@@ -224,7 +227,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         policy_lag=team.lag(name, serving) if running else 0.0,
         serving_version=serving,
         strength=plays,
-        measures=measures(game, plays, facts.matches),
+        measures=measures(game, known),
+        headline=headline(_situation(facts, known, eta_s, " and ".join(filter(None, (games_missing, *map(str, loops)))))),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
@@ -255,6 +259,12 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         ledger_mended=len(facts.mended),
         stages=stages_of(view, facts.firsts, evaluated(facts.matches, facts.grades, facts.jobs), now_ms),
     )
+
+
+def _situation(facts: RunFacts, known: Trends, eta_s: float | None, trouble: str) -> Situation:
+    view, first = facts.view, headline_kind(game_of(facts.view.record), known)
+    games, step = facts.counts.finished, last_learner(facts).step
+    return Situation(view.record.run, view.state, view.active_ms / 1000, first, known, eta_s, games, step, trouble)
 
 
 def missing_games(facts: RunFacts, rates: Pace) -> str:

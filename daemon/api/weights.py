@@ -18,9 +18,8 @@ from azq.errors import NotFound, StateConflict, WireError
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunState
 from azq.status import observe
-from azq.status.curves import most_positions
 from azq.status.schemas import PromotionOut, Reason, WeightsOut
-from azq.status.strength import game_of, strength
+from azq.status.strength import game_of, most_positions, strength
 from azq.wire import keys
 from azq.wire.codec import decode_either, encode
 from azq.wire.messages import MatchResult, ModelEvent, PromotionEvent, WeightEvent
