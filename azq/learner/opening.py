@@ -7,7 +7,7 @@ version from the run's weights stream. So each survives the loss of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,12 @@ from azq.errors import ConfigError, StateConflict, WeightsError
 from azq.games import Game
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint
-from azq.learner.data.batches import Draws, feed_of
+from azq.learner.data.batches import Draws, Feed, feed_of
 from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import Learner, TrainingStart
 from azq.learner.lockstep import Lockstep, WitnessedFeed
 from azq.learner.publish import Publisher
-from azq.learner.ranks.follower import Follower
-from azq.learner.ranks.games import GameWork
-from azq.learner.ranks.leader import Leader
-from azq.learner.ranks.rules import RankPlace
-from azq.learner.replication.downloader import Downloader, StoreFollower, download_if_possible, wanted_samples
+from azq.learner.replication.downloader import Downloader, download_if_possible, wanted_samples
 from azq.learner.replication.remote_index import read_events
 from azq.learner.replication.uploader import Uploader
 from azq.learner.rounds import Ranks
@@ -39,14 +35,12 @@ from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking.tracker import Tracker
 from azq.ledger import Ledger
-from azq.ledger.holder import LOCK_NAME
 from azq.ledger.types import LearnerLease
 from azq.nets import NetSpec, WeightsMeta
 from azq.nets.device import absent, is_there, pick_device, prepare_process
 from azq.nets.weights import describe
 from azq.process.proc import usable_cores
-from azq.replay.readers import SegmentFollower
-from azq.replay.samples import Columns, count_samples, count_trained
+from azq.replay.samples import Columns, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Purges, Window, rebuild
 from azq.store import Store
@@ -89,7 +83,7 @@ def pick_threads(config: LearnerConfig, device: torch.device) -> int:
 
 @dataclass(eq=False)
 class LearnerSetup:
-    """What the learner of a run is put together from; with a `place` among several ranks it is rank 0 of them."""
+    """What the learner of a run is put together from."""
 
     run: str
     directory: Path  # of the run
@@ -101,7 +95,8 @@ class LearnerSetup:
     store: Store
     tracker: Tracker
     consumer: str
-    place: RankPlace = field(default_factory=RankPlace)
+    make_ranks: Callable[[Trainer, Feed], Ranks[Trainer]] = Ranks  # those that train: this process alone, or more
+    local: int = 0  # this process's number among the ranks of its host
     lease: LearnerLease | None = None  # makes it the one learner of the run
     created_ms: int = 0  # when the run was
     prefix: ObjectPrefix | None = None  # of the run in its store, where that keeps games and checkpoints
@@ -116,7 +111,7 @@ class LearnerSetup:
         """
         config = self.sections.learner
         self._fetch()
-        networks, trainer, columns = _trained(self.sections, self.game, self.place)
+        networks, trainer, columns = open_trainer(self.sections, self.game, self.local)
         intake = self._intake(columns)
         publisher = self._publisher()
         found = checkpoint.load_newest(self.directory / "checkpoints")
@@ -195,13 +190,11 @@ class LearnerSetup:
         return publisher
 
     def _ranks(self, trainer: Trainer, intake: Intake) -> Ranks[Trainer]:
-        config, place = self.sections.learner, self.place
-        feed = feed_of(intake.window, Draws(self.sections.run.seed, trainer.num_symmetries), config.prefetch_batches, trainer.device)
+        draws = Draws(self.sections.run.seed, trainer.num_symmetries)
+        feed = feed_of(intake.window, draws, self.sections.learner.prefetch_batches, trainer.device)
         if intake.lockstep is not None:
             feed = WitnessedFeed(feed, intake.lockstep)
-        if place.ranks == 1:
-            return Ranks(trainer, feed)
-        return Leader(trainer, feed, self.run, self.bus, config, place, spare=self.directory)
+        return self.make_ranks(trainer, feed)
 
 
 def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
@@ -216,46 +209,9 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), blocks, channels)
 
 
-def open_follower(
-    run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace, prefix: ObjectPrefix | None = None
-) -> Follower:
-    """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments.
-
-    Where that is not the learner's, it reads games from the run's `prefix`.
-    """
-    config = sections.learner
-    networks, trainer, columns = _trained(sections, game, place)
-    window = Window(game, -(-config.max_window // (place.ranks - 1)), columns)
-    draws = Draws(sections.run.seed, trainer.num_symmetries, place.rank)
-    pulls = prefix is not None and not (directory / LOCK_NAME).exists()
-    folder = directory / (f"rank-{place.rank}" if pulls else "segments")
-
-    def count(frame: bytes) -> int:
-        return count_samples(decode(frame, SampleEvent))
-
-    segments: StoreFollower | SegmentFollower = SegmentFollower(folder, config.max_window, count)
-    if pulls and prefix:
-        segments = StoreFollower(prefix, folder, config.max_window, count)
-    work = GameWork(
-        run=run,
-        place=place,
-        config=config,
-        game=game,
-        bus=bus,
-        segments=segments,
-        window=window,
-        purges=Purges(folder),
-        follows_orders=pulls,
-        trainer=trainer,
-        networks=networks,
-        feed=feed_of(window, draws, config.prefetch_batches, trainer.device),
-    )
-    return Follower(run_name=run, place=place, config=config, bus=bus, work=work)
-
-
-def _trained(sections: RunSections, game: Game, place: RankPlace) -> tuple[RunNetworks, Trainer, Columns]:
-    """What every rank of a run has: its networks, the first of them in training, and the columns that its samples need."""
-    device, networks = training_device(sections.learner, place.local), RunNetworks(sections, NetSpec.of(game))
+def open_trainer(sections: RunSections, game: Game, local: int = 0) -> tuple[RunNetworks, Trainer, Columns]:
+    """A run's networks, the first of them in training, and the columns that its samples need; `local` as in `training_device`."""
+    device, networks = training_device(sections.learner, local), RunNetworks(sections, NetSpec.of(game))
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
     trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
     return networks, trainer, Columns.of(game, sections.network.auxiliary, sections.learner)

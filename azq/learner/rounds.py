@@ -1,6 +1,6 @@
 """Rounds of training: a few steps that all ranks take together, planned by rank 0 and timed by each.
 
-The learner's loop does not know who takes them: this process alone, or several ranks (`azq.learner.ranks.leader`).
+The learner's loop does not know who takes them: this process alone, or several ranks (`azq.parts.ranks.leader`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class RanksFigures:
 
 @dataclass(eq=False)
 class Ranks(Generic[AnyStepper]):
-    """Those that train: this process alone here; `azq.learner.ranks.leader.Leader` has others beside it."""
+    """Those that train: this process alone here; `azq.parts.ranks.leader.Leader` has others beside it."""
 
     trainer: AnyStepper
     feed: Batches

@@ -3,21 +3,19 @@
     lab          measures this machine, rehearses failures, proves that learning repeats, searches settings
     cluster      many machines from one file: checks, cost, rendered targets, ssh
     volunteers   browsers' tabs that make games: gateway, tickets, verification
+    ranks        training by several processes: membership, gradient exchange, compression, sharding
 
 Nothing outside a part imports it (import-linter). A part adds to azq by modules that `extensions` finds by name: `commands` has
-`COMMANDS`, the command line's entries.
+`COMMANDS`, the command line's entries; `learner` has `main`, the learner's process where a run trains with several.
 """
 
-import importlib
-import importlib.util
 from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
-
-NAMES = ("lab", "cluster", "volunteers")
 
 
 def extensions(kind: str) -> Iterator[ModuleType]:
-    """The module `azq.parts.PART.<kind>` of every part that is installed and has one."""
-    for name in (f"azq.parts.{part}" for part in NAMES):
-        if importlib.util.find_spec(name) and importlib.util.find_spec(f"{name}.{kind}"):
-            yield importlib.import_module(f"{name}.{kind}")
+    """The module `azq.parts.PART.<kind>` of every part that is installed and has one; no other module of a part is loaded for it."""
+    for path in sorted(Path(__file__).parent.glob(f"*/{kind}.py")):
+        yield import_module(f"{__name__}.{path.parent.name}.{kind}")

@@ -3,7 +3,7 @@
 A move chooses a feature; the game ends when all are chosen. What they are worth, R^2 of a linear regression under cross-validation, is
 taken to be dear: a metamodel, trained online from the search's own evaluations, predicts it, and azq's search plays on what it predicts.
 Each of its members, which see the evaluations weighted at random, has a game of its own (Thompson sampling); the subsets that the games end
-with are evaluated, and the metamodel trains on. With `--ranks 2` two processes train it (`azq.learner.ranks`); this one searches.
+with are evaluated, and the metamodel trains on. With `--ranks 2` two processes train it (`azq.parts.ranks`); this one searches.
 Letters: N features, K of them chosen, M members, R rows.
 """
 
@@ -35,7 +35,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.config import SearchConfig
 from azq.games.adapter import AdaptedGame
-from azq.learner import ranks
+from azq.parts import ranks
 from azq.search.search import exploring, make_search
 
 MEMBERS, ROWS = 8, 64

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from azq.bus.embedded import EmbeddedServer
-from azq.learner import ranks
 from azq.learner.rounds import RanksFigures
+from azq.parts import ranks
 
 POINTS, ROWS, RANKS = 4000, 256, 2
 STEPS_A_ROUND = 10  # a rank that is lost over a round costs that round

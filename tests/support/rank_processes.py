@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import FileStore
 
-from azq.learner.ranks.group import RankGroup, listen_towards
+from azq.parts.ranks.group import RankGroup, listen_towards
 
 HOST = "127.0.0.1"
 CPU = torch.device("cpu")

@@ -11,13 +11,13 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.checkpoint import Checkpoint, TrainState, load, save
 from azq.learner.data.batches import Draws, Feed, Prefetcher
-from azq.learner.ranks.group import RankGroup
-from azq.learner.ranks.reducing import Stopwatch, sync_of
 from azq.learner.rounds import RoundTiming
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 from azq.parts.lab.bench.learner import full_window
+from azq.parts.ranks.group import RankGroup
+from azq.parts.ranks.reducing import Stopwatch, sync_of
 
 pytestmark = pytest.mark.gpu
 

@@ -14,8 +14,8 @@ import torch
 from memory_broker import MemoryBus
 
 from azq.config import RankSettings
-from azq.learner import ranks
-from azq.learner.ranks.plain import RUN
+from azq.parts import ranks
+from azq.parts.ranks.plain import RUN
 
 EXAMPLES = Path(__file__).parents[3] / "ops" / "examples"
 BUDGET = 310  # 2 % of 15,504

@@ -1,7 +1,7 @@
 """How well ranks scale: several train together, each on a core or GPU of its own; beside them one alone, and as many that do not
 synchronise, which tells what the cores take from each other. Each rank has the same batch and is a process of its own.
 
-And what it costs to survive the loss of one: rounds that can be undone, as `azq.learner.ranks.leader` takes them, beside the same steps
+And what it costs to survive the loss of one: rounds that can be undone, as `azq.parts.ranks.leader` takes them, beside the same steps
 in one go, and beside torch's plain reduction of gradients in one go.
 """
 
@@ -29,15 +29,15 @@ from azq.errors import ConfigError
 from azq.learner.data.batches import Feed, Order
 from azq.learner.learner import PHASE_S
 from azq.learner.opening import training_device
-from azq.learner.ranks.group import RankGroup, Word, listen_towards
-from azq.learner.ranks.reducing import Reducing, Stopwatch, hook_of, sync_of, train_together
-from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound, run_round
 from azq.learner.step.stepper import Sync
 from azq.learner.step.trainer import Trainer
 from azq.nets.device import prepare_process
 from azq.parts.lab.bench.learner import workplace
 from azq.parts.lab.bench.rig import PartProcess, say
+from azq.parts.ranks.group import RankGroup, Word, listen_towards
+from azq.parts.ranks.reducing import Reducing, Stopwatch, hook_of, sync_of, train_together
+from azq.parts.ranks.rules import LOOPBACK
 
 WINDOW = 100_000
 TURNS = 4  # all ways in turns, so that whatever else the machine does weighs on both alike

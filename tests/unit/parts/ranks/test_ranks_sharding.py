@@ -11,17 +11,17 @@ import pytest
 import torch
 from rank_processes import in_ranks
 from torch import Tensor
-from unit.learner.test_learner_reducing import CPU, TOLERANCE, config_of, numbers, part, planted
-from unit.learner.test_learner_reducing import trainer_of as fresh_trainer
+from unit.parts.ranks.test_ranks_reducing import CPU, TOLERANCE, config_of, numbers, part, planted
+from unit.parts.ranks.test_ranks_reducing import trainer_of as fresh_trainer
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
-from azq.learner.ranks.group import RankGroup
-from azq.learner.ranks.reducing import Stopwatch
-from azq.learner.ranks.sharding import Sharded, SpareCopy, bytes_of
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec
+from azq.parts.ranks.group import RankGroup
+from azq.parts.ranks.reducing import Stopwatch
+from azq.parts.ranks.sharding import Sharded, SpareCopy, bytes_of
 
 STEPS = 6
 TRANSFORMER = NetworkConfig(kind="transformer", blocks=2, channels=24, heads=4)

@@ -21,11 +21,11 @@ from azq.bus.redis import RedisBus
 from azq.config import RankSettings
 from azq.errors import BrokerError, ConfigError
 from azq.learner.data.batches import cut
-from azq.learner.ranks.follower import Follower
-from azq.learner.ranks.leader import Leader
-from azq.learner.ranks.rules import RankPlace
 from azq.learner.rounds import RanksFigures, TrainingRound
 from azq.learner.step.stepper import Stepper
+from azq.parts.ranks.follower import Follower
+from azq.parts.ranks.leader import Leader
+from azq.parts.ranks.rules import RankPlace
 from azq.process.interrupts import StopSign
 from azq.waiting import until
 from azq.wire import keys

@@ -16,10 +16,10 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import RankSettings
-from azq.learner.ranks.group import RankGroup, shared_memory
 from azq.learner.rounds import Batches, RoundTiming, TrainingRound, run_round
 from azq.learner.step.stepper import Stepper, Sync, passed
 from azq.nets.device import device_mark
+from azq.parts.ranks.group import RankGroup, shared_memory
 from azq.phases import DeviceEvent
 
 POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)

@@ -29,8 +29,8 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from azq.bus.base import Bus
 from azq.errors import BrokerError, EvaluationTimeout
-from azq.learner.ranks.rules import LOOPBACK
 from azq.learner.rounds import RoundTiming, TrainingRound
+from azq.parts.ranks.rules import LOOPBACK
 from azq.process.liveness import TIMES
 from azq.process.network import interface_towards
 from azq.waiting import until

@@ -17,9 +17,10 @@ from rank_processes import in_ranks
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.learner.ranks import group as group_module
-from azq.learner.ranks.group import LATELY, START_S, RankGroup, listen_towards
-from azq.learner.ranks.rules import (
+from azq.learner.rounds import RoundTiming
+from azq.parts.ranks import group as group_module
+from azq.parts.ranks.group import LATELY, START_S, RankGroup, listen_towards
+from azq.parts.ranks.rules import (
     FORGIVEN_AFTER_S,
     LOOPBACK,
     RankHealth,
@@ -31,7 +32,6 @@ from azq.learner.ranks.rules import (
     shares,
     smoothed,
 )
-from azq.learner.rounds import RoundTiming
 from azq.wire.messages import RankBeat, RankTable
 from azq.wire.ranks import RankStatus
 

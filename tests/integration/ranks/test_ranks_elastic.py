@@ -24,14 +24,14 @@ from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.learner.data.batches import Draws, feed_of
-from azq.learner.opening import open_follower
-from azq.learner.ranks import leader as leader_module
-from azq.learner.ranks.leader import Leader
-from azq.learner.ranks.rules import RankPlace
-from azq.learner.ranks.sharding import bytes_of
 from azq.learner.rounds import TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
+from azq.parts.ranks import leader as leader_module
+from azq.parts.ranks.games import open_follower
+from azq.parts.ranks.leader import Leader
+from azq.parts.ranks.rules import RankPlace
+from azq.parts.ranks.sharding import bytes_of
 from azq.replay.samples import count_samples
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window

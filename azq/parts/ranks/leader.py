@@ -21,12 +21,12 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RankSettings
 from azq.errors import WireError
-from azq.learner.ranks.group import START_S, RankGroup, Rendezvous, Word, listen_towards
-from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
-from azq.learner.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
-from azq.learner.ranks.sharding import Sharded, SpareCopy, bytes_of
 from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
+from azq.parts.ranks.group import START_S, RankGroup, Rendezvous, Word, listen_towards
+from azq.parts.ranks.reducing import Stopwatch, sync_of, train_together
+from azq.parts.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
+from azq.parts.ranks.sharding import Sharded, SpareCopy, bytes_of
 from azq.process.breaker import CircuitBreaker
 from azq.process.liveness import STILL_S, patient
 from azq.process.proc import stat_of

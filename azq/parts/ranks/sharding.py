@@ -19,9 +19,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 
-from azq.learner.ranks.reducing import RankSync, Stopwatch
 from azq.learner.step.stepper import Stepper, passed
 from azq.nets import Network
+from azq.parts.ranks.reducing import RankSync, Stopwatch
 
 
 class Sharded(RankSync):

@@ -1,10 +1,11 @@
 """Several processes that train together: who they are (`rules`), rank 0 (`leader`), the others (`follower`), and what goes between them.
 
-They train games (`games`) or any torch module; for that one, what is listed here is all it takes (`plain`).
+They train games (`games`; `workers.learner` finds `learner`) or any torch module; for that one, what is listed here is all it takes
+(`plain`).
 """
 
 from azq.config import RankSettings
-from azq.learner.ranks.plain import ModuleTrainer, PlainTraining, follow, initialise
-from azq.learner.ranks.rules import RankPlace, place_of
+from azq.parts.ranks.plain import ModuleTrainer, PlainTraining, follow, initialise
+from azq.parts.ranks.rules import RankPlace, place_of
 
 __all__ = ["ModuleTrainer", "PlainTraining", "RankPlace", "RankSettings", "follow", "initialise", "place_of"]

@@ -14,10 +14,10 @@ from rank_processes import in_ranks
 
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
-from azq.learner.ranks import group as group_module
-from azq.learner.ranks.group import RankGroup, shared_memory
-from azq.learner.ranks.reducing import Averaging, HostReducing, Reducing, Stopwatch, sync_of
 from azq.nets import NetSpec, Network, build
+from azq.parts.ranks import group as group_module
+from azq.parts.ranks.group import RankGroup, shared_memory
+from azq.parts.ranks.reducing import Averaging, HostReducing, Reducing, Stopwatch, sync_of
 
 CPU = torch.device("cpu")
 

@@ -16,12 +16,12 @@ from torch.nn.parallel import DistributedDataParallel
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
-from azq.learner.ranks import group as group_module
-from azq.learner.ranks.group import RankGroup, Word
-from azq.learner.ranks.reducing import POWER_SGD_AFTER, Hook, Stopwatch, TopK, hook_of, sent_of, sync_of
 from azq.learner.rounds import RoundTiming, TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
+from azq.parts.ranks import group as group_module
+from azq.parts.ranks.group import RankGroup, Word
+from azq.parts.ranks.reducing import POWER_SGD_AFTER, Hook, Stopwatch, TopK, hook_of, sent_of, sync_of
 from azq.replay.samples import Samples
 
 CPU = torch.device("cpu")

@@ -16,13 +16,13 @@ from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RankSettings
-from azq.learner.ranks.group import RankGroup, Rendezvous, Word, listen_towards
-from azq.learner.ranks.leader import JOIN_S, said_of
-from azq.learner.ranks.reducing import Stopwatch, sync_of, train_together
-from azq.learner.ranks.rules import RankPlace, invited
-from azq.learner.ranks.sharding import Sharded
 from azq.learner.rounds import Batches, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
+from azq.parts.ranks.group import RankGroup, Rendezvous, Word, listen_towards
+from azq.parts.ranks.leader import JOIN_S, said_of
+from azq.parts.ranks.reducing import Stopwatch, sync_of, train_together
+from azq.parts.ranks.rules import RankPlace, invited
+from azq.parts.ranks.sharding import Sharded
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.process.liveness import WorkWatch
@@ -37,7 +37,7 @@ log = logs.get(__name__)
 
 
 class RankWork(Protocol):
-    """What a rank other than 0 trains with: games (`azq.learner.ranks.games`), or anything else (`azq.learner.ranks.plain`)."""
+    """What a rank other than 0 trains with: games (`azq.parts.ranks.games`), or anything else (`azq.parts.ranks.plain`)."""
 
     @property
     def trainer(self) -> Stepper: ...

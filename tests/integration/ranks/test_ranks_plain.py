@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from azq.learner import ranks
-from azq.learner.ranks import leader as leader_module
+from azq.parts import ranks
+from azq.parts.ranks import leader as leader_module
 
 FORK = multiprocessing.get_context("fork")
 EXAMPLES = Path(__file__).parents[3] / "ops" / "examples"

@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from azq.config import RankSettings
 from azq.errors import ConfigError, EvaluationTimeout
-from azq.learner import ranks
-from azq.learner.ranks.follower import Follower
-from azq.learner.ranks.group import RankGroup
-from azq.learner.ranks.plain import RUN, PlainTraining, PlainWork, TensorRows
-from azq.learner.ranks.reducing import Reducing, sync_of, train_together
-from azq.learner.ranks.rules import RankPlace
 from azq.learner.rounds import TrainingRound
+from azq.parts import ranks
+from azq.parts.ranks.follower import Follower
+from azq.parts.ranks.group import RankGroup
+from azq.parts.ranks.plain import RUN, PlainTraining, PlainWork, TensorRows
+from azq.parts.ranks.reducing import Reducing, sync_of, train_together
+from azq.parts.ranks.rules import RankPlace
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import RankTable

@@ -5,23 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.config import LearnerConfig
+from azq.config import LearnerConfig, RunSections
 from azq.errors import WireError
-from azq.learner.data.batches import Feed, Order
-from azq.learner.ranks.rules import RankPlace, is_mine
-from azq.learner.replication.downloader import StoreFollower
+from azq.games import Game
+from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.opening import open_trainer
 from azq.learner.rounds import TrainingRound
 from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Trainer
+from azq.ledger.holder import LOCK_NAME
+from azq.parts.ranks.follower import Follower
+from azq.parts.ranks.rules import RankPlace, is_mine
+from azq.parts.ranks.store_follower import StoreFollower
 from azq.process.breaker import CircuitBreaker
 from azq.replay.readers import SegmentFollower
-from azq.replay.samples import Rules, judge
+from azq.replay.samples import Rules, count_samples, judge
 from azq.replay.window import Purges, Window
+from azq.store.objects import ObjectPrefix
 from azq.wire import keys
 from azq.wire.codec import decode, uid_of
 from azq.wire.machines import PurgeOrders
@@ -99,3 +105,40 @@ class GameWork:
         frame = self._broker.attempt(lambda: self.bus.get(keys.purges(self.run)))
         for worker in self.purges.order(decode(frame, PurgeOrders).until_ms) if frame else ():
             self.window.drop(worker)
+
+
+def open_follower(
+    run: str, directory: Path, sections: RunSections, game: Game, *, bus: Bus, place: RankPlace, prefix: ObjectPrefix | None = None
+) -> Follower:
+    """A rank other than 0, which sees the run's folder `directory`; raises what `LearnerSetup` raises of settings and segments.
+
+    Where that is not the learner's, it reads games from the run's `prefix`.
+    """
+    config = sections.learner
+    networks, trainer, columns = open_trainer(sections, game, place.local)
+    window = Window(game, -(-config.max_window // (place.ranks - 1)), columns)
+    draws = Draws(sections.run.seed, trainer.num_symmetries, place.rank)
+    pulls = prefix is not None and not (directory / LOCK_NAME).exists()
+    folder = directory / (f"rank-{place.rank}" if pulls else "segments")
+
+    def count(frame: bytes) -> int:
+        return count_samples(decode(frame, SampleEvent))
+
+    segments: StoreFollower | SegmentFollower = SegmentFollower(folder, config.max_window, count)
+    if pulls and prefix:
+        segments = StoreFollower(prefix, folder, config.max_window, count)
+    work = GameWork(
+        run=run,
+        place=place,
+        config=config,
+        game=game,
+        bus=bus,
+        segments=segments,
+        window=window,
+        purges=Purges(folder),
+        follows_orders=pulls,
+        trainer=trainer,
+        networks=networks,
+        feed=feed_of(window, draws, config.prefetch_batches, trainer.device),
+    )
+    return Follower(run_name=run, place=place, config=config, bus=bus, work=work)
