@@ -84,9 +84,9 @@ def doctor(
         found.append(check)
         if not as_json:
             typer.echo(str(check))
-    failed = any(check.verdict == "fail" for check in found)
+    failed = any(check.severity == "fail" for check in found)
     if as_json:
-        typer.echo(json.dumps({"ok": not failed, "checks": [asdict(check) for check in found]}))
+        typer.echo(json.dumps({"ok": not failed, "checks": [check.values() for check in found]}))
     if failed:
         raise typer.Exit(int(ExitCode.CONFIG))
 

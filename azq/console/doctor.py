@@ -24,10 +24,10 @@ from azq.config.access import check_binding, check_tls, with_own_token
 from azq.console.profile import EVERY_S, Look, RoleProfile, as_text, concerns, profile_of
 from azq.console.show import ASK_TIMEOUT_S, only_run
 from azq.errors import AzqError, BrokerAbsent, ConfigError, NotFound
+from azq.findings import Change, Finding
 from azq.host import brokers
 from azq.host.devices import Machine, Wishes, detect, plan, vanished
 from azq.host.join import checks
-from azq.host.join.checks import Check
 from azq.host.rundir import check_folder
 from azq.host.users import NO_USERS, knows_roles
 from azq.ledger import Ledger
@@ -37,7 +37,6 @@ from azq.process.proc import usable_cores
 from azq.status.conditions import CrashLoop, crash_loops, mendings, read_deaths
 from azq.status.observe import Watch, read_workers
 from azq.status.summary import RunStatus
-from azq.status.why.rules import Change
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat
@@ -47,7 +46,7 @@ LEAST_FREE_BYTES = 5e9  # as the alert on the learner's disk
 NEEDED = (Kind.SELFPLAY, "inference", "learner")  # roles without which a run makes no progress
 
 
-def examine(config: Config) -> Iterator[Check]:
+def examine(config: Config) -> Iterator[Finding]:
     """One answer after the other; none raises. Starts nothing and changes nothing."""
     yield from _guarded("game", lambda: [_game(config)])
     yield from _guarded("home", lambda: [_home(config.home)])
@@ -55,20 +54,20 @@ def examine(config: Config) -> Iterator[Check]:
     yield from judge_devices(config, detect())
     if not config.broker.control_url:
         folder = config.home.absolute() / brokers.BROKER_FOLDER / "control"
-        yield from _guarded("server", lambda: [Check("server", "ok", f"{find_server(folder)} is what `azq up` starts")])
+        yield from _guarded("server", lambda: [Finding("server", "ok", f"{find_server(folder)} is what `azq up` starts")])
     try:
         resolved = brokers.resolve(config)
         with contextlib.closing(connect(resolved.broker.control_url, timeout_s=ASK_TIMEOUT_S)) as control:
             yield from _fleet(resolved, control)
     except AzqError as error:
         if config.broker.control_url or not isinstance(error, (ConfigError, BrokerAbsent)):
-            yield Check("control", "fail", str(error))
+            yield Finding("control", "fail", str(error))
         else:
             why = "none was ever started" if isinstance(error, ConfigError) else str(error).partition(";")[0]
-            yield Check("brokers", "warn", f"none runs for {config.home.absolute()} ({why}): `azq up` starts them")
+            yield Finding("brokers", "warn", f"none runs for {config.home.absolute()} ({why}): `azq up` starts them")
 
 
-def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
+def _fleet(config: Config, control: redis.Redis) -> Iterator[Finding]:
     yield from _guarded("control", lambda: checks.check_broker(control, "control"))
     planes = config.broker.data_planes
     for name, url in zip(data_names(len(planes)), planes, strict=True):
@@ -81,15 +80,15 @@ def _fleet(config: Config, control: redis.Redis) -> Iterator[Check]:
     yield from _guarded("weights", lambda: [_weights(config, control)])
 
 
-def _ledgers(bus: RedisBus, ledger: Ledger) -> list[Check]:
-    return [Check("ledger", "warn", f"run {run}: {text}") for run in ledger.names() for text in mendings(bus, run, now_ms())]
+def _ledgers(bus: RedisBus, ledger: Ledger) -> list[Finding]:
+    return [Finding("ledger", "warn", f"run {run}: {text}") for run in ledger.names() for text in mendings(bus, run, now_ms())]
 
 
-def _workers(bus: RedisBus, ledger: Ledger) -> list[Check]:
+def _workers(bus: RedisBus, ledger: Ledger) -> list[Finding]:
     return judge_workers(read_workers(bus), ledger.runs(), crash_loops(read_deaths(bus), now_ms()))
 
 
-def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView], loops: Sequence[CrashLoop] = ()) -> list[Check]:
+def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView], loops: Sequence[CrashLoop] = ()) -> list[Finding]:
     """Who lives, who dies again and again, and which running runs lack somebody whom nobody starts."""
     roles = Counter(beat.role for beat in workers)
     living = ", ".join(f"{count} {role}" for role, count in sorted(roles.items())) or "none"
@@ -101,64 +100,64 @@ def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView], loops: 
         if not any(beat.role == role and beat.run in ("", view.record.run) for beat in workers)
         and not any(role in loop.name and loop.run in ("", view.record.run) for loop in loops)
     ]
-    dying = [Check("workers", "fail", str(loop)) for loop in loops]
+    dying = [Finding("workers", "fail", str(loop)) for loop in loops]
     if lacking:
-        return [*dying, Check("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
-    return dying or [Check("workers", "ok", f"{living}; runs: {len(runs)}")]
+        return [*dying, Finding("workers", "warn", f"{living}; {'; '.join(lacking)}: start it (`azq up`, `azq worker`, systemctl)")]
+    return dying or [Finding("workers", "ok", f"{living}; runs: {len(runs)}")]
 
 
-def judge_devices(config: Config, machine: Machine) -> list[Check]:
+def judge_devices(config: Config, machine: Machine) -> list[Finding]:
     """What devices do in an `azq up` with these settings, and which cannot be used, are gone, or are asked for and not there."""
     found = plan(machine, Wishes.of(config))
-    checks = [Check("devices", "warn", f"{gpu}: {why}") for gpu, why in (found.left_out | vanished(config.home, machine)).items()]
+    checks = [Finding("devices", "warn", f"{gpu}: {why}") for gpu, why in (found.left_out | vanished(config.home, machine)).items()]
     named = {device for device in (*found.inference, *found.training) if device.startswith("cuda")}
     missing = named - {gpu.device for gpu in machine.gpus if gpu.device not in found.left_out}
-    checks += [Check("devices", "fail", f"{device} is asked for and not there; set auto or cpu") for device in sorted(missing)]
-    return checks or [Check("devices", "ok", str(found))]
+    checks += [Finding("devices", "fail", f"{device} is asked for and not there; set auto or cpu") for device in sorted(missing)]
+    return checks or [Finding("devices", "ok", str(found))]
 
 
-def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
+def _guarded(name: str, look: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
     try:
         return look()
     except AzqError as error:
-        return [Check(name, "fail", str(error))]
+        return [Finding(name, "fail", str(error))]
 
 
-def _game(config: Config) -> Check:
+def _game(config: Config) -> Finding:
     game = games.load(config.run.game, **config.run.params)
-    return Check("game", "ok", f"{game.name}: {game.num_players()} players, {game.num_distinct_actions()} actions")
+    return Finding("game", "ok", f"{game.name}: {game.num_players()} players, {game.num_distinct_actions()} actions")
 
 
-def _home(home: Path) -> Check:
+def _home(home: Path) -> Finding:
     there = home.absolute()
     while not there.exists():
         there = there.parent
     check_folder(there)
     free = shutil.disk_usage(there).free
     text = f"{home.absolute()} can be written to, {free / 1e9:.1f} GB free"
-    return Check("home", "ok", text) if free >= LEAST_FREE_BYTES else Check("home", "warn", f"{text}: make room, segments grow there")
+    return Finding("home", "ok", text) if free >= LEAST_FREE_BYTES else Finding("home", "warn", f"{text}: make room, segments grow there")
 
 
-def _rest(config: Config) -> Check:
+def _rest(config: Config) -> Finding:
     check_binding(config.daemon)
     with_own_token(config)  # says where the home's own token is open to others
     check_tls(config.daemon)
-    return Check("rest", "ok", f"daemon.host {config.daemon.host}, port {config.daemon.port or 'any'}")
+    return Finding("rest", "ok", f"daemon.host {config.daemon.host}, port {config.daemon.port or 'any'}")
 
 
-def _users(config: Config) -> Check:
+def _users(config: Config) -> Finding:
     own = "each role and each machine that joined has a user with rights of its own"
-    return Check("users", "ok", own) if knows_roles(config) else Check("users", "warn", NO_USERS)
+    return Finding("users", "ok", own) if knows_roles(config) else Finding("users", "warn", NO_USERS)
 
 
-def _data_plane(url: str, name: str) -> list[Check]:
+def _data_plane(url: str, name: str) -> list[Finding]:
     with contextlib.closing(connect(url, timeout_s=ASK_TIMEOUT_S)) as client:
         return checks.check_broker(client, name)
 
 
-def _weights(config: Config, control: redis.Redis) -> Check:
+def _weights(config: Config, control: redis.Redis) -> Finding:
     found = checks.check_store(control, config.store, config.home)
-    return found if found.verdict == "ok" else Check("weights", "ok", "none yet")  # what it warns of concerns other machines
+    return found if found.severity == "ok" else Finding("weights", "ok", "none yet")  # what it warns of concerns other machines
 
 
 FULL = 0.85  # of the cores: then what takes most of them holds up all else
@@ -218,39 +217,27 @@ class SpeedFacts:
         return self.cores is not None and sum(each.cpu_cores for each in self.profiles) <= self.cores - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Bottleneck:
-    """What more of would make the run faster."""
-
-    part: Part
-    evidence: str
-    setting: Change
-
-    def __str__(self) -> str:
-        return f"{self.part}: {self.evidence}; {self.setting}"
-
-
-def bottleneck(facts: SpeedFacts) -> Bottleneck:
+def bottleneck(facts: SpeedFacts) -> Finding:
     """The first that holds: a limiter that waits by its settings, full cores, a learner that is behind; else what self-play does."""
     return _limiter_waits(facts) or _full_cores(facts) or _learner_behind(facts) or _short_of_games(facts)
 
 
-def _limiter_waits(facts: SpeedFacts) -> Bottleneck | None:
+def _limiter_waits(facts: SpeedFacts) -> Finding | None:
     learner, samples = facts.sections.learner, facts.status.samples
     if samples < learner.min_window:
         evidence = f"nothing is trained before {learner.min_window:,} samples are there; {samples:,} are"
-        return Bottleneck(
-            "limiter", evidence, Change("learner.min_window", learner.min_window, max(learner.batch_size, learner.min_window // 4))
+        return Finding(
+            "limiter", "fail", evidence, Change("learner.min_window", learner.min_window, max(learner.batch_size, learner.min_window // 4))
         )
     if facts.stalled >= HELD and facts.waiting >= HELD:
         evidence = (
             f"it holds self-play back at {facts.stalled:.0%} of the looks and the learner at {facts.waiting:.0%}: they wait for each other"
         )
-        return Bottleneck("limiter", evidence, _times("learner.limiter_slack", learner.limiter_slack, 4))
+        return Finding("limiter", "fail", evidence, _times("learner.limiter_slack", learner.limiter_slack, 4))
     return None
 
 
-def _full_cores(facts: SpeedFacts) -> Bottleneck | None:
+def _full_cores(facts: SpeedFacts) -> Finding | None:
     """Where the cores are full, the part that takes most of them."""
     used = facts.used
     taken = sum(each.cpu_cores for each in facts.profiles)
@@ -258,10 +245,10 @@ def _full_cores(facts: SpeedFacts) -> Bottleneck | None:
         return None
     most = max(used, key=lambda part: used[part])
     evidence = f"{taken:.1f} of {facts.cores} cores are at work, {used[most]:.1f} of them with {WORK[most]}"
-    return Bottleneck(most, evidence, _cheaper(most, facts))
+    return Finding(most, "fail", evidence, _cheaper(most, facts))
 
 
-def _learner_behind(facts: SpeedFacts) -> Bottleneck | None:
+def _learner_behind(facts: SpeedFacts) -> Finding | None:
     """Where self-play is ahead, or the learner never waits."""
     busy = 1.0 - facts.share("learner", "idle")
     if facts.stalled < HELD and (busy < BUSY or facts.waiting >= HELD):
@@ -271,10 +258,10 @@ def _learner_behind(facts: SpeedFacts) -> Bottleneck | None:
         held = f"self-play is held back at {facts.stalled:.0%} of the looks"
     phases = {row.phase: row.wall_share for each in facts.profiles if each.role == "learner" for row in each.rows if row.phase != "idle"}
     longest = max(phases, key=lambda phase: phases[phase], default="other")
-    return Bottleneck("learner", f"{held}, {phases.get(longest, 0.0):.0%} of it with {longest}", _faster_learner(longest, facts))
+    return Finding("learner", "fail", f"{held}, {phases.get(longest, 0.0):.0%} of it with {longest}", _faster_learner(longest, facts))
 
 
-def _short_of_games(facts: SpeedFacts) -> Bottleneck:
+def _short_of_games(facts: SpeedFacts) -> Finding:
     """The learner waits for games: what self-play does meanwhile."""
     search, wait = facts.share("selfplay", "search", "encode"), facts.share("selfplay", "wait")
     moving = facts.share("selfplay", "transport", "ledger")
@@ -282,16 +269,16 @@ def _short_of_games(facts: SpeedFacts) -> Bottleneck:
     evidence = f"the learner waits for games; self-play {spends}"
     selfplay = facts.sections.selfplay
     if moving > max(search, wait):
-        return Bottleneck("queue", evidence, _times("selfplay.journal_s", selfplay.journal_s, 2))
+        return Finding("queue", "fail", evidence, _times("selfplay.journal_s", selfplay.journal_s, 2))
     if search >= wait:
         processes = sum(each.processes for each in facts.profiles if each.role == "selfplay")
         more = Change("worker.concurrency", processes, processes + 1) if facts.spare else _cheaper("search", facts)
-        return Bottleneck("search", evidence, more)
+        return Finding("search", "fail", evidence, more)
     works = facts.share("inference", "forward", "copy", "weights")
     if facts.asks and works < WORKS:
         evidence += f", while inference workers evaluate {works:.0%} of theirs, {facts.status.mean_batch:.0f} leaves at once"
-        return Bottleneck("queue", evidence, _more_at_once(facts))
-    return Bottleneck("network", evidence, _cheaper("network", facts))
+        return Finding("queue", "fail", evidence, _more_at_once(facts))
+    return Finding("network", "fail", evidence, _cheaper("network", facts))
 
 
 def _more_at_once(facts: SpeedFacts) -> Change:
@@ -343,24 +330,28 @@ class SpeedReport:
 
     run: str
     seconds: float
-    bottleneck: Bottleneck
+    bottleneck: Finding
     facts: SpeedFacts
 
     def values(self) -> dict[str, Any]:
         """For machines."""
-        facts = self.facts
+        facts, slowest = self.facts, self.bottleneck
         shares = {"selfplay_stalled": facts.stalled, "learner_waiting": facts.waiting, "cores": facts.cores, "cores_used": dict(facts.used)}
         return {
             "run": self.run,
             "seconds": self.seconds,
-            "bottleneck": asdict(self.bottleneck),
+            "bottleneck": {"part": slowest.rule, "evidence": slowest.evidence, "setting": asdict(slowest)["setting"]},
             **shares,
             "profile": [asdict(each) for each in facts.profiles],
         }
 
     def text(self) -> list[str]:
         """For people: the verdict, then where the time went."""
-        return [str(self.bottleneck), f"run {self.run} watched for {self.seconds:.0f} s:", as_text(self.facts.profiles)]
+        return [
+            f"{self.bottleneck.rule}: {self.bottleneck.evidence}; {self.bottleneck.setting}",
+            f"run {self.run} watched for {self.seconds:.0f} s:",
+            as_text(self.facts.profiles),
+        ]
 
 
 def examine_speed(config: Config, named: str | None, seconds: float, wait: Callable[[float], object] | None = None) -> SpeedReport:

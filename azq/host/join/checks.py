@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 import redis
@@ -17,6 +15,7 @@ from azq.config import StoreConfig
 from azq.config.access import is_loopback
 from azq.config.host import TLS_SCHEME
 from azq.errors import AzqError, ConfigError, StateConflict, StoreError, WireError
+from azq.findings import Finding
 from azq.host.join.token import ANYWHERE
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
@@ -30,40 +29,26 @@ from azq.wire.messages import Fleet
 CLOCK_WARN_S = 2.0
 POLL_S = 0.2
 
-Verdict = Literal["ok", "warn", "fail"]
 
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at; before a join, what fails raises instead."""
-
-    name: str
-    verdict: Verdict
-    detail: str
-
-    def __str__(self) -> str:
-        return f"{self.verdict:<5}{self.name:<11}{self.detail}"
-
-
-def check_broker(client: redis.Redis, plane: str) -> list[Check]:
+def check_broker(client: redis.Redis, plane: str) -> list[Finding]:
     """A plane's server: how far away, which version, what is to be thought of it. Raises `ConfigError` and `BrokerError`."""
     began = time.perf_counter()
     with translate(client):
         client.ping()
     delay_ms, place = 1e3 * (time.perf_counter() - began), address_of(client)
     facts = doorman.look(client)
-    found = [Check(plane, "ok", f"{place} answers in {delay_ms:.1f} ms, {facts.program}")]
+    found = [Finding(plane, "ok", f"{place} answers in {delay_ms:.1f} ms, {facts.program}")]
     fitness = doorman.judge(facts, plane, place)
     if fitness.error:
         raise fitness.error
     if fitness.reason:
-        found.append(Check("durable" if plane == doorman.CONTROL else plane, "warn", fitness.reason))
+        found.append(Finding("durable" if plane == doorman.CONTROL else plane, "warn", fitness.reason))
     elif plane == doorman.CONTROL:
-        found.append(Check("durable", "ok", "append-only file is on, nothing is evicted"))
+        found.append(Finding("durable", "ok", "append-only file is on, nothing is evicted"))
     return found
 
 
-def check_clock(client: redis.Redis) -> Check:
+def check_clock(client: redis.Redis) -> Finding:
     with translate(client):
         before_s = time.time()
         seconds, micros = client.time()
@@ -71,13 +56,13 @@ def check_clock(client: redis.Redis) -> Check:
     return judge_clock(seconds + micros / 1e6, (before_s + after_s) / 2)
 
 
-def judge_clock(theirs_s: float, ours_s: float) -> Check:
+def judge_clock(theirs_s: float, ours_s: float) -> Finding:
     """Leases are measured by the control plane's clock alone; a wrong one here only spoils latencies and log lines."""
     ahead_s = ours_s - theirs_s
     if abs(ahead_s) <= CLOCK_WARN_S:
-        return Check("clock", "ok", f"differs by {abs(ahead_s):.2f} s")
+        return Finding("clock", "ok", f"differs by {abs(ahead_s):.2f} s")
     direction = "ahead of" if ahead_s > 0 else "behind"
-    return Check("clock", "warn", f"{abs(ahead_s):.1f} s {direction} the control plane's: start a time service (chrony, systemd-timesyncd)")
+    return Finding("clock", "warn", f"{abs(ahead_s):.1f} s {direction} the control plane's: start chrony or systemd-timesyncd")
 
 
 def wait_for_fleet(client: redis.Redis, patience_s: float) -> Fleet | None:
@@ -99,12 +84,12 @@ def read_fleet(client: redis.Redis) -> Fleet | None:
         raise StateConflict(f"the daemon of this fleet speaks another language than azq {__version__} here: {error}") from None
 
 
-def check_fleet(fleet: Fleet | None) -> Check:
+def check_fleet(fleet: Fleet | None) -> Finding:
     if fleet is None:
-        return Check("daemon", "warn", "none lives on this control plane: jobs come once it is started (azq daemon, azq up)")
+        return Finding("daemon", "warn", "none lives on this control plane: jobs come once it is started (azq daemon, azq up)")
     if fleet.version != __version__:
-        return Check("daemon", "warn", f"azq {fleet.version} there, {__version__} here, one schema: it works; run one version soon")
-    return Check("daemon", "ok", f"azq {fleet.version}, the same as here")
+        return Finding("daemon", "warn", f"azq {fleet.version} there, {__version__} here, one schema: it works; run one version soon")
+    return Finding("daemon", "ok", f"azq {fleet.version}, the same as here")
 
 
 def choose_data_urls(given: str, fleet: Fleet | None, control_url: str) -> list[str]:
@@ -135,16 +120,16 @@ def _from_here(url: str, control_url: str) -> str:
     return urlunsplit(told._replace(netloc=f"{host}:{told.port}" if told.port else host))
 
 
-def check_secured(control_url: str, data_url: str) -> list[Check]:
+def check_secured(control_url: str, data_url: str) -> list[Finding]:
     """A data plane in plaintext beside a control plane that speaks TLS is worth a word."""
     if not control_url.startswith(f"{TLS_SCHEME}://") or not data_url.startswith("redis://"):
         return []
     return [
-        Check("data", "warn", f"{address(data_url)} is plaintext: whoever is on the way reads and changes evaluations; let it speak TLS")
+        Finding("data", "warn", f"{address(data_url)} is plaintext: whoever is on the way reads and changes evaluations; let it speak TLS")
     ]
 
 
-def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) -> Check:
+def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) -> Finding:
     """Whether this machine can read the newest weights of each live run. Raises `StoreError` with the remedy where it cannot."""
     store_url = settings if isinstance(settings, str) else settings.url
     read: list[str] = []
@@ -159,10 +144,10 @@ def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) ->
                 raise StoreError(f"weights of run {run} are out of reach here: {error}; {remedy}") from None
             read.append(f"{run} version {event.version} ({len(data) / 1e6:.1f} MB)")
     if read:
-        return Check("weights", "ok", f"read {', '.join(read)} from {store_url}")
+        return Finding("weights", "ok", f"read {', '.join(read)} from {store_url}")
     if store_url == "file":
-        return Check("weights", "warn", 'none yet, and store.url = "file" keeps them on the first machine: set "redis" or s3://... there')
-    return Check("weights", "ok", f"none yet; they will come from {store_url}")
+        return Finding("weights", "warn", 'none yet, and store.url = "file" keeps them on the first machine: set "redis" or s3://... there')
+    return Finding("weights", "ok", f"none yet; they will come from {store_url}")
 
 
 def explain_refusal(url: str, error: AzqError, token: bool) -> AzqError:

@@ -15,10 +15,10 @@ from azq import logs
 from azq.config import Config, load, merge, parse_overrides
 from azq.config.host import TLS_SCHEME
 from azq.errors import BrokerRefused, ConfigError
+from azq.findings import Finding
 from azq.host import devices
 from azq.host.devices import Machine, detect
 from azq.host.join import checks, plan
-from azq.host.join.checks import Check
 from azq.host.join.member import holding
 from azq.host.join.plan import (
     CERTIFICATE,
@@ -93,7 +93,7 @@ class Wish:
 class Joined:
     machine: Machine
     services: tuple[Service, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Finding, ...]
     done: tuple[str, ...]
     systemd: bool
 
@@ -101,7 +101,7 @@ class Joined:
         return {
             "machine": asdict(self.machine) | {"cuda_devices": len(self.machine.gpus)},
             "services": [{"unit": service.unit, "concurrency": service.concurrency} for service in self.services],
-            "checks": [asdict(check) for check in self.checks],
+            "checks": [check.values() for check in self.checks],
             "done": list(self.done),
             "systemd": self.systemd,
         }
@@ -119,17 +119,17 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
     chosen = services(machine, roles, wish.tags, wish.concurrency, training)
     if "broker" in roles:
         return _keep(wish, machine, roles, chosen, tell, report)
-    found: list[Check] = []
+    found: list[Finding] = []
 
-    def note(*more: Check) -> None:
+    def note(*more: Finding) -> None:
         for check in more:
             found.append(check)
             tell(str(check))
 
     if wish.token.exposed:
-        note(Check("token", "warn", "others on this machine can read it in the command line: AZQ_JOIN_TOKEN or --token-file hides it"))
+        note(Finding("token", "warn", "others on this machine can read it in the command line: AZQ_JOIN_TOKEN or --token-file hides it"))
     if wish.token.text and not wish.token.user:
-        note(Check("token", "warn", "it is the brokers' one password: whoever has it may do everything in this fleet"))
+        note(Finding("token", "warn", "it is the brokers' one password: whoever has it may do everything in this fleet"))
     by_systemd = plan.runs_here() and not wish.foreground
     kept, home = (CONFIG_FOLDER, STATE_FOLDER / "runs") if by_systemd else (wish.folder, load().home)
     member = look(wish, roles, home, kept, note)
@@ -137,8 +137,8 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
         if not member.runs:
             raise ConfigError("no run runs that could be trained here; create one (azq runs create), or name it with --run")
         chosen = services(machine, roles, wish.tags, wish.concurrency, replace(training, runs=member.runs))
-    note(Check("machine", "ok", describe(machine)))
-    note(*(Check("gpu", "warn", f"{device}: {why}") for device, why in devices.plan(machine, devices.Wishes()).left_out.items()))
+    note(Finding("machine", "ok", describe(machine)))
+    note(*(Finding("gpu", "warn", f"{device}: {why}") for device, why in devices.plan(machine, devices.Wishes()).left_out.items()))
     steps, notes = _plan(wish, member, chosen, by_systemd)
     for line in notes:
         tell(f"     {line}")
@@ -174,7 +174,7 @@ def _keep(wish: Wish, machine: Machine, roles: Sequence[str], chosen: tuple[Serv
         raise ConfigError("the machine that keeps the brokers says in its own azq.toml what it costs: [machine] kind or per_hour")
     if set(OF_RUNS) & set(roles) and not wish.runs:
         raise ConfigError("the machine that keeps the brokers is there before any run: name those that it trains with --run")
-    tell(str(looked := Check("machine", "ok", describe(machine))))
+    tell(str(looked := Finding("machine", "ok", describe(machine))))
     by_systemd = plan.runs_here() and not wish.foreground
     report(Joined(machine, chosen, (looked,), (), by_systemd))
     if by_systemd:

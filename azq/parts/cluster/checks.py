@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from azq.config.host import BudgetConfig, MachineConfig
 from azq.errors import ConfigError
+from azq.findings import Finding
 from azq.goals import Goals
 from azq.parts.cluster.arithmetic import broker_count, read_figures
 from azq.parts.cluster.cost import bill
@@ -25,19 +25,7 @@ STEADY: tuple[Role, ...] = ("broker", "daemon", "learner")
 ON_GPUS: tuple[Role, ...] = ("inference", "learner", "rank")
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFinding:
-    """Something about a cluster; an error keeps it from working, the rest costs time or money."""
-
-    error: bool
-    place: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{'error' if self.error else 'note'}: {self.place}: {self.text}"
-
-
-def check(cluster: Cluster, figures: Mapping[str, float]) -> list[ClusterFinding]:
+def check(cluster: Cluster, figures: Mapping[str, float]) -> list[Finding]:
     """Errors first; raises `ConfigError` where a price is missing. `figures` are those of `azq.parts.cluster.arithmetic`."""
     found = [
         *_missing(cluster),
@@ -48,7 +36,7 @@ def check(cluster: Cluster, figures: Mapping[str, float]) -> list[ClusterFinding
         *_cut_short(cluster),
         *_runs(cluster),
     ]
-    return sorted(found, key=lambda finding: not finding.error)
+    return sorted(found, key=lambda finding: finding.severity != "fail")
 
 
 def refuse(cluster: Cluster) -> None:
@@ -56,73 +44,73 @@ def refuse(cluster: Cluster) -> None:
     if cluster.budget.money is None:
         free = {name: kind.model_copy(update={"per_hour": kind.per_hour or 0.0}) for name, kind in cluster.kinds.items()}
         cluster = cluster.model_copy(update={"kinds": free})
-    if wrong := [f"{found.place}: {found.text}" for found in check(cluster, read_figures()[0]) if found.error]:
+    if wrong := [f"{found.rule}: {found.evidence}" for found in check(cluster, read_figures()[0]) if found.severity == "fail"]:
         raise ConfigError(f"cluster {cluster.name}: {'; '.join(wrong)}")
 
 
-def _missing(cluster: Cluster) -> Iterator[ClusterFinding]:
+def _missing(cluster: Cluster) -> Iterator[Finding]:
     for role, what in NEEDED.items():
         if not cluster.of_role(role):
-            yield ClusterFinding(True, "machines", f"{what}: give some machines the role {role!r}")
+            yield Finding("machines", "fail", f"{what}: give some machines the role {role!r}")
 
 
-def _twice(cluster: Cluster) -> Iterator[ClusterFinding]:
+def _twice(cluster: Cluster) -> Iterator[Finding]:
     for role in SINGLE:
         groups = cluster.of_role(role)
         if sum(group.count for group in groups.values()) > 1:
             remedy = "and give the others 'rank'" if role == "learner" else "a group of its own"
-            yield ClusterFinding(True, f"machines.{', '.join(groups)}", f"there is one {role} in a cluster; make it one machine, {remedy}")
+            yield Finding(f"machines.{', '.join(groups)}", "fail", f"there is one {role} in a cluster; make it one machine, {remedy}")
 
 
-def _misplaced(cluster: Cluster) -> Iterator[ClusterFinding]:
+def _misplaced(cluster: Cluster) -> Iterator[Finding]:
     for name, group in cluster.machines.items():
         kind = cluster.kinds[group.kind]
         if group.spot and (lost := [role for role in STEADY if role in group.roles]):
-            yield ClusterFinding(
-                False,
+            yield Finding(
                 f"machines.{name}",
+                "warn",
                 f"{', '.join(lost)} on machines that the provider may take back; all waits until they are there again",
             )
         if kind.service == "broker":
             text = (
                 f"{group.kind} has one password: each machine may do what the owner may; brokers on a machine give each its roles' rights"
             )
-            yield ClusterFinding(False, f"machines.{name}", text)
+            yield Finding(f"machines.{name}", "warn", text)
         if not kind.service and not kind.gpus and "inference" in group.roles:
-            yield ClusterFinding(False, f"machines.{name}", f"{group.kind} has no GPU; its cores evaluate leaves")
+            yield Finding(f"machines.{name}", "warn", f"{group.kind} has no GPU; its cores evaluate leaves")
         if kind.gpus and not any(role in ON_GPUS for role in group.roles):
-            yield ClusterFinding(False, f"machines.{name}", f"{group.count * kind.gpus} GPUs that no role uses: {', '.join(group.roles)}")
+            yield Finding(f"machines.{name}", "warn", f"{group.count * kind.gpus} GPUs that no role uses: {', '.join(group.roles)}")
 
 
-def _fed(cluster: Cluster, figures: Mapping[str, float]) -> Iterator[ClusterFinding]:
+def _fed(cluster: Cluster, figures: Mapping[str, float]) -> Iterator[Finding]:
     gpus, cores = cluster.total("inference", "gpus"), cluster.total("selfplay", "vcpus")
     needed = gpus * figures["search_cores_per_gpu"]
     if gpus and needed > cores:
-        yield ClusterFinding(False, "machines", f"{gpus} GPUs evaluate what {needed:.0f} cores search, and {cores} play: the GPUs wait")
+        yield Finding("machines", "warn", f"{gpus} GPUs evaluate what {needed:.0f} cores search, and {cores} play: the GPUs wait")
     brokers = sum(group.count for group in cluster.of_role("broker").values())
     if gpus and brokers and (wanted := broker_count(figures, gpus)) > brokers:
-        yield ClusterFinding(
-            False,
+        yield Finding(
             "machines",
+            "warn",
             f"{gpus} GPUs need {wanted} data brokers, each a core of one machine; larger requests need fewer (selfplay.games_in_flight)",
         )
 
 
-def _budgeted(cluster: Cluster) -> Iterator[ClusterFinding]:
+def _budgeted(cluster: Cluster) -> Iterator[Finding]:
     if (ends := bill(cluster).ends_after_h) is not None:
-        yield ClusterFinding(False, "budget", f"is spent after {ends:.2f} h of the {cluster.hours:g} h asked for; the cluster ends then")
+        yield Finding("budget", "warn", f"is spent after {ends:.2f} h of the {cluster.hours:g} h asked for; the cluster ends then")
 
 
-def _cut_short(cluster: Cluster) -> Iterator[ClusterFinding]:
+def _cut_short(cluster: Cluster) -> Iterator[Finding]:
     """Both count from `budget.hours`: a timer with less patience ends machines whose last evaluations still run."""
     margin_s = margin_s_of(cluster)
     drain_s = _number(cluster, "budget", "drain_s", BudgetConfig.model_fields["drain_s"].default)
     if cluster.budget.hours and margin_s <= drain_s:
         text = f"a machine's timer waits {margin_s:g} s and the last evaluations may take {drain_s:g} s (budget.drain_s): make it longer"
-        yield ClusterFinding(True, "settings.machine.margin_s", text)
+        yield Finding("settings.machine.margin_s", "fail", text)
 
 
-def _runs(cluster: Cluster) -> Iterator[ClusterFinding]:
+def _runs(cluster: Cluster) -> Iterator[Finding]:
     """A run that costs money ends by itself, and machines with GPUs do not train as two cores would."""
     per_hour, gpus = bill(cluster).per_hour, cluster.total("inference", "gpus") + cluster.total("learner", "gpus")
     for run in cluster.wanted_runs():
@@ -131,15 +119,15 @@ def _runs(cluster: Cluster) -> Iterator[ClusterFinding]:
             run.sections()
             endless = not Goals.parse(run.until).until
         except ConfigError as error:
-            yield ClusterFinding(True, place, str(error))
+            yield Finding(place, "fail", str(error))
             continue
         if per_hour and endless:
             text = f'nothing ends it, and an hour costs {per_hour:,.2f} {cluster.currency}: say until = "steps=N", or minutes, games, money'
-            yield ClusterFinding(True, place, text)
+            yield Finding(place, "fail", text)
         if gpus and not for_gpus(run.game, run.preset):
             there = f"preset {run.preset!r}" if run.preset else "its preset"
             text = f'{there} is for two cores without a GPU, and {gpus} GPUs infer and train: say preset = "gpu"'
-            yield ClusterFinding(True, place, text)
+            yield Finding(place, "fail", text)
 
 
 def margin_s_of(cluster: Cluster) -> float:

@@ -56,9 +56,10 @@ def check(file: ClusterFile, smallest: Smallest = False) -> Answer:
 
     cluster = read_cluster(file, smallest)
     found = command(cluster, figures_or_general(cluster))
-    wrong = any(finding.error for finding in found)
+    wrong = any(finding.severity == "fail" for finding in found)
+    values = [{"error": each.severity == "fail", "place": each.rule, "text": each.evidence} for each in found]
     return Answer(
-        {"fits": not wrong, "findings": found}, [str(finding) for finding in found] or "fits", ExitCode.CONFIG if wrong else ExitCode.OK
+        {"fits": not wrong, "findings": values}, list(map(str, found)) or "No problems found.", ExitCode.CONFIG if wrong else ExitCode.OK
     )
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from azq.config import SearchConfig
+from azq.findings import Change
 from azq.replay.window import stall_selfplay
 from azq.status.why.facts import Counted, CurveFacts, Facts, PlayedFacts
 
@@ -23,18 +24,6 @@ SIGMAS = 3.0
 NARROW = 0.2  # results that differ by less leave q as good as equal where it counts by all of [-1, 1]
 
 Confidence = Literal["high", "medium", "low"]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One setting, called as in `azq.toml`, and what to try."""
-
-    key: str
-    now: Any
-    value: Any
-
-    def __str__(self) -> str:
-        return f"set {self.key} = {self.value} (now {self.now})"
 
 
 @dataclass(frozen=True, slots=True)

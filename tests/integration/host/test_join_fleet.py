@@ -211,9 +211,9 @@ def test_a_fleet_of_another_schema_is_refused_and_of_another_version_told(listen
     told = read_fleet(client)
     assert told is not None
     assert told.store_url == "redis"  # a folder of the first machine is none of the second's
-    assert check_fleet(told).verdict == "ok"
-    assert check_fleet(msgspec.structs.replace(told, version="9.9")).verdict == "warn"
-    assert check_fleet(None).verdict == "warn"
+    assert check_fleet(told).severity == "ok"
+    assert check_fleet(msgspec.structs.replace(told, version="9.9")).severity == "warn"
+    assert check_fleet(None).severity == "warn"
     client.set(keys.FLEET, msgspec.msgpack.encode((SCHEMA + 1, told)))
     with pytest.raises(StateConflict, match=f"schema {SCHEMA + 1}, this azq speaks {SCHEMA}"):
         read_fleet(client)

@@ -83,7 +83,7 @@ def _config_check(config: Config) -> None:
 
 
 def _doctor(config: Config) -> None:
-    if failed := [check.detail for check in examine(config) if (check.name, check.verdict) == ("control", "fail")]:
+    if failed := [check.evidence for check in examine(config) if (check.rule, check.severity) == ("control", "fail")]:
         raise ConfigError(failed[0])
 
 
@@ -110,8 +110,8 @@ def test_nobody_sends_evaluations_to_a_cluster(enter: Entry, broker: Any, unfit:
 def test_a_server_that_hides_a_command_serves(program: Path, hidden: str) -> None:
     with bare_server(program, *SOUND, "--rename-command", hidden, "") as url, contextlib.closing(connect(url)) as client:
         admit(client)
-        found = [check for check in check_broker(client, "control") if "CVE" not in check.detail]  # an old server of the distribution
-        assert {check.verdict for check in found} <= ({"ok", "warn"} if hidden == "INFO" else {"ok"})
+        found = [check for check in check_broker(client, "control") if "CVE" not in check.evidence]  # an old server of the distribution
+        assert {check.severity for check in found} <= ({"ok", "warn"} if hidden == "INFO" else {"ok"})
         assert not client.dbsize()  # to look changes nothing
 
 

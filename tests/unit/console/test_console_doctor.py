@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from azq.cli.app import app
 from azq.config import Config, RunSections, load
-from azq.console.doctor import Bottleneck, SpeedFacts, SpeedReport, bottleneck, examine, judge_devices, judge_workers
+from azq.console.doctor import SpeedFacts, SpeedReport, bottleneck, examine, judge_devices, judge_workers
 from azq.console.profile import profile_of_shares
 from azq.host.brokers import Brokers
 from azq.host.devices import Machine, remember
@@ -28,7 +28,7 @@ def settings(folder: Path, *overrides: str) -> Config:
 
 
 def verdicts(config: Config) -> dict[str, str]:
-    return {check.name: check.verdict for check in examine(config)}
+    return {check.rule: check.severity for check in examine(config)}
 
 
 def beat(role: str, run: str = "") -> Heartbeat:
@@ -45,11 +45,11 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_new_folder_is_sound_and_told_how_to_begin(tmp_path: Path) -> None:
-    found = {check.name: check for check in examine(settings(tmp_path / "runs"))}
-    assert {name: check.verdict for name, check in found.items()} == {
+    found = {check.rule: check for check in examine(settings(tmp_path / "runs"))}
+    assert {name: check.severity for name, check in found.items()} == {
         "game": "ok", "home": "ok", "rest": "ok", "devices": "ok", "server": "ok", "brokers": "warn",
     }  # fmt: skip
-    assert "`azq up` starts them" in found["brokers"].detail
+    assert "`azq up` starts them" in found["brokers"].evidence
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,31 +78,31 @@ def test_every_broker_is_looked_at_and_a_dead_one_named(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_named_and_the_rest_looked_at_all_the_same(tmp_path: Path, overrides: list[str], name: str, said: str) -> None:
-    found: dict[str, Any] = {check.name: check for check in examine(settings(tmp_path, *overrides))}
-    assert found[name].verdict == "fail"
-    assert said in found[name].detail
-    assert all(check.verdict != "fail" for other, check in found.items() if other != name)
+    found: dict[str, Any] = {check.rule: check for check in examine(settings(tmp_path, *overrides))}
+    assert found[name].severity == "fail"
+    assert said in found[name].evidence
+    assert all(check.severity != "fail" for other, check in found.items() if other != name)
     assert len(found) >= 4
 
 
 def test_running_runs_need_players_evaluators_and_a_learner_of_their_own() -> None:
     workers = [beat("selfplay"), beat("inference"), beat("learner", "one")]
-    assert [check.verdict for check in judge_workers(workers, [view("one"), view("old", RunState.FINISHED)])] == ["ok"]
+    assert [check.severity for check in judge_workers(workers, [view("one"), view("old", RunState.FINISHED)])] == ["ok"]
     (check,) = judge_workers(workers, [view("one"), view("two")])
-    assert check.verdict == "warn"
-    assert "two has no live learner" in check.detail
-    assert "one has" not in check.detail
+    assert check.severity == "warn"
+    assert "two has no live learner" in check.evidence
+    assert "one has" not in check.evidence
 
 
 def test_who_dies_again_and_again_fails_and_nobody_is_to_start_it() -> None:
     loop = CrashLoop("learner", "box", "one", 4, 190.0, "SIGKILL", "/l.log")
     workers = [beat("selfplay"), beat("inference")]
     (check,) = judge_workers(workers, [view("one")], [loop])
-    assert (check.verdict, check.detail) == ("fail", str(loop))
+    assert (check.severity, check.evidence) == ("fail", str(loop))
     dying, lacking = judge_workers(workers, [view("one"), view("two")], [loop])
     assert dying == check
-    assert "two has no live learner" in lacking.detail
-    assert "one has" not in lacking.detail
+    assert "two has no live learner" in lacking.evidence
+    assert "one has" not in lacking.evidence
 
 
 @pytest.mark.parametrize(("overrides", "code"), [([], 0), (["--set", "daemon.host=0.0.0.0"], 2)])
@@ -136,8 +136,8 @@ BOX = Machine("box", 16, 64 << 30, ("cpu", "cuda"), CARDS)
 def test_devices_that_cannot_be_used_are_told(tmp_path: Path, machine: Machine, overrides: list[str], said: list[tuple[str, str]]) -> None:
     remember(tmp_path, BOX)
     found = judge_devices(settings(tmp_path, *overrides), machine)
-    assert [check.verdict for check in found] == [verdict for verdict, _ in said]
-    assert all(text in check.detail for check, (_, text) in zip(found, said, strict=True))
+    assert [check.severity for check in found] == [verdict for verdict, _ in said]
+    assert all(text in check.evidence for check, (_, text) in zip(found, said, strict=True))
 
 
 WAITS = {"phase_wall_idle": 0.9, "phase_wall_backward": 0.1, "phase_cpu_backward": 0.1}
@@ -199,7 +199,7 @@ def watched(
 )
 def test_a_planted_bottleneck_is_named_with_its_setting(facts: SpeedFacts, part: str, key: str) -> None:
     found = bottleneck(facts)
-    assert (found.part, found.setting.key) == (part, key)
+    assert (found.rule, found.setting.key) == (part, key)
     section, name = key.split(".")
     if section not in ("inference", "worker"):  # a host's, not the run's
         assert found.setting.now == getattr(getattr(facts.sections, section), name)
@@ -222,4 +222,3 @@ def test_the_verdict_is_told_before_the_table_and_to_machines(monkeypatch: pytes
     told = json.loads(CliRunner().invoke(app, ["doctor", "--speed", "--json"]).output)
     assert (told["bottleneck"]["part"], told["bottleneck"]["setting"]["key"]) == ("network", "network.channels")
     assert told["cores_used"]["network"] == 0.9
-    assert isinstance(report.bottleneck, Bottleneck)

@@ -160,8 +160,8 @@ def test_a_data_plane_that_nobody_tells_is_asked_for(told: Fleet | None, remedy:
 @pytest.mark.parametrize(("ahead_s", "verdict", "words"), [(0.5, "ok", "0.50"), (3.0, "warn", "ahead of"), (-90.0, "warn", "behind")])
 def test_clocks_that_differ_are_told(ahead_s: float, verdict: str, words: str) -> None:
     check = checks.judge_clock(1000.0, 1000.0 + ahead_s)
-    assert check.verdict == verdict
-    assert words in check.detail
+    assert check.severity == verdict
+    assert words in check.evidence
 
 
 def test_services_fit_the_machine() -> None:

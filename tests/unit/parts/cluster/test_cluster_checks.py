@@ -29,7 +29,7 @@ RUN = {"game": "othello", "preset": "gpu", "until": "steps=9"}
 
 def findings(machines: dict[str, Any], **parts: object) -> list[str]:
     data = {"cluster": {"name": "c", "hours": 10}, "kinds": KINDS, "machines": machines, "run": RUN, **parts}
-    return [str(finding) for finding in check(cluster_of(data, "here"), FIGURES)]
+    return [f"{finding.severity}: {finding.rule}: {finding.evidence}" for finding in check(cluster_of(data, "here"), FIGURES)]
 
 
 def test_a_cluster_that_fits_has_no_findings():
@@ -40,22 +40,22 @@ def test_a_cluster_that_fits_has_no_findings():
 def test_a_role_that_nobody_has_is_an_error(role):
     machines = {name: {**group, "roles": [each for each in group["roles"] if each != role] or ["metrics"]} for name, group in FITS.items()}
     (first, *rest) = findings(machines)
-    assert first.startswith("error: machines: ")
+    assert first.startswith("fail: machines: ")
     assert first.endswith(f"{role!r}")
-    assert not any(line.startswith("error") for line in rest)
+    assert not any(line.startswith("fail") for line in rest)
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"train": {"kind": "box", "count": 2, "roles": ["learner", "inference"]}}, "error: machines.train: there is one learner"),
-        ({"more": {"kind": "tiny", "roles": ["daemon"]}}, "error: machines.middle, more: there is one daemon"),
-        ({"middle": {"kind": "tiny", "roles": ["broker", "daemon"], "spot": True}}, "note: machines.middle: broker, daemon on machines"),
+        ({"train": {"kind": "box", "count": 2, "roles": ["learner", "inference"]}}, "fail: machines.train: there is one learner"),
+        ({"more": {"kind": "tiny", "roles": ["daemon"]}}, "fail: machines.middle, more: there is one daemon"),
+        ({"middle": {"kind": "tiny", "roles": ["broker", "daemon"], "spot": True}}, "warn: machines.middle: broker, daemon on machines"),
         ({"play": {"kind": "cpu", "count": 2, "roles": ["selfplay"], "spot": True}}, None),
-        ({"more": {"kind": "cpu", "roles": ["inference"]}}, "note: machines.more: cpu has no GPU"),
-        ({"more": {"kind": "box", "count": 3, "roles": ["selfplay"]}}, "note: machines.more: 6 GPUs that no role uses: selfplay"),
-        ({"play": {"kind": "tiny", "roles": ["selfplay"]}}, "note: machines: 2 GPUs evaluate what 8 cores search, and 2 play"),
-        ({"more": {"kind": "box", "count": 8, "roles": ["inference", "selfplay"]}}, "note: machines: 18 GPUs need 5 data brokers"),
+        ({"more": {"kind": "cpu", "roles": ["inference"]}}, "warn: machines.more: cpu has no GPU"),
+        ({"more": {"kind": "box", "count": 3, "roles": ["selfplay"]}}, "warn: machines.more: 6 GPUs that no role uses: selfplay"),
+        ({"play": {"kind": "tiny", "roles": ["selfplay"]}}, "warn: machines: 2 GPUs evaluate what 8 cores search, and 2 play"),
+        ({"more": {"kind": "box", "count": 8, "roles": ["inference", "selfplay"]}}, "warn: machines: 18 GPUs need 5 data brokers"),
     ],
 )
 def test_what_does_not_fit_is_said(changed, said):
@@ -89,28 +89,28 @@ ENDLESS = 'nothing ends it, and an hour costs 2.10 USD: say until = "steps=N", o
 def test_a_run_that_costs_has_an_end_and_settings_for_its_machines(run, said):
     found = findings(FITS, run=run)
     assert len(found) == (said is not None)
-    assert all(line.startswith(f"error: {said}") for line in found)
+    assert all(line.startswith(f"fail: {said}") for line in found)
 
 
 def test_a_cluster_without_a_run_would_train_connect_four_for_ever_and_is_refused():
     data = {"cluster": {"name": "c"}, "kinds": KINDS, "machines": FITS}
-    assert [finding.place for finding in check(cluster_of(data, "here"), FIGURES) if finding.error] == ["run connect_four"] * 2
+    assert [finding.rule for finding in check(cluster_of(data, "here"), FIGURES) if finding.severity == "fail"] == ["run connect_four"] * 2
 
 
 def test_each_further_run_is_looked_at_and_what_costs_nothing_may_go_on():
-    assert findings(FITS, runs=[{"game": "hex", "preset": "gpu"}]) == [f"error: run hex: {ENDLESS}"]
+    assert findings(FITS, runs=[{"game": "hex", "preset": "gpu"}]) == [f"fail: run hex: {ENDLESS}"]
     free = {name: {**kind, "per_hour": 0.0} for name, kind in KINDS.items()}
     assert findings(FITS, kinds=free, run={"game": "othello", "preset": "gpu"}) == []
 
 
 def test_a_budget_that_ends_it_early_is_said():
-    assert findings(FITS, budget={"money": 4.2}) == ["note: budget: is spent after 2.00 h of the 10 h asked for; the cluster ends then"]
+    assert findings(FITS, budget={"money": 4.2}) == ["warn: budget: is spent after 2.00 h of the 10 h asked for; the cluster ends then"]
 
 
 @pytest.mark.parametrize(("settings", "errors"), [({}, 0), ({"budget": {"drain_s": 1200}}, 1), ({"machine": {"margin_s": 600}}, 1)])
 def test_a_timer_with_less_patience_than_the_last_evaluations_is_an_error(settings, errors):
     found = [
-        text for text in findings(FITS, budget={"hours": 20}, settings=settings) if text.startswith("error: settings.machine.margin_s: ")
+        text for text in findings(FITS, budget={"hours": 20}, settings=settings) if text.startswith("fail: settings.machine.margin_s: ")
     ]
     assert len(found) == errors
     assert findings(FITS, settings=settings) == []
@@ -119,7 +119,7 @@ def test_a_timer_with_less_patience_than_the_last_evaluations_is_an_error(settin
 def test_a_providers_broker_has_one_password_for_all():
     machines = {**FITS, "middle": {"kind": "tiny", "roles": ["daemon"]}, "cache": {"kind": "cache", "roles": ["broker"]}}
     (note,) = findings(machines, kinds={**KINDS, "cache": {"per_hour": 0.5, "service": "broker"}})
-    assert note.startswith("note: machines.cache: cache has one password")
+    assert note.startswith("warn: machines.cache: cache has one password")
 
 
 def test_every_error_is_refused_and_no_note():

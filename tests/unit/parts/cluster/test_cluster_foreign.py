@@ -41,7 +41,7 @@ def test_the_published_file_becomes_the_cluster_that_is_kept_beside_it():
     kept = read_cluster(MAXOUT.with_name("maxout.toml"))
     assert (made.machines, made.run, made.settings, made.budget) == (kept.machines, kept.run, kept.settings, kept.budget)
     assert made.name == "cluster-maxout"
-    assert [str(finding) for finding in check(made, read_figures()[0]) if finding.error] == []
+    assert [str(finding) for finding in check(made, read_figures()[0]) if finding.severity == "fail"] == []
     trained = made.run.sections()
     assert (made.run.game, made.run.until, trained.run.game) == ("beasty_bar", "steps=2000", "beasty_bar")
     assert (trained.search.num_simulations, trained.learner.batch_size, trained.learner.ranks) == (200, 16384, 8)

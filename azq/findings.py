@@ -1,0 +1,37 @@
+"""What a check shows: one type for `azq doctor`, the checks before a join and those of a cluster's file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Severity = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting, called as in `azq.toml`, and what to try."""
+
+    key: str
+    now: Any
+    value: Any
+
+    def __str__(self) -> str:
+        return f"set {self.key} = {self.value} (now {self.now})"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check; evidence that is not ok names the remedy, or `setting` is it."""
+
+    rule: str  # what was checked: a part of a fleet, or the place in a file
+    severity: Severity
+    evidence: str
+    setting: Change | None = None
+
+    def __str__(self) -> str:
+        return f"{self.severity:<5}{self.rule:<10} {self.evidence}" + (f"; {self.setting}" if self.setting else "")
+
+    def values(self) -> dict[str, str]:
+        """For machines, by the public names."""
+        return {"name": self.rule, "verdict": self.severity, "detail": self.evidence}
