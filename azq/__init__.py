@@ -3,7 +3,7 @@
 The packages, in dependency order (a package imports only from those above it; those of one line do not import each other):
 
     azq.errors                                            every error, and the exit code it ends a process with
-    azq.clock | azq.files | azq.goals | azq.masking | azq.metrics | azq.phases | azq.prices | azq.stats | azq.waiting    time, ends, figures
+    azq.clock | azq.files | azq.findings | azq.goals | azq.masking | azq.metrics | azq.phases | azq.prices | azq.stats | azq.waiting  tools
     azq.config | azq.logs                                 settings that humans write; log lines
     azq.games | azq.presets | azq.pretrained              the rules of games, from azq._core (C++20: azq/core); settings; trained weights
     azq.wire                                              every message and every Redis key

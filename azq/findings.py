@@ -1,4 +1,4 @@
-"""What a check shows: one type for `azq doctor`, the checks before a join and those of a cluster's file."""
+"""What a check shows: one type for `azq doctor`, `azq games check`, the checks before a join and those of a cluster's file."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Finding:
     severity: Severity
     evidence: str
     setting: Change | None = None
+    history: tuple[int, ...] = ()  # of a game's rule: the actions that led to where it is broken
 
     def __str__(self) -> str:
         return f"{self.severity:<5}{self.rule:<10} {self.evidence}" + (f"; {self.setting}" if self.setting else "")

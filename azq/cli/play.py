@@ -209,7 +209,8 @@ def games_check(
     from azq.console.show import check_game, report_text
 
     report = check_game(name, params or [], games_to_play)
-    values = asdict(report) | {"sound": report.sound}
+    broken = [{"rule": each.rule, "detail": each.evidence, "history": each.history} for each in report.findings]
+    values = asdict(report) | {"findings": broken, "sound": report.sound}
     return Answer(values, report_text(report), ExitCode.OK if report.sound else ExitCode.CONFIG)
 
 

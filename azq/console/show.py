@@ -159,7 +159,7 @@ def report_text(report: Report) -> str:
     lines = [f"{report.game}: {report.games} random games, {report.plies} plies{speed}", *(f"note: {note}" for note in report.notes)]
     for finding in report.findings:
         history = ",".join(map(str, finding.history[-40:]))
-        lines.append(f"BROKEN {finding.rule}: {finding.detail} (after actions {history or 'none'})")
+        lines.append(f"BROKEN {finding.rule}: {finding.evidence} (after actions {history or 'none'})")
     if report.findings:
         return "\n".join(lines)
     planes, rows, columns = report.planes

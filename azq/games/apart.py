@@ -28,7 +28,8 @@ import numpy as np
 
 from azq import games
 from azq.errors import AzqError, ConfigError, GameContractError, MissingExtra, UnknownGameError
-from azq.games.check import Finding, Recorded, Report, check, replayed
+from azq.findings import Finding
+from azq.games.check import Recorded, Report, check, replayed
 from azq.games.files import is_python_file
 
 PATIENCE_S = 60.0  # with one position
@@ -74,8 +75,8 @@ def check_apart(
     again = _listen(asked | {"task": "replay", "recorded": _some(heard.of("kept"))}, progress, patience_s)
     differ = "another process replays the recorded actions to other positions or results: something is drawn when the file is imported, "
     differ += "or hangs on the order of a set"
-    found = [Finding("process", differ, tuple(history)) for history in again.of("differs")]
-    found += [Finding("process", f"another process does not replay it: {text}") for _, text in again.of("refused")]
+    found = [Finding("process", "fail", differ, history=tuple(history)) for history in again.of("differs")]
+    found += [Finding("process", "fail", f"another process does not replay it: {text}") for _, text in again.of("refused")]
     return Report(**{**_fields(report), "findings": (*found[:1], *_death(name, again, patience_s))})
 
 
@@ -98,7 +99,7 @@ def _report(name: str, heard: _Heard, patience_s: float) -> Report:
     notes = [*dict.fromkeys(heard.of("note"))]
     if lines := heard.printed.decode(errors="replace").splitlines():
         notes.append(f"it prints to standard output, which slows it and fills logs; first {lines[0][:80]!r}")
-    findings = [Finding(found["rule"], found["detail"], tuple(found["history"])) for found in heard.of("finding")]
+    findings = [Finding(**found | {"history": tuple(found["history"])}) for found in heard.of("finding")]
     findings += _death(name, heard, patience_s)
     told = {"game": name, "games": max(heard.of("sign"), default=0), "plies": 0, "playouts_per_s": 0.0, "planes": (0, 0, 0)}
     for report in heard.of("report"):
@@ -114,11 +115,11 @@ def _death(name: str, heard: _Heard, patience_s: float) -> Iterator[Finding]:
     own = next((frame for frame in frames if folder and frame[0].startswith(folder)), None)
     where = f" in {own[2]} ({Path(own[0]).name}, line {own[1]})" if own else ""
     if heard.stuck:
-        yield Finding("time", f"no answer within {patience_s:g} s{where}")
+        yield Finding("time", "fail", f"no answer within {patience_s:g} s{where}")
     elif heard.code < 0:
-        yield Finding("process", f"its process died of {signal.Signals(-heard.code).name}{where}")
+        yield Finding("process", "fail", f"its process died of {signal.Signals(-heard.code).name}{where}")
     else:
-        yield Finding("process", f"its process ended with exit code {heard.code}{where}; a game must not end whoever plays it")
+        yield Finding("process", "fail", f"its process ended with exit code {heard.code}{where}; a game must not end whoever plays it")
 
 
 def _listen(job: Mapping[str, Any], progress: Callable[[int], None], patience_s: float) -> _Heard:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from azq import _core
 from azq.errors import AzqError
+from azq.findings import Finding
 from azq.games import Game, State
 from azq.games.adapted_state import MAX_PLIES
 
@@ -24,13 +25,6 @@ ENDLESS = {"end", "max_game_length"}  # after one such game the next ones would 
 
 Recorded = tuple[list[int], str]  # a game's actions and a digest of all that a replay of them gives
 Seen = tuple[int, bytes, bytes]  # by whom, what and which legal actions
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    rule: str
-    detail: str
-    history: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +78,11 @@ def check(
             add(_finding("raises", f"{type(error).__name__}: {error}", state))
         plies, done = plies + len(state.history()), done + 1
     if not plies and not found:
-        add(Finding("start", "every game is over before anybody moves; is_terminal() of a new position must be false"))
+        add(Finding("start", "fail", "every game is over before anybody moves; is_terminal() of a new position must be false"))
     try:
         speed = 0.0 if found else playouts_per_s(game)
     except AzqError as error:
-        add(Finding("contract", str(error)))
+        add(Finding("contract", "fail", str(error)))
     return Report(game.name, done, plies, tuple(found.values()), speed, game.observation_planes())
 
 
@@ -122,11 +116,11 @@ def _walk(game: Game, state: State, rng: random.Random, keep: Callable[[Recorded
         action, twin = rng.choice(state.legal_actions()), twin.clone()
         twin.apply_action(action)
         state.apply_action(action)
-    yield Finding("end", f"no end after {MAX_PLIES} plies")
+    yield Finding("end", "fail", f"no end after {MAX_PLIES} plies")
 
 
 def _finding(rule: str, detail: str, state: State) -> Finding:
-    return Finding(rule, detail, tuple(state.history()))
+    return Finding(rule, "fail", detail, history=tuple(state.history()))
 
 
 def _seen(state: State) -> Seen:

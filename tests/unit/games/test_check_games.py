@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from azq import games
 from azq.cli.app import app
-from azq.games.check import BUDGET_S, Finding, check
+from azq.findings import Finding
+from azq.games.check import BUDGET_S, check
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
 SMALL: dict[str, dict[str, Any]] = {"gomoku": {"size": 9}, "hex": {"size": 5}, "othello": {"size": 6}, "backgammon": {"start": "bearoff"}}
@@ -58,7 +59,7 @@ def test_an_observation_that_changes_with_hidden_cards_is_found(tmp_path: Path) 
     file.write_text(PEEKS, "utf-8")
     report = check(games.load(f"{file}:Peek"), games=20)
     assert {finding.rule for finding in report.findings} >= {"observation"}
-    assert "changes with what is hidden" in next(f.detail for f in report.findings if f.rule == "observation")
+    assert "changes with what is hidden" in next(f.evidence for f in report.findings if f.rule == "observation")
 
 
 def test_the_command_reports_and_fails_on_a_breach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +96,7 @@ def test_what_is_broken_is_named_and_its_speed_is_not_measured(name: str, told: 
     monkeypatch.setattr("azq.games.check.MAX_PLIES", 300)
     heard: list[Finding] = []
     report = check(games.load(f"{MISBEHAVING}:{name}"), games=3, tell=heard.append)
-    assert [f"{finding.rule}: {finding.detail}"[: len(text)] for finding, text in zip(report.findings[:1], told, strict=True)] == told
+    assert [f"{finding.rule}: {finding.evidence}"[: len(text)] for finding, text in zip(report.findings[:1], told, strict=True)] == told
     assert (tuple(heard), report.playouts_per_s > 0) == (report.findings, not told)
 
 

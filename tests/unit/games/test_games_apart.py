@@ -18,7 +18,7 @@ MISBEHAVING = Path(__file__).parents[2] / "games" / "misbehaving.py"
 def test_a_process_that_ends_is_a_finding() -> None:
     (finding,) = check_apart(f"{MISBEHAVING}:ExitsHard", {}, 2).findings
     assert finding.rule == "process"
-    assert finding.detail.startswith("its process ended with exit code 0 in apply_action (misbehaving.py, line ")
+    assert finding.evidence.startswith("its process ended with exit code 0 in apply_action (misbehaving.py, line ")
 
 
 def test_what_loading_raises_is_raised_here() -> None:
@@ -39,7 +39,7 @@ def test_what_loading_raises_is_raised_here() -> None:
 )
 def test_each_fault_is_named_with_its_place(name: str, patience_s: float, told: str) -> None:
     (finding,) = check_apart(f"{MISBEHAVING}:{name}", {}, 2, patience_s=patience_s).findings
-    assert f"{finding.rule}: {finding.detail}".startswith(told)
+    assert f"{finding.rule}: {finding.evidence}".startswith(told)
 
 
 @pytest.mark.slow

@@ -92,7 +92,7 @@ def test_a_symmetry_whose_cells_are_the_wrong_way_round_is_told_so(folder: Path,
     wrong = folder / "wrong.py"
     wrong.write_text(source)
     finding, *_ = check(games.load(f"{wrong}:Lonely"), games=5).findings
-    assert (finding.rule, "the inverse of its cells would make it one" in finding.detail) == ("symmetry", meant)
+    assert (finding.rule, "the inverse of its cells would make it one" in finding.evidence) == ("symmetry", meant)
 
 
 def test_symmetries_turn_planes_and_actions_the_same_way_for_the_learner(folder: Path) -> None:
