@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from cluster_commands import ClusterCommands, processes
+from lan_hosts import lan, why_not
 
 from azq.bus.redis import RedisBus
 from azq.config import load
 from azq.goals import BUDGET_SPENT
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
-from azq.parts.lab.drill.hosts import lan, why_not
 from azq.status.observe import read_results, read_weights
 from azq.waiting import until
 

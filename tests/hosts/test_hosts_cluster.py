@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from cluster_commands import ClusterCommands, processes
+from lan_hosts import Host, lan, why_not
 
 from azq.config import load
 from azq.goals import BUDGET_SPENT
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
-from azq.parts.lab.drill.hosts import Host, lan, why_not
 from azq.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from host_fleet import GAME, PASSWORD, RUN, HostFleet, fleet
+from lan_hosts import why_not
 
 from azq.ledger.types import JobView
-from azq.parts.lab.drill import Intent, choose, load_all, rehearse
-from azq.parts.lab.drill.fleet import GAME, PASSWORD, RUN, HostFleet, fleet
-from azq.parts.lab.drill.hosts import why_not
 from azq.parts.lab.drill.outcome import Discrepancy
 from azq.process.start import AZQ
 from azq.replay.segments import SegmentLog
@@ -144,9 +143,3 @@ def test_nobody_is_taken_for_hung_while_the_network_is_away_for_long(tmp_path: P
             found.hosts[host].heal()
         found.more(50, "after the cut")
         assert {beat.pid for host in ("eyes", "cora") for beat in found.beats(host)} == processes
-
-
-@pytest.mark.release
-def test_the_drill_loses_nothing() -> None:
-    (outcome,) = rehearse(choose(load_all(), "network-cut"), Intent(rounds=4, seed=1, patience=3.0), print).outcomes
-    assert outcome.passed(), outcome.problem()

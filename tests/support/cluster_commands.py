@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from azq.parts.lab.drill.hosts import Host
+from lan_hosts import Host
+
 from azq.process.proc import command
 from azq.process.start import AZQ, foreign_environment
 from azq.waiting import until

@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from simulated_tab import PATH, Play
 from websockets.asyncio.client import ClientConnection, connect
 
-from azq.parts.lab.drill.tab import PATH, Play
 from azq.wire.tabs import (
     Accepted,
     FromTab,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from match_tabs import MatchTab
+from simulated_tab import SimulatedTab
 from waiting import until
 from worker_doubles import RUN, Fleet
 
@@ -18,7 +19,6 @@ from azq.config import VolunteersConfig
 from azq.errors import AzqError
 from azq.host.fronts import free_port
 from azq.ledger.types import JobState
-from azq.parts.lab.drill.tab import SimulatedTab
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import BROWSER, Kind

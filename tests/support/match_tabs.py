@@ -1,4 +1,4 @@
-"""A simulated tab that also plays matches, which no drill asks of one."""
+"""A simulated tab that also plays matches."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from simulated_tab import SimulatedTab, bring, brought
 from websockets.sync.client import ClientConnection
 
 from azq import _core
 from azq.games.files import GameFiles
-from azq.parts.lab.drill.tab import SimulatedTab, bring, brought
 from azq.search.recomputation import Outputs
 from azq.search.search import leaves_at_once
 from azq.wire.arrays import pack_record, unpack_record

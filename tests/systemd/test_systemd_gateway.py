@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from systemd.namespace import Namespace, why_not
@@ -11,6 +12,7 @@ REASON = why_not()
 pytestmark = [pytest.mark.release, pytest.mark.skipif(bool(REASON), reason=f"no systemd can be booted here: {REASON}")]
 
 GATEWAY = "azq-gateway"
+TAB = Path(__file__).parents[1] / "support" / "simulated_tab.py"
 RUN = {
     "name": "ttt",
     "sections": {
@@ -30,7 +32,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespace]:
         namespace.run("/opt/azq/bin/azq", "systemd", "install")
         namespace.run("systemctl", "start", "azq-daemon", "azq.target", GATEWAY)
         assert namespace.http("POST", "/v1/runs", RUN)["state"] == "running"
-        namespace.run("systemd-run", "--unit", "tab", "/opt/azq/bin/python3", "-m", "azq.parts.lab.drill.tab", "ws://127.0.0.1:8090")
+        namespace.run("systemd-run", "--unit", "tab", "/opt/azq/bin/python3", str(TAB), "ws://127.0.0.1:8090")
         namespace.until(lambda: finished(namespace) > 20, "the first games")
         yield namespace
     finally:

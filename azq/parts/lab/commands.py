@@ -168,12 +168,13 @@ Patience = Annotated[float, typer.Option("--patience", min=1.0, help="Times the 
 @with_answer
 def drill_list() -> Answer:
     """The failures that can be rehearsed."""
+    from azq.console.table import tabled
     from azq.parts.lab.drill import load_all
 
     scenarios = load_all()
-    shown = ("name", "summary", "role", "fault", "within_s")
-    facts = [{name: getattr(one, name) for name in shown} for one in scenarios]
-    return Answer(facts, [f"{one.name:<29}{one.summary}" for one in scenarios])
+    names = ("name", "summary", "role", "fault", "within_s")
+    facts = [{name: getattr(scenario, name) for name in names} for scenario in scenarios]
+    return Answer(facts, tabled([(scenario.name, scenario.summary) for scenario in scenarios], "drill", "what fails"))
 
 
 @drill_app.command("run")
@@ -181,8 +182,6 @@ def drill_list() -> Answer:
 def drill_run(
     name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Times that each fault is made.")] = 1,
-    chaos_minutes: Annotated[float, typer.Option("--minutes", min=0.0, help="Instead: any of them at random for so long.")] = 0.0,
-    every_s: Annotated[float, typer.Option("--every", min=0.0, help="With --minutes: seconds from a fault to the next, 0: no rest.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,
     patience: Patience = 1.0,
     game: str = "tic_tac_toe",
@@ -190,12 +189,11 @@ def drill_run(
     overrides: Overrides = None,
 ) -> None:
     """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
-    from azq.parts.lab.drill import Chaos, Intent, choose, load_all, rehearse
+    from azq.parts.lab.drill import Intent, choose, load_all, rehearse
 
     end_as_ctrl_c()
-    chaos = Chaos(60 * chaos_minutes, every_s) if chaos_minutes else None
-    plan = Intent(rounds, game, tuple(overrides or ()), seed, chaos, patience)
-    _answer(rehearse(choose(load_all(), name), plan, _tell), as_json)
+    plan = Intent(rounds, game, tuple(overrides or ()), seed, patience)
+    _answer(rehearse(choose(load_all(), name), plan, _progress), as_json)
 
 
 @drill_app.command("chaos")
@@ -218,7 +216,7 @@ def drill_chaos(
     end_as_ctrl_c()
     lasts_s = 60 * minutes if minutes or faults else 600.0
     plan = Intent(game=game, overrides=tuple(overrides or ()), patience=patience)
-    _answer(weather(Storm(mtbf_s, faults, lasts_s, seed), plan, _tell), as_json)
+    _answer(weather(Storm(mtbf_s, faults, lasts_s, seed), plan, _progress), as_json)
 
 
 def _answer(rehearsal: Rehearsal, as_json: bool) -> None:
@@ -227,7 +225,7 @@ def _answer(rehearsal: Rehearsal, as_json: bool) -> None:
         raise typer.Exit(int(ExitCode.CRASH))
 
 
-def _tell(line: str) -> None:
+def _progress(line: str) -> None:
     typer.echo(line, err=True)
 
 

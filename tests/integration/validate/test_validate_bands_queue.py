@@ -12,7 +12,8 @@ from importlib import resources
 import msgspec
 import pytest
 
-from azq.parts.lab.drill.system import RUN, System, ended
+from azq.host.fronts import free_port
+from azq.parts.lab.drill.system import RUN, System
 from azq.parts.lab.validate.bands import Band
 from azq.parts.lab.validate.curve import band_sections, plan_of
 from azq.parts.lab.validate.validate import Hardship, await_version, machine_kind, play_alone, play_queued, versions
@@ -47,12 +48,14 @@ def test_a_server_and_a_second_machine_make_the_same_curve(alone, tmp_path):
     sections = band_sections(GAME, SEED, "stream")
     host = [f"inference.{name}={json.dumps(value)}" for name, value in HOST.model_dump(exclude_unset=True).items()]
     few = ["selfplay.games_in_flight=16"]  # so that a version's games are for both; no weights follow from it
-    system = System(tmp_path / "server", GAME, [*overrides_of(sections), *host, *few, "worker.concurrency=1"], listens=True)
+    system = System(tmp_path / "server", GAME, [*overrides_of(sections), *host, *few, "worker.concurrency=1"])
+    system.options = ("--listen", f"127.0.0.1:{free_port(2)}")
     system.folder.mkdir()
     with contextlib.ExitStack() as stack:
         stack.callback(system.stop)
         system.start()
-        machine = stack.enter_context(ended(joined(system, tmp_path / "second")))
+        machine = stack.enter_context(joined(system, tmp_path / "second"))
+        stack.callback(machine.kill)
         await_version(system, COUNT)
         assert machine.poll() is None
         found = versions(system, sections)[:COUNT]

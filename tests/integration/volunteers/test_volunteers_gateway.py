@@ -13,13 +13,13 @@ from urllib.error import HTTPError
 
 import pytest
 from gateway_doubles import Hall
+from simulated_tab import PATH
 from waiting import until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from worker_doubles import RUN
 
 from azq.ledger.types import RunState
-from azq.parts.lab.drill.tab import PATH
 from azq.wire.tabs import (
     Bye,
     GamesComplete,

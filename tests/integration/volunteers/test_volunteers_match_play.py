@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from gateway_doubles import Hall
 from match_tabs import play_match, uniform
+from simulated_tab import PATH
 from waiting import until
 from websockets.sync.client import ClientConnection, connect
 from worker_doubles import RUN
 
 from azq.ledger.types import JobState
-from azq.parts.lab.drill.tab import PATH
 from azq.status.observe import Standings, read_standing
 from azq.wire.messages import MatchResult
 from azq.wire.tabs import (

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import secrets
 import socket
 import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +23,20 @@ from azq.cli.fleet import machine_app
 from azq.config import Config, MachineConfig
 from azq.errors import ConfigError, StateConflict
 from azq.host import machine_end
-from azq.host.machine_end import BEGAN, HEARD, End, MachineWatch, Notes, SpotNotice, overdue, switch_off
-from azq.parts.lab.drill.hosts import Metadata, metadata
+from azq.host.machine_end import (
+    ACTION,
+    BEGAN,
+    HEARD,
+    TOKEN,
+    TOKEN_HEADER,
+    TOKEN_LIFE,
+    End,
+    MachineWatch,
+    Notes,
+    SpotNotice,
+    overdue,
+    switch_off,
+)
 from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -217,3 +234,63 @@ def test_the_timers_command_asks_for_the_end(tmp_path: Path) -> None:
     said = CliRunner().invoke(machine_app, ["deadman", "--config", str(settings), "--folder", str(tmp_path), "--json"])
     assert "no daemon was heard of" in json.loads(said.output)["end"]
     assert "no daemon was heard of" in Notes(tmp_path).asked().reason
+
+
+class Metadata(ThreadingHTTPServer):
+    """Answers as AWS's version 2 does: a token for a PUT, and what is announced for a GET with that token."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.token = secrets.token_hex(8)
+        self.announced: dict[str, str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def announce(self, action: str = "terminate", time: str = "2026-01-13T12:00:00Z") -> None:
+        self.announced = {"action": action, "time": time}
+
+    def renew(self) -> None:
+        """Earlier tokens count no more."""
+        self.token = secrets.token_hex(8)
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Metadata
+
+    def do_PUT(self) -> None:
+        known = self.path == TOKEN and self.headers.get(TOKEN_LIFE, "").isdigit()
+        self._answer(200 if known else 400, self.server.token if known else "")
+
+    def do_GET(self) -> None:
+        if self.headers.get(TOKEN_HEADER) != self.server.token:
+            self._answer(401)
+        elif self.path != ACTION or self.server.announced is None:
+            self._answer(404)
+        else:
+            self._answer(200, json.dumps(self.server.announced))
+
+    def _answer(self, status: int, text: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@contextlib.contextmanager
+def metadata() -> Iterator[Metadata]:
+    """Serves for the length of a block."""
+    with Metadata() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="metadata", daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

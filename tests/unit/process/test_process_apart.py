@@ -15,10 +15,6 @@ from typer.testing import CliRunner
 
 from azq.cli.app import app
 from azq.config import Config, load
-from azq.parts.lab.drill.faults import newcomers
-from azq.parts.lab.drill.fleet import HostFleet
-from azq.parts.lab.drill.hosts import Host
-from azq.parts.lab.drill.system import System
 from azq.parts.lab.sweep.plan import StudyPlan
 from azq.parts.lab.sweep.trial import Trial
 from azq.parts.lab.validate import validate
@@ -110,25 +106,6 @@ def trial(folder: Path) -> None:
     Trial(plan, folder / "sweeps", 0, {"network.blocks": 1})
 
 
-def fleet_host(folder: Path) -> None:
-    (folder / "own").mkdir()
-    hosts = {name: Host(name, "127.0.0.1", name, "switch") for name in ("first", "box")}
-    HostFleet(hosts, folder / "own").join("box")
-
-
-def question(folder: Path) -> None:
-    newcomers._azq(System(_made(folder / "own"), "tic_tac_toe", []), "fleet", "revoke", "box")
-
-
-def tab(folder: Path) -> None:
-    System(_made(folder / "own"), "tic_tac_toe", [], tabs=1).open_tab()
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
 WAYS: dict[str, Callable[[Path], None]] = {
     line: command(line)
     for line in (
@@ -151,12 +128,7 @@ WAYS: dict[str, Callable[[Path], None]] = {
         "bench all --size tiny",
     )
 }
-WAYS |= {
-    "a trial of a sweep": trial,
-    "a drill's machine": fleet_host,
-    "a drill's question": question,
-    "a tab": tab,
-}
+WAYS["a trial of a sweep"] = trial
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,4 +1,4 @@
-"""What drills showed: where ledger and disk disagree, the rounds of each drill, and what chaos cost. Pure."""
+"""What drills showed: where ledger and disk disagree, and the rounds of each drill. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from azq.console.table import tabled
 from azq.parts.lab.drill.scenarios import Scenario
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class LedgerAccount:
     """The ledger's account of every game by its number; what is neither open nor abandoned has to be in the log."""
 
     opened: int
@@ -47,14 +48,14 @@ class Discrepancy:
         return sum(not allowed or allowed not in reason for _, reason in self.abandoned)
 
 
-def compare(books: Books, disk: Disk) -> Discrepancy:
+def compare(account: LedgerAccount, disk: Disk) -> Discrepancy:
     """Each game of {1..opened} - open - abandoned has to be on disk, once, and no other."""
-    closed = set(range(1, books.opened + 1)) - books.open - books.abandoned.keys()
+    closed = set(range(1, account.opened + 1)) - account.open - account.abandoned.keys()
     return Discrepancy(
         frozenset(closed - disk.games),
         frozenset((uid, copy) for uid, copies in disk.copies.items() for copy in range(1, copies + 1)),
         frozenset(disk.games - closed),
-        frozenset(books.abandoned.items()),
+        frozenset(account.abandoned.items()),
     )
 
 
@@ -81,13 +82,18 @@ class Outcome:
     balanced: bool = True
     failed: str = ""
 
-    def note(self, found: Discrepancy) -> None:
+    def add(self, discrepancy: Discrepancy) -> None:
         """Adds what a comparison of ledger and disk showed."""
         self.compared += 1
-        self.games_lost += len(found.lost)
-        self.games_unexpected += len(found.unexpected)
-        self.games_abandoned += found.given_up(self.scenario.abandoned)
-        self.duplicates_inserted += len(found.doubled)
+        self.games_lost += len(discrepancy.lost)
+        self.games_unexpected += len(discrepancy.unexpected)
+        self.games_abandoned += discrepancy.given_up(self.scenario.abandoned)
+        self.duplicates_inserted += len(discrepancy.doubled)
+
+    def add_serving(self, serving_s: Mapping[str, float], healed_s: float) -> None:
+        """Adds when each role that was away in a round served again; the one that was hurt not before it had healed."""
+        for role, seconds in serving_s.items():
+            self.serving_s.setdefault(role, []).append(max(healed_s, seconds) if role == self.scenario.role else seconds)
 
     def passed(self) -> bool:
         """Nothing lost, nothing twice, nothing given up, and back in time (median)."""
@@ -146,74 +152,34 @@ class Outcome:
         }
 
 
+FIGURES = {  # heading -> key of an outcome's values
+    "#rounds": "rounds",
+    "#median s": "recovery_s",
+    "#max s": "recovery_max_s",
+    "#goal s": "within_s",
+    "#lost": "games_lost",
+    "#twice": "duplicates_inserted",
+    "#resent": "evaluations_resent",
+    "#search s": "search_lost_s",
+}
+
+
 def as_table(outcomes: Sequence[Outcome]) -> str:
-    """A line a drill, and what it hurt."""
-    head = f"{'drill':<29}{'hurt':<16}{'rounds':>7}{'median s':>10}{'max s':>8}{'goal s':>8}{'lost':>6}{'twice':>7}{'resent':>8}"
-    lines = [f"{head}{'search s':>10}  {'ledger':<11}serving again after s"]
-    for values in (outcome.values() for outcome in outcomes):
-        serving = ", ".join(f"{role} {seconds:.1f}" for role, seconds in values["serving_s"].items()) or "none was away"
-        end = "" if values["passed"] else f"  NOT PASSED: {values['problem']}"
-        lines.append(
-            f"{values['name']:<29}{values['role']:<16}{values['rounds']:>7}{_seconds(values['recovery_s']):>10}"
-            f"{_seconds(values['recovery_max_s']):>8}{values['within_s']:>8g}{values['games_lost']:>6}{values['duplicates_inserted']:>7}"
-            f"{values['evaluations_resent']:>8}{_seconds(values['search_lost_s']):>10}"
-            f"  {'balanced' if values['balanced'] else 'UNBALANCED':<11}{serving}{end}"
-        )
-    return "\n".join(lines)
+    """A line a drill."""
+    return "\n".join(tabled(map(_row, outcomes), "drill", "hurt", *FIGURES, "ledger", "serving again after s"))
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What was done by now: finished games, and simulations of the games learned from."""
-
-    games: int
-    simulations: int
-    at_s: float
-
-    def rates_since(self, before: Work) -> dict[str, float]:
-        """What was done per second."""
-        seconds = max(self.at_s - before.at_s, 1e-9)
-        return {"games": (self.games - before.games) / seconds, "simulations": (self.simulations - before.simulations) / seconds}
-
-
-@dataclass(frozen=True, slots=True)
-class Throughput:
-    """Rates per second, undisturbed and in chaos."""
-
-    undisturbed: dict[str, float]
-    chaos: dict[str, float]
-
-    @classmethod
-    def of(cls, first: Work, second: Work, third: Work) -> Throughput:
-        """From the work done at the start, when the chaos began, and at its end."""
-        return cls(second.rates_since(first), third.rates_since(second))
-
-    def shares(self) -> dict[str, float]:
-        return {name: round(self.chaos[name] / whole, 4) if whole else 0.0 for name, whole in self.undisturbed.items()}
-
-    def values(self) -> dict[str, Any]:
-        digits = {"games": 2, "simulations": 1}
-        return {
-            "throughput_share": self.shares(),
-            "undisturbed_per_s": {name: round(rate, digits[name]) for name, rate in self.undisturbed.items()},
-            "chaos_per_s": {name: round(rate, digits[name]) for name, rate in self.chaos.items()},
-        }
-
-    def as_line(self) -> str:
-        before, now, shares = self.undisturbed, self.chaos, self.shares()
-        return (
-            f"throughput in chaos: {now['games']:.1f} games/s of {before['games']:.1f} undisturbed ({shares['games']:.1%}), "
-            f"{now['simulations']:.0f} simulations/s of {before['simulations']:.0f} ({shares['simulations']:.1%})"
-        )
+def _row(outcome: Outcome) -> list[object]:
+    values = outcome.values()
+    serving = ", ".join(f"{role} {seconds:.1f}" for role, seconds in values["serving_s"].items()) or "none was away"
+    end = "" if values["passed"] else f"  NOT PASSED: {values['problem']}"
+    figures = ("-" if values[key] is None else f"{values[key]:.4g}" for key in FIGURES.values())
+    return [values["name"], values["role"], *figures, "balanced" if values["balanced"] else "UNBALANCED", serving + end]
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What the drills showed; of chaos also its own figures and its line for people."""
+    """What the drills showed; for chaos also its figures and its line of text."""
 
     outcomes: list[Outcome]
     figures: dict[str, Any] = field(default_factory=dict)

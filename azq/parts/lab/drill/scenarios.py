@@ -17,21 +17,16 @@ from azq.host.systemd.install import assets
 if TYPE_CHECKING:
     from azq.parts.lab.drill.system import System
 
-    Deed = Callable[[System, "Scenario", random.Random], "Harm"]
+    Injector = Callable[[System, "Scenario", random.Random], "InjectedFault"]
 
 PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
 SECOND_BROKER = "broker-data1"  # of a system with several data planes
-HOSTS = "hosts"
-RANK = "rank"  # a process beside the learner that trains with it
-GATEWAY, TAB, PAGE = "gateway", "tab", "page"  # of a system that volunteers play for; a page is in a browser, whose tab is none of ours
-MACHINE = "machine"  # of others, at brokers that listen
 DISK = "disk"  # of a system that has a small one
 FSYNC = ("always", "everysec", "no")
 PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else
-#: fault -> roles that it can befall; that of hosts is made by `azq.parts.lab.drill.fleet`, all others by their deeds
-FAULTS: dict[str, tuple[str, ...]] = {"cut": (HOSTS,)}
-DEEDS: dict[str, Deed] = {}
+FAULTS: dict[str, tuple[str, ...]] = {}  # fault -> roles that it can befall
+INJECTORS: dict[str, Injector] = {}  # fault -> what makes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +42,6 @@ class Scenario:
     fsync: str = ""  # policy of the control plane's append-only file while it is killed; empty: as it is
     abandoned: str = ""  # games may be abandoned for a reason that holds these words; empty: none may
     settings: tuple[str, ...] = ()  # of a system of its own, as after --set; empty: it shares one
-    game: str = ""  # class of `deadly_games` that a system of its own plays
-    environ: tuple[str, ...] = ()  # of a system of its own: NAME=VALUE
 
     @property
     def loses_search(self) -> bool:
@@ -57,14 +50,14 @@ class Scenario:
 
 
 def nothing() -> None:
-    """Lifts a harm that ends by itself."""
+    """Lifts a fault that ends by itself."""
 
 
 @dataclass(slots=True)
-class Harm:
-    """A fault that was made; `lift` ends it after `lasts_s`, or where that is 0 as soon as it has healed."""
+class InjectedFault:
+    """A fault in effect; `lift` ends it after `lasts_s`, or where that is 0 as soon as it has healed."""
 
-    healed: Callable[[], bool]  # whether the harmed part works again
+    healed: Callable[[], bool]  # whether the part that was hurt works again
     lasts_s: float = 0.0
     lift: Callable[[], None] = nothing
     search_lost_s: float | None = None  # of a killed self-play worker: since its last journal write
@@ -75,14 +68,14 @@ class Harm:
         lift()
 
 
-def fault(name: str, *roles: str) -> Callable[[Deed], Deed]:
-    """Enters a deed, which makes the fault of this name once and tells what was harmed, with the roles that it can befall."""
+def fault(name: str, *roles: str) -> Callable[[Injector], Injector]:
+    """Registers a function that makes the fault of this name once, with the roles that it can befall."""
 
-    def enter(deed: Deed) -> Deed:
-        FAULTS[name], DEEDS[name] = roles, deed
-        return deed
+    def register(injector: Injector) -> Injector:
+        FAULTS[name], INJECTORS[name] = roles, injector
+        return injector
 
-    return enter
+    return register
 
 
 def load_all(folder: Path | None = None) -> list[Scenario]:
@@ -94,18 +87,16 @@ def parse(path: Path) -> Scenario:
     try:
         values: dict[str, Any] = {"name": path.stem, **tomllib.loads(path.read_text("utf-8"))}
         values.setdefault("pause_within_s", PAUSES * values["within_s"])
-        found = msgspec.convert(values, Scenario)
+        scenario = msgspec.convert(values, Scenario)
     except (tomllib.TOMLDecodeError, KeyError, TypeError, msgspec.ValidationError) as error:
         raise ConfigError(f"drill {path}: {type(error).__name__}: {error}; it needs summary, role, fault and within_s") from None
     if unknown := values.keys() - {field.name for field in fields(Scenario)}:
-        raise ConfigError(
-            f"drill {path}: unknown key {min(unknown)!r}; there are also pause_within_s, fsync, abandoned, settings, game, environ"
-        )
-    if found.role not in FAULTS.get(found.fault, ()):
-        raise ConfigError(f"drill {path}: no fault {found.fault!r} befalls {found.role!r}; there are: {FAULTS}")
-    if found.fsync and (found.fsync not in FSYNC or found.role != "broker-control"):
-        raise ConfigError(f"drill {path}: fsync {found.fsync!r} is none of {', '.join(FSYNC)} of broker-control")
-    return found
+        raise ConfigError(f"drill {path}: unknown key {min(unknown)!r}; there are also pause_within_s, fsync, abandoned, settings")
+    if scenario.role not in FAULTS.get(scenario.fault, ()):
+        raise ConfigError(f"drill {path}: no fault {scenario.fault!r} befalls {scenario.role!r}; there are: {FAULTS}")
+    if scenario.fsync and (scenario.fsync not in FSYNC or scenario.role != "broker-control"):
+        raise ConfigError(f"drill {path}: fsync {scenario.fsync!r} is none of {', '.join(FSYNC)} of broker-control")
+    return scenario
 
 
 def choose(scenarios: list[Scenario], names: str) -> list[Scenario]:

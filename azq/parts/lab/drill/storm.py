@@ -20,7 +20,7 @@ import redis
 from azq.errors import AzqError
 from azq.parts.lab.drill.faults.brokers import limit_files, limit_memory, offer_weights, send_poison
 from azq.parts.lab.drill.outcome import Outcome, Rehearsal
-from azq.parts.lab.drill.rehearse import DiskAuditor, Intent, RecoveryWatch, Tell
+from azq.parts.lab.drill.rehearse import DiskAuditor, Intent, Progress, RecoveryWatch
 from azq.parts.lab.drill.scenarios import BROKERS, PROCESSES, Scenario, nothing
 from azq.parts.lab.drill.system import System
 from azq.process.kin import CHILD, Victim, borne
@@ -136,10 +136,10 @@ class Storm:
         return islice(timed, self.faults) if self.faults else timed
 
 
-def weather(storm: Storm, plan: Intent, tell: Tell) -> Rehearsal:
+def weather(storm: Storm, plan: Intent, progress: Progress) -> Rehearsal:
     """One storm over a system of its own, whose files stay where it did not pass."""
     system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), plan.game, plan.overrides)
-    found = Weather(system, storm, plan.patience, tell)
+    found = Weather(system, storm, plan.patience, progress)
     try:
         system.start()
         found.pass_over()
@@ -147,18 +147,18 @@ def weather(storm: Storm, plan: Intent, tell: Tell) -> Rehearsal:
         found.outcome.failed = str(error)
     finally:
         system.stop()
-    system.put_away(found.outcome.passed(), tell)
+    system.put_away(found.outcome.passed(), progress)
     return Rehearsal([found.outcome], found.values(), found.as_line())
 
 
 class Weather:
     """A storm over a system: makes its faults in time, lifts those that last, and tells what that showed."""
 
-    def __init__(self, system: System, storm: Storm, patience: float, tell: Tell) -> None:
+    def __init__(self, system: System, storm: Storm, patience: float, progress: Progress) -> None:
         self.outcome = Outcome(SCENARIO, system.journal_s(), patience)
         self._system = system
         self._storm = storm
-        self._tell = tell
+        self._progress = progress
         self._auditor = DiskAuditor(system)
         self._lasting: list[tuple[float, Lift]] = []
         self._late_s = 0.0  # spent on comparisons, in which no fault is due
@@ -188,17 +188,17 @@ class Weather:
         finally:
             self._nothing_lasts()  # also where it failed: a system without memory cannot drain
         self.outcome.pause_s.append(watch.pause_s)
-        self.outcome.note(self._auditor.audit_at_the_end())
-        self._games = system.evidence.read().games
+        self.outcome.add(self._auditor.audit_at_the_end())
+        self._games = system.log_reader.read().games
 
     def _compare(self, number: int) -> None:
         began_s = time.monotonic()
         self._heal()
         outcome = self.outcome
-        outcome.note(self._auditor.audit())
+        outcome.add(self._auditor.audit())
         self._late_s += time.monotonic() - began_s
-        self._tell(
-            f"{number} faults: {self._system.evidence.read().games} games on disk, {outcome.games_lost} lost, "
+        self._progress(
+            f"{number} faults: {self._system.log_reader.read().games} games on disk, {outcome.games_lost} lost, "
             f"{outcome.duplicates_inserted} twice, back after {outcome.recovery_s[-1]:.1f} s"
         )
 

@@ -1,17 +1,15 @@
-"""The system that is hurt: an `azq.Local` with simulated tabs, evidence of what its learner has on disk, and watches.
+"""The system that is hurt: an `azq.Local`, a reader of its learner's log, and watches.
 
-Its processes are known as the kernel knows them, whatever their heartbeats say: also those that only just start.
+Its processes are those that the kernel knows, whatever their heartbeats say: also those that only just start.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -23,20 +21,17 @@ from azq import metrics
 from azq.actor.slice import journal_interval_s
 from azq.bus.redis import RedisBus
 from azq.errors import StateConflict
-from azq.host.fronts import free_port
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts
 from azq.local import Local, pid_of_server
-from azq.parts.lab.drill.outcome import Books, Disk
-from azq.parts.lab.drill.scenarios import GATEWAY, PROCESSES
-from azq.process.apart import NO_SETTING, start
+from azq.parts.lab.drill.outcome import Disk, LedgerAccount
+from azq.parts.lab.drill.scenarios import PROCESSES
 from azq.process.kin import Victim, borne
 from azq.process.proc import alive, stat_of
-from azq.process.start import PARENT_VARIABLE, PYTHON
 from azq.replay import framing
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import BROWSER_PREFIX, Heartbeat, LearnerStatus, SampleEvent
+from azq.wire.messages import Heartbeat, LearnerStatus, SampleEvent
 from azq.wire.shards import data_names
 
 
@@ -49,18 +44,18 @@ class Tally:
     simulations: int = 0
 
 
-class Evidence:
+class LogReader:
     """Reads on from where it stopped; half a record at the end is left for the next time."""
 
     def __init__(self, folder: Path, game: str) -> None:
         self._folder = folder
         self._game = game
-        self.begin()
+        self.restart()
 
     def read(self) -> Tally:
         paths = sorted(self._folder.glob("*.seg"))
         if any(path.stat().st_size < self._ends.get(path, 0) for path in paths):
-            self.begin()  # a learner cut off what it could not finish
+            self.restart()  # a learner cut off what it could not finish
         for path in paths:
             self._read(path)
         twice = self._copies.total()
@@ -74,22 +69,12 @@ class Evidence:
         """Versions of weights that games in the log were played with."""
         return frozenset(self._versions)
 
-    def by_tabs(self) -> Counter[int]:
-        """Games of browsers' tabs by each version that they were played with."""
-        return Counter(self._tab_versions)
-
-    def finished_ms(self, owner: str) -> int:
-        """When a worker's newest game was finished, by its own clock; 0 where it finished none."""
-        return self._finished_ms.get(owner, 0)
-
-    def begin(self) -> None:
-        """Has all of it read again."""
+    def restart(self) -> None:
+        """Makes the next read begin at the beginning."""
         self._ends: dict[Path, int] = {}
         self._uids: set[int] = set()
         self._copies: Counter[int] = Counter()
         self._versions: set[int] = set()
-        self._tab_versions: Counter[int] = Counter()
-        self._finished_ms: dict[str, int] = {}
         self._simulations = 0
 
     def _read(self, path: Path) -> None:
@@ -111,15 +96,11 @@ class Evidence:
         if record.uid in self._uids:
             self._copies[record.uid] += 1
         self._uids.add(record.uid)
-        versions = set(np.frombuffer(record.weight_versions, "<u4").tolist())
-        self._versions |= versions
-        self._tab_versions.update(versions if event.worker.startswith(BROWSER_PREFIX) else ())
-        self._finished_ms[event.worker] = event.finished_ms
+        self._versions |= set(np.frombuffer(record.weight_versions, "<u4").tolist())
         self._simulations += int(np.frombuffer(record.simulations, np.uint16).sum(dtype=np.int64))
 
 
 RUN = "drill"
-FOLDER = "{folder}"  # in settings of a drill: that of its system
 LEASE_S = 4.0
 JOURNAL_S = 1.0
 START_S = 90.0
@@ -142,33 +123,19 @@ class Log:
             return any(all(word.encode() in line for word in words) for line in file)
 
 
-def read_books(client: redis.Redis, run: str) -> Books:
+def read_account(client: redis.Redis, run: str) -> LedgerAccount:
     """The ledger's account of all games of a run; of one moment only where nobody holds a game meanwhile."""
     uids: Any = client.hkeys(keys.open_games(run))
     reasons: Any = client.hgetall(keys.abandoned(run))
     abandoned = {int(uid): bytes(reason).decode() for uid, reason in reasons.items()}
-    return Books(Ledger(client).counts(run).opened, frozenset(map(int, uids)), abandoned)
+    return LedgerAccount(Ledger(client).counts(run).opened, frozenset(map(int, uids)), abandoned)
 
 
 class System(Local):
     """A running azq that drills hurt; every question about it is answered None while its brokers are away."""
 
-    def __init__(
-        self,
-        folder: Path | None,
-        game: str,
-        overrides: Sequence[str],
-        *,
-        listens: bool = False,
-        tabs: int | None = None,
-        environ: Mapping[str, str] = NO_SETTING,
-        prefix: str = "azq-drill-",
-    ) -> None:
-        self._first_tabs = tabs or 0  # None: nobody is asked to play
-        self._tab_port = 0 if tabs is None else free_port(1)
-        listen = ["--listen", f"127.0.0.1:{free_port(2)}"] if listens else []
-        welcome = ["--volunteers", "--port", str(self._tab_port)] if self._tab_port else []
-        super().__init__(game, run=RUN, options=[*listen, *welcome], folder=folder, environ=environ, prefix=prefix)
+    def __init__(self, folder: Path | None, game: str, overrides: Sequence[str], *, prefix: str = "azq-drill-") -> None:
+        super().__init__(game, run=RUN, folder=folder, prefix=prefix)
         self.settings = (
             "arena.every_s=0",
             f"selfplay.journal_s={JOURNAL_S}",
@@ -176,50 +143,25 @@ class System(Local):
             "worker.evaluator=stream",  # every leaf crosses the streams, and a disturbed learner can follow
             "selfplay.cache_entries=0",
             f"daemon.lease_s={LEASE_S}",
-            *(override.replace(FOLDER, str(self.folder)) for override in overrides),
+            *overrides,
         )
-        self.tabs: list[subprocess.Popen[bytes]] = []
         self._resent: dict[str, float] = {}
         self._watchers: list[Callable[[], None]] = []
         self.refused: set[int] = set()  # versions of weights that nobody may ever serve or play with
-        self.move_run(self.folder / RUN)
-
-    def move_run(self, folder: Path) -> None:
-        """Its learner has the run in this folder from now on."""
-        self.run_folder = folder
-        self.evidence = Evidence(folder / "segments", self.game)
+        self.log_reader = LogReader(self.folder / RUN / "segments", game)
 
     def start(self) -> Self:
         """Starts it and waits until games are learned from."""
         super().start()
         self.until(lambda: self.counted(lambda now: now.inserted > 20), "the first games", START_S)
-        for _ in range(self._first_tabs):
-            self.open_tab()
         return self
 
-    @property
-    def gateway(self) -> str:
-        """Where its gateway answers, without a scheme."""
-        return f"127.0.0.1:{self._tab_port}"
-
-    def open_tab(self) -> None:
-        """Another tab plays."""
-        command = [*PYTHON, "-m", "azq.parts.lab.drill.tab", f"ws://{self.gateway}"]
-        self.tabs.append(start(command, self.folder, self.folder / "tabs.log", {PARENT_VARIABLE: str(os.getpid())}))
-
-    def stop(self) -> None:
-        """Ends its tabs, then drains it as Ctrl-C does."""
-        for tab in self.tabs:
-            tab.kill()
-            tab.wait()
-        super().stop()
-
-    def put_away(self, passed: bool, tell: Callable[[str], None]) -> None:
-        """Deletes its files once it has stopped; where a drill failed it tells where they are."""
+    def put_away(self, passed: bool, progress: Callable[[str], None]) -> None:
+        """Deletes its files once it has stopped; names their folder where a drill failed."""
         if passed:
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
-            tell(f"files of the system are in {self.folder}")
+            progress(f"files of the system are in {self.folder}")
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """As any `Local`, and looks at what is watched meanwhile."""
@@ -313,18 +255,6 @@ class System(Local):
 def pid_of(role: str, beats: Sequence[Heartbeat]) -> int | None:
     """The process of the latest heartbeat of a role, where it lives and does its work."""
     for beat in beats[:1]:
-        works = {GATEWAY: beat.rates.get(metrics.GAMES_PER_S, 0.0) > 0, "daemon": True, "selfplay": True}
-        working = works.get(role, beat.weight_versions.get(RUN, 0) > 0)
+        working = role in ("daemon", "selfplay") or beat.weight_versions.get(RUN, 0) > 0
         return beat.pid if working and alive(beat.pid) else None
     return None
-
-
-@contextlib.contextmanager
-def ended(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is killed at the end of the block, where it still runs."""
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()

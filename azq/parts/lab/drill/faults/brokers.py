@@ -8,25 +8,22 @@ import resource
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from azq import games
-from azq.arena.whole import WholeMatch
-from azq.bus.promotions import candidate, state_of
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
-from azq.errors import NotFound, StateConflict
+from azq.errors import NotFound
 from azq.host.brokers import BROKER_FOLDER
 from azq.ledger import Ledger
-from azq.parts.lab.drill.scenarios import BROKERS, Harm, Scenario, fault
+from azq.parts.lab.drill.scenarios import BROKERS, InjectedFault, Scenario, fault
 from azq.parts.lab.drill.system import READY_S, RUN, System
 from azq.process.kin import Victim
-from azq.status.observe import read_promotions, read_results
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import MAX_FRAME_BYTES, decode, encode
-from azq.wire.messages import PromotionEvent, WeightEvent
+from azq.wire.messages import WeightEvent
 
 FAR = 1000  # versions between the newest weights and forged ones, so that the learner's next have another number
 LARGE = 4 << 20  # bytes
@@ -37,14 +34,14 @@ LOG_ROOM = 16 << 10  # bytes that the learner's own log may still grow
 
 
 @fault("out-of-memory", *BROKERS)
-def out_of_memory(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def out_of_memory(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """A broker without memory for another byte: it refuses all writes, and evicts nothing."""
-    return Harm(lambda: True, lasts_s=FULL_S, lift=limit_memory(system, scenario.role.removeprefix("broker-")))
+    return InjectedFault(lambda: True, lasts_s=FULL_S, lift=limit_memory(system, scenario.role.removeprefix("broker-")))
 
 
 @fault("out-of-memory-for-good", "broker-control")
-def fill_control_plane(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """Holds the learner while games pile up, leaves the broker no more memory than it uses, and lets the learner go on: nobody helps."""
+def fill_control_plane(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
+    """Stops the learner while games pile up, leaves the broker no more memory than it uses, and continues the learner."""
     learner = system.working("learner")
     before = system.until(system.counts, "the ledger", READY_S)
     go_on = system.kin.signalled(signal.SIGSTOP, learner)
@@ -59,22 +56,22 @@ def fill_control_plane(system: System, scenario: Scenario, rng: random.Random) -
     def healed() -> bool:
         return system.counted(lambda now: now.inserted > before.inserted and not now.in_transit) and system.pid("learner") is not None
 
-    return Harm(healed, lift=lift)
+    return InjectedFault(healed, lift=lift)
 
 
 @fault("lost", "broker-control")
-def lose_control_plane(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def lose_control_plane(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Stops everything, deletes the brokers' files, and starts again: the run has to go on from its folder."""
     before = system.until(system.counts, "the ledger", READY_S)
-    stored = system.evidence.read().games
+    stored = system.log_reader.read().games
     system.stop()
     shutil.rmtree(system.folder / BROKER_FOLDER)
     system.start()
-    return Harm(lambda: system.counted(lambda now: now.inserted >= stored and now.opened >= before.inserted))
+    return InjectedFault(lambda: system.counted(lambda now: now.inserted >= stored and now.opened >= before.inserted))
 
 
 @fault("disk-full", "learner")
-def disk_full(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def disk_full(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """The learner's files may grow no more: writes fail in the middle, as on a full disk. It must say so, live, and go on after it."""
     learner, log = system.working(scenario.role), system.log(scenario.role)
     lift = limit_files(system, learner)
@@ -83,7 +80,7 @@ def disk_full(system: System, scenario: Scenario, rng: random.Random) -> Harm:
     except BaseException:
         lift()
         raise
-    return Harm(lambda: system.pid(scenario.role) == learner.pid, lasts_s=FULL_S, lift=lift)
+    return InjectedFault(lambda: system.pid(scenario.role) == learner.pid, lasts_s=FULL_S, lift=lift)
 
 
 def limit_memory(system: System, plane: str, most: int = NONE) -> Callable[[], None]:
@@ -93,7 +90,7 @@ def limit_memory(system: System, plane: str, most: int = NONE) -> Callable[[], N
         client.config_set("maxmemory", most)
 
     def lift() -> None:
-        if before != str(NONE):  # else whoever took it gives it back
+        if before != str(NONE):  # else another fault that overlaps restores it
             with system.client(plane) as client:
                 client.config_set("maxmemory", before)
 
@@ -121,10 +118,10 @@ def limit(system: System, victim: Victim, kind: int, most: int) -> Callable[[], 
 
 
 @fault("poison", "streams")
-def poison(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def poison(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Bytes that decode to nothing, one of them large, for the learner and for the inference workers."""
     wanted = _dead_letters(system) + send_poison(system, rng)
-    return Harm(lambda: _dead_letters(system) >= wanted)
+    return InjectedFault(lambda: _dead_letters(system) >= wanted)
 
 
 def send_poison(system: System, rng: random.Random) -> int:
@@ -133,10 +130,10 @@ def send_poison(system: System, rng: random.Random) -> int:
 
 
 @fault("oversized", "streams")
-def oversized(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def oversized(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Frames over the limit, for the learner and for the inference workers."""
     wanted = _dead_letters(system) + _publish(system, [rng.randbytes(MAX_FRAME_BYTES + extra) for extra in (1, LARGE)])
-    return Harm(lambda: _dead_letters(system) >= wanted)
+    return InjectedFault(lambda: _dead_letters(system) >= wanted)
 
 
 def _publish(system: System, frames: list[bytes]) -> int:
@@ -158,7 +155,7 @@ def _dead_letters(system: System) -> int:
 @fault("nan", "weights")
 @fault("truncated", "weights")
 @fault("wrong-hash", "weights")
-def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """An event of weights that hold NaN, that are cut short, or that have another hash; the learner is held until they were refused."""
     # Stopped, so that no better weights come before these were looked at.
     log, release = system.log("inference"), system.kin.signalled(signal.SIGSTOP, system.working("learner"))
@@ -173,7 +170,7 @@ def forge_weights(system: System, scenario: Scenario, rng: random.Random) -> Har
             beat.weight_versions.get(RUN) for beat in system.beats("inference")
         )
 
-    return Harm(healed, lift=release)
+    return InjectedFault(healed, lift=release)
 
 
 def offer_weights(system: System, fault: str) -> int:
@@ -204,39 +201,3 @@ def _weights(sections: RunSections, fill: float) -> bytes:
     with torch.no_grad():
         next(module.parameters()).fill_(fill)
     return to_bytes(module, WeightsMeta(game.name, 0, 0, dict(sections.run.params), sections.network.model_dump(mode="json")))
-
-
-@fault("kill-in-trial", "broker-control")
-def kill_in_trial(system: System, scenario: Scenario, rng: random.Random) -> Harm:
-    """SIGKILL once a part of a candidate's trial was played; well again when it was judged, by a whole trial, and served or not."""
-    before = system.working(scenario.role)
-    tried = system.until(lambda: _under_trial(system), "a candidate whose trial has begun", READY_S)
-    system.kin.send(signal.SIGKILL, before)
-
-    def healed() -> bool:
-        events = _events(system)
-        if not system.replaced(scenario.role, before) or state_of(events, tried) in ("", "candidate"):
-            return False
-        deeds = [event.deed for event in events if event.version == tried]
-        if deeds not in (["candidate", "promoted"], ["candidate", "rejected"]):
-            raise StateConflict(f"version {tried} was to be tried and judged once, and became {', '.join(deeds)}")
-        return True
-
-    return Harm(healed)
-
-
-def _events(system: System) -> Sequence[PromotionEvent]:
-    return system.query(lambda client: read_promotions(RedisBus(client), RUN).events) or ()
-
-
-def _trial_of(system: System, version: int) -> WholeMatch | None:
-    results = system.query(lambda client: read_results(RedisBus(client), RUN))
-    matches = results[0] if results else ()
-    return next((match for match in matches if match.spec.trial and match.spec.first == f"weights:{version}"), None)
-
-
-def _under_trial(system: System) -> int | None:
-    """A candidate of whose trial some was played, and some was not."""
-    tried = candidate(_events(system))
-    trial = _trial_of(system, tried) if tried else None
-    return tried if trial and 0 < trial.games < trial.spec.games else None

@@ -19,9 +19,9 @@ from azq.errors import StateConflict
 from azq.files import locked
 from azq.host.brokers import BROKER_FOLDER
 from azq.host.fronts import free_port
+from azq.parts.lab.drill.disk import FILLER, fill
 from azq.parts.lab.drill.faults.brokers import limit_memory
-from azq.parts.lab.drill.hosts import FILLER, fill
-from azq.parts.lab.drill.scenarios import DISK, PROCESSES, Harm, Scenario, fault, nothing
+from azq.parts.lab.drill.scenarios import DISK, PROCESSES, InjectedFault, Scenario, fault, nothing
 from azq.parts.lab.drill.system import READY_S, RUN, System
 from azq.process.kin import Kin, Victim
 from azq.process.proc import alive
@@ -39,18 +39,18 @@ Lift = Callable[[], None]
 
 @fault("pause", "all")
 @fault("pause-long", "all")
-def pause(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def pause(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """SIGSTOP to `azq up` and all below it, brokers too; whoever goes on repeats nothing, so nobody may be another one afterwards."""
     before = _at_work(system, *system.brokers())
     lift = system.kin.signalled(signal.SIGSTOP, *tree(system.kin))
-    return Harm(lambda: _same(system, before), lasts_s=PAUSES_S[scenario.fault], lift=lift)
+    return InjectedFault(lambda: _same(system, before), lasts_s=PAUSES_S[scenario.fault], lift=lift)
 
 
 @fault("read-only", "broker-control")
 @fault("no-memory", "broker-control")
 @fault("away", "broker-control")
 @fault("no-space", DISK)
-def take_nothing(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def take_nothing(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """The control plane is away, or answers and takes no writes; on a full disk nobody can write anything."""
     dies = ["broker-control"] if scenario.fault == "away" else []
     before, killed = _at_work(system, *(role for role in system.brokers() if role not in dies)), [system.working(role) for role in dies]
@@ -63,7 +63,7 @@ def take_nothing(system: System, scenario: Scenario, rng: random.Random) -> Harm
         finally:
             end()
 
-    return Harm(lambda: _same(system, before) and all(system.replaced(one.role, one) for one in killed), lasts_s=AWAY_S, lift=lift)
+    return InjectedFault(lambda: _same(system, before) and all(system.replaced(one.role, one) for one in killed), lasts_s=AWAY_S, lift=lift)
 
 
 def _follow_nobody(system: System) -> Lift:
@@ -100,14 +100,14 @@ HURTS: dict[str, tuple[Callable[[System], Lift], Callable[[System], object]]] = 
 
 
 @fault("slow-start", "daemon")
-def start_slowly(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def start_slowly(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """SIGKILL to the daemon, and its follower is stopped for a while between its first look at the broker and READY."""
-    while (harm := _slowed(system)) is None:
+    while (injected := _slowed(system)) is None:
         pass
-    return harm
+    return injected
 
 
-def _slowed(system: System) -> Harm | None:
+def _slowed(system: System) -> InjectedFault | None:
     """None where the daemon listened before it could be stopped."""
     before, log = system.working("daemon"), system.log("daemon")
     system.kin.send(signal.SIGKILL, before)
@@ -117,7 +117,7 @@ def _slowed(system: System) -> Harm | None:
     if log.says("listening"):
         lift()
         return None
-    return Harm(lambda: _same(system, [daemon]) and log.says("listening"), lasts_s=SLOW_S, lift=lift)
+    return InjectedFault(lambda: _same(system, [daemon]) and log.says("listening"), lasts_s=SLOW_S, lift=lift)
 
 
 def tree(kin: Kin) -> list[Victim]:

@@ -13,7 +13,7 @@ from typing import Any
 from azq.bus.redis import RedisBus
 from azq.errors import EvaluationTimeout, StateConflict
 from azq.parts.lab.drill.faults.brokers import limit
-from azq.parts.lab.drill.scenarios import BROKERS, GATEWAY, PROCESSES, SECOND_BROKER, Harm, Scenario, fault
+from azq.parts.lab.drill.scenarios import BROKERS, PROCESSES, SECOND_BROKER, InjectedFault, Scenario, fault
 from azq.parts.lab.drill.system import LEASE_S, READY_S, RUN, System
 from azq.process.kin import Victim
 from azq.process.proc import children
@@ -30,9 +30,9 @@ MOST_GROWTH = 8 << 20  # bytes
 CATCH_S = 60.0
 
 
-@fault("kill", *PROCESSES, *BROKERS, GATEWAY)
+@fault("kill", *PROCESSES, *BROKERS)
 @fault("stop", *PROCESSES, *BROKERS)
-def strike(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def strike(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """SIGKILL, to a self-play worker at a random moment between two journal writes; or SIGSTOP: a hang, not a death."""
     before = system.working(scenario.role)
     lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
@@ -40,31 +40,31 @@ def strike(system: System, scenario: Scenario, rng: random.Random) -> Harm:
         with system.client() as client:
             client.config_set("appendfsync", scenario.fsync)
     system.kin.send(SIGNALS[scenario.fault], before)
-    return Harm(lambda: system.replaced(scenario.role, before), search_lost_s=lost_s)
+    return InjectedFault(lambda: system.replaced(scenario.role, before), search_lost_s=lost_s)
 
 
 @fault("kill-used", SECOND_BROKER)
-def kill_used(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def kill_used(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """SIGKILL to one of several data planes while requests come over it; well again once some come over its successor."""
     before, plane = system.working(scenario.role), scenario.role.removeprefix("broker-")
     last = _last_request(system, plane)
     system.until(lambda: _last_request(system, plane) not in (last, NO_REQUEST), f"a request over {plane}", READY_S)
     system.kin.send(signal.SIGKILL, before)
-    return Harm(lambda: system.replaced(scenario.role, before) and _last_request(system, plane) != NO_REQUEST)
+    return InjectedFault(lambda: system.replaced(scenario.role, before) and _last_request(system, plane) != NO_REQUEST)
 
 
 @fault("kill-child", "selfplay")
 @fault("stop-child", "selfplay")
-def strike_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def strike_child(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """The same to the process of a worker's pool that plays."""
     parent, child = _child(system, scenario.role)
     lost_s = JournalWatch(system).wait(rng) if scenario.loses_search else None
     system.kin.send(SIGNALS[scenario.fault], child)
-    return Harm(lambda: _replaced(parent.pid, child.pid), search_lost_s=lost_s)
+    return InjectedFault(lambda: _replaced(parent.pid, child.pid), search_lost_s=lost_s)
 
 
 @fault("kill-unacknowledged", "learner")
-def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """SIGKILL between append and acknowledge: games are in the log that the ledger does not know of."""
     segments = system.folder / RUN / "segments"
 
@@ -77,11 +77,11 @@ def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) 
         before, known[0] = known[0], size()
         return known[0] > before
 
-    return _kill_when(system, scenario, grows, lambda: system.counted(lambda now: system.evidence.read().games > now.inserted))
+    return _kill_when(system, scenario, grows, lambda: system.counted(lambda now: system.log_reader.read().games > now.inserted))
 
 
 @fault("kill-in-checkpoint", "learner")
-def kill_in_checkpoint(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def kill_in_checkpoint(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """SIGKILL in mid-checkpoint: a draft is there that has not got its name."""
     checkpoints = system.folder / RUN / "checkpoints"
 
@@ -92,22 +92,22 @@ def kill_in_checkpoint(system: System, scenario: Scenario, rng: random.Random) -
 
 
 @fault("sleep-child", "selfplay")
-def sleep_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def sleep_child(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Stops the processes of a pool for longer than their lease lives; they wake with games that are others' by then."""
     parent, _ = _child(system, scenario.role)
-    return Harm(lambda: True, lasts_s=LEASE_S + 2.0, lift=system.kin.signalled(signal.SIGSTOP, *system.kin.below(parent)))
+    return InjectedFault(lambda: True, lasts_s=LEASE_S + 2.0, lift=system.kin.signalled(signal.SIGSTOP, *system.kin.below(parent)))
 
 
 @fault("starve-child", "selfplay")
-def starve_child(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def starve_child(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Lets the process that plays have no more memory than it has, until another is in its place or its job has failed."""
     parent, child = _child(system, scenario.role)
     log, lift = system.log(scenario.role), limit(system, child, resource.RLIMIT_DATA, 1)
-    return Harm(lambda: _replaced(parent.pid, child.pid) or log.says("job_failed", "MemoryError"), lift=lift)
+    return InjectedFault(lambda: _replaced(parent.pid, child.pid) or log.says("job_failed", "MemoryError"), lift=lift)
 
 
 @fault("slow", "inference")
-def slow(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def slow(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Lets inference work a tenth of the time; raises `StateConflict` at the end where requests piled up meanwhile."""
     slowed = system.working(scenario.role)
     entries, memory = [0], [_used(system)]
@@ -123,11 +123,11 @@ def slow(system: System, scenario: Scenario, rng: random.Random) -> Harm:
         if max(entries) > MOST_ENTRIES or max(memory) - memory[0] > MOST_GROWTH:
             raise StateConflict(f"{max(entries)} requests and {max(memory) - memory[0]} bytes piled up before a slow inference worker")
 
-    return Harm(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=SLOW_S, lift=lift)
+    return InjectedFault(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=SLOW_S, lift=lift)
 
 
 @fault("slow-step", "learner")
-def slow_step(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def slow_step(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """Lets the learner work so little that a training step takes `SLOW_STEP_S`, as a large network does on a machine that others use.
 
     Raises `StateConflict` at the end where no step took nearly as long, or where the learner was killed for it.
@@ -149,11 +149,11 @@ def slow_step(system: System, scenario: Scenario, rng: random.Random) -> Harm:
         if max(batch_s) < SLOW_STEP_S / 2:
             raise StateConflict(f"no training step took longer than {max(batch_s):.1f} s; raise the drill's learner.batch_size")
 
-    return Harm(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=3 * SLOW_STEP_S, lift=lift)
+    return InjectedFault(lambda: system.pid(scenario.role) == slowed.pid, lasts_s=3 * SLOW_STEP_S, lift=lift)
 
 
 @fault("restart", "all")
-def restart(system: System, scenario: Scenario, rng: random.Random) -> Harm:
+def restart(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
     """SIGTERM to one role after the other, each when the one before serves again, as for a new version."""
     left = list(PROCESSES)
     now: list[Victim] = []
@@ -169,7 +169,7 @@ def restart(system: System, scenario: Scenario, rng: random.Random) -> Harm:
             system.kin.send(signal.SIGTERM, found)
         return False
 
-    return Harm(healed)
+    return InjectedFault(healed)
 
 
 class JournalWatch:
@@ -200,13 +200,13 @@ class JournalWatch:
         return self._written_s
 
 
-def _kill_when(system: System, scenario: Scenario, seems: Callable[[], bool], is_there: Callable[[], bool]) -> Harm:
+def _kill_when(system: System, scenario: Scenario, seems: Callable[[], bool], is_there: Callable[[], bool]) -> InjectedFault:
     """Kills a role at a moment: it is stopped when that seems to be there, and looked at."""
     found = system.working(scenario.role)
     deadline = time.monotonic() + CATCH_S
     while time.monotonic() < deadline:
         if seems() and system.kin.killed_if(found, is_there):
-            return Harm(lambda: system.replaced(scenario.role, found))
+            return InjectedFault(lambda: system.replaced(scenario.role, found))
     raise EvaluationTimeout(f"the moment of {scenario.name} was not caught within {CATCH_S:g} s; run the drill again")
 
 

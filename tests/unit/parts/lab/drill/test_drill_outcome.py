@@ -1,4 +1,4 @@
-"""What drills show: where ledger and disk disagree, found by number and nothing else; when a drill has passed; what chaos cost."""
+"""What drills show: where ledger and disk disagree, found by number and nothing else; when a drill has passed."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from azq.parts.lab.drill.outcome import Books, Discrepancy, Disk, Outcome, Work, as_table, compare
+from azq.parts.lab.drill.outcome import Discrepancy, Disk, LedgerAccount, Outcome, as_table, compare
 from azq.parts.lab.drill.scenarios import Scenario
 
 NUMBERS = st.integers(1, 40)
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[Books, frozenset[int]]:
+def histories(draw: st.DrawFn) -> tuple[LedgerAccount, frozenset[int]]:
     """A ledger, and the games that it closed."""
     opened = draw(st.integers(0, 40))
     fates = draw(st.lists(st.sampled_from(["closed", "open", "abandoned"]), min_size=opened, max_size=opened))
     of = {fate: {uid for uid, found in enumerate(fates, 1) if found == fate} for fate in ("closed", "open", "abandoned")}
-    return Books(opened, frozenset(of["open"]), dict.fromkeys(of["abandoned"], "no rules")), frozenset(of["closed"])
+    return LedgerAccount(opened, frozenset(of["open"]), dict.fromkeys(of["abandoned"], "no rules")), frozenset(of["closed"])
 
 
 @given(histories())
-def test_a_log_that_holds_what_was_closed_agrees(history: tuple[Books, frozenset[int]]) -> None:
-    books, closed = history
-    found = compare(books, Disk(closed))
+def test_a_log_that_holds_what_was_closed_agrees(history: tuple[LedgerAccount, frozenset[int]]) -> None:
+    account, closed = history
+    found = compare(account, Disk(closed))
     assert (found.lost, found.doubled, found.unexpected) == (frozenset(),) * 3
-    assert {uid for uid, _ in found.abandoned} == books.abandoned.keys()
+    assert {uid for uid, _ in found.abandoned} == account.abandoned.keys()
 
 
 @given(histories(), st.sets(NUMBERS), st.sets(NUMBERS), st.dictionaries(NUMBERS, st.integers(1, 3)))
 def test_what_is_missing_added_or_copied_is_found_by_number(
-    history: tuple[Books, frozenset[int]], taken: set[int], added: set[int], copied: dict[int, int]
+    history: tuple[LedgerAccount, frozenset[int]], taken: set[int], added: set[int], copied: dict[int, int]
 ) -> None:
-    books, closed = history
+    account, closed = history
     games = (closed - taken) | added
-    found = compare(books, Disk(games, copied))
+    found = compare(account, Disk(games, copied))
     assert found.lost == (closed & taken) - added
     assert found.unexpected == added - closed
     assert Counter(uid for uid, _ in found.doubled) == Counter(copied)
 
 
 @given(histories(), st.sets(NUMBERS), st.sets(NUMBERS))
-def test_what_was_found_before_is_not_found_again(history: tuple[Books, frozenset[int]], first: set[int], second: set[int]) -> None:
-    books, closed = history
-    before, after = compare(books, Disk(closed - first)), compare(books, Disk(closed - first - second))
+def test_what_was_found_before_is_not_found_again(history: tuple[LedgerAccount, frozenset[int]], first: set[int], second: set[int]) -> None:
+    account, closed = history
+    before, after = compare(account, Disk(closed - first)), compare(account, Disk(closed - first - second))
     assert after.since(before).lost == (closed & second) - first
     assert after.since(after) == Discrepancy()
     assert after.since(Discrepancy()) == after
@@ -55,13 +55,13 @@ def test_what_was_found_before_is_not_found_again(history: tuple[Books, frozense
 
 def test_a_balanced_ledger_whose_log_lacks_a_game_and_holds_another_twice_is_found_out() -> None:
     """By its own sums this ledger balances: three opened, finished and inserted."""
-    found = compare(Books(3), Disk({1, 2}, {2: 1}))
+    found = compare(LedgerAccount(3), Disk({1, 2}, {2: 1}))
     assert (found.lost, found.doubled) == ({3}, {(2, 1)})
 
 
 @pytest.mark.parametrize(("allowed", "given_up"), [("", 2), ("killed its worker", 1), ("killed", 1), ("no rules", 1), ("r", 0), ("x", 2)])
 def test_a_game_is_given_up_unless_its_reason_is_allowed(allowed: str, given_up: int) -> None:
-    found = compare(Books(2, abandoned={1: "killed its worker 3 times", 2: "no rules"}), Disk())
+    found = compare(LedgerAccount(2, abandoned={1: "killed its worker 3 times", 2: "no rules"}), Disk())
     assert found.given_up(allowed) == given_up
 
 
@@ -115,24 +115,18 @@ def test_nothing_measured_is_no_time_lost() -> None:
     assert "0.26 s of search lost" in Outcome(LEARNER, compared=1, recovery_s=[0.5], search_lost_s=[0.26]).problem()
 
 
-def test_rates_are_of_what_was_done_meanwhile() -> None:
-    assert Work(30, 900, 14.0).rates_since(Work(10, 100, 10.0)) == {"games": 5.0, "simulations": 200.0}
-    assert Work(11, 110, 10.5).rates_since(Work(10, 100, 10.0)) == {"games": 2.0, "simulations": 20.0}
-    assert Work(10, 100, 10.0).rates_since(Work(10, 100, 10.0)) == {"games": 0.0, "simulations": 0.0}
-
-
 def test_what_comparisons_show_adds_up() -> None:
     noted = outcome(compared=0)
-    noted.note(Discrepancy(frozenset({1, 2}), frozenset({(3, 1)}), frozenset({4, 5, 6}), frozenset({(7, "killed twice"), (8, "no rules")})))
-    noted.note(Discrepancy(lost=frozenset({9})))
+    noted.add(Discrepancy(frozenset({1, 2}), frozenset({(3, 1)}), frozenset({4, 5, 6}), frozenset({(7, "killed twice"), (8, "no rules")})))
+    noted.add(Discrepancy(lost=frozenset({9})))
     assert (noted.compared, noted.games_lost, noted.duplicates_inserted, noted.games_unexpected, noted.games_abandoned) == (2, 3, 1, 3, 1)
 
 
 def test_the_figures_of_a_drill() -> None:
-    told = outcome(
+    values = outcome(
         recovery_s=[2.34567, 9.87654, 1.23456], pause_s=[0.12345, 3.45678], serving_s={"selfplay": [5.0, 1.23456]}, evaluations_resent=7
     ).values()
-    assert told == {
+    assert values == {
         "name": "selfplay-kill",
         "role": "selfplay",
         "fault": "kill",
@@ -171,6 +165,6 @@ def test_a_table_has_a_line_for_each_drill() -> None:
     well = outcome(serving_s={"selfplay": [1.25, 1.0, 2.0]})
     broken = Outcome(LEARNER, balanced=False, failed="the learner stayed away")
     _, first, second = as_table([well, broken]).splitlines()
-    assert first.split() == ["selfplay-kill", "selfplay", "3", "9.00", "12.00", "10", "0", "0", "0", "1.00", "balanced", "selfplay", "1.2"]
+    assert first.split() == ["selfplay-kill", "selfplay", "3", "9", "12", "10", "0", "0", "0", "1", "balanced", "selfplay", "1.2"]
     assert second.split()[:11] == ["learner-kill", "learner", "0", "-", "-", "0.5", "0", "0", "0", "-", "UNBALANCED"]
     assert second.endswith("none was away  NOT PASSED: the learner stayed away; the ledger does not balance")

@@ -54,7 +54,7 @@ def test_a_storm_ends_with_its_faults_or_its_time() -> None:
 
 
 def test_kinds_are_signals_or_faults_that_drills_know() -> None:
-    assert KINDS.keys() - FAULTS.keys() == {"segv", "freeze", "memory"}
+    assert KINDS.keys() - FAULTS.keys() == {"segv", "freeze", "cut", "memory"}
     assert "cut" in KINDS
 
 

@@ -1,17 +1,13 @@
-"""What drills make around a system: hosts on one machine, a small disk, a provider's instance metadata.
+"""Hosts on one machine: network namespaces on one switch whose cables can be pulled; needs root and `ip`.
 
-Hosts are network namespaces on one switch whose cables can be pulled; a disk is a file system in memory that a process and its children
-alone see. Nothing touches the machine's own network: even the switch is a namespace. Needs root, `ip` and `mount`.
+Nothing touches the machine's own network: even the switch is a namespace.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import json
 import os
 import re
-import secrets
 import shutil
 import signal
 import subprocess
@@ -19,11 +15,9 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from azq.errors import MissingExtra
-from azq.host.machine_end import ACTION, TOKEN, TOKEN_HEADER, TOKEN_LIFE
 from azq.process.proc import alive
 
 NETWORK = "10.213.47"  # seen inside only
@@ -123,111 +117,3 @@ def _ip(*words: str) -> str:
             f"`ip {' '.join(words)}` failed: {done.stderr.strip()}; hosts in namespaces need root and a kernel that has them"
         )
     return done.stdout
-
-
-SIZE = "192m"
-CHUNKS = (1 << 20, 4096)  # bytes; a page is the least that is given out
-FILLER = "filler"
-_CLONE_NEWNS = 0x20000
-
-
-def no_disk() -> str:
-    """Why there can be none here; empty where there can."""
-    if os.geteuid() != 0:
-        return "a mount needs root"
-    try:
-        done = subprocess.run(["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return "the program unshare is not installed (util-linux)"
-    return "" if done.returncode == 0 else f"the kernel refuses a mount: {done.stderr.strip()}"
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size: str = SIZE) -> Iterator[None]:
-    """An empty folder is a disk for the length of a block, and has its files afterwards. Raises `MissingExtra` where there can be none."""
-    if reason := no_disk():
-        raise MissingExtra(f"no disk can be made here: {reason}")
-    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS):
-        raise OSError(ctypes.get_errno(), "unshare")
-    _run("mount", "--make-rprivate", "/")
-    _run("mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder))
-    try:
-        yield
-    finally:
-        aside = folder.with_name(f"{folder.name}-files")
-        _run("cp", "-a", str(folder), str(aside))
-        _run("umount", "--lazy", str(folder))
-        aside.rename(folder)
-
-
-def fill(folder: Path) -> None:
-    """Leaves its disk no page; to be called again, as what is deleted gives room."""
-    with (folder / FILLER).open("ab", buffering=0) as file:
-        for size in CHUNKS:
-            with contextlib.suppress(OSError):
-                while file.write(bytes(size)) == size:
-                    pass
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True)
-
-
-class Metadata(ThreadingHTTPServer):
-    """Answers as AWS's version 2 does: a token for a PUT, and what is announced for a GET with that token."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.token = secrets.token_hex(8)
-        self.announced: dict[str, str] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def announce(self, action: str = "terminate", time: str = "2026-01-13T12:00:00Z") -> None:
-        self.announced = {"action": action, "time": time}
-
-    def renew(self) -> None:
-        """Earlier tokens count no more."""
-        self.token = secrets.token_hex(8)
-
-
-class _Answer(BaseHTTPRequestHandler):
-    server: Metadata
-
-    def do_PUT(self) -> None:
-        known = self.path == TOKEN and self.headers.get(TOKEN_LIFE, "").isdigit()
-        self._answer(200 if known else 400, self.server.token if known else "")
-
-    def do_GET(self) -> None:
-        if self.headers.get(TOKEN_HEADER) != self.server.token:
-            self._answer(401)
-        elif self.path != ACTION or self.server.announced is None:
-            self._answer(404)
-        else:
-            self._answer(200, json.dumps(self.server.announced))
-
-    def _answer(self, status: int, text: str = "") -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_: object) -> None:
-        """Says nothing."""
-
-
-@contextlib.contextmanager
-def metadata() -> Iterator[Metadata]:
-    """Serves for the length of a block."""
-    with Metadata() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="metadata", daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()

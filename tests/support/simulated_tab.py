@@ -1,6 +1,6 @@
 """A browser's tab without a browser: plays what a gateway hands out with the core, every leaf evaluated alike, and brings it back.
 
-It keeps a finished game until it is told what became of it, and comes back as the same contributor after whatever cut it off.
+It keeps a finished game until it is answered, and comes back as the same contributor after whatever cut it off.
 """
 
 from __future__ import annotations
@@ -55,19 +55,18 @@ log = logs.get(__name__)
 class Play:
     """The games of one tab, stepped together; all of one run and one setting of its search."""
 
-    def __init__(self, told: ModelUpdate, asked: PlayGames, slots: int) -> None:
-        self.settings = asked.search
-        game = GameFiles().load(told.game, told.params)
-        search = {name: value for name, value in asked.search.items() if name in SearchConfig.model_fields}
-        config = exploring(SearchConfig.model_validate(search), random_opening_plies=int(asked.search.get("random_opening_plies", 0)))
+    def __init__(self, model: ModelUpdate, request: PlayGames, slots: int) -> None:
+        game = GameFiles().load(model.game, model.params)
+        search = {name: value for name, value in request.search.items() if name in SearchConfig.model_fields}
+        config = exploring(SearchConfig.model_validate(search), random_opening_plies=int(request.search.get("random_opening_plies", 0)))
         self._uniform = UniformEvaluator(game.num_distinct_actions(), game.value_size())
-        self._group = GameGroup(make_search(game, config, num_slots=slots, seed=int(asked.seed)), game, leaves_at_once(config, game))
+        self._group = GameGroup(make_search(game, config, num_slots=slots, seed=int(request.seed)), game, leaves_at_once(config, game))
         self.tickets: dict[int, bytes] = {}
         self.simulations = 0
 
-    def take(self, asked: PlayGames) -> None:
+    def take(self, request: PlayGames) -> None:
         """Starts the games that were handed out, as far as there are slots."""
-        for slot, handed in zip(self._group.room(), asked.games, strict=False):
+        for slot, handed in zip(self._group.room(), request.games, strict=False):
             record = decode(handed.record, GameRecord) if handed.record else GameRecord(handed.uid)
             self._group.start(slot, record)
             self.tickets[handed.uid] = handed.ticket
@@ -102,7 +101,7 @@ class SimulatedTab:
     accepted: list[int] = field(default_factory=list)
     refused: list[tuple[int, str]] = field(default_factory=list)
     unwanted: bool = False  # the gateway said so
-    _told: ModelUpdate | None = None
+    _model: ModelUpdate | None = None
     _play: Play | None = None
 
     def live(self, until: Callable[[SimulatedTab], bool]) -> None:
@@ -137,9 +136,9 @@ class SimulatedTab:
 
     def _advance(self) -> list[TabGame]:
         """A step of the games in play; those that ended with it."""
-        if self._play is None or self._told is None:
+        if self._play is None or self._model is None:
             return []
-        games = self._play.step(self._told.version)
+        games = self._play.step(self._model.version)
         self.finished.update((game.uid, game) for game in games)
         return games
 
@@ -150,14 +149,14 @@ class SimulatedTab:
                 bring(socket, list(self.finished.values()))
                 self._progress(socket)
             case ModelUpdate():
-                self._told = heard
+                self._model = heard
                 _say(socket, WorkerReady("simulated", 1, "", self.features, self.slots, heard.version))
             case PlayGames(stop=True):
                 self._play = None
             case PlayGames():
-                assert self._told is not None
+                assert self._model is not None
                 if self._play is None:
-                    self._play = Play(self._told, heard, self.slots)
+                    self._play = Play(self._model, heard, self.slots)
                 self._play.take(heard)
             case Accepted():
                 self.accepted += [uid for uid in heard.uids if self.finished.pop(uid, None)]

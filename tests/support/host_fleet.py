@@ -1,19 +1,15 @@
-"""A fleet on hosts of its own: brokers, daemon and learner on `first`, everything else joins with `azq join`.
-
-The drill "network cut" cuts its machines off one after another, and heals them.
-"""
+"""A fleet on hosts of its own: brokers, daemon and learner on `first`, everything else joins with `azq join`."""
 
 from __future__ import annotations
 
 import contextlib
-import random
 import signal
 import subprocess
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from lan_hosts import Host, lan
 
 from azq import metrics
 from azq.bus import certificate
@@ -22,15 +18,14 @@ from azq.bus.redis import RedisBus
 from azq.bus.server_program import find_server
 from azq.clock import now_ms
 from azq.config import parse_run
-from azq.errors import BrokerError, EvaluationTimeout
+from azq.errors import BrokerError
 from azq.host.fronts import FrontPlan, Listen
 from azq.host.join.token import Token
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.ledger.types import JobState, JobView, LedgerCounts
-from azq.parts.lab.drill.hosts import Host, lan
-from azq.parts.lab.drill.outcome import Discrepancy, Outcome, compare
-from azq.parts.lab.drill.system import Evidence, read_books
+from azq.parts.lab.drill.outcome import Discrepancy, compare
+from azq.parts.lab.drill.system import LogReader, read_account
 from azq.process.apart import start
 from azq.process.start import AZQ
 from azq.status.observe import read_workers
@@ -42,7 +37,6 @@ from azq.wire.messages import Heartbeat
 PASSWORD = "not-a-secret-of-anybody"  # the brokers are reached in these namespaces alone
 PLANES = ("control", "data")
 RUN, GAME = "ttt", "tic_tac_toe"
-EVALUATOR, PLAYERS = "eyes", ("cora", "dora")  # of the drill
 SECTIONS = {
     "run": {"game": GAME},
     "network": {"kind": "mlp", "blocks": 1, "channels": 16},
@@ -149,9 +143,9 @@ class HostFleet:
 
     def discrepancy(self) -> Discrepancy:
         """Where ledger and disk disagree; read after the end."""
-        evidence = Evidence(self.folder / RUN / "segments", GAME)
-        evidence.read()
-        return compare(read_books(self.client, RUN), evidence.disk())
+        reader = LogReader(self.folder / RUN / "segments", GAME)
+        reader.read()
+        return compare(read_account(self.client, RUN), reader.disk())
 
     def drain(self, *players: str) -> None:
         """Ends players, then all but the brokers and their fronts, once the learner has every finished game."""
@@ -181,41 +175,3 @@ def fleet(folder: Path, *names: str) -> Iterator[HostFleet]:
     with lan("first", *names) as hosts, contextlib.closing(HostFleet(hosts, folder)) as found:
         found.start_first()
         yield found
-
-
-def rehearse_cut(outcome: Outcome, rounds: int, rng: random.Random, tell: Callable[[str], None]) -> None:
-    """So many cuts on one fleet; seconds are from the heal until the machine works and games are learned from again."""
-    with tempfile.TemporaryDirectory(prefix="azq-hosts-") as folder, fleet(Path(folder), EVALUATOR, *PLAYERS) as found:
-        try:
-            found.join(EVALUATOR, "--roles", "inference")
-            for player in PLAYERS:
-                found.join(player, "--roles", "selfplay", "-c", "1")
-            found.until(lambda: all(found.leased(player) for player in PLAYERS), "jobs at every player", 90.0)
-            for number in range(rounds):
-                _round(outcome, found, (EVALUATOR, *PLAYERS)[number % 3] if rounds > 1 else rng.choice(PLAYERS), tell)
-            outcome.evaluations_resent = found.resent()
-            found.drain(*PLAYERS)
-            outcome.balanced &= found.counts().balanced
-            outcome.note(found.discrepancy())
-        except EvaluationTimeout as error:
-            outcome.failed = str(error)
-            tell(f"{outcome.scenario.name}: FAILED: {error}")
-
-
-def _round(outcome: Outcome, found: HostFleet, host: str, tell: Callable[[str], None]) -> None:
-    """One cut, long enough that the fleet gives the machine up."""
-    found.more(1, f"before {host} is cut off")
-    found.until(lambda: _works(found, host), f"{host} at work")
-    found.hosts[host].cut()
-    found.until(lambda: not found.beats(host) and not found.leased(host), f"the end of {host}'s heartbeat and leases")
-    found.hosts[host].heal()
-    began = time.monotonic()
-    found.until(lambda: _works(found, host), f"{host} at work again", 90.0)
-    counts = found.more(1, f"after {host} came back", 90.0)
-    outcome.recovery_s.append(time.monotonic() - began)
-    outcome.balanced &= counts.balanced
-    tell(f"{outcome.scenario.name}: {host} back after {outcome.recovery_s[-1]:.2f} s, {counts.inserted} games learned from")
-
-
-def _works(found: HostFleet, host: str) -> bool:
-    return bool(found.beats(host)) and (host == EVALUATOR or bool(found.leased(host)))
