@@ -1,4 +1,4 @@
-"""Levels of play: weights, simulations and chance in the choice that play at a wanted strength. Pure.
+"""Levels of play: weights, simulations and chance in the choice that play at a wanted strength; and all of them for a page. Pure.
 
 The rungs of a run's ladder are its rated weight versions at the budget of their matches: those Elo were measured, and so is each only as
 good as its interval. Below the weakest and above the strongest, budget and temperature are turned; what that costs or brings is estimated
@@ -10,10 +10,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from azq.arena.players import version_of
 from azq.arena.rating import Rating
+from azq.config import RunSections
 from azq.errors import NotFound
+from azq.search.search import greedy, largest_budget
+from azq.wire.messages import ModelEvent
 
 # Connect four, a network after four minutes of training, 200 games each against itself with 64 simulations and no temperature.
 ELO_OF_DOUBLING = 60.0  # of the simulations: 81, 127 and 175 for one, two and three doublings
@@ -73,3 +77,37 @@ def drawn(policy: Sequence[float], temperature: float, luck: random.Random) -> i
     """An action with probability in proportion to what the search thinks of it to the power 1 / temperature, which is above 0."""
     most = max(policy)
     return luck.choices(range(len(policy)), [(share / most) ** (1.0 / temperature) for share in policy])[0]
+
+
+TAB_SIMULATIONS = 1600  # a move of a level: a tab is slower than a server
+
+
+@dataclass(frozen=True, slots=True)
+class TabNetwork:
+    """A network that a tab can fetch."""
+
+    version: int
+    sha256: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Playable:
+    """All of one run; `search` is what the core in the tab is given, whatever the simulations."""
+
+    run: str
+    game: str
+    params: dict[str, Any]
+    search: dict[str, Any]
+    networks: list[TabNetwork]
+    levels: list[Level]
+
+
+def playable(run: str, sections: RunSections, models: Sequence[ModelEvent], ratings: Iterable[Rating]) -> Playable:
+    """A run for tabs; networks by version, levels of those alone that there are networks of."""
+    networks = [TabNetwork(model.version, model.sha256, model.size) for model in sorted(models, key=lambda model: model.version)]
+    there = {network.version for network in networks}
+    levels = ladder((rating for rating in ratings if version_of(rating.player) in there), sections.arena.num_simulations, TAB_SIMULATIONS)
+    search = greedy(sections.search, largest_budget(sections.search)).model_dump(exclude={"schedule"})
+    search |= {"random_opening_plies": 0, "leaves_per_step": 1}
+    return Playable(run, sections.run.game, dict(sections.run.params), search, networks, levels)

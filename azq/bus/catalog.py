@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.errors import WireError
+from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import LATEST, Message, ModelEvent, WeightEvent
 
@@ -67,3 +68,26 @@ class VersionCatalog(EventFollower[Event]):
         if version == LATEST:
             return self._events[self._order[-1]] if self._order else None
         return self._events.get(version)
+
+
+class ModelCatalog(VersionCatalog[ModelEvent]):
+    """The networks of one run that were made for browsers, by version; up to date whenever it is asked."""
+
+    def __init__(self, control: Bus, run: str) -> None:
+        super().__init__(control, keys.onnx(run), ModelEvent, "model")
+
+    def find(self, version: int) -> ModelEvent | None:
+        """The network of a version; None: none was made yet."""
+        known = super().find(version)
+        return known if known is not None or not self._read() else super().find(version)
+
+    def all(self) -> list[ModelEvent]:
+        """Those of all versions that were made, the newest first."""
+        self._read()
+        return self.newest_first()
+
+    def _read(self) -> bool:
+        news = False
+        while self.refresh():
+            news = True
+        return news

@@ -77,7 +77,6 @@ COMMANDS: dict[str, Command | typer.Typer] = {
     "inference": processes.inference,
     "learner": processes.learner,
     "daemon": processes.daemon,
-    "gateway": processes.gateway,
     "front": processes.front,
     "broker": processes.broker,
     "games": play.games_app,

@@ -53,7 +53,7 @@ def up(
         raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
 
 
-def _process(command: Command) -> Command:
+def process(command: Command) -> Command:
     """A process of the role that `command` is named after; it imports what it needs once the log is set up, and returns its exit code."""
     role: Role = command.__name__  # type: ignore[assignment]
 
@@ -73,7 +73,7 @@ def _process(command: Command) -> Command:
     return offering(run, command, given=1, config=(ConfigFile, None), overrides=(Overrides, None))
 
 
-@_process
+@process
 def worker(
     settings: Config,
     queues: Annotated[
@@ -88,7 +88,7 @@ def worker(
     return main(settings, names(queues.replace(":", ",")), concurrency or settings.worker.concurrency or 1)
 
 
-@_process
+@process
 def inference(
     settings: Config,
     device: Annotated[str | None, typer.Option("--device", help="cpu, cuda:0, mps; the best there is by default.")] = None,
@@ -99,7 +99,7 @@ def inference(
     return main(settings)
 
 
-@_process
+@process
 def learner(
     settings: Config,
     run: Annotated[str, typer.Option("--run", help="Name of the run.")],
@@ -111,18 +111,10 @@ def learner(
     return main(settings, run, folder)
 
 
-@_process
+@process
 def daemon(settings: Config) -> int:
     """Run the operations daemon and its REST interface."""
     from daemon.main import main
-
-    return main(settings)
-
-
-@_process
-def gateway(settings: Config) -> int:
-    """Run the gateway: browsers' tabs play for the runs that want volunteers."""
-    from workers.gateway import main
 
     return main(settings)
 

@@ -22,12 +22,11 @@ from typing import Any
 import msgspec
 
 from azq import pretrained
-from azq.arena.levels import ladder
+from azq.arena.levels import ladder, playable
 from azq.arena.rating import Rating
 from azq.config import merge, parse_run
 from azq.errors import StateConflict
 from azq.games import GameFiles
-from azq.parts.volunteers.models import playable
 from azq.presets import preset
 from azq.wire.messages import ModelEvent
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
-from azq import logs, pretrained
+from azq import logs, parts, pretrained
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import Config, RunSections, load, merge
@@ -22,7 +22,7 @@ from azq.config.access import check_tls, is_loopback
 from azq.console.move import weights_file
 from azq.console.remote import url_of
 from azq.console.session import Session, Start
-from azq.errors import ConfigError, StateConflict
+from azq.errors import ConfigError, MissingExtra, StateConflict
 from azq.games import Game
 from azq.games.files import absolute
 from azq.goals import Done, Goals
@@ -115,6 +115,8 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
 
 def open_gateway(config: Config, host: str | None, port: int | None) -> Config:
     """The settings with a gateway for volunteers: at `host`, where that is named, in the clear unless it has a certificate."""
+    if not parts.installed("volunteers"):
+        raise MissingExtra("--volunteers needs azq.parts.volunteers, which this azq lacks; install azq with all its parts, or leave it out")
     chosen = {name: value for name, value in {"host": host, "port": port}.items() if value is not None}
     gateway = config.gateway.model_copy(update=chosen)
     if not is_loopback(gateway.host) and gateway.tls_certificate is None:

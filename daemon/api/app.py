@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from html import escape
 from importlib.resources import files
@@ -27,8 +27,8 @@ from daemon.api.services import Services
 DESCRIPTION = "Runs, jobs, workers, weights, matches and the ledger of one azq control plane. Every error is an RFC 9457 problem document."
 
 
-def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
-    """The ASGI app over `services`."""
+def create_app(services: Services, of_parts: Iterable[APIRouter] = (), *, max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
+    """The ASGI app over `services`, with the routes of parts."""
     error = {"model": ProblemOut, "description": "Problem", "content": {MEDIA_TYPE: {}}}
     app = FastAPI(
         title="azq",
@@ -44,7 +44,7 @@ def create_app(services: Services, *, max_body_bytes: int = MAX_BODY_BYTES) -> F
     app.state.services = services
     for router in (
         *(runs.router, weights.router, weights.promotions, events.router, events.audit_router),
-        *(recorded.router, recorded.compared, recorded.studies, moves.router, jobs.router, fleet.router, pages),
+        *(recorded.router, recorded.compared, recorded.studies, moves.router, jobs.router, fleet.router, *of_parts, pages),
     ):
         app.include_router(router)
     mount_pages(app)

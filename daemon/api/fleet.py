@@ -7,15 +7,14 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 import azq
 from azq.config import Tag
-from azq.errors import BrokerError, NotFound
-from azq.parts.volunteers.contributors import ContributorFigures
+from azq.errors import BrokerError
 from azq.status.brokers import PlaneFacts
 from azq.status.observe import gather
 from azq.status.schemas import ERROR_URN, HealthOut, Name
@@ -64,14 +63,6 @@ def list_workers(
     page = pages.take("workers", found, limit, lambda beat: (beat.role, beat.worker))
     now_ms = use.clock_ms()
     return answer([worker_status(beat, now_ms) for beat in page], pages.headers)
-
-
-@router.get("/v1/volunteers/{contributor}", tags=["workers"], dependencies=[READ])
-def get_volunteer(use: Use, contributor: Annotated[str, Path(max_length=64, description="Its id, or its name.")]) -> ContributorFigures:
-    """A contributor's standing and figures: games that count, what was searched again, what it and its address did with hand-outs."""
-    if use.contributors is None:
-        raise NotFound(f"no contributor {contributor} is known here")
-    return use.contributors.figures_of(use.contributors.find(contributor), use.contributors.sums("ever"), address=True)
 
 
 @router.get("/healthz", tags=["daemon"], response_model_exclude_none=True)

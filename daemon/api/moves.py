@@ -14,13 +14,13 @@ from fastapi import APIRouter, Path, Request, Response
 
 from azq import games
 from azq.arena.analyse import softmax, texts_of
-from azq.arena.levels import Level, best_version, drawn, ladder, nearest
+from azq.arena.levels import Level, Playable, best_version, drawn, ladder, nearest, playable
 from azq.arena.player import asked, position
 from azq.arena.searcher import Searcher
+from azq.bus.catalog import ModelCatalog
 from azq.config import RunSections, SearchConfig
 from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound
 from azq.ledger.records import sections_of
-from azq.parts.volunteers.models import ModelCatalog, Playable, playable
 from azq.search.ensemble import joined
 from azq.search.search import Result
 from azq.status.observe import Standing, read_standing

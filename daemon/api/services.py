@@ -19,7 +19,6 @@ from azq.config import DaemonConfig, RunSections
 from azq.games import Game
 from azq.ledger import Ledger
 from azq.ledger.types import RunState
-from azq.parts.volunteers.contributors import Contributors
 from azq.replay.readers import SegmentReader
 from azq.search.evaluator import Evaluator, UniformEvaluator
 from azq.status.brokers import Plane
@@ -57,7 +56,6 @@ class Services:
     store_of: Callable[[RunRecord, Path], Store] = field(default=partial(open_run_store, "file"))  # on a host with that home
     games_of: Callable[[Path], SegmentReader] = field(default_factory=lambda: lru_cache(READERS)(SegmentReader))
     evaluator_of: EvaluatorOf = field(default=guesses)
-    contributors: Contributors | None = None  # None: of a double that knows nobody
     streams: Streams = field(default_factory=Streams)
     beats: Beats | None = None  # shared with the loop; None: every question is asked of the bus
     standings: Standings = field(default_factory=Standings)

@@ -13,10 +13,9 @@ from functools import partial
 import redis
 from starlette.types import ASGIApp
 
-from azq import games, logs
+from azq import games, logs, parts
 from azq.config import BrokerConfig, Config, DaemonConfig, RunSections
 from azq.inference.ask.stream import open_stream
-from azq.parts.volunteers.contributors import Contributors
 from azq.process.webserver import Door, WebServer, url_of
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
@@ -37,7 +36,7 @@ log = logs.get(__name__)
 def serving(config: Config, client: redis.Redis, loop: Loop, listener: Door) -> Iterator[WebServer]:
     """Serves on a bound socket while entered; raises `AzqError` when it does not get that far."""
     services = services_of(config, client, loop)
-    app = create_app(services)
+    app = create_app(services, [module.make_router(config, client) for module in parts.extensions("routes")])
     server = rest_server(app, listener, config.daemon)
     url, token = url_of(listener, tls=config.daemon.tls_certificate is not None), config.daemon.token.get_secret_value()
     server.start()
@@ -71,7 +70,6 @@ def services_of(config: Config, client: redis.Redis, loop: Loop) -> Services:
         open_planes(client, data),
         store_of=partial(open_run_store, config.store, client=client),
         beats=loop.observer.beats,
-        contributors=Contributors(client, config.gateway),
         evaluator_of=partial(_evaluator, config.broker, itertools.count(1)),
     )
 

@@ -14,7 +14,8 @@ from page_site import RUN, Site, now_ms
 from sharp_nets import KINDS, sharp_bytes
 from waiting import until
 
-from azq.parts.volunteers.models import ModelCatalog, make_model
+from azq.bus.catalog import ModelCatalog
+from azq.parts.volunteers.model_maker import make_model
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode

@@ -43,7 +43,7 @@ class Hall(Fleet):
         self._threads[0].start()
 
     def start_gateway(self) -> subprocess.Popen[bytes]:
-        process = self._spawn("import sys; from azq.config import load; from workers.gateway import main; sys.exit(main(load()))")
+        process = self._spawn("import sys; from azq.config import load; from azq.parts.volunteers.main import main; sys.exit(main(load()))")
         until(lambda: self.get("/healthz") or process.poll() is not None, "gateway")
         assert process.poll() is None, self.log()
         return process

@@ -13,7 +13,7 @@ from sharp_nets import KINDS, sharp_bytes
 from azq import games
 from azq.nets import restore, unpack
 from azq.nets.onnx import to_onnx
-from azq.parts.volunteers.models import TOLERANCE, probe_positions
+from azq.parts.volunteers.model_maker import TOLERANCE, probe_positions
 
 POSITIONS = 24
 

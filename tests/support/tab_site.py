@@ -18,11 +18,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from waiting import until
 
 from azq import games
+from azq.bus.catalog import ModelCatalog
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
 from azq.ledger.types import Lease
 from azq.parts.volunteers.backing import Backing, GamesBatch, GamesVerdict, Guests, Judge, Volunteer, samples_in
 from azq.parts.volunteers.gateway import Gateway
-from azq.parts.volunteers.models import ModelCatalog, make_model
+from azq.parts.volunteers.model_maker import make_model
 from azq.parts.volunteers.pages import make_site
 from azq.parts.volunteers.public import Public
 from azq.parts.volunteers.standing import HandOuts

@@ -73,5 +73,5 @@ def test_stopped_it_gives_games_back_and_ends_its_children(host: Namespace) -> N
     host.run("systemctl", "stop", GATEWAY)
     assert host.show(GATEWAY, "Result") == "success"
     assert "stopped" in " ".join(host.messages(GATEWAY))
-    assert "workers.models" not in host.run("ps", "axww", "-o", "args")
+    assert "volunteers.model_maker" not in host.run("ps", "axww", "-o", "args")
     assert host.http("GET", "/v1/runs/ttt/ledger")["balanced"]

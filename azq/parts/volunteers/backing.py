@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from azq.config import RunSections, SearchConfig
+from azq.config import SearchConfig
 from azq.ledger import Ledger
+from azq.parts.volunteers.models import Networks
 from azq.parts.volunteers.standing import HandOuts
 from azq.parts.volunteers.tickets import NO_TERMS, Terms
 from azq.replay.samples import count_samples
 from azq.wire.messages import GameRecord, RunRecord, SampleEvent
-from azq.wire.tabs import ModelUpdate, Refused
+from azq.wire.tabs import Refused
 
 NO_HANDS = HandOuts()
 
@@ -121,18 +122,6 @@ class Judge(Protocol):
 def samples_in(record: GameRecord) -> int:
     """Positions of a finished game that may be learned from."""
     return count_samples(SampleEvent(record, (), "", 0))
-
-
-class Networks(Protocol):
-    """What tabs evaluate with."""
-
-    def find(self, record: RunRecord, sections: RunSections, version: int | None = None) -> ModelUpdate | None:
-        """The message about a version's network, or the newest that tabs can load; None: there is none. Slow; raises `AzqError`."""
-        ...
-
-    def read(self, sha256: str) -> bytes | None:
-        """A network that `find` told of."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

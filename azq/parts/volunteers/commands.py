@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from azq.cli.options import Answer, with_settings
+from azq.cli.processes import process
 from azq.clock import now_ms
 
 if TYPE_CHECKING:
@@ -168,4 +169,12 @@ def volunteers_on(settings: Config) -> Answer:
     return Answer({"on": True}, "contributors are let in")
 
 
-COMMANDS = {"volunteers": volunteers_app}
+@process
+def gateway(settings: Config) -> int:
+    """Run the gateway: browsers' tabs play for the runs that want volunteers."""
+    from azq.parts.volunteers.main import main
+
+    return main(settings)
+
+
+COMMANDS = {"volunteers": volunteers_app, "gateway": gateway}

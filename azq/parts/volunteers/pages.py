@@ -24,8 +24,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from azq import logs
 from azq.errors import AzqError, NotFound
-from azq.parts.volunteers.backing import Networks
 from azq.parts.volunteers.gateway import Gateway
+from azq.parts.volunteers.models import Networks
 from azq.parts.volunteers.public import Public
 from azq.process.site import POLICY, SOCKETS, Guarded, RelativeRedirects, WebFiles
 

@@ -6,14 +6,15 @@ from typing import Any
 
 import msgspec
 
+from azq.arena.levels import Playable, playable
 from azq.arena.players import version_of
 from azq.bus.base import Bus
+from azq.bus.catalog import ModelCatalog
 from azq.errors import NotFound, WireError
 from azq.games.files import GameFiles
 from azq.ledger import Ledger
 from azq.parts.volunteers.backing import Guests
 from azq.parts.volunteers.gateway import Gateway
-from azq.parts.volunteers.models import ModelCatalog, Playable, playable
 from azq.parts.volunteers.rooms import Room
 from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view

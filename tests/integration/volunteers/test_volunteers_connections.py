@@ -17,10 +17,10 @@ from waiting import until
 from websockets.sync.client import ClientConnection, connect
 
 from azq.config import GatewayConfig
+from azq.parts.volunteers.main import serving
 from azq.parts.volunteers.pages import make_site
 from azq.process import webserver as module
 from azq.process.webserver import Door, open_door
-from workers.gateway import serving
 
 MOST = 32
 HALF_OPEN = 300

@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 
 from azq import games
 from azq.cli.app import app
-from azq.config import DaemonConfig, GatewayConfig
+from azq.config import Config, DaemonConfig, GatewayConfig
 from azq.errors import NotFound
 from azq.ledger import Ledger
 from azq.parts.volunteers.backing import Volunteer
 from azq.parts.volunteers.contributors import CALLS_PER_DAY, Contributors
+from azq.parts.volunteers.routes import make_router
 from azq.parts.volunteers.standing import HandOuts, Judgement, Trusted, after_batch, standing_of
 from azq.parts.volunteers.tallies import DAY_S
 from azq.wire import keys
@@ -178,8 +179,8 @@ def test_rest_tells_what_a_contributor_and_his_address_did(client: Any, tmp_path
     door, bus = Door(client), MemoryBus()
     ann = door.come()
     door.all.note({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
-    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), tmp_path, list, contributors=door.all)
-    with TestClient(create_app(services), "http://127.0.0.1") as rest:
+    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), tmp_path, list)
+    with TestClient(create_app(services, [make_router(Config(), client)]), "http://127.0.0.1") as rest:
         told = rest.get(f"/v1/volunteers/{ann.name}").json()
         assert (told["contributor"], told["handed"], told["dropped"], told["address_dropped"]) == (ann.contributor, 4, 1, 5)
         assert rest.get("/v1/volunteers/nobody").status_code == 404
@@ -259,6 +260,6 @@ def test_the_commands_do_what_they_say(client: Any, broker: Any, monkeypatch: py
     orders = decode(client.get(keys.purges("r")), PurgeOrders).until_ms
     worker = f"browser:{ann.contributor}"
     assert list(orders) == [worker]
-    monkeypatch.setattr("azq.cli.volunteers.now_ms", lambda: 7)
+    monkeypatch.setattr("azq.parts.volunteers.commands.now_ms", lambda: 7)
     client.set(keys.purged("r", worker), encode(PurgedGames(7, 1, 5, 50)))
     assert said("purge", ann.name, "--run", "r")["share"] == pytest.approx(0.1)

@@ -60,7 +60,7 @@ def _learner(config: Config) -> None:
 
 
 def _gateway(config: Config) -> None:
-    from workers.gateway import main
+    from azq.parts.volunteers.main import main
 
     main(config)
 

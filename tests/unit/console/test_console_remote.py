@@ -18,7 +18,7 @@ from azq import games, pretrained
 from azq.cli.app import app
 from azq.console.remote import pretrained_text
 from azq.nets import from_bytes, restore, unpack
-from azq.parts.volunteers.models import probe_positions
+from azq.parts.volunteers.model_maker import probe_positions
 from azq.pretrained import MeasuredGrade, MeasuredMatch
 
 BATCHES = (1, 3, 257)

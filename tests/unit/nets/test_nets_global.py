@@ -22,7 +22,7 @@ from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into
 from azq.nets.network import pooled
 from azq.nets.onnx import to_onnx
 from azq.nets.weights import averaged
-from azq.parts.volunteers.models import probe_positions
+from azq.parts.volunteers.model_maker import probe_positions
 
 LAYOUTS = [
     ("connect_four", {}, "columns"),

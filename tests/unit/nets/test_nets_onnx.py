@@ -16,7 +16,7 @@ from sharp_nets import KINDS, sharp_bytes
 from azq import games
 from azq.nets import from_bytes, restore, unpack
 from azq.nets.onnx import OPSET, to_onnx
-from azq.parts.volunteers.models import probe_positions
+from azq.parts.volunteers.model_maker import probe_positions
 
 LOGITS_OFF = 2e-6  # of the largest logit
 VALUES_OFF = 1e-5

@@ -21,7 +21,7 @@ from azq.games.adapter import AdaptedGame
 from azq.learner.step.growth import grow
 from azq.nets import NetSpec, WeightsMeta, build, from_bytes, load_into, restore, to_bytes, unpack
 from azq.nets.onnx import to_onnx
-from azq.parts.volunteers.models import probe_positions
+from azq.parts.volunteers.model_maker import probe_positions
 from azq.presets import preset
 
 GROUPS = (("left", ((0, 1, 2), (3, 4, 5))), ("right", ((6,), (7,), (8,))))

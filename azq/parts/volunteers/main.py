@@ -83,7 +83,8 @@ def main(config: Config) -> int:
         stack.callback(jobs.end)
         children = Supervisor()
         stack.callback(lambda: children.stop(tuple(children.children), threading.Event().wait))
-        children.start(ChildSpec("models", [*PYTHON, "-m", "workers.models"], None, env=os.environ | {PARENT_VARIABLE: str(os.getpid())}))
+        env = os.environ | {PARENT_VARIABLE: str(os.getpid())}
+        children.start(ChildSpec("models", [*PYTHON, "-m", "azq.parts.volunteers.model_maker"], None, env=env))
         jobs.start()
         log.info("listening", url=settings.url or url_of(listener, tls=settings.tls_certificate is not None))
         _beat(config, gateway, RedisBus(client), children, server, stop)

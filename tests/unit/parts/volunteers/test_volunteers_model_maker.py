@@ -11,8 +11,9 @@ from memory_broker import MemoryBus
 from sharp_nets import sharp_bytes
 
 from azq import games
+from azq.bus.catalog import ModelCatalog
 from azq.errors import WeightsError
-from azq.parts.volunteers.models import PROBES, ModelCatalog, make_model, probe_positions
+from azq.parts.volunteers.model_maker import PROBES, make_model, probe_positions
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.messages import WeightEvent

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import random
 import sys
 
+import numpy as np
 import redis
+from numpy.typing import NDArray
 
 from azq import logs
+from azq.bus.base import Bus
+from azq.bus.catalog import ModelCatalog
 from azq.bus.redis import RedisBus, connect_at_start
 from azq.config import Config, VolunteersConfig, load
 from azq.errors import AzqError, BrokerError, ExitCode
-from azq.games import GameFiles
+from azq.games import Game, GameFiles
 from azq.inference.weights import WeightCatalog
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunState, RunView
 from azq.parts.volunteers.matches import versions_named
-from azq.parts.volunteers.models import ModelCatalog, make_model
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.start import run_main
-from azq.store import open_run_store
+from azq.store import Store, open_run_store
+from azq.wire import keys
+from azq.wire.codec import encode
 from azq.wire.kinds import BROWSER, Kind, queue_name
+from azq.wire.messages import ModelEvent, WeightEvent
 
 LOOK_S = 1.0
+PROBES = 8  # positions that a browser tries a network on
+TOLERANCE = 2.0**-12  # of the largest logit: half a step of the float16 that logits are rounded to before a search reads them
 Catalogs = tuple[WeightCatalog, ModelCatalog]  # of one run
 
 log = logs.get(__name__)
@@ -81,6 +90,50 @@ def _wanted(client: redis.Redis, run: str, volunteers: VolunteersConfig, weights
     jobs = Ledger(client).jobs(run) if Kind.EVAL in volunteers.kinds else []
     matches = [view.job for view in jobs if view.job.queue == queue_name(Kind.EVAL, BROWSER)]
     return [event.version for event in weights.preferred()[:1]] + [version for job in matches for version in versions_named(job)]
+
+
+def make_model(control: Bus, store: Store, game: Game, weights: WeightEvent, catalog: ModelCatalog) -> ModelEvent:
+    """The network of published weights; made, stored and noted unless it is there. Two who make it at once write the same.
+
+    Raises `WeightsError` for weights that are damaged or do not fit the game, `StoreError`, `BrokerError`.
+    """
+    if (known := catalog.find(weights.version)) is not None:
+        return known
+    event = _made(store, game, weights)
+    control.publish(keys.onnx(weights.run), encode(event))
+    return event
+
+
+def _made(store: Store, game: Game, weights: WeightEvent) -> ModelEvent:
+    import torch
+
+    from azq.nets import restore, unpack
+    from azq.nets.onnx import to_onnx
+
+    network = restore(store.get(weights.uri, weights.sha256), game)
+    positions = probe_positions(game)
+    with torch.inference_mode():
+        logits, values = (output.numpy() for output in network(*unpack(torch.from_numpy(positions), network.spec)))
+    data = to_onnx(network)
+    sha256, uri = store.put(data)
+    tolerance = TOLERANCE * max(1.0, float(np.abs(logits).max()))
+    answers = logits.astype("<f4").tobytes(), values.astype("<f4").tobytes()
+    return ModelEvent(weights.version, sha256, uri, len(data), positions.tobytes(), *answers, tolerance)
+
+
+def probe_positions(game: Game, count: int = PROBES) -> NDArray[np.uint8]:
+    """Packed observations (count, P) of positions in random games, the same ones every time."""
+    rng = random.Random(0)
+    found: list[NDArray[np.uint8]] = []
+    while len(found) < count:
+        state = game.new_initial_state()
+        seen = []
+        while not state.is_terminal():
+            if not state.is_chance_node():
+                seen.append(state.packed_observation())
+            state.apply_action(rng.choice(state.legal_actions()))
+        found.extend(rng.sample(seen, min(2, len(seen))))
+    return np.stack(found[:count])
 
 
 if __name__ == "__main__":

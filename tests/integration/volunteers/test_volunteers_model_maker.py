@@ -9,18 +9,18 @@ from typing import Any
 from inference_doubles import weights
 from waiting import until
 
+from azq.bus.catalog import ModelCatalog
 from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig, Config, RunSections
 from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
-from azq.parts.volunteers.models import ModelCatalog
+from azq.parts.volunteers.model_maker import follow
 from azq.store import open_run_store
 from azq.wire.codec import encode
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeSpec, Job, MatchSpec
-from workers.models import follow
 
 
 def test_versions_of_matches_are_made_besides_the_newest(broker: Any, tmp_path: Path) -> None:
