@@ -68,9 +68,8 @@ def inference(
 def learner(
     seconds: Seconds = 10.0,
     game: str = "connect_four",
-    ranks: Annotated[int, typer.Option("--ranks", min=1, help="Processes that train together, each on a core or GPU of its own.")] = 1,
 ) -> None:
-    """The learner's step against a bare training loop; with --ranks, several learners against one."""
+    """The learner's step against a bare training loop."""
 
 
 @_measured

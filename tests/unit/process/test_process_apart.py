@@ -114,7 +114,6 @@ WAYS: dict[str, Callable[[Path], None]] = {
         "drill chaos --faults 1",
         "validate --iterations 1",
         "validate --iterations 1 --kill --stop",
-        "validate --soak --iterations 1",
         "validate --bands tic_tac_toe --seeds 4",
         "estimate tic_tac_toe --seconds 5",
         "estimate tic_tac_toe --seconds 5 --config azq.toml --set search.num_simulations=8",
@@ -123,7 +122,6 @@ WAYS: dict[str, Callable[[Path], None]] = {
         "profile --local --game tic_tac_toe",
         "bench inference --game tic_tac_toe",
         "bench selfplay --game tic_tac_toe",
-        "bench learner --game tic_tac_toe --ranks 2",
         "bench fleet --game tic_tac_toe",
         "bench all --size tiny",
     )

@@ -30,15 +30,9 @@ _CHUNK = 10_000  # samples written to the window at once
 _TURNS = 4
 
 
-def bench_learner(config: Config, *, seconds: float, game: str, ranks: int = 1) -> dict[str, Any]:
-    """Samples per second of the whole step beside a bare training loop, and the memory of a 1 M-sample window.
-
-    With several ranks: how they scale, each on a core or GPU of its own, beside one of them alone.
-    """
-    from azq.parts.lab.bench.ranks import bench_ranks
-
-    config = changed(config, run={"game": game})
-    return training(config, seconds) if ranks == 1 else bench_ranks(config, seconds, ranks)
+def bench_learner(config: Config, *, seconds: float, game: str) -> dict[str, Any]:
+    """Samples per second of the whole step beside a bare training loop, and the memory of a 1 M-sample window."""
+    return training(changed(config, run={"game": game}), seconds)
 
 
 def training(config: Config, seconds: float, window_samples: int = 1_000_000) -> dict[str, Any]:
@@ -82,13 +76,13 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
     }
 
 
-def workplace(sections: RunSections, device: torch.device, samples: int, rank: int = 0) -> tuple[Trainer, Window, Feed]:
+def workplace(sections: RunSections, device: torch.device, samples: int) -> tuple[Trainer, Window, Feed]:
     """A trainer of a run, a full window of so many random samples, and what feeds the one from the other."""
     game, config = rules(sections), sections.learner
     spec = NetSpec.of(game)
     trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
     window = full_window(game, spec, samples, Columns.of(game, sections.network.auxiliary))
-    return trainer, window, feed_of(window, Draws(0, trainer.num_symmetries, rank), config.prefetch_batches, device)
+    return trainer, window, feed_of(window, Draws(0, trainer.num_symmetries, 0), config.prefetch_batches, device)
 
 
 def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns = NO_COLUMNS) -> Window:
