@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,3 +38,15 @@ class Finding:
     def values(self) -> dict[str, str]:
         """For machines, by the public names."""
         return {"name": self.rule, "verdict": self.severity, "detail": self.evidence}
+
+
+def conclusion(findings: Sequence[Finding]) -> str:
+    """The answer in one line: how many checks passed, and the names of the others."""
+    counts = Counter(finding.severity for finding in findings)
+    if counts["ok"] == len(findings):
+        return f"All {len(findings)} checks passed."
+    parts = [f"{counts['ok']} passed"]
+    for severity, word in (("fail", "failed"), ("warn", "with a warning")):
+        if names := [finding.rule for finding in findings if finding.severity == severity]:
+            parts.append(f"{len(names)} {word} ({', '.join(names)})")
+    return f"{len(findings)} checks: {', '.join(parts)}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,8 +14,8 @@ from azq.errors import ConfigError, ExitCode
 if TYPE_CHECKING:
     from azq.config import Config
 
-devices_app = typer.Typer(no_args_is_help=True, help="GPUs and cores of this machine, and what each does.")
-config_app = typer.Typer(no_args_is_help=True, help="The settings in force, and whether they are sound.")
+devices_app = typer.Typer(no_args_is_help=True, help="Show the GPUs and cores of this machine, and what each does.")
+config_app = typer.Typer(no_args_is_help=True, help="Show and check the settings in force.")
 
 
 @with_settings
@@ -33,7 +32,9 @@ def ledger(settings: Config, run: RunName = None) -> Answer:
     from azq.console.show import ledger_counts
 
     values = ledger_counts(settings, run)
-    return Answer(values, [f"{name:<20} {value}" for name, value in values.items() if name != "run"])
+    state = "OK" if values["balanced"] else "NOT BALANCED"
+    answer = f"Ledger {state}: {values['abandoned']} games abandoned, {values['duplicates_dropped']} duplicates dropped"
+    return Answer(values, [answer, *(f"{name:<20} {value}" for name, value in values.items() if name != "run")])
 
 
 @with_settings
@@ -43,7 +44,7 @@ def top(
     every_s: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between frames.")] = 2.0,
     as_json: AsJson = False,
 ) -> None:
-    """Watch all runs, queues and workers in the terminal, with or without the daemon; q quits."""
+    """Watch all runs, queues and workers in the terminal, with or without a daemon; press q to quit."""
     from azq.console.top import top as command
 
     command(settings, once=once, as_json=as_json, every_s=every_s)
@@ -53,10 +54,10 @@ def top(
 def ranks(
     settings: Config,
     run: RunName = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="How long to watch; 0: one look.")] = 0.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Seconds to watch; 0: print once.")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Watch the processes that train one network together: speed, rows, memory and errors of each, and what waiting costs."""
+    """Show the ranks that train one network together: speed, rows, memory and errors of each, and the cost of waiting."""
     from azq.console.show import show_ranks
 
     show_ranks(settings, run, seconds, as_json)
@@ -65,43 +66,34 @@ def ranks(
 @with_settings
 def doctor(
     settings: Config,
-    speed: Annotated[bool, typer.Option("--speed", help="Name what a run's speed hangs on, and the setting to change, instead.")] = False,
+    speed: Annotated[bool, typer.Option("--speed", help="Name the bottleneck of a run, and the setting to change, instead.")] = False,
     run: RunName = None,
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long --speed watches.")] = 20.0,
-    as_json: AsJson = False,
-) -> None:
-    """Look at settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 where something is wrong."""
+) -> Answer:
+    """Check settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 if a check fails."""
+    from azq.console.doctor import examine, examine_speed
+    from azq.findings import conclusion
+
     if speed:
-        from azq.console.doctor import examine_speed
-
         report = examine_speed(settings, run, seconds)
-        emit(report.values(), as_json, "\n".join(report.text()))
-        return
-    from azq.console.doctor import examine
-
-    found = []
-    for check in examine(settings):
-        found.append(check)
-        if not as_json:
-            typer.echo(str(check))
-    failed = any(check.severity == "fail" for check in found)
-    if as_json:
-        typer.echo(json.dumps({"ok": not failed, "checks": [check.values() for check in found]}))
-    if failed:
-        raise typer.Exit(int(ExitCode.CONFIG))
+        return Answer(report.values(), report.text())
+    checks = list(examine(settings))
+    failed = any(check.severity == "fail" for check in checks)
+    values = {"ok": not failed, "checks": [check.values() for check in checks]}
+    return Answer(values, [conclusion(checks), *map(str, checks)], ExitCode.CONFIG if failed else ExitCode.OK)
 
 
 def profile(
     run: Annotated[str | None, typer.Argument(help="A running run; not with --local.")] = None,
-    local: Annotated[bool, typer.Option("--local", help="Start a run for the purpose, and take it away again.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="Start a temporary run, and remove it afterwards.")] = False,
     game: Annotated[str, typer.Option("--game", help="Game of --local, as its preset has it.")] = "connect_four",
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long to look.")] = 10.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Seconds to watch.")] = 10.0,
     picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this PNG (extra `plot`).")] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
 ) -> None:
-    """Where the time goes: by role and phase, shares of wall time and of CPU, from the heartbeats of a run at work."""
+    """Show where the time of a running run goes: shares of wall time and CPU by role and phase."""
     from azq.config import load
     from azq.console.profile import as_text, plot, profile_local, profile_run
     from azq.process.apart import alone
@@ -144,10 +136,10 @@ def compare(
 @with_settings
 def why(
     settings: Config,
-    run: Annotated[str, typer.Argument(help="Name of a run, at work or not.")],
-    games: Annotated[int, typer.Option("--games", min=1, help="The newest recorded games that are looked at.")] = 2_000,
+    run: Annotated[str, typer.Argument(help="Name of the run.")],
+    games: Annotated[int, typer.Option("--games", min=1, help="Newest recorded games to check.")] = 2_000,
 ) -> Answer:
-    """Say what keeps a run from learning: a line a finding, with its figures and the one setting to change."""
+    """Find what keeps a run from learning: each problem with its figures and the one setting to change."""
     from azq.console.show import why as command
     from azq.console.show import why_text
 
@@ -158,10 +150,10 @@ def why(
 @with_settings
 def report(
     settings: Config,
-    run: Annotated[str, typer.Argument(help="A run that is paused or over.")],
+    run: Annotated[str, typer.Argument(help="A paused or finished run.")],
     output: Annotated[Path | None, typer.Option("--output", help="The file, .html or .md; RUN.html by default.")] = None,
 ) -> Answer:
-    """Write one page about a run that stands alone: timeline, curves, versions, ledger, cost, faults, settings."""
+    """Write a report of a run as one file: timeline, curves, versions, ledger, cost, faults, settings."""
     from azq.console.report import report as command
 
     written = command(settings, run, output or Path(f"{run}.html"))
@@ -182,12 +174,12 @@ def config_show(settings: Config) -> Answer:
 @config_app.command("check")
 @with_settings
 def config_check(settings: Config) -> Answer:
-    """Check settings, game and broker; exit code 0 when all is sound."""
+    """Check settings, game and broker; exit code 2 if something is wrong."""
     from azq.console.show import check_config
 
     problems = check_config(settings)
     values = {"ok": not problems, "problems": problems}
-    return Answer(values, problems or "configuration is sound", ExitCode.CONFIG if problems else ExitCode.OK)
+    return Answer(values, problems or "Settings OK", ExitCode.CONFIG if problems else ExitCode.OK)
 
 
 @devices_app.command("plan")
@@ -199,7 +191,7 @@ def devices_plan(
     overrides: Overrides = None,
     config: ConfigFile = None,
 ) -> Answer:
-    """Show what `azq up` with these options would have each device of this machine do, and why."""
+    """Show what `azq up` with these options assigns to each device of this machine, and why."""
     from azq.console.up import UpRequest, read_start
     from azq.host.devices import Wishes, described, detect, plan
 
@@ -208,7 +200,7 @@ def devices_plan(
     return Answer({"machine": asdict(machine), "plan": asdict(found)}, described(machine, found))
 
 
-samples_app = typer.Typer(no_args_is_help=True, help="What a run's recorded games look like; read from the learner's folder on this host.")
+samples_app = typer.Typer(no_args_is_help=True, help="Show statistics of a run's recorded games, from the learner's folder on this host.")
 
 Run = Annotated[str, typer.Argument(help="Name of the run.")]
 Newest = Annotated[int, typer.Option("--games", min=1, help="The newest so many of a run.")]
@@ -226,7 +218,7 @@ def samples_stats(
     opening_plies: OpeningPlies = 2,
     picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this PNG or SVG (extra `plot`).")] = None,
 ) -> Answer:
-    """Lengths, results, policies, values against results, versions, openings, duplicates and symmetry of a run's games."""
+    """Show lengths, results, policies, values against results, versions, openings, duplicates and symmetry of a run's games."""
     from azq.console.samples import draw, read, stats_text
     from azq.samples.stats import stats
 
@@ -250,7 +242,7 @@ def samples_diff(
     opening_plies: OpeningPlies = 2,
     match: Annotated[bool | None, typer.Option("--match-versions/--any-version", help="Same weight versions only; of one run yes.")] = None,
 ) -> Answer:
-    """Test whether the games of two sources of a run, or of two runs, are of one kind."""
+    """Test whether the games of two sources of a run, or of two runs, have the same distribution."""
     from azq.console.samples import diff_text, pair
     from azq.samples.diff import diff
 
@@ -265,7 +257,7 @@ def balance(
     run: Run,
     games: Newest = 10_000,
 ) -> Answer:
-    """Say whether a run's game is fair: results by seat, draws, lengths, forced and dead actions, openings, and the trend."""
+    """Show whether a run's game is fair: results by seat, draws, lengths, forced and unused actions, openings, and the trend."""
     from azq.console.samples import balance_text, read_balance
 
     found = read_balance(settings, run, games)

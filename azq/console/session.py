@@ -37,6 +37,7 @@ from azq.process.supervisor import ChildSpec, Supervisor
 from azq.queue import KNOWN_TAGS
 from azq.status.events import write_command
 from azq.status.observe import Watch, read_round, read_weights
+from azq.status.summary import RunStatus
 from azq.wire.keys import Role
 from azq.wire.kinds import BROWSER, Kind, queue_name
 
@@ -60,6 +61,19 @@ class Start:
     weights: bytes = b""  # that a new run begins with, as a file has them; empty: random ones
     output: TextIO | None = None
     again: str = "azq up"  # with the settings of this host that say where its runs and ports are
+
+
+def closing_lines(status: RunStatus, start: Start) -> list[str]:
+    """What the run came to, and the commands that play, continue and report it."""
+    counts, words = status.ledger, start.again.removeprefix("azq up")
+    return [
+        status.headline,
+        f"Games:    {counts.finished:,} finished, {counts.abandoned} abandoned, {counts.duplicates_dropped} duplicates dropped",
+        f"Saved to: {start.run.path}",
+        f"Play:     azq play{words} --run {status.run}",
+        f"Continue: azq up{words} --run {status.run}",
+        f"Report:   azq report{words} {status.run}",
+    ]
 
 
 @dataclass
@@ -93,8 +107,8 @@ class Session:
             with watching(self.config) as self.machine, shown as screen:
                 code = self._watch_until_end(screen)
                 self.drain(screen)
-                screen.note(f"the run lies in {self.start.run.path}; `{self.start.again} --run {name}` goes on with it")
-                screen.show(self.watch.summary(name), force=True)
+                last = self.watch.summary(name)
+                screen.finish(last, closing_lines(last, self.start))
             return code
         except Aborted:
             self.supervisor.kill()
@@ -162,7 +176,7 @@ class Session:
     def drain(self, screen: Screen) -> None:
         """Ends the children in the order that loses no game."""
         finished = self.ledger.run(self.start.run.name).state is RunState.FINISHED
-        screen.note("draining: open games go back to the pool, the learner writes its checkpoint (Ctrl-C again aborts)")
+        screen.note("Stopping: saving open games and the checkpoint (Ctrl-C again to abort)")
         if not finished:
             with contextlib.suppress(StateConflict):
                 self.ledger.set_run_state(self.start.run.name, RunState.PAUSED, "azq up was stopped")
@@ -170,7 +184,7 @@ class Session:
         self._stop("selfplay", "gateway")
         self._stop("learner")
         if finished:
-            screen.note("final evaluation of the newest weights")
+            screen.note("Final evaluation of the newest weights")
             self._await_evaluation()
         self._stop("eval", *(name for name in self.supervisor.children if name.startswith("inference")), "daemon")
 

@@ -154,17 +154,19 @@ def check_game(name: str, params: Sequence[str], count: int) -> Report:
 
 
 def report_text(report: Report) -> str:
-    """The report in lines."""
+    """The answer first, then notes and broken rules."""
     speed = f", {report.playouts_per_s:,.0f} random games a CPU-second" if report.playouts_per_s else ""
-    lines = [f"{report.game}: {report.games} random games, {report.plies} plies{speed}", *(f"note: {note}" for note in report.notes)]
+    result = f"{len(report.findings)} rules are broken" if report.findings else "No problems found"
+    lines = [f"{report.game}: {result} ({report.games:,} games, {report.plies:,} plies checked{speed})"]
+    lines += [f"note: {note}" for note in report.notes]
     for finding in report.findings:
         history = ",".join(map(str, finding.history[-40:]))
-        lines.append(f"BROKEN {finding.rule}: {finding.evidence} (after actions {history or 'none'})")
+        lines.append(f"{finding} (after actions {history or 'none'})")
     if report.findings:
         return "\n".join(lines)
     planes, rows, columns = report.planes
     board = f"observations are {planes} planes of {rows} x {columns} cells: `azq up --preset board` has a network for boards"
-    return "\n".join([*lines, "every rule holds", *([board] if ":" in report.game and min(rows, columns) > 2 else [])])
+    return "\n".join([*lines, *([board] if ":" in report.game and min(rows, columns) > 2 else [])])
 
 
 REDRAW_EVERY_S = 1.0
@@ -276,11 +278,11 @@ def why_text(found: Diagnosis) -> list[str]:
     lines = [*found.dying, *([f"no games: {found.no_games}"] if found.no_games else [])]
     for finding in found.findings:
         lines += [str(finding), *(f"  then: {step}" for step in finding.plan)]
-    steps = "no history" if found.steps is None else f"a history of {found.steps:,} steps"
-    looked = f"looked at {found.games:,} games and {steps}"
-    blind = [f"not looked for, for want of {what}: {', '.join(rules)}" for what, rules in found.blind.items()]
-    nothing = "nothing found" if found.games else "no game is recorded here, which says nothing about the run"
-    return [*(lines or [nothing]), looked, *blind, *([found.note] if found.note else [])]
+    steps = "no history" if found.steps is None else f"{found.steps:,} steps"
+    checked = f"{found.games:,} games and {steps} checked"
+    blind = [f"Not checked without {what}: {', '.join(rules)}" for what, rules in found.blind.items()]
+    nothing = f"No problems found ({checked})" if found.games else f"No answer: this host has no recorded games of the run ({checked})"
+    return [*([*lines, checked] if lines else [nothing]), *blind, *([found.note] if found.note else [])]
 
 
 class Adviser:

@@ -64,7 +64,8 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         self._last_s = -LINE_EVERY_S
         fragment = f"/#token={token}" if token and self._live else ""  # for the terminal alone: what is no terminal may be a log
         self._dashboard = f"dashboard {dashboard}{fragment}" if dashboard else ""
-        self._note = f"run {run} is starting" + (f"; {self._dashboard}" if dashboard else "")
+        self._note = f"Starting run {run}" + (f"; {self._dashboard}" if dashboard else "")
+        self._last_lines: Sequence[str] = ()
         self._status: RunStatus | None = None
         self._refused = ""  # why the line before could not be written
 
@@ -82,6 +83,8 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         if self._live:
             self._live.stop()
         self._errors.close()
+        for text in self._last_lines if self._live else ():
+            self._console.print(Text(text), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """A sentence about what goes on now, until the run is next seen at work."""
@@ -89,6 +92,13 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
         if self._live:
             self._draw()
         elif not self._json:
+            self._write(text)
+
+    def finish(self, status: RunStatus, lines: Sequence[str]) -> None:
+        """The last state of the run, and lines that stay below the table."""
+        self._note, self._last_lines = "", lines
+        self.show(status, force=True)
+        for text in lines if not (self._live or self._json) else ():
             self._write(text)
 
     def show(self, status: RunStatus, *, force: bool = False) -> None:
@@ -217,8 +227,8 @@ def _selfplay(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "mean batch", f"{status.mean_batch:.0f}"
     yield "open games", str(status.open_games)
     yield "policy lag", f"{status.policy_lag:.1f}"
-    yield "jobs", f"{status.jobs_leased} run, {status.jobs_queued} wait"
-    yield "limiter", "self-play waits" if status.selfplay_stalled else "learner waits" if status.learner_waiting else "both go on"
+    yield "jobs", f"{status.jobs_leased} running, {status.jobs_queued} queued"
+    yield "balance", "self-play paused" if status.selfplay_stalled else "learner waits" if status.learner_waiting else "OK"
 
 
 def _learner(status: RunStatus) -> Iterator[tuple[str, str]]:
@@ -255,13 +265,13 @@ def _ledger(status: RunStatus) -> Iterator[tuple[str, str]]:
     yield "games opened", count(status.ledger.opened)
     yield "finished", count(status.ledger.finished)
     yield "inserted", count(status.ledger.inserted)
-    yield "abandoned / twice", f"{status.ledger.abandoned} / {status.ledger.duplicates_dropped}"
-    yield "counts", "[green]balanced[/]" if status.ledger.balanced else "[red]NOT BALANCED[/]"
+    yield "abandoned, duplicated", f"{status.ledger.abandoned}, {status.ledger.duplicates_dropped}"
+    yield "balance", "[green]OK[/]" if status.ledger.balanced else "[red]NOT BALANCED[/]"
 
 
 def _goal(status: RunStatus) -> str:
-    goal = ", ".join(f"{key} {value:g}" for key, value in status.until.items())
-    ends = [f"until {goal} ({status.progress:.0%})"] if goal else []
+    goal = " or ".join(f"{value:g} {key}" for key, value in status.until.items())
+    ends = [f"{status.progress:.0%} of {goal}"] if goal else []
     ends += [f"{clock(status.eta_s)} left"] if status.eta_s is not None else []
     return "".join(f" · {part}" for part in (*ends, cost(status)) if part)
 
@@ -356,7 +366,7 @@ RUN_COLUMNS: tuple[tuple[str, int, Callable[[RunStatus], str | Text]], ...] = (
     ("#left", 4, lambda run: "-" if run.eta_s is None else clock(run.eta_s)),
     ("#cost", 3, lambda run: f"{run.cost.money:.2f}" if run.cost else "-"),
     ("#open", 3, lambda run: count(run.open_games)),
-    ("#ledger", 0, lambda run: Text("balanced", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red")),
+    ("#ledger", 0, lambda run: Text("OK", style="green") if run.ledger.balanced else Text("NOT BALANCED", style="bold red")),
 )
 
 
@@ -376,7 +386,7 @@ def _step(run: RunStatus) -> str | Text:
 
 def runs_table(runs: Sequence[RunStatus]) -> RenderableType:
     """A line for each run, with as many columns as there is room for."""
-    return _RunsTable(runs) if runs else Text("no runs yet; `azq up` starts one", style="dim")
+    return _RunsTable(runs) if runs else Text("No runs yet. Start one with `azq up`.", style="dim")
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,22 +98,21 @@ def test_time_left_and_cost_are_shown_where_they_are_known() -> None:
     assert "cost=1.00 of 2.44 EUR" in table.line(priced)
     output = io.StringIO()
     Console(file=output, width=150).print(table.panel(priced))
-    assert "until minutes 30 (4%) · 0:28:45 left · 1.00 of 2.44 EUR" in output.getvalue()
+    assert "4% of 30 minutes · 0:28:45 left · 1.00 of 2.44 EUR" in output.getvalue()
     assert "eta=" not in table.line(dataclasses.replace(known, eta_s=None))
 
 
 def test_the_table_holds_the_same_and_the_verdict() -> None:
     output = io.StringIO()
-    Console(file=output, width=150).print(table.panel(status(), "draining", "dashboard http://here"))
+    Console(file=output, width=150).print(table.panel(status(), "Stopping", "dashboard http://here"))
     text = output.getvalue()
     for part in (
         "first",
-        "until minutes 30 (4%)",
+        "4% of 30 minutes",
         "31.5",
         "8.0%",
-        "balanced",
         "samples per insert",
-        "draining",
+        "Stopping",
         "dashboard http://here",
         "eval.cpu",
     ):
@@ -126,7 +125,7 @@ def test_without_a_terminal_lines_come_seldom() -> None:
         screen.show(status())
         screen.show(status())
         screen.show(status(), force=True)
-    assert output.getvalue().startswith("run first is starting; dashboard http://here\n")
+    assert output.getvalue().startswith("Starting run first; dashboard http://here\n")
     assert output.getvalue().count("games/s=") == 2
 
 
@@ -172,13 +171,23 @@ def test_a_terminal_shows_a_note_at_once_until_the_run_is_seen_at_work(monkeypat
     with table.Screen("first", as_json=False, output=output) as screen:
         for act, shown in (
             (lambda: screen.show(status(), force=True), False),
-            (lambda: screen.note("draining: games go back"), True),
+            (lambda: screen.note("Stopping: saving games"), True),
             (lambda: screen.show(dataclasses.replace(status(), state=RunState.PAUSED), force=True), True),
             (lambda: screen.show(status(), force=True), False),
         ):
             output.truncate(0)
             act()
-            assert ("draining: games go back" in output.getvalue()) is shown
+            assert ("Stopping: saving games" in output.getvalue()) is shown
+
+
+@pytest.mark.parametrize("kind", [Terminal, io.StringIO])
+def test_the_last_lines_stay_below_the_last_state_and_can_be_copied(kind: type[io.StringIO], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    output, command = kind(), f"azq up --set home=/{90 * 'x'} --run first"
+    with table.Screen("first", as_json=False, output=output) as screen:
+        screen.show(status(), force=True)
+        screen.finish(dataclasses.replace(status(), state=RunState.PAUSED), ["Paused: errors 8.0%", command])
+    assert output.getvalue().endswith(f"{command}\n")
 
 
 def test_a_run_that_turns_out_to_make_no_games_is_told_at_once() -> None:
