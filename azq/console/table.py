@@ -167,7 +167,7 @@ def _rates(status: RunStatus) -> list[str]:
 
 
 def panel(status: RunStatus, note: str = "", below: str = "", warnings: Sequence[str] = ()) -> RenderableType:
-    """The live table with the newest warnings of the log, a line each; `below` stands in its lower border."""
+    """The live table: the verdict, the figures, the newest warnings of the log; `below` stands in its lower border."""
     notes = [Text(stages_text(status.stages), style="dim")] if status.stages else []
     notes += [Text(status.reason, style="cyan")] if status.reason else []
     notes += [Text(match) for match in status.matches] + [Text(condition, style="yellow") for condition in status.conditions]
@@ -175,7 +175,8 @@ def panel(status: RunStatus, note: str = "", below: str = "", warnings: Sequence
     notes += [Text(note, style="cyan")] if note else []
     title = f"[bold]{status.run}[/] · {status.state} · {clock(status.active_s)}{_goal(status)}"
     style = "green" if status.state == "running" else "blue"
-    return Panel(Group(_Blocks(status), *notes), title=title, subtitle=below or None, border_style=style)
+    answer = [Text(status.headline, style="bold")] if status.headline else []
+    return Panel(Group(*answer, _Blocks(status), *notes), title=title, subtitle=below or None, border_style=style)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def test_each_broker_is_shown_and_one_that_is_away_is_a_condition_of_every_run(t
         return capsys.readouterr().out
 
     with Brokers(config, tmp_path) as running:
-        assert "no runs yet" in shown()
+        assert "No runs yet" in shown()
         Ledger(running.control).create_run(RunRecord("ttt", b"{}", {}, "", 0))
         (line,) = [line for line in shown().splitlines() if line.startswith("brokers")]
         assert all(f"  {plane} " in line for plane in ("control", "data", "data1"))
