@@ -48,7 +48,7 @@ class AboveTable:
         return len(text)
 
     def flush(self) -> None:
-        """What is not a whole line yet waits for its end."""
+        """Does nothing: a line is printed once it is whole."""
 
 
 class Screen(contextlib.AbstractContextManager["Screen"]):
@@ -141,9 +141,10 @@ def _kind(status: RunStatus) -> str:
 
 def line(status: RunStatus) -> str:
     """The summary in one line of log."""
+    stage = f" ({status.stages[-1].name})" if status.stages and status.state is RunState.RUNNING else ""
     return " ".join(
         [
-            f"{clock(status.active_s)} {status.run} {status.state}{_stage(status)}",
+            f"{clock(status.active_s)} {status.run} {status.state}{stage}",
             *_rates(status),
             f"open={status.open_games} games={status.ledger.finished} samples={count(status.samples)} steps={status.learner_step}",
             f"loss={_loss(status.loss_policy)}/{_loss(status.loss_value)} version={status.weight_version}",
@@ -168,7 +169,8 @@ def _rates(status: RunStatus) -> list[str]:
 
 def panel(status: RunStatus, note: str = "", below: str = "", warnings: Sequence[str] = ()) -> RenderableType:
     """The live table: the verdict, the figures, the newest warnings of the log; `below` stands in its lower border."""
-    notes = [Text(stages_text(status.stages), style="dim")] if status.stages else []
+    stages = " · ".join(f"{stage.name} {stage_text(stage)}" for stage in status.stages)
+    notes = [Text(stages, style="dim")] if stages else []
     notes += [Text(status.reason, style="cyan")] if status.reason else []
     notes += [Text(match) for match in status.matches] + [Text(condition, style="yellow") for condition in status.conditions]
     notes += [Text(warning, style="dim", no_wrap=True, overflow="ellipsis") for warning in warnings]
@@ -291,21 +293,12 @@ def rate(per_s: float) -> str:
     return f"{per_s:.1f}" if per_s >= 1 or not per_s else f"{per_s:.2g}"
 
 
-def stages_text(stages: Sequence[RunStage]) -> str:
-    """How long each stage of a run took, the last one so far."""
-    return " · ".join(f"{stage.name} {stage_text(stage)}" for stage in stages)
-
-
 def stage_text(stage: RunStage) -> str:
     """How long a stage took without its pauses, how long those were, and whether it lasts."""
     paused_ms = sum(pause.ended_ms - pause.began_ms for pause in stage.pauses if pause.ended_ms is not None)
     more = [f"paused {clock(paused_ms / 1000)}"] if paused_ms else []
     more += ["so far"] if stage.ended_ms is None else []
     return clock(stage.lasted_s) + (f" ({', '.join(more)})" if more else "")
-
-
-def _stage(status: RunStatus) -> str:
-    return f" ({status.stages[-1].name})" if status.stages and status.state is RunState.RUNNING else ""
 
 
 def _loss(value: float | None) -> str:
@@ -396,15 +389,11 @@ class _RunsTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         endless = options.update(width=1000)
-        for rank in sorted({rank for _, rank, _ in RUN_COLUMNS}, reverse=True):
-            table = self._of(rank)
-            if not rank or Measurement.get(console, endless, table).maximum <= options.max_width:
+        for most_rank in sorted({rank for _, rank, _ in RUN_COLUMNS}, reverse=True):
+            columns = [(name, cell) for name, rank, cell in RUN_COLUMNS if rank <= most_rank]
+            table = plain_table(*(name for name, _ in columns))
+            for run in self.runs:
+                table.add_row(*(cell(run) for _, cell in columns))
+            if not most_rank or Measurement.get(console, endless, table).maximum <= options.max_width:
                 yield table
                 return
-
-    def _of(self, most_rank: int) -> Table:
-        columns = [(name, cell) for name, rank, cell in RUN_COLUMNS if rank <= most_rank]
-        table = plain_table(*(name for name, _ in columns))
-        for run in self.runs:
-            table.add_row(*(cell(run) for _, cell in columns))
-        return table
