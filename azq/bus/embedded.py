@@ -7,7 +7,6 @@ server there while one answers adopts it.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import secrets
 import signal
@@ -25,6 +24,7 @@ from azq.bus.append_only import cut_zeros
 from azq.bus.server_program import find_server, note_writer, server_at, unreadable
 from azq.errors import BrokerAbsent, BrokerError, BrokerUnavailable, ConfigError, StateConflict
 from azq.files import locked, path_digest, private_folder, publish_file, socket_folder
+from azq.process.start import parent_pipe
 from azq.wire import acl
 from azq.wire.connect import open_client, translate, turned_away
 
@@ -37,13 +37,16 @@ DATA_MEMORY = "1gb"
 TCP_KEEPALIVE_S = 10  # a client whose machine was cut off holds its messages no longer than about twice that
 _POLL_S = 0.01
 
-# Runs in the child before the server: asks Linux to end it with its parent, then becomes the server.
+# Becomes the server. A child ends it once the parent is dead, which standard input shows, and ends itself with the server.
 _SHIM = """
-import ctypes, os, signal, sys
-parent = int(sys.argv[1])
-ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-if os.getppid() != parent: sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
+import os, select, signal, sys
+server, (ended, held) = os.getpid(), os.pipe()
+if os.fork():
+    os.set_inheritable(held, True)
+    os.execv(sys.argv[1], sys.argv[1:])
+os.close(held)
+select.select([0, ended], [], [])
+if os.getppid() == server: os.kill(server, signal.SIGTERM)
 """
 
 
@@ -87,10 +90,9 @@ class EmbeddedServer:
         password = self._kept_password()
         return None if password is None else self._url_of(password)
 
-    def start(self, *, detached: bool = False) -> bool:
-        """Starts the server and waits until it answers; True when one ran here already and was adopted.
+    def start(self) -> bool:
+        """Starts the server, which ends with this process, and waits until it answers; True when one ran here already and was adopted.
 
-        Unless `detached`, the server ends with the thread that called this, so call it from one that lasts.
         Raises `MissingExtra` without a server program and `BrokerUnavailable` with the server's own words when it does not come up, or
         there is one and it cannot be adopted now.
         """
@@ -106,7 +108,7 @@ class EmbeddedServer:
             binary = find_server(self._directory if self._role == "control" else None)
             server = server_at(binary)
             self._write_settings(socket, has_users=server is not None and server.version >= acl.SINCE)
-            self._process = self._spawn(binary, detached)
+            self._process = self._spawn(binary)
             self.pid = self._process.pid
             try:
                 self._wait_until_ready()
@@ -124,11 +126,6 @@ class EmbeddedServer:
     def ended_with(self) -> tuple[int, str]:
         """The exit code of a server that died, and its last words."""
         return (self._process and self._process.returncode) or 0, self._last_words()
-
-    def outlive(self) -> None:
-        """Returns when the server that this object started has ended."""
-        if (process := self._process) is not None:
-            process.wait()
 
     def responds(self, timeout_s: float) -> bool:
         """Whether it says anything at all, be it that it is still loading; one that hangs says nothing."""
@@ -207,14 +204,12 @@ class EmbeddedServer:
         lines = settings(self._role, self._directory, socket, access, self._maxmemory, self._listen)
         publish_file(self._settings_file, ("\n".join(lines) + "\n").encode(), 0o600)
 
-    def _spawn(self, binary: Path, detached: bool) -> subprocess.Popen[bytes]:
-        command = [str(binary), str(self._settings_file)]
-        if not detached and sys.platform.startswith("linux"):
-            command = [sys.executable, "-I", "-S", "-c", _SHIM, str(os.getpid()), *command]
+    def _spawn(self, binary: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-I", "-S", "-c", _SHIM, str(binary), str(self._settings_file)]
         with self.log_file.open("ab") as log:
             # A session of its own: Ctrl-C on the terminal must reach azq, which drains first, and not the broker.
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self._directory, umask=0o077
+                command, stdin=parent_pipe(), stdout=log, stderr=log, start_new_session=True, cwd=self._directory, umask=0o077
             )
 
     def _wait_until_ready(self) -> None:

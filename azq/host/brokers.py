@@ -186,7 +186,7 @@ class Brokers:
         return deaths
 
     def _restart(self, server: EmbeddedServer) -> None:
-        """Starts a server that died, which ends with this thread; one that is killed again while it starts is tried again."""
+        """Starts a server that died; one that is killed again while it starts is tried again."""
         for starts in range(1, STARTS + 1):
             if self._over.is_set():
                 return
@@ -197,7 +197,6 @@ class Brokers:
                     self._failures.append(error)
                     return
             else:
-                server.outlive()
                 return
 
     def end_hung(self, hang_after_s: float, now_s: float) -> tuple[str, ...]:

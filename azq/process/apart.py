@@ -15,7 +15,7 @@ from typing import Any
 from azq.config.loading import APART, parse_overrides
 from azq.errors import ConfigError
 from azq.games.files import absolute
-from azq.process.start import AZQ, PARENT_VARIABLE, foreign_environment
+from azq.process.start import AZQ, PARENT_PIPE, foreign_environment, parent_pipe
 
 OWN_BROKER = ("control_url", "data_url", "data_urls", "public_control_url", "public_data_url", "public_data_urls")
 CREDENTIALS = "CREDENTIALS_DIRECTORY"  # of a systemd service, whose azq.env holds addresses and secrets
@@ -51,7 +51,7 @@ def up(
     """`azq up` in a folder of its own, with these settings and options; it ends with this process. `log` gets what it says."""
     sets = [word for setting in own(folder, overrides) for word in ("--set", setting)]
     command = [*AZQ, "up", "--json", "--game", absolute(game), "--run", run, *options, *sets]
-    return start(command, folder, log, {APART: "1", PARENT_VARIABLE: str(os.getpid()), **env}, **process)
+    return start(command, folder, log, {APART: "1", PARENT_PIPE: "stdin", **env}, stdin=parent_pipe(), **process)
 
 
 def start(arguments: Sequence[str], folder: Path, log: Path, env: Mapping[str, str] = NO_SETTING, **process: Any) -> subprocess.Popen[Any]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import redis
 
 from azq.errors import AzqError, NotFound
-from azq.process.proc import PROC, alive, children, command, stat_of
+from azq.process.proc import alive
 
 SETTLE_S = 0.05  # what a stopped process sent before is done by the broker by then
 SLOW_SHARE = 0.1  # of each second in which a process that is slowed down works
@@ -39,11 +39,14 @@ def borne() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A process as it was when it was chosen: its number alone may be another's by the time a signal is sent."""
+    """A process as it was when it was chosen: psutil tells it from a later one with the same number by its start time."""
 
-    pid: int
-    started: int  # clock ticks after the machine's start
+    process: psutil.Process
     role: str  # that it was taken for
+
+    @property
+    def pid(self) -> int:
+        return int(self.process.pid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,61 +54,60 @@ class Kin:
     """An `azq up` and the processes below it. Methods raise `NoVictim` for any other, `NotFound` for one that is gone."""
 
     root: Victim
-    proc: Path = PROC
 
     @classmethod
-    def of(cls, pid: int, proc: Path = PROC) -> Kin:
+    def of(cls, pid: int) -> Kin:
         """Those below the `azq up` that has this number now."""
-        return cls(_victim(pid, "azq up", proc), proc)
+        return cls(_victim(pid, "azq up"))
 
     def victim(self, pid: int, role: str) -> Victim:
         """The process that has a number now, if it is one of them."""
-        found = _victim(pid, role, self.proc)
-        self.check(found)
-        return found
+        victim = _victim(pid, role)
+        self.check(victim)
+        return victim
 
     def check(self, victim: Victim) -> None:
         """Raises where it is none of them, or its number is another process's by now."""
-        now = _victim(victim.pid, victim.role, self.proc)
-        if now.started != victim.started:
+        if not victim.process.is_running():
+            if not psutil.pid_exists(victim.pid):
+                raise _gone(victim.pid, victim.role)
             raise NoVictim(f"pid {victim.pid}, taken for {victim.role}, is another process by now; nothing was sent to it")
-        if not alive(self.root.pid, self.proc):
+        if not alive(self.root.pid):
             raise NotFound(f"this drill's azq up (pid {self.root.pid}) has ended")
-        if victim != self.root and not self._descends(victim.pid):
+        if victim != self.root and self.root.process not in _ancestors(victim.process):
             raise NoVictim(
                 f"pid {victim.pid}, taken for {victim.role}, does not descend from this drill's azq up (pid {self.root.pid}); "
                 "nothing was sent to it, as it may be live"
             )
 
-    def send(self, sig: signal.Signals, victim: Victim) -> None:
-        """A signal to one of them."""
-        with self._aimed(victim) as file:
-            signal.pidfd_send_signal(file, sig)
+    def send(self, sig: signal.Signals, *victims: Victim) -> None:
+        """A signal to some of them; to none where one is refused."""
+        for victim in victims:
+            self.check(victim)
+        for victim in victims:
+            try:
+                victim.process.send_signal(sig)  # psutil compares start times again
+            except psutil.NoSuchProcess:
+                raise _gone(victim.pid, victim.role) from None
 
     def signalled(self, sig: signal.Signals, *victims: Victim) -> Callable[[], None]:
         """Sends processes a signal; returns what lets them go on, and no others that have their numbers by then."""
-        with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(self._aimed(victim)) for victim in victims]
-            for file in files:
-                signal.pidfd_send_signal(file, sig)
-            held = stack.pop_all()
+        self.send(sig, *victims)
 
         def lift() -> None:
-            with held:
-                for file in files:
-                    with contextlib.suppress(ProcessLookupError):
-                        signal.pidfd_send_signal(file, signal.SIGCONT)
+            for victim in victims:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    victim.process.send_signal(signal.SIGCONT)
 
         return lift
 
     def killed_if(self, victim: Victim, is_moment: Callable[[], bool]) -> bool:
         """Stops a process, looks whether its moment is there, which lasts milliseconds, and kills it or lets it go on."""
-        with self._aimed(victim) as file:
-            signal.pidfd_send_signal(file, signal.SIGSTOP)
-            time.sleep(SETTLE_S)
-            found = is_moment()
-            signal.pidfd_send_signal(file, signal.SIGKILL if found else signal.SIGCONT)
-            return found
+        self.send(signal.SIGSTOP, victim)
+        time.sleep(SETTLE_S)
+        struck = is_moment()
+        self.send(signal.SIGKILL if struck else signal.SIGCONT, victim)
+        return struck
 
     def braked(self, victim: Victim, look: Callable[[], object] = lambda: None, share: float = SLOW_SHARE) -> Callable[[], None]:
         """Lets a process work that share of the time and calls `look` while it does not; returns what ends that."""
@@ -113,7 +115,7 @@ class Kin:
 
         def brake() -> None:
             while not over.is_set():
-                with contextlib.suppress(NotFound, ProcessLookupError):
+                with contextlib.suppress(NotFound):
                     lift = self.signalled(signal.SIGSTOP, victim)
                     time.sleep(1.0 - share)
                     look()
@@ -131,61 +133,49 @@ class Kin:
 
     def processes(self) -> dict[str, Victim]:
         """Its children by role, brokers and a self-play worker's first child among them."""
-        found = {role: child for child in children(self.root.pid, self.proc) if (role := _role(child, self.proc)) is not None}
-        if playing := children(found["selfplay"], self.proc) if "selfplay" in found else []:
-            found[CHILD] = playing[0]
-        return dict(self._there(found))
+        by_role: dict[str, Victim] = {}
+        for child in _children(self.root.process):
+            with contextlib.suppress(psutil.Error):
+                if role := role_of(child.cmdline(), Path(child.cwd())):
+                    by_role[role] = Victim(child, role)
+        if playing := _children(by_role["selfplay"].process) if "selfplay" in by_role else []:
+            by_role[CHILD] = Victim(playing[0], CHILD)
+        return by_role
 
     def below(self, victim: Victim) -> list[Victim]:
         """The children of one of them, as what it is."""
-        return [found for child in children(victim.pid, self.proc) for _, found in self._there({victim.role: child})]
-
-    def _there(self, found: dict[str, int]) -> Iterator[tuple[str, Victim]]:
-        for role, pid in found.items():
-            with contextlib.suppress(NotFound):
-                yield role, _victim(pid, role, self.proc)
-
-    def _descends(self, pid: int) -> bool:
-        while (found := stat_of(pid, self.proc)) is not None and found.parent:
-            pid = found.parent
-            if pid == self.root.pid:
-                root = stat_of(pid, self.proc)
-                return root is not None and root.started == self.root.started
-        return False
-
-    @contextlib.contextmanager
-    def _aimed(self, victim: Victim) -> Iterator[int]:
-        """A descriptor of a process, which stays its own whatever becomes of its number."""
-        try:
-            file = os.pidfd_open(victim.pid)
-        except ProcessLookupError:
-            raise _gone(victim.pid, victim.role) from None
-        try:
-            self.check(victim)
-            yield file
-        finally:
-            os.close(file)
+        return [Victim(child, victim.role) for child in _children(victim.process)]
 
 
-def _victim(pid: int, role: str, proc: Path) -> Victim:
-    if (found := stat_of(pid, proc)) is None:
-        raise _gone(pid, role)
-    return Victim(pid, found.started, role)
+def role_of(words: Sequence[str], folder: Path) -> str | None:
+    """The role of a child of `azq up`, by its command line, or of a broker by its working folder. Pure."""
+    if folder.parent.name == ".broker":
+        return f"broker-{folder.name}"
+    for role, arguments in COMMANDS.items():
+        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(arguments)):
+            return role
+    return None
+
+
+def _victim(pid: int, role: str) -> Victim:
+    try:
+        return Victim(psutil.Process(pid), role)
+    except psutil.NoSuchProcess:
+        raise _gone(pid, role) from None
 
 
 def _gone(pid: int, role: str) -> NotFound:
     return NotFound(f"pid {pid}, taken for {role}, is gone")
 
 
-def _role(pid: int, proc: Path) -> str | None:
-    words = command(pid, proc)
-    try:
-        where = (proc / str(pid) / "cwd").readlink()
-    except OSError:
-        return None
-    if where.parent.name == ".broker":
-        return f"broker-{where.name}"
-    for role, arguments in COMMANDS.items():
-        if "azq" in words and "".join(f"{word}\0" for word in words[words.index("azq") + 1 :]).startswith("\0".join(arguments)):
-            return role
-    return None
+def _ancestors(process: psutil.Process) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return list(process.parents())
+    return []
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    """Its children, oldest first; none where it is gone."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return sorted(process.children(), key=lambda child: (child.create_time(), child.pid))
+    return []

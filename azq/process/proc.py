@@ -1,4 +1,4 @@
-"""Processes as the kernel tells of them in /proc, see proc(5); nothing where there is none."""
+"""What processes cost and whether they live, by psutil; what cgroups leave this one of the machine."""
 
 from __future__ import annotations
 
@@ -7,80 +7,121 @@ import os
 import resource
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from azq.metrics import CPU_S, RESIDENT_BYTES
 
-PROC = Path("/proc")
-CGROUPS = Path("/sys/fs/cgroup")
-TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+CGROUPS, PROC = Path("/sys/fs/cgroup"), Path("/proc")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessStat:
-    state: str  # one letter: T was told to stop, Z is dead and waits for its parent to notice
-    parent: int
-    cpu_s: float  # user and system, of all its threads
-    ended_cpu_s: float  # of children that ended
-    resident_bytes: int
-    started: int  # clock ticks after the machine's start: with the number it tells a process from all others
+def status_of(pid: int) -> str:
+    """psutil's status of a process; empty where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return str(psutil.Process(pid).status())
+    return ""
 
 
-def stat_of(pid: int, proc: Path = PROC) -> ProcessStat | None:
-    """A process; None where it is gone."""
-    try:
-        state, *words = (proc / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return None
-    user, system, ended_user, ended_system = (int(word) * TICK_S for word in words[10:14])
-    return ProcessStat(state, int(words[0]), user + system, ended_user + ended_system, int(words[20]) * PAGE_BYTES, int(words[18]))
-
-
-def children(pid: int, proc: Path = PROC) -> list[int]:
-    """Direct children of a process, whichever of its threads forked them."""
-    try:
-        return [int(word) for task in (proc / str(pid) / "task").iterdir() for word in (task / "children").read_text().split()]
-    except OSError:
-        return []
-
-
-def tree_cpu_s(pid: int) -> float:
-    """CPU-seconds of a process, its children, theirs and so on, those that ended included."""
-    own = stat_of(pid)
-    return own.cpu_s + own.ended_cpu_s + sum(map(tree_cpu_s, children(pid))) if own else 0.0
-
-
-def command(pid: int, proc: Path = PROC) -> list[str]:
-    """A process's command line; empty where it is gone."""
-    try:
-        return (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-    except OSError:
-        return []
-
-
-def alive(pid: int, proc: Path = PROC) -> bool:
-    """Whether a process is there and is no zombie."""
-    found = stat_of(pid, proc)
-    return found is not None and found.state != "Z"
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    return status_of(pid) not in ("", psutil.STATUS_ZOMBIE)
 
 
 def is_my_child(pid: int) -> bool:
-    """Whether a process lives and, on Linux, is a child of this one; a zombie is dead."""
-    if not sys.platform.startswith("linux"):
-        try:
-            os.kill(pid, 0)
-        except OSError:
-            return False
-        return True
-    found = stat_of(pid)
-    return found is not None and found.state != "Z" and found.parent == os.getpid()
+    """Whether a child of this process lives; where `waitid` is missing (macOS before Python 3.13), whether any such process exists."""
+    try:
+        if hasattr(os, "waitid"):
+            return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of a process; none where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return [child.pid for child in psutil.Process(pid).children()]
+    return []
+
+
+def command(pid: int) -> list[str]:
+    """Command line of a process; empty where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return list(psutil.Process(pid).cmdline())
+    return []
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """CPU-seconds of these processes so far; one that is gone counts nothing."""
-    return sum(found.cpu_s for pid in pids if (found := stat_of(pid)) is not None)
+    """CPU-seconds of these processes so far, without their children; 0.0 for one that is gone."""
+    return sum(_cpu_s(pid)[0] for pid in pids)
+
+
+def tree_cpu_s(pid: int) -> float:
+    """CPU-seconds of a process and all its descendants, those that ended included."""
+    with contextlib.suppress(psutil.Error):
+        return sum(map(sum, map(_cpu_s, (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))))))
+    return 0.0
+
+
+def resident_bytes(pid: int | None = None) -> int:
+    """Resident memory of a process (this one by default); 0 where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return 0
+
+
+def private_bytes(pid: int) -> int:
+    """Memory that only this process maps; 0 where it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_full_info().uss)
+    return 0
+
+
+def usage(pid: int | None = None) -> dict[str, float]:
+    """CPU-seconds and resident bytes of a process (this one by default) and its children, by metric name; {} where it is gone.
+
+    CPU of ended children counts; pages that forked children share are counted once for each of them.
+    """
+    if not psutil.pid_exists(own := os.getpid() if pid is None else pid):
+        return {}
+    tree = [own, *(children(own) if pid is not None or _has_children() else ())]
+    # In whole hundredths, the kernel's unit: the sum never falls, in whichever order it is added up.
+    return {CPU_S: round(sum(sum(_cpu_s(found)) for found in tree), 2), RESIDENT_BYTES: float(sum(map(resident_bytes, tree)))}
+
+
+def _cpu_s(pid: int) -> tuple[float, float]:
+    """CPU-seconds of a process and of its children that ended."""
+    with contextlib.suppress(psutil.Error):
+        times = psutil.Process(pid).cpu_times()
+        return times.user + times.system, times.children_user + times.children_system
+    return 0.0, 0.0
+
+
+def _has_children() -> bool:
+    """Whether this process has any: psutil looks for them among all processes of the machine, 13 us each."""
+    if hasattr(os, "waitid"):
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+    return True
+
+
+def machine_busy_s() -> float | None:
+    """CPU-seconds that all programs of the machine took so far; None where this process may not use all of its cores."""
+    if usable_cores() != os.cpu_count():
+        return None
+    times = psutil.cpu_times()  # guests' time is part of `user` and `nice`
+    idle = sum(getattr(times, name, 0.0) for name in ("idle", "iowait", "guest", "guest_nice"))
+    return float(sum(times) - idle)
+
+
+def peak_resident_bytes() -> int:
+    """The largest resident memory of this process so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def usable_cores(cgroups: Path = CGROUPS, proc: Path = PROC) -> int:
@@ -126,42 +167,3 @@ def _groups(cgroups: Path, proc: Path, controller: str) -> Iterator[Path]:
         if not controllers or controller in controllers.split(","):
             for folder in (path, *map(str, Path(path).parents)):
                 yield (cgroups / controller if controllers else cgroups) / folder.lstrip("/")
-
-
-def machine_busy_s(proc: Path = PROC) -> float | None:
-    """CPU-seconds that all programs of the machine took so far; None where this process may not use all of its cores."""
-    if usable_cores() != os.cpu_count():
-        return None
-    try:
-        user, nice, system, _, _, irq, softirq, steal = map(int, (proc / "stat").read_text().split()[1:9])
-    except (OSError, ValueError):
-        return None
-    return (user + nice + system + irq + softirq + steal) * TICK_S
-
-
-def peak_resident_bytes() -> int:
-    """The largest resident memory of this process so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def private_bytes(pid: int, proc: Path = PROC) -> int:
-    """Memory that a process has written and shares with nobody; 0 where it is gone."""
-    try:
-        lines = (proc / str(pid) / "smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Private_Dirty:"))
-
-
-def usage(pid: int | None = None, proc: Path = PROC) -> dict[str, float]:
-    """CPU-seconds and resident bytes of a process (this one) and its children, ended children's CPU included, under their names.
-
-    Pages that forked children share are counted once for each of them.
-    """
-    pid = os.getpid() if pid is None else pid
-    if (own := stat_of(pid, proc)) is None:
-        return {}
-    tree = [own, *(found for child in children(pid, proc) if (found := stat_of(child, proc)) is not None)]
-    ticks = round(sum(one.cpu_s + one.ended_cpu_s for one in tree) / TICK_S)  # whole ones: whichever way they are added up, it never falls
-    return {CPU_S: ticks * TICK_S, RESIDENT_BYTES: float(sum(one.resident_bytes for one in tree))}

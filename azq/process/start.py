@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,30 @@ from azq.wire.keys import Role
 PYTHON = (sys.executable, "-P")
 AZQ = (*PYTHON, "-m", "azq")  # a command of this azq begins so
 ORDER = ("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # numbers of GPUs are nvidia-smi's, not those of some order of speed
-PARENT_VARIABLE = "AZQ_PARENT_PID"
+PARENT_PIPE = "AZQ_PARENT_PIPE"  # in the environment of a child whose standard input is `parent_pipe`
 MACHINE_SECTIONS = tuple(name for name in HostSections.model_fields if name != "home")
-PARENT_EVERY_S = 0.5  # between two looks whether it lives
+
+
+@cache
+def parent_pipe() -> int:
+    """Read end of a pipe that nobody writes to and only this process holds open: its end of file is this process's death."""
+    read_end, _held = os.pipe()
+    return read_end
+
+
+def bound_to_this(env: Mapping[str, str]) -> dict[str, Any]:
+    """Arguments of `Popen` for a process of azq that ends with this one."""
+    return {"stdin": parent_pipe(), "env": {**env, PARENT_PIPE: "stdin"}}
 
 
 def die_with_parent() -> None:
-    """SIGTERM to this process once the supervising one is dead, on every system; does nothing where no supervisor said its pid."""
-    parent = os.environ.get(PARENT_VARIABLE)
-    if not parent:
+    """Sends SIGTERM to this process once its parent is dead, where that one started it with `bound_to_this`."""
+    if not os.environ.pop(PARENT_PIPE, ""):
         return
-    if os.getppid() != int(parent):
-        sys.exit(ExitCode.INTERRUPTED)
 
     def watch() -> None:
-        while os.getppid() == int(parent):
-            time.sleep(PARENT_EVERY_S)
+        while os.read(0, 1):
+            pass
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
@@ -77,8 +85,7 @@ def child_environment(config: Config, role: Role) -> dict[str, str]:
 
 def bare_environment() -> dict[str, str]:
     """What a child finds that needs no setting of the host, and so no secret."""
-    kept = {name: value for name, value in os.environ.items() if not _is_machine_setting(name)}
-    return {**kept, PARENT_VARIABLE: str(os.getpid())}
+    return {name: value for name, value in os.environ.items() if not _is_machine_setting(name)}
 
 
 def foreign_environment() -> dict[str, str]:

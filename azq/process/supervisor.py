@@ -24,6 +24,7 @@ from azq import logs
 from azq.errors import DO_NOT_RESTART
 from azq.masking import masked
 from azq.process.liveness import READY, WATCHDOG, Pings
+from azq.process.start import bound_to_this
 from azq.waiting import AwakeClock, Backoff
 
 BACKOFF = Backoff(0.2, 30.0)  # before a child that died is started again
@@ -96,11 +97,11 @@ def cause_of(code: int, silent_s: float | None, said: str) -> str:
 
 
 def spawn(spec: ChildSpec, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts a child in its own session, so that the terminal's Ctrl-C reaches the supervisor alone."""
+    """Starts a child that ends with this process, in its own session, so that the terminal's Ctrl-C reaches the supervisor alone."""
     if spec.log:
         spec.log.parent.mkdir(parents=True, exist_ok=True)
     with spec.log.open("ab") if spec.log else contextlib.nullcontext() as log:
-        return subprocess.Popen(spec.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(env), start_new_session=True)
+        return subprocess.Popen(spec.command, stdout=log, stderr=log, start_new_session=True, **bound_to_this(env))
 
 
 def last_line(path: Path | None) -> str:

@@ -32,7 +32,7 @@ from azq.console.play import Seating, seated
 from azq.errors import ExitCode
 from azq.process import apart
 from azq.process.interrupts import Aborted, Interrupts
-from azq.process.proc import children, command, cpu_s, stat_of
+from azq.process.proc import children, command, cpu_s, tree_cpu_s
 from azq.process.start import AZQ
 from azq.stats import wilson
 
@@ -72,7 +72,7 @@ class Cost:
     by_pid: dict[int, tuple[str, float]] = field(default_factory=dict)
 
     def read(self, up: int) -> None:
-        """Reads /proc for `azq up` (its own share is the role `up`) and whatever it started."""
+        """Reads the counters of `azq up` (its own share is the role `up`) and whatever it started."""
         self._keep(up, "up", cpu_s([up]))
         for child in children(up):
             self._keep(child, role_of(command(child)), tree_cpu_s(child))
@@ -96,12 +96,6 @@ def role_of(words: Sequence[str]) -> str:
         return "broker"
     role = next((ROLES[word] for word in words[1:] if word in ROLES), "other")
     return next((word.partition(".")[0] for word in words if word.startswith(("selfplay.", "eval."))), role)
-
-
-def tree_cpu_s(pid: int) -> float:
-    """CPU-seconds of a process and all below it."""
-    own = stat_of(pid)
-    return (own.cpu_s + own.ended_cpu_s if own else 0.0) + sum(tree_cpu_s(child) for child in children(pid))
 
 
 def reached(rows: Sequence[dict[str, Any]], target: float) -> float | None:

@@ -19,7 +19,7 @@ from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import reason_of
 from azq.inference.device.ways import COMPILED
 from azq.nets import NetSpec, build
-from azq.process.start import PARENT_VARIABLE, PYTHON, die_with_parent
+from azq.process.start import PYTHON, bound_to_this, die_with_parent
 
 COMMAND = (*PYTHON, "-m", __name__)
 
@@ -48,21 +48,18 @@ class Compilations:
         return process is not None and process.poll() == 0
 
     def _begin(self, shape: tuple[NetSpec, NetworkConfig]) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, env={**os.environ, PARENT_VARIABLE: str(os.getpid())})
-        assert process.stdin is not None
-        with process.stdin as pipe:
-            pipe.write(msgspec.json.encode((shape[0], shape[1].model_dump(mode="json"), self._config.model_dump(mode="json"))))
-        return process
+        task = msgspec.json.encode((shape[0], shape[1].model_dump(mode="json"), self._config.model_dump(mode="json")))
+        return subprocess.Popen([*COMMAND, task.decode()], **bound_to_this(os.environ))
 
 
 def main() -> None:
-    """The process: compiles what the worker wrote to its standard input, as the worker would."""
+    """The process: compiles what its one argument describes, as the worker would."""
     from azq.inference.device.engine import Engine, fastest_layout
     from azq.inference.device.placement import place
 
     logs.setup("compiling")
     die_with_parent()
-    spec, network, settings = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[NetSpec, dict[str, object], dict[str, object]])
+    spec, network, settings = msgspec.json.decode(sys.argv[1], type=tuple[NetSpec, dict[str, object], dict[str, object]])
     shape, config = (spec, NetworkConfig.model_validate(network)), InferenceConfig.model_validate(settings)
     engine = Engine(config, place(config))
     reference = fastest_layout(build(shape[1], spec, seed=0).eval().requires_grad_(False))

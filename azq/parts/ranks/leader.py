@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import socket
 import time
@@ -29,7 +28,7 @@ from azq.parts.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPl
 from azq.parts.ranks.sharding import Sharded, SpareCopy, bytes_of
 from azq.process.breaker import CircuitBreaker
 from azq.process.liveness import STILL_S, patient
-from azq.process.proc import stat_of
+from azq.process.proc import resident_bytes
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
@@ -300,8 +299,8 @@ class Leader(Ranks[AnyStepper]):
 
 def said_of(rank: int, trainer: Stepper) -> RankStatus:
     """What this process knows of itself as a rank."""
-    device, used = trainer.device, stat_of(os.getpid())
-    memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else used.resident_bytes if used else 0
+    device = trainer.device
+    memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else resident_bytes()
     return RankStatus(
         rank=rank,
         host=socket.gethostname(),

@@ -22,7 +22,7 @@ from azq.parts.ranks.rules import RankPlace, place_of
 from azq.process import liveness
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, WATCHDOG, WorkWatch, notify
-from azq.process.start import AZQ, PARENT_VARIABLE
+from azq.process.start import AZQ
 from azq.process.supervisor import ChildSpec, Process, Supervisor, spawn
 from azq.waiting import Backoff
 from workers.learner import LearnerProcess, learn
@@ -105,10 +105,10 @@ def launched(run: str, place: RankPlace, folder: Path) -> Iterator[Callable[[], 
 def rank_spec(run: str, rank: int, folder: Path) -> ChildSpec:
     """A rank as a child of this process, whose log and folder of the run it shares."""
     command = [*AZQ, "learner", "--run", run, "--folder", str(folder)]
-    return ChildSpec(str(rank), command, log=None, stop_after_s=STOP_AFTER_S, env=environment(os.environ, rank, os.getpid()))
+    return ChildSpec(str(rank), command, log=None, stop_after_s=STOP_AFTER_S, env=environment(os.environ, rank))
 
 
-def environment(environ: Mapping[str, str], rank: int, parent: int) -> dict[str, str]:
+def environment(environ: Mapping[str, str], rank: int) -> dict[str, str]:
     """What a rank finds in its environment: all but the learner's signs of life, which are its own to give."""
     kept = {name: value for name, value in environ.items() if name not in (*liveness.VARIABLES, liveness.ALIVE_FILE)}
-    return {**kept, "RANK": str(rank), "LOCAL_RANK": str(rank), PARENT_VARIABLE: str(parent)}
+    return {**kept, "RANK": str(rank), "LOCAL_RANK": str(rank)}

@@ -17,7 +17,7 @@ from azq.errors import EvaluationTimeout, EvaluatorFailure, NotFound
 from azq.parts.volunteers.backing import GamesBatch, GamesVerdict, Judge
 from azq.parts.volunteers.standing import ContributorStanding, Judgement, TrackRecord, after_batch, standing_of
 from azq.parts.volunteers.verifier import Answer, Failed, JudgeRequest
-from azq.process.start import PARENT_VARIABLE, PYTHON
+from azq.process.start import PYTHON, bound_to_this
 from azq.waiting import AwakeClock
 
 COMMAND = (*PYTHON, "-m", "azq.parts.volunteers.verifier")
@@ -120,10 +120,9 @@ class VerifierProcess:
 
     def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
         ours, theirs = socket.socketpair()
-        env = {**os.environ, PARENT_VARIABLE: str(os.getpid())}
         with theirs:
             command, fds = [*self._command, str(theirs.fileno())], (theirs.fileno(),)
-            process = subprocess.Popen(command, pass_fds=fds, stdin=subprocess.DEVNULL, env=env, start_new_session=True)
+            process = subprocess.Popen(command, pass_fds=fds, start_new_session=True, **bound_to_this(os.environ))
         self._running = process, Connection(ours.detach())
         return self._running
 

@@ -38,7 +38,7 @@ from azq.parts.volunteers.rooms import volunteer_secret
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
-from azq.process.start import PARENT_VARIABLE, PYTHON
+from azq.process.start import PYTHON
 from azq.process.supervisor import ChildSpec, Supervisor
 from azq.process.webserver import Door, WebServer, open_door, url_of
 from azq.queue import make_app, make_queue
@@ -83,8 +83,7 @@ def main(config: Config) -> int:
         stack.callback(jobs.end)
         children = Supervisor()
         stack.callback(lambda: children.stop(tuple(children.children), threading.Event().wait))
-        env = os.environ | {PARENT_VARIABLE: str(os.getpid())}
-        children.start(ChildSpec("models", [*PYTHON, "-m", "azq.parts.volunteers.model_maker"], None, env=env))
+        children.start(ChildSpec("models", [*PYTHON, "-m", "azq.parts.volunteers.model_maker"], None))
         jobs.start()
         log.info("listening", url=settings.url or url_of(listener, tls=settings.tls_certificate is not None))
         _beat(config, gateway, RedisBus(client), children, server, stop)

@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from waiting import until
 
@@ -24,6 +25,7 @@ from azq.config import load
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError, StateConflict
 from azq.files import locked
 from azq.host.brokers import Brokers
+from azq.process.proc import alive, command
 from azq.wire.connect import address, connect, open_client
 
 
@@ -35,14 +37,6 @@ def server(tmp_path):
     server.stop()
 
 
-def gone(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 def test_it_starts_answers_and_stops(tmp_path):
     server = EmbeddedServer("data", tmp_path / "data")
     assert server.known_url() is None
@@ -52,7 +46,7 @@ def test_it_starts_answers_and_stops(tmp_path):
     pid = server.pid
     assert RedisBus(connect(server.url)).ping() < 5
     server.stop()
-    assert gone(pid)
+    assert not alive(pid)
     assert server.known_url() is not None
 
 
@@ -60,8 +54,7 @@ def test_secrets_are_readable_by_the_owner_only(server, tmp_path):
     for name in ("password", "server.conf"):
         assert (tmp_path / "control" / name).stat().st_mode & 0o777 == 0o600
     password = (tmp_path / "control" / "password").read_text()
-    with open(f"/proc/{server.pid}/cmdline", "rb") as file:
-        assert password.encode() not in file.read()
+    assert password not in " ".join(command(server.pid))
     assert password not in address(server.url)
 
 
@@ -137,7 +130,7 @@ def test_a_running_one_is_adopted_and_left_running(server, tmp_path):
 def test_two_starters_at_once_share_one_server(tmp_path):
     servers = [EmbeddedServer("control", tmp_path / "control") for _ in range(4)]
     adopted: list[bool] = []
-    threads = [threading.Thread(target=lambda server=server: adopted.append(server.start(detached=True))) for server in servers]
+    threads = [threading.Thread(target=lambda server=server: adopted.append(server.start())) for server in servers]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -161,7 +154,7 @@ def test_the_control_plane_keeps_its_data_and_password(tmp_path, end):
     # While the disk is slow the server puts writes off for up to two seconds, and a kill loses those.
     connect(url, timeout_s=30.0).execute_command("WAITAOF", 1, 0, 20_000)
     os.kill(pid, end)
-    until(lambda: gone(pid))
+    until(lambda: not alive(pid))
     server.stop()
     again = EmbeddedServer("control", tmp_path / "control")
     try:
@@ -192,26 +185,21 @@ def test_the_data_plane_forgets_and_readers_go_on(tmp_path):
 def test_it_ends_with_its_parent(tmp_path):
     script = (
         "import sys, pathlib; from azq.bus.embedded import EmbeddedServer; "
-        "s = EmbeddedServer('control', pathlib.Path(sys.argv[1])); s.start(detached=sys.argv[2] == 'detached'); "
-        "print(s.pid, flush=True); sys.stdin.read()"
+        "s = EmbeddedServer('control', pathlib.Path(sys.argv[1])); s.start(); print(s.pid, flush=True); sys.stdin.read()"
     )
-    pids = {}
-    for kind in ("bound", "detached"):
-        command = [sys.executable, "-c", script, str(tmp_path / kind), kind]
-        parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(embedded.__file__).parents[2])
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(embedded.__file__).parents[2]) as parent:
         assert parent.stdout is not None
-        assert parent.stdin is not None
-        pids[kind] = int(parent.stdout.readline())
+        server = psutil.Process(int(parent.stdout.readline()))
+        (watcher,) = server.children()
         parent.kill()
-        parent.wait()
-        parent.stdout.close()
-        parent.stdin.close()
-    try:
-        until(lambda: gone(pids["bound"]))
-        assert not gone(pids["detached"])
-    finally:
-        os.kill(pids["detached"], signal.SIGTERM)
-    until(lambda: gone(pids["detached"]))
+    until(lambda: not (alive(server.pid) or alive(watcher.pid)))
+
+
+def test_who_waits_for_its_parent_s_end_ends_with_a_server_that_was_killed(server):
+    (watcher,) = psutil.Process(server.pid).children()
+    server.kill()
+    until(lambda: not alive(watcher.pid))
 
 
 def test_a_long_folder_gets_a_short_socket(tmp_path):

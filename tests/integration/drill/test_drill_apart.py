@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import redis
 
@@ -22,7 +23,6 @@ from azq.ledger.records import record_of
 from azq.parts.lab.drill.faults.brokers import limit_memory
 from azq.parts.lab.drill.system import System
 from azq.process.kin import Kin, NoVictim
-from azq.process.proc import stat_of
 from azq.process.start import AZQ
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -45,9 +45,8 @@ class Live:
         return [self._kept(server, client) for server, client in zip(self.servers, self.clients, strict=True)]
 
     def _kept(self, server: EmbeddedServer, client: redis.Redis) -> Any:
-        found = stat_of(server.pid)
         values = {key: client.dump(key) for key in sorted(client.keys("*"))}
-        return server.pid, found and found.started, client.config_get("*"), values
+        return server.pid, psutil.Process(server.pid).create_time(), client.config_get("*"), values
 
     def connections(self) -> list[int]:
         """How many there ever were."""

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from waiting import until
 
 from azq.parts.lab.bench import plan, rig, suite
-from azq.process.proc import stat_of
+from azq.process.proc import status_of
 
 ROOT = Path(__file__).parents[3]
 FIGURE = 'import json; print(json.dumps({"rate": %d}), flush=True); '
@@ -91,7 +91,7 @@ def test_a_step_that_does_not_heed_is_killed_with_what_it_started(first, site, s
     steps(most_s=4.0, deaf=deaf + "print(json.dumps({'pid': child.pid}), flush=True); time.sleep(600)")
     assert first.work(site, (), 300.0) == first.OUT_OF_TIME
     (figures,) = results(site)["deaf"]["figures"]
-    until(lambda: stat_of(figures["pid"]) is None, "the end of what the step had started")
+    until(lambda: not status_of(figures["pid"]), "the end of what the step had started")
 
 
 def test_a_second_call_goes_on_with_what_is_missing_and_then_with_what_failed(first, site, steps, capsys):

@@ -11,22 +11,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
 
 import azq
 from azq.errors import NotFound, StateConflict
 from azq.process.kin import Kin, NoVictim, Victim, borne
-from azq.process.proc import stat_of
 from azq.waiting import until
 
 SLEEPS = "import time; time.sleep(600)"
 PARENT = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', '{SLEEPS}']).pid, flush=True); {SLEEPS}"
 
 
-def state(pid: int) -> str:
-    found = stat_of(pid)
-    return found.state if found else ""
+def earlier(victim: Victim) -> Victim:
+    """A process that had the number before it."""
+    process = psutil.Process(victim.pid)
+    process._ident = (victim.pid, 1.0)
+    return replace(victim, process=process)
 
 
 @pytest.fixture
@@ -55,18 +57,16 @@ def live() -> Iterator[int]:
 def test_a_process_below_is_stopped_and_goes_on_when_that_is_lifted(root: tuple[Kin, Victim]) -> None:
     kin, victim = root
     lift = kin.signalled(signal.SIGSTOP, victim)
-    until(lambda: state(victim.pid) == "T", "it did not stop", 60.0)
+    until(lambda: victim.process.status() == "stopped", "it did not stop", 60.0)
     lift()
-    until(lambda: state(victim.pid) in ("R", "S"), "it did not go on", 60.0)
+    until(lambda: victim.process.status() in ("running", "sleeping"), "it did not go on", 60.0)
     assert [found.pid for found in kin.below(kin.root)] == [victim.pid]
 
 
 @pytest.mark.parametrize("way", ["victim", "check", "send", "signalled", "killed_if"])
 def test_a_process_beside_the_drill_is_refused_by_name(root: tuple[Kin, Victim], live: int, way: str) -> None:
     kin, _ = root
-    found = stat_of(live)
-    assert found is not None
-    other = Victim(live, found.started, "broker-control")
+    other = Victim(psutil.Process(live), "broker-control")
     ways = {
         "victim": lambda: kin.victim(live, "broker-control"),
         "check": lambda: kin.check(other),
@@ -78,23 +78,22 @@ def test_a_process_beside_the_drill_is_refused_by_name(root: tuple[Kin, Victim],
         NoVictim, match=f"pid {live}, taken for broker-control, does not descend from this drill's azq up.*nothing was sent"
     ):
         ways[way]()
-    assert state(live) not in ("T", "Z", "")
+    assert other.process.status() not in ("stopped", "zombie")
 
 
 def test_a_number_that_is_another_processes_by_now_is_refused(root: tuple[Kin, Victim]) -> None:
     kin, victim = root
-    earlier = replace(victim, started=victim.started - 1)
     with pytest.raises(NoVictim, match=f"pid {victim.pid}, taken for learner, is another process by now"):
-        kin.send(signal.SIGKILL, earlier)
+        kin.send(signal.SIGKILL, earlier(victim))
     with pytest.raises(NoVictim, match="is another process by now"):
-        kin.signalled(signal.SIGKILL, victim, earlier)  # neither is struck where one is refused
-    assert state(victim.pid) not in ("Z", "")
+        kin.signalled(signal.SIGKILL, victim, earlier(victim))  # neither is struck where one is refused
+    assert victim.process.status() != "zombie"
 
 
 def test_a_root_whose_number_is_another_processes_by_now_has_no_kin(root: tuple[Kin, Victim]) -> None:
     kin, victim = root
     with pytest.raises(NoVictim, match="does not descend"):
-        Kin(replace(kin.root, started=kin.root.started - 1)).check(victim)
+        Kin(earlier(kin.root)).check(victim)
 
 
 def test_what_is_gone_is_let_go_on_without_complaint_and_cannot_be_struck() -> None:
@@ -109,8 +108,8 @@ def test_what_is_gone_is_let_go_on_without_complaint_and_cannot_be_struck() -> N
 
 def test_drills_and_validation_send_signals_in_one_place() -> None:
     package = Path(azq.__file__).parent
-    files = [file for folder in ("drill", "validate") for file in (package / folder).rglob("*.py")]
-    senders = {file.name for file in files if re.search(r"os\.kill|killpg|pidfd_send_signal", file.read_text("utf-8"))}
+    files = [file for folder in ("drill", "validate") for file in (package / "parts" / "lab" / folder).rglob("*.py")]
+    senders = {file.name for file in files if re.search(r"os\.kill|killpg|send_signal\(signal\.SIG(KILL|STOP)", file.read_text("utf-8"))}
     assert senders == {"hosts.py"}  # in network namespaces that it made itself; all else by `Kin`
 
 

@@ -1,17 +1,26 @@
-"""A process ends with the one that started it, by what every system tells."""
+"""A process ends with the one that started it, by a pipe, which every system has."""
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
-from azq.process.start import PARENT_VARIABLE
+from azq.process.start import PARENT_PIPE
 
-CHILD = "from azq.process.start import die_with_parent; die_with_parent(); print('up', flush=True); import time; time.sleep(60)"
+CHILD = """
+import os, time
+from azq.process.start import PARENT_PIPE, die_with_parent
+die_with_parent()
+assert PARENT_PIPE not in os.environ  # or its own children took their standard input for such a pipe
+print('up', flush=True)
+time.sleep(60)
+"""
 PARENT = f"""
 import os, subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", {CHILD!r}], env=os.environ | {{{PARENT_VARIABLE!r}: str(os.getpid())}})
+from azq.process.start import bound_to_this
+subprocess.Popen([sys.executable, "-c", {CHILD!r}], **bound_to_this(os.environ))
 time.sleep(60)
 """
 
@@ -24,6 +33,7 @@ def test_a_child_ends_once_its_parent_was_killed() -> None:
         assert parent.stdout.read() == ""  # the child has the same pipe: it ends with the child
 
 
-def test_a_child_whose_parent_is_gone_already_does_not_begin() -> None:
-    environment = os.environ | {PARENT_VARIABLE: "1"}
-    assert subprocess.run([sys.executable, "-c", CHILD], env=environment, capture_output=True, check=False).returncode == 130
+def test_a_child_whose_parent_is_gone_already_ends_at_once() -> None:
+    environment = os.environ | {PARENT_PIPE: "stdin"}
+    done = subprocess.run([sys.executable, "-c", CHILD], env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert done.returncode == -signal.SIGTERM

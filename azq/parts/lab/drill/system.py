@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import numpy as np
+import psutil
 import redis
 
 from azq import metrics
@@ -27,7 +28,7 @@ from azq.local import Local, pid_of_server
 from azq.parts.lab.drill.outcome import Disk, LedgerAccount
 from azq.parts.lab.drill.scenarios import PROCESSES
 from azq.process.kin import Victim, borne
-from azq.process.proc import alive, stat_of
+from azq.process.proc import alive, status_of
 from azq.replay import framing
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -241,7 +242,7 @@ class System(Local):
         beats = self.beats()
         pids = {role: pid_of(role, [beat for beat in beats if beat.role == role]) for role in PROCESSES}
         pids |= {broker: self.pid(broker) for broker in self.brokers()}
-        return {role: pid for role, pid in pids.items() if pid is not None and (found := stat_of(pid)) is not None and found.state != "T"}
+        return {role: pid for role, pid in pids.items() if pid is not None and status_of(pid) not in ("", psutil.STATUS_STOPPED)}
 
     def log(self, role: str) -> Log:
         """What a process's log says from now on."""

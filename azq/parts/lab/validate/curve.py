@@ -28,7 +28,7 @@ from azq.errors import AzqError
 from azq.parts.lab.validate.bands import BandPoint, SeedCurve
 from azq.parts.lab.validate.validate import PREFIX, watch_alone
 from azq.parts.lab.validate.versions import lockstep_sections
-from azq.process.start import PYTHON, bare_environment, run_main
+from azq.process.start import PYTHON, bare_environment, bound_to_this, run_main
 from azq.search.evaluator import Evaluator
 from azq.wire.messages import MatchSpec
 
@@ -156,8 +156,8 @@ def curves_of(game: str, seeds: Sequence[int], processes: int, tell: Callable[[s
 
 
 def _started(game: str, seeds: Sequence[int], output: int) -> subprocess.Popen[bytes]:
-    environment = {**bare_environment(), "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*COMMAND, game, *map(str, seeds)], stdout=output, env=environment, start_new_session=True)
+    life = bound_to_this({**bare_environment(), "OMP_NUM_THREADS": "1"})
+    return subprocess.Popen([*COMMAND, game, *map(str, seeds)], stdout=output, start_new_session=True, **life)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from waiting import until
 from azq.errors import StateConflict
 from azq.parts.lab.drill.faults.patience import ReadyWatch, readiness, tree
 from azq.process.kin import Kin
-from azq.process.proc import stat_of
 
 
 @pytest.mark.parametrize(
@@ -47,8 +46,8 @@ def test_a_tree_is_an_azq_up_and_all_below_it_and_may_be_stopped() -> None:
         kin = Kin.of(parent.pid)
         until(lambda: len(tree(kin)) == 2)
         go_on = kin.signalled(signal.SIGSTOP, *tree(kin))
-        until(lambda: [stat_of(victim.pid).state for victim in tree(kin)] == ["T", "T"])
+        until(lambda: [victim.process.status() for victim in tree(kin)] == ["stopped", "stopped"])
         go_on()
-        until(lambda: "T" not in [stat_of(victim.pid).state for victim in tree(kin)])
+        until(lambda: "stopped" not in [victim.process.status() for victim in tree(kin)])
         for victim in reversed(tree(kin)):
             kin.send(signal.SIGKILL, victim)

@@ -6,12 +6,13 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.parts.lab.drill.scenarios import FAULTS
 from azq.parts.lab.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, victim
-from azq.process.kin import CHILD, Kin, Victim
+from azq.process.kin import role_of
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -58,29 +59,18 @@ def test_kinds_are_signals_or_faults_that_drills_know() -> None:
     assert "cut" in KINDS
 
 
-def _process(proc: Path, pid: int, command: str, cwd: Path, *own: int) -> None:
-    (proc / f"{pid}/task/{pid}").mkdir(parents=True)
-    (proc / f"{pid}/task/{pid}/children").write_text(" ".join(map(str, own)))
-    (proc / f"{pid}/cmdline").write_text(command.replace(" ", "\0") + "\0")
-    (proc / f"{pid}/cwd").symlink_to(cwd)
-    (proc / f"{pid}/stat").write_text(f"{pid} (x) S 1 " + " ".join("0" for _ in range(40)))
-
-
-def test_processes_are_known_by_their_command_or_their_folder(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    for role in ("control", "data"):
-        (home / ".broker" / role).mkdir(parents=True)
-    proc = tmp_path / "proc"
-    _process(proc, 1, "python -m azq up", home, 2, 3, 4, 5, 6, 7, 8, 99)
-    _process(proc, 2, "valkey-server unixsocket:/x", home / ".broker/control")
-    _process(proc, 3, "/bin/valkey-server x.conf", home / ".broker/data")
-    _process(proc, 4, "python -m azq daemon", home)
-    _process(proc, 5, "python -m azq inference --device cpu", home)
-    _process(proc, 6, "python -m azq worker --queues selfplay.cpu", home, 9, 10)
-    _process(proc, 7, "python -m azq worker --queues eval.cpu", home)
-    _process(proc, 8, "python -m azq learner --run drill", home)
-    _process(proc, 9, "celery", home)
-    found = Kin(Victim(1, 0, "azq up"), proc).processes()
-    assert {role: process.pid for role, process in found.items()} == {
-        "broker-control": 2, "broker-data": 3, "daemon": 4, "inference": 5, "selfplay": 6, "learner": 8, CHILD: 9,
-    }  # fmt: skip
+@pytest.mark.parametrize(
+    ("command", "folder", "role"),
+    [
+        ("valkey-server unixsocket:/x", ".broker/control", "broker-control"),
+        ("/bin/valkey-server x.conf", ".broker/data", "broker-data"),
+        ("python -m azq daemon", "", "daemon"),
+        ("python -m azq inference --device cpu", "", "inference"),
+        ("python -m azq worker --queues selfplay.cpu", "", "selfplay"),
+        ("python -m azq worker --queues eval.cpu", "", None),
+        ("python -m azq learner --run drill", "", "learner"),
+        ("celery", "", None),
+    ],
+)
+def test_processes_are_known_by_their_command_or_their_folder(command: str, folder: str, role: str | None) -> None:
+    assert role_of(command.split(), Path("home") / folder) == role
