@@ -9,7 +9,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.wire                                              every message and every Redis key
     azq.process                                           what it means to be a process of azq: signals, liveness, children
     azq.queue | azq.ledger | azq.bus | azq.store          Celery by hardware tag; jobs, leases, games; streams; blobs
-    azq.search | azq.nets | azq.replay | azq.notation     batched trees and the evaluator's contract; networks; the segment log; game files
+    azq.search | azq.nets | azq.replay | azq.notation | azq.ratings  batched trees; networks; the segment log; game files; strength
     azq.actor | azq.inference | azq.learner | azq.arena | azq.samples    makes games; evaluates leaves; trains; compares; looks at games
     azq.status                                            what is known of runs, queues and workers, for all who tell it
     workers | daemon                                      Celery tasks and long-running mains; decides and serves REST

@@ -1,4 +1,7 @@
-"""The operations daemon: binds, serves and ticks until a signal; the first tick that reaches the control plane takes its lock."""
+"""The operations daemon: binds, serves and ticks until a signal; the first tick that reaches the control plane takes its lock.
+
+It does not know its REST interface (`daemon.api`): who starts it hands in what loads that.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import contextlib
 import gc
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from azq import logs
 from azq.bus.redis import control_url_of
@@ -27,14 +31,16 @@ from daemon.serve.notices import Webhook
 if TYPE_CHECKING:
     import redis
 
-    from azq.process.webserver import WebServer
+    from azq.process.webserver import Door, WebServer
+
+    Serving: TypeAlias = Callable[[Config, redis.Redis, Loop, Door], AbstractContextManager[WebServer]]
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 
 log = logs.get(__name__)
 
 
-def main(config: Config) -> int:
+def main(config: Config, load_interface: Callable[[], Serving]) -> int:
     """Runs until SIGTERM or SIGINT, also while the control plane is away, takes no writes or was never reached; returns an exit code.
 
     Raises what waiting does not mend: `ConfigError` (open binding without token, unusable token or TLS files, port taken, no broker set or
@@ -54,9 +60,7 @@ def main(config: Config) -> int:
         loop = build(config, client, lock, tell, enter=partial(_enter, client, lock, partial(_stop_within, stop), config.home))
         stack.callback(_quietly, lock.let_go)
         loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
-        from daemon.serve.rest import serving
-
-        rest = stack.enter_context(serving(config, client, loop, listener))
+        rest = stack.enter_context(load_interface()(config, client, loop, listener))
         settle()
         notify(READY, f"STATUS={loop.health.status}")
         _serve(config, loop, rest, stop)

@@ -21,8 +21,6 @@ import numpy as np
 import torch
 
 from azq import games, pretrained
-from azq.arena import positions
-from azq.arena.rating import rate
 from azq.bus.redis import RedisBus
 from azq.config import Config, InferenceConfig, RunSections, dump_run, load
 from azq.config.loading import to_toml
@@ -39,6 +37,8 @@ from azq.nets import WeightsMeta, from_bytes
 from azq.nets.weights import state_to_bytes
 from azq.presets import preset
 from azq.process.source import commit
+from azq.ratings import positions
+from azq.ratings.elo import rate
 from azq.search.evaluator import Evaluation
 from azq.status.curves import Course, read_course
 from azq.wire.messages import MatchResult, MatchSpec

@@ -14,7 +14,6 @@ from celery.exceptions import Ignore
 from azq import logs, pretrained
 from azq.arena import grade as grading
 from azq.arena import match as matches
-from azq.arena import positions
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.bus.redis import RedisBus
@@ -25,6 +24,7 @@ from azq.games import Game, GameFiles
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import Directive, Lease
+from azq.ratings import positions
 from azq.search.evaluator import Evaluator
 from azq.status.observe import serving_version
 from azq.wire.codec import decode_either, encode

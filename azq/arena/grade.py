@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from azq import _core
 from azq.arena.player import RESIGN, Line, Player, position
-from azq.arena.positions import Position
 from azq.errors import AzqError, ConfigError, IllegalActionError
+from azq.ratings.positions import Position
 
 
 @dataclass(frozen=True, slots=True)

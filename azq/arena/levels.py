@@ -12,10 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from azq.arena.players import version_of
-from azq.arena.rating import Rating
 from azq.config import RunSections
 from azq.errors import NotFound
+from azq.ratings.elo import Rating, version_of
 from azq.search.search import greedy, largest_budget
 from azq.wire.messages import ModelEvent
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from azq import _core
 from azq.arena.player import GameSeeds, Ground, Player, position, seen
 from azq.errors import ConfigError, EngineError
+from azq.ratings.elo import versions_of
 
 if TYPE_CHECKING:
     from azq.search.search import Result
@@ -189,18 +190,6 @@ def kind_of(name: str) -> PlayerKind:
         if re.fullmatch(kind.pattern, name):
             return kind
     raise ConfigError(f"no player {name!r}; a player is one of {FORMS}")
-
-
-def versions_of(name: str) -> tuple[int, ...]:
-    """The versions of `weights:<version>,...`; none for every other player."""
-    kind, _, versions = name.partition(":")
-    return tuple(int(version) for version in versions.split(",") if version.isdecimal()) if kind == "weights" else ()
-
-
-def version_of(name: str) -> int | None:
-    """The one version of `weights:<version>`; None for every other player, an ensemble among them."""
-    versions = versions_of(name)
-    return versions[0] if len(versions) == 1 else None
 
 
 def make_player(name: str, ground: Ground) -> Player:

@@ -19,8 +19,8 @@ from azq.arena.analyse import softmax
 from azq.arena.grade import Mark, judge, line_of, marks
 from azq.arena.player import Player
 from azq.arena.players import NetworkPlayer
-from azq.arena.positions import Position
 from azq.games import Game
+from azq.ratings.positions import Position
 from azq.search.search import Result
 
 BINS = 10  # of the reliability curve, over values from -1 to 1

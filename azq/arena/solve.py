@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from azq import _core
 from azq.arena.classical import play_out
 from azq.arena.player import Tick, no_tick
-from azq.arena.positions import MARGIN
 from azq.errors import ConfigError
+from azq.ratings.positions import MARGIN
 
 SPARED = 20  # endgames that may be too large for each that is solved, and before the first
 

@@ -12,6 +12,7 @@ from azq.cli.options import AsJson, Command, ConfigFile, Overrides, Preset, RunN
 if TYPE_CHECKING:
     from azq.config import Config
     from azq.wire.keys import Role
+    from daemon.main import Serving
 
 
 def up(
@@ -116,7 +117,12 @@ def daemon(settings: Config) -> int:
     """Run the operations daemon and its REST interface."""
     from daemon.main import main
 
-    return main(settings)
+    def interface() -> Serving:
+        from daemon.api.rest import serving
+
+        return serving
+
+    return main(settings, interface)
 
 
 @with_settings

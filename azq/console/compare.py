@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.arena import positions
 from azq.arena.player import MAX_SLOTS
 from azq.arena.regret import judged
 from azq.bus.redis import RedisBus
@@ -23,6 +22,7 @@ from azq.errors import ConfigError
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
 from azq.notation.units import unit
+from azq.ratings import positions
 from azq.samples.diff import SamplesDiff, diff
 from azq.samples.played import OPENING_PLIES
 from azq.stats import paired_interval

@@ -23,11 +23,11 @@ import msgspec
 
 from azq import pretrained
 from azq.arena.levels import ladder, playable
-from azq.arena.rating import Rating
 from azq.config import merge, parse_run
 from azq.errors import StateConflict
 from azq.games import GameFiles
 from azq.presets import preset
+from azq.ratings.elo import Rating
 from azq.wire.messages import ModelEvent
 
 WEB = Path(str(files("azq") / "web"))

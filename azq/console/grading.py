@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from azq import games
-from azq.arena import positions
 from azq.arena.exploit import grown, measured, policies_of
 from azq.arena.grade import Grade, summarise
-from azq.arena.positions import MARGIN, solved_file
 from azq.arena.regret import Mean, Regret, calibration_error, judged, reliability
 from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
 from azq.config import Config
@@ -24,6 +22,8 @@ from azq.errors import ConfigError
 from azq.files import make_folders, publish_file
 from azq.games import Game
 from azq.notation.units import Unit, unit
+from azq.ratings import positions
+from azq.ratings.positions import MARGIN, solved_file
 from azq.stats import Z95
 
 
@@ -152,7 +152,7 @@ def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) 
 
 
 def as_lines(found: Sequence[Solved], *, score: bool) -> str:
-    """Graded positions as `azq.arena.positions` reads them, in thirds by their plies. Pure."""
+    """Graded positions as `azq.ratings.positions` reads them, in thirds by their plies. Pure."""
     longest = 1 + max(len(one.actions) for one in found)
     rows = [
         {"actions": one.actions, "moves": {str(action): round(value, 9) for action, value in one.moves.items()},

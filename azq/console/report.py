@@ -13,8 +13,6 @@ from typing import Any
 import msgspec
 
 import azq
-from azq.arena.players import version_of
-from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
@@ -30,6 +28,8 @@ from azq.ledger import Ledger
 from azq.ledger.types import KEPT_EVENTS, RunState
 from azq.masking import masked_settings
 from azq.process.source import commit
+from azq.ratings.elo import version_of
+from azq.ratings.matches import WholeMatch
 from azq.samples.played import OPENING_PLIES
 from azq.samples.stats import stats
 from azq.status.curves import MEASURES, MOST_POINTS, Course, CurvePoint, read_course

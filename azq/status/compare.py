@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from azq.arena.positions import PositionMark
 from azq.errors import InvalidRequest, NotFound
 from azq.ledger.types import RunState
+from azq.ratings.positions import PositionMark
 from azq.stats import paired_interval
 from azq.status.curves import FIGURES, Course, Curves, Reached, value_at
 from azq.wire.messages import GradeResult, RunRecord

@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.arena.alike import Stranger
-from azq.arena.rating import Rating, Scored
-from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
+from azq.ratings.elo import Rating, Scored
+from azq.ratings.matches import WholeMatch
+from azq.ratings.outliers import Outlier
 from azq.status.history import Firsts, read
 from azq.status.observe import Standings, read_standing, read_weights
 from azq.status.stages import UNSEEN, RunFirsts
@@ -68,7 +68,7 @@ class Course:
     matches: Sequence[WholeMatch]
     grades: Sequence[GradeResult]
     ratings: Sequence[Rating]
-    strangers: Sequence[Stranger] = ()  # among those who played the matches
+    strangers: Sequence[Outlier] = ()  # among those who played the matches
     firsts: RunFirsts = UNSEEN
     scores: Sequence[Scored] = ()  # of a game for one
 

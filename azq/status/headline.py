@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from azq.arena.rating import ANCHOR
 from azq.ledger.types import RunState
+from azq.ratings.elo import ANCHOR
 from azq.status.strength import LESS_IS_BETTER, TOO_FEW, Kind, Measure, Trends
 
 STANDING_STILL_S = 900.0  # after which a measure that did not move is worth a word

@@ -12,9 +12,6 @@ from typing import TypeVar
 import redis
 
 from azq import logs
-from azq.arena.alike import Stranger, strangers
-from azq.arena.rating import Rating, Scored, rate, score_table
-from azq.arena.whole import WholeMatch, part_of, put_together
 from azq.bus.base import Bus, Entry
 from azq.bus.promotions import Promotions
 from azq.bus.redis import RedisBus
@@ -23,6 +20,9 @@ from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunLook, RunView
+from azq.ratings.elo import Rating, Scored, rate, score_table
+from azq.ratings.matches import WholeMatch, part_of, put_together
+from azq.ratings.outliers import Outlier, outliers
 from azq.status.conditions import last_failure, read_deaths, read_mended
 from azq.status.history import FirstsOfRuns
 from azq.status.spending import read_spending
@@ -46,7 +46,7 @@ class Standing:
     matches: tuple[WholeMatch, ...] = ()
     grades: tuple[GradeResult, ...] = ()
     ratings: tuple[Rating, ...] = ()
-    strangers: tuple[Stranger, ...] = ()  # workers whose results differ from the others' by more than chance
+    strangers: tuple[Outlier, ...] = ()  # workers whose results differ from the others' by more than chance
     scores: tuple[Scored, ...] = ()
 
 
@@ -61,7 +61,7 @@ class Standings:
         known_id, standing = self._known.get(run, ("", Standing()))
         if known_id != newest_id:  # two threads that look at once read the same results
             matches, grades = read()
-            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(strangers(matches)), tuple(score_table(matches)))
+            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(outliers(matches)), tuple(score_table(matches)))
             self._known[run] = (newest_id, standing)
         return standing
 

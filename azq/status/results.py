@@ -6,12 +6,12 @@ import msgspec
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field
 
-from azq.arena.alike import Stranger
-from azq.arena.rating import Rating, Scored
-from azq.arena.whole import WholeMatch
 from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.errors import NotFound
+from azq.ratings.elo import Rating, Scored
+from azq.ratings.matches import WholeMatch
+from azq.ratings.outliers import Outlier
 from azq.stats import SequentialTest
 from azq.status.schemas import MessageOut
 from azq.wire import keys
@@ -70,7 +70,7 @@ class ArenaOut(BaseModel):
     grades: list[GradeOut]
     ratings: list[Rating]
     scores: list[Scored] = Field(default=[], description="Mean scores of a game for one, the best first; it has no ratings.")
-    strangers: list[Stranger] = Field(default=[], description="Workers whose results differ from the others' by more than chance.")
+    strangers: list[Outlier] = Field(default=[], description="Workers whose results differ from the others' by more than chance.")
 
 
 KEPT_S = 30 * 24 * 3600  # from the last word of its sweep

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from azq.arena.whole import WholeMatch
 from azq.config import RunSections
 from azq.ledger.types import JobView, LedgerCounts, RunState
+from azq.ratings.matches import WholeMatch
 from azq.wire.machines import Spending
 from azq.wire.messages import EvalRound, Heartbeat, LearnerStatus, PromotionEvent
 

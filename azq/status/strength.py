@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from azq.arena.players import version_of, versions_of
-from azq.arena.whole import WholeMatch
 from azq.ledger.records import known_section
+from azq.ratings.elo import version_of, versions_of
+from azq.ratings.matches import WholeMatch
 from azq.stats import wilson
 from azq.wire.messages import GradeResult, RunRecord
 
 if TYPE_CHECKING:
-    from azq.arena.rating import Rating, Scored
+    from azq.ratings.elo import Rating, Scored
 
 Kind = Literal["errors", "loss", "score", "points", "share", "elo"]
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from azq.arena.whole import WholeMatch, part_of
 from azq.config import NetworkConfig
 from azq.goals import Done, Goals
 from azq.ledger.records import known_section, max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
+from azq.ratings.matches import WholeMatch, part_of
 from azq.status.conditions import Died, crash_loops, mended_texts, no_games
 from azq.status.cost import RunCost, cost_of, warning
 from azq.status.headline import Situation, headline
@@ -31,8 +31,8 @@ from azq.wire.parts import whole_of
 _DEFAULT = NetworkConfig()
 
 if TYPE_CHECKING:
-    from azq.arena.alike import Stranger
-    from azq.arena.rating import Rating, Scored
+    from azq.ratings.elo import Rating, Scored
+    from azq.ratings.outliers import Outlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class RunFacts:
     grades: tuple[GradeResult, ...] = ()  # newest first
     ratings: Sequence[Rating] = ()  # of the matches
     workers: tuple[Heartbeat, ...] = ()
-    strangers: Sequence[Stranger] = ()  # among those who played the matches
+    strangers: Sequence[Outlier] = ()  # among those who played the matches
     serving: int = LATEST  # the version that does; LATEST: the newest
     spent: Spending | None = None  # None: nobody counted
     firsts: RunFirsts = UNSEEN

@@ -200,7 +200,7 @@ class GradeResult(Message, frozen=True):
     by_class: dict[str, tuple[int, int]] = {}  # class name -> (errors, positions)
     mean_loss: float = 0.0  # in the unit of the graded values
     loss_by_class: dict[str, float] = {}  # class name -> mean loss
-    marks: bytes = b""  # an `azq.arena.positions.PositionMark` of each of the game's positions
+    marks: bytes = b""  # an `azq.ratings.positions.PositionMark` of each of the game's positions
 
 
 class RunEvent(Message, frozen=True):

@@ -1,4 +1,4 @@
-"""What the REST interface works with; handed in by `daemon.main`, so that tests hand in doubles."""
+"""What the REST interface works with; handed in by `daemon.api.rest`, so that tests hand in doubles."""
 
 from __future__ import annotations
 

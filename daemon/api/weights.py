@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from azq.arena.players import version_of
 from azq.bus.base import Bus
 from azq.bus.promotions import needed, pinned, state_of
 from azq.errors import NotFound, StateConflict, WireError
 from azq.ledger.records import sections_of
 from azq.ledger.types import RunState
+from azq.ratings.elo import version_of
 from azq.status import observe
 from azq.status.schemas import PromotionOut, Reason, WeightsOut
 from azq.status.strength import game_of, most_positions, strength

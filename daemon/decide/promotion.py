@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import Literal
 
-from azq.arena.whole import is_trial, job_of, split
 from azq.bus.promotions import before, best, candidate, judged, pinned, served
 from azq.config import ArenaConfig
 from azq.errors import StateConflict
 from azq.ledger.types import JobState, RunState
+from azq.ratings.matches import is_trial, job_of, split
 from azq.stats import sequential_test
 from azq.status.state import ObservedRun
 from azq.status.workers import live_tags, slots_of

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from azq.arena.whole import is_trial, part_of, split
 from azq.config import ArenaConfig, RunConfig, RunSections
 from azq.ledger.types import JobState, RunState
+from azq.ratings.matches import is_trial, part_of, split
 from azq.status.state import DesiredRun, ObservedRun, Offer
 from azq.status.workers import eval_tag, live_tags, slots_of
 from azq.wire.kinds import BROWSER, Kind, queue_name

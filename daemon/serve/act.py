@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from azq import logs
-from azq.arena.whole import job_of
 from azq.bus.base import Bus
 from azq.errors import NotFound, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import JobView, RunState
+from azq.ratings.matches import job_of
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import BROWSER

@@ -11,7 +11,6 @@ import redis
 
 from azq import logs
 from azq import queue as jobs
-from azq.arena import positions
 from azq.bus.base import Bus
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
@@ -21,6 +20,7 @@ from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.ledger.types import RunState
 from azq.process.heartbeat import Presence
+from azq.ratings import positions
 from azq.status.brokers import fleet_of
 from azq.status.conditions import DeathLog, crash_loops
 from azq.status.conditions import tell as tell_death

@@ -1,6 +1,6 @@
 """Makes the graded connect-four positions that `azq.arena.grade` uses; needs the extra `eval` (bitbully).
 
-    python ops/bench/make_positions.py --out azq/arena/data/connect_four.jsonl
+    python ops/bench/make_positions.py --out azq/ratings/data/connect_four.jsonl
 
 100 positions in each of six classes, named by stones played and by plies to the end under perfect play:
 B up to 14 stones, M 15 to 28, E more; then E under 14 plies, M 14 to 28, H more. Every move of every position is solved exactly.

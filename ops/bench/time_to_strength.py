@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 from azq.arena.player import MAX_SLOTS
-from azq.arena.positions import Position, choose, load, read
 from azq.arena.regret import judged
 from azq.config import load as load_config
 from azq.console.move import weight_version
@@ -34,6 +33,7 @@ from azq.process import apart
 from azq.process.interrupts import Aborted, Interrupts
 from azq.process.proc import children, command, cpu_s, tree_cpu_s
 from azq.process.start import AZQ
+from azq.ratings.positions import Position, choose, load, read
 from azq.stats import wilson
 
 RUN = "strength"

@@ -33,9 +33,9 @@ from azq.wire.messages import (
     WeightEvent,
 )
 from daemon.api.app import create_app
+from daemon.api.rest import rest_server
 from daemon.api.services import Services
 from daemon.serve.health import Health
-from daemon.serve.rest import rest_server
 
 RUN = "first"
 HISTORY_S = 3000

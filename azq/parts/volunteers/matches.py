@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from azq.arena import match as arena
-from azq.arena.players import version_of
 from azq.config import RunSections, SearchConfig
 from azq.errors import ConfigError, WireError
 from azq.games import Game
 from azq.parts.volunteers.backing import MatchOrder
+from azq.ratings.elo import version_of
 from azq.search.search import exploring_values, greedy
 from azq.wire.arrays import unsearched_record
 from azq.wire.codec import decode, encode

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from azq.arena.levels import Playable, playable
-from azq.arena.players import version_of
 from azq.bus.base import Bus
 from azq.bus.catalog import ModelCatalog
 from azq.errors import NotFound, WireError
@@ -16,6 +15,7 @@ from azq.ledger import Ledger
 from azq.parts.volunteers.backing import Guests
 from azq.parts.volunteers.gateway import Gateway
 from azq.parts.volunteers.rooms import Room
+from azq.ratings.elo import version_of
 from azq.status.observe import Standings, read_standing
 from azq.status.viewer import GameView, view
 from azq.wire import keys

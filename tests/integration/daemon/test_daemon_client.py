@@ -30,9 +30,9 @@ from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
+from daemon.api.rest import rest_server
 from daemon.api.services import Services
 from daemon.serve.health import Health
-from daemon.serve.rest import rest_server
 
 TOKEN = "token-that-operates"
 READER = "token-that-reads"

@@ -24,9 +24,9 @@ from azq.config import DaemonConfig
 from azq.process import webserver
 from azq.process.webserver import BODY_S, HEADERS_S, open_door, url_of
 from daemon.api.app import create_app
+from daemon.api.rest import rest_server
 from daemon.api.services import Services
 from daemon.serve.health import Health
-from daemon.serve.rest import rest_server
 
 IDLE = 1100
 DESCRIPTORS = 1024  # what a process has where nobody sets it

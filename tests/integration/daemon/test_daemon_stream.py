@@ -23,10 +23,10 @@ from azq.process.webserver import open_door, url_of
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app
+from daemon.api.rest import rest_server
 from daemon.api.services import Services
 from daemon.decide.actions import ReportUnroutable
 from daemon.serve.health import Health
-from daemon.serve.rest import rest_server
 
 
 class Place:

@@ -17,9 +17,9 @@ from azq.config.access import check_tls
 from azq.errors import ConfigError
 from azq.process.webserver import open_door, url_of
 from daemon.api.app import create_app
+from daemon.api.rest import rest_server
 from daemon.api.services import Services
 from daemon.serve.health import Health
-from daemon.serve.rest import rest_server
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 

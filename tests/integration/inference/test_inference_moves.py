@@ -21,10 +21,10 @@ from azq.inference.ask.local import LocalEvaluator
 from azq.ledger.types import RunState
 from azq.wire import keys
 from azq.wire.messages import RunRecord
+from daemon.api import rest
 from daemon.api.app import create_app
 from daemon.api.moves import for_latency
 from daemon.api.services import Services
-from daemon.serve import rest
 from daemon.serve.health import Health
 
 

@@ -23,7 +23,7 @@ LOOK = """
 import json, sys
 from importlib.metadata import packages_distributions
 import azq, azq._core, daemon, workers
-from azq.arena import positions
+from azq.ratings import positions
 from azq.ledger import scripts
 from azq.presets import preset
 print(json.dumps({

@@ -13,12 +13,12 @@ import pytest
 from celery.exceptions import Ignore
 
 from azq.arena.match import failed
-from azq.arena.whole import split
 from azq.bus.redis import RedisBus
 from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.errors import JobFailed, LeaseLost
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, JobView
+from azq.ratings.matches import split
 from azq.status.observe import Standings, read_standing
 from azq.waiting import until
 from azq.wire import keys

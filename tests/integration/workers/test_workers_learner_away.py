@@ -17,7 +17,10 @@ from azq.ledger.types import JobState, RunState
 LIMIT = 200  # games
 IN_FLIGHT = 16
 AWAY_S = 6.0
-DAEMON = "import sys; from azq.config import load; from daemon.main import main; sys.exit(main(load(None, ['daemon.port=0'])))"
+DAEMON = (
+    "import sys; from azq.config import load; from daemon.api.rest import serving; from daemon.main import main; "
+    "sys.exit(main(load(None, ['daemon.port=0']), lambda: serving))"
+)
 LEARNER = f"import sys; from azq.config import load; from workers.learner import main; sys.exit(main(load(), {RUN!r}))"
 
 

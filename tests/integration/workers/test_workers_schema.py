@@ -23,7 +23,8 @@ MAINS = {
     "selfplay": "from workers.worker import main; sys.exit(run_main('selfplay', lambda: main(load(), ['selfplay.cpu'], 1)))",
     "inference": "from workers.inference import main; sys.exit(run_main('inference', lambda: main(load())))",
     "learner": f"from workers.learner import main; sys.exit(run_main('learner', lambda: main(load(), {RUN!r})))",
-    "daemon": "from daemon.main import main; sys.exit(run_main('daemon', lambda: main(load(None, ['daemon.port=0']))))",
+    "daemon": "from daemon.api.rest import serving; from daemon.main import main; "
+    "sys.exit(run_main('daemon', lambda: main(load(None, ['daemon.port=0']), lambda: serving)))",
 }
 
 

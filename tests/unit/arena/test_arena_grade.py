@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import games
-from azq.arena import positions
 from azq.arena.grade import grade, judge, summarise
 from azq.arena.player import RESIGN
-from azq.arena.positions import Position
 from azq.errors import ConfigError
+from azq.ratings import positions
+from azq.ratings.positions import Position
 
 WALK: Any = WalkGame()
 

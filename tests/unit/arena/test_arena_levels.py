@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.arena.levels import FEWEST, Level, best_version, drawn, ladder, nearest
-from azq.arena.rating import Rating
 from azq.errors import NotFound
+from azq.ratings.elo import Rating
 
 
 def rating(player: str, elo: float) -> Rating:

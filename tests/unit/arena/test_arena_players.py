@@ -13,15 +13,16 @@ import pytest
 from numpy.typing import NDArray
 
 from azq import games
-from azq.arena import positions
 from azq.arena.analyse import analyse
 from azq.arena.grade import grade
 from azq.arena.match import deal, draw_outcome, play_match
 from azq.arena.player import Ground, position
-from azq.arena.players import PATTERN, PLAYERS, kind_of, make_player, version_of, versions_of
+from azq.arena.players import PATTERN, PLAYERS, kind_of, make_player
 from azq.arena.searcher import Searcher
 from azq.config import SearchConfig
 from azq.errors import AzqError, ConfigError, IllegalActionError
+from azq.ratings import positions
+from azq.ratings.elo import version_of, versions_of
 from azq.search.evaluator import Evaluation, UniformEvaluator
 from azq.wire.messages import LATEST, MatchSpec
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from azq.arena.player import Ground
 from azq.arena.players import NetworkPlayer, StatePlayer
-from azq.arena.positions import Position
 from azq.arena.regret import Mean, Regret, calibration_error, judged, regret_of, reliability
 from azq.config import SearchConfig
 from azq.errors import ConfigError
 from azq.games import load as load_game
+from azq.ratings.positions import Position
 
 
 def result(logits: list[float], policy: list[float], value: float) -> Any:

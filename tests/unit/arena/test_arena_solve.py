@@ -11,10 +11,10 @@ import pytest
 
 from azq import games
 from azq.arena.engines.solver import SolverPlayer
-from azq.arena.positions import sign
 from azq.arena.solve import Drawn, Table, by_looks, by_notation, check_solvable, endgames
 from azq.errors import ConfigError
 from azq.notation.units import unit
+from azq.ratings.positions import sign
 
 FOLDER = Path(__file__).parents[2] / "games"
 NIM = games.load(f"{FOLDER / 'nim.py'}:Nim", heap=9)

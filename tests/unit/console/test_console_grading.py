@@ -13,7 +13,6 @@ from arena_doubles import WalkGame
 from typer.testing import CliRunner
 
 from azq import games
-from azq.arena import positions
 from azq.arena import solve as solving
 from azq.arena.grade import Grade
 from azq.arena.player import Ground
@@ -23,6 +22,7 @@ from azq.config import SearchConfig, load
 from azq.console import grading, play
 from azq.console.grading import SolveRequest, solve
 from azq.errors import ConfigError, NotFound
+from azq.ratings import positions
 from azq.search.evaluator import UniformEvaluator
 
 WALK: Any = WalkGame()

@@ -15,7 +15,6 @@ from run_courses import courses
 from typer.testing import CliRunner
 
 from azq import games
-from azq.arena.positions import load as load_positions
 from azq.bus.embedded import EmbeddedServer
 from azq.cli.app import app
 from azq.config import Config, RunConfig, RunSections, dump_run, load
@@ -30,6 +29,7 @@ from azq.host.brokers import BROKER_FOLDER, reading_control
 from azq.host.game_files import list_game
 from azq.host.rundir import RunDir
 from azq.ledger import Ledger
+from azq.ratings.positions import load as load_positions
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.samples.diff import diff
 from azq.samples.played import ROW

@@ -12,11 +12,11 @@ from rich.console import Console
 from structlog.testing import capture_logs
 
 from azq import logs
-from azq.arena.rating import Rating
 from azq.console import table
 from azq.errors import AzqError
 from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
+from azq.ratings.elo import Rating
 from azq.status.cost import cost_of
 from azq.status.stages import RunPause, RunStage
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise

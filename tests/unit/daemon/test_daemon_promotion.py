@@ -16,10 +16,10 @@ from memory_broker import MemoryBus, MemoryLedger
 from msgspec.structs import replace
 from reconcile_worlds import SECTIONS, beat, decide, view
 
-from azq.arena.whole import EVAL_PRIORITY, job_of, put_together
 from azq.bus.promotions import best, candidate, served
 from azq.config import ArenaConfig, DaemonConfig, LearnerConfig, RunConfig, RunSections, SearchConfig, dump_run
 from azq.ledger.types import JobState, LedgerCounts, RunState
+from azq.ratings.matches import EVAL_PRIORITY, job_of, put_together
 from azq.status.state import ObservedRun
 from azq.wire import keys
 from azq.wire.codec import decode, encode

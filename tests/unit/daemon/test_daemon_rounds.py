@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 from reconcile_worlds import EMPTY, NOW, SECTIONS, beat, decide, view
 
-from azq.arena.whole import put_together
 from azq.config import ArenaConfig, RunSections
 from azq.ledger.types import JobState, JobView, RunState
+from azq.ratings.matches import put_together
 from azq.status.state import ObservedRun
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind

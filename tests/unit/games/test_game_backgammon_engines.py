@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq import games
-from azq.arena import positions
 from azq.arena.engines import gnubg
 from azq.arena.engines.gnubg import Gnubg, GnubgPlayer, board_of, is_fresh, lines, phase, read_position_id, turn, write_position_id
 from azq.arena.grade import grade
 from azq.arena.player import Line
 from azq.errors import ConfigError, EngineError, MissingExtra
 from azq.games import State
+from azq.ratings import positions
 
 GAME = games.load("backgammon")
 START = "4HPwATDgc/ABMA"

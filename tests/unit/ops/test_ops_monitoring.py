@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from azq import metrics, phases
-from azq.arena.rating import Rating
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
+from azq.ratings.elo import Rating
 from azq.status.brokers import PlaneFacts
 from azq.status.summary import RunFacts, summarise
 from azq.wire.kinds import Kind

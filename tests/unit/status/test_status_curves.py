@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from run_courses import CREATED_MS, EVERY_MS, POINTS, courses
 
-from azq.arena.whole import put_together
+from azq.ratings.matches import put_together
 from azq.stats import wilson
 from azq.status.curves import MOST_POINTS, CurvePoint, value_at
 from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, MatchSpec

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from azq.arena.rating import Rating
 from azq.ledger.types import RunState
+from azq.ratings.elo import Rating
 from azq.status.headline import Situation, headline, not_learning
 from azq.status.strength import headline_kind, trends
 from azq.wire.messages import GradeResult

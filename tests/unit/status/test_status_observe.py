@@ -11,8 +11,8 @@ import pytest
 from memory_broker import MemoryBus
 from reconcile_worlds import view
 
-from azq.arena.whole import WholeMatch, put_together, split
 from azq.bus.base import Entry
+from azq.ratings.matches import WholeMatch, put_together, split
 from azq.status.observe import Beats, Standings, split_results, uncut
 from azq.status.summary import under_way
 from azq.status.workers import joined, lag_of, team_of, worker_status

@@ -10,9 +10,9 @@ from fastapi.testclient import TestClient
 from memory_broker import MemoryBus, MemoryLedger
 
 from azq import games
-from azq.arena.rating import Rating, Scored
-from azq.arena.whole import put_together
 from azq.config import DaemonConfig
+from azq.ratings.elo import Rating, Scored
+from azq.ratings.matches import put_together
 from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
 from azq.status.strength import HEADLINES, WITHOUT_ERRORS, measures, strength, trends
 from azq.wire.messages import GradeResult, MatchResult, MatchSpec

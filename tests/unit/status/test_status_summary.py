@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 from reconcile_worlds import view
 
-from azq.arena.rating import Rating, Scored
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
+from azq.ratings.elo import Rating, Scored
 from azq.status.conditions import Died
 from azq.status.stages import RunFirsts
 from azq.status.strength import Strength, strength

@@ -12,13 +12,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from azq import games
-from azq.arena.positions import PositionMark
 from azq.config import RUN_NAME_PATTERN
 from azq.config.base import first_wrong
 from azq.config.loading import given, read_toml
 from azq.errors import AzqError, ConfigError
 from azq.goals import Goals
 from azq.presets import preset as preset_of
+from azq.ratings.positions import PositionMark
 from azq.stats import chance_of
 from azq.status.results import Scalar
 from azq.status.summary import RunStatus

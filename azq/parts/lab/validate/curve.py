@@ -18,7 +18,6 @@ from typing import Any
 import msgspec
 
 from azq import games, logs
-from azq.arena import positions
 from azq.arena.grade import grade
 from azq.arena.match import play_match, whole_groups
 from azq.arena.player import Ground
@@ -29,6 +28,7 @@ from azq.parts.lab.validate.bands import BandPoint, SeedCurve
 from azq.parts.lab.validate.validate import PREFIX, watch_alone
 from azq.parts.lab.validate.versions import lockstep_sections
 from azq.process.start import PYTHON, bare_environment, bound_to_this, run_main
+from azq.ratings import positions
 from azq.search.evaluator import Evaluator
 from azq.wire.messages import MatchSpec
 

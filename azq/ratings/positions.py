@@ -158,4 +158,4 @@ def _value(value: Any) -> float:
 
 
 def _file(game: str) -> resources.abc.Traversable:
-    return resources.files("azq.arena") / "data" / f"{game}.jsonl"
+    return resources.files("azq.ratings") / "data" / f"{game}.jsonl"

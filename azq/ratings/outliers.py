@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.arena.whole import WholeMatch
+from azq.ratings.matches import WholeMatch
 from azq.stats import chi_square_chance
 
 ERROR_RATE = 1e-4  # of a false alarm, over all workers of a look; there is a look at each new result
@@ -27,7 +27,7 @@ Outcomes = NDArray[np.int64]  # (3,) games won, drawn, lost
 
 
 @dataclass(frozen=True, slots=True)
-class Stranger:
+class Outlier:
     """A worker, or machine, whose results differ from those of the others in the same matches by more than chance."""
 
     worker: str
@@ -56,12 +56,12 @@ class _Share:
         return np.asarray(self.all * (self.own.sum() / self.all.sum()), np.float64)
 
 
-def strangers(matches: Iterable[WholeMatch]) -> list[Stranger]:
+def outliers(matches: Iterable[WholeMatch]) -> list[Outlier]:
     """Who plays differently, the strangest first; machines where there are several, else processes of one."""
     played = [(_tables(match, _host), _tables(match, str)) for match in matches]
     hosts = {name for by_host, _ in played for name in by_host}
     tables = [by_host if len(hosts) > 1 else by_process for by_host, by_process in played]
-    found: list[Stranger] = []
+    found: list[Outlier] = []
     while (one := _strangest(tables)) is not None:
         found.append(one)
         if one.pair:
@@ -84,7 +84,7 @@ def _tables(match: WholeMatch, name_of: Callable[[str], str]) -> dict[str, Outco
     return table
 
 
-def _strangest(tables: Sequence[Mapping[str, Outcomes]]) -> Stranger | None:
+def _strangest(tables: Sequence[Mapping[str, Outcomes]]) -> Outlier | None:
     """Who differs most, if that is more than chance explains."""
     shares: dict[str, list[_Share]] = {}
     for table in tables:
@@ -103,7 +103,7 @@ def _strangest(tables: Sequence[Mapping[str, Outcomes]]) -> Stranger | None:
     own = sum((share.own for share in shares[name]), np.zeros(3, np.int64))
     others = sum((share.all for share in shares[name]), np.zeros(3, np.int64)) - own
     pair = tuple(sorted(shares)) if len(shares) == 2 else ()
-    return Stranger(name, int(own.sum()), _score(own), _score(others), chance, pair)
+    return Outlier(name, int(own.sum()), _score(own), _score(others), chance, pair)
 
 
 def _score(outcomes: Outcomes) -> float:

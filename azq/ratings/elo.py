@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.arena.players import versions_of
 from azq.stats import Z95
 from azq.wire.messages import MatchResult
 from azq.wire.parts import opponents
@@ -68,6 +67,18 @@ def rate(results: Iterable[MatchResult], anchor: str = ANCHOR) -> list[Rating]:
         for i, player in enumerate(players)
     ]
     return sorted(ratings, key=lambda rating: (-rating.elo, rating.player))
+
+
+def versions_of(name: str) -> tuple[int, ...]:
+    """The versions of `weights:<version>,...`; none for every other player."""
+    kind, _, versions = name.partition(":")
+    return tuple(int(version) for version in versions.split(",") if version.isdecimal()) if kind == "weights" else ()
+
+
+def version_of(name: str) -> int | None:
+    """The one version of `weights:<version>`; None for every other player, an ensemble among them."""
+    versions = versions_of(name)
+    return versions[0] if len(versions) == 1 else None
 
 
 def choose_anchor(players: list[str], wanted: str) -> str:

@@ -15,8 +15,8 @@ from azq import games
 from azq.arena.match import MatchGame, deal, failed, play_match, result_of, whole_groups
 from azq.arena.player import Ground
 from azq.arena.players import make_player
-from azq.arena.whole import job_of, part_of, put_together, split
 from azq.config import SearchConfig
+from azq.ratings.matches import job_of, part_of, put_together, split
 from azq.search.evaluator import UniformEvaluator
 from azq.stats import sequential_test
 from azq.wire.kinds import Kind

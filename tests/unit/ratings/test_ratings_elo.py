@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from azq import games
 from azq.arena.match import deal, play_match
-from azq.arena.rating import Rating, choose_anchor, rate, score_table
-from azq.arena.whole import put_together, split
+from azq.ratings.elo import Rating, choose_anchor, rate, score_table
+from azq.ratings.matches import put_together, split
 from azq.stats import sequential_test
 from azq.wire.messages import MatchResult, MatchSpec
 from azq.wire.parts import together

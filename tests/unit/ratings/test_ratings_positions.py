@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from azq.arena import positions as graded
 from azq.arena.engines.solver import SolverPlayer
 from azq.arena.grade import judge, mark
 from azq.errors import IllegalActionError, MissingExtra, NotFound
+from azq.ratings import positions as graded
 
 CLASSES = {"BE", "BM", "BH", "ME", "MM", "EE"}
 
