@@ -36,9 +36,8 @@ def estimate(
 
     end_as_ctrl_c()
     logs.setup("estimate", level=logging.WARNING)
-    asked = EstimateRequest(game, preset, overrides or (), config, seconds, watts)
-    found = command(asked, lambda line: typer.echo(line, err=True))
-    return Answer(found.values(), found.as_text())
+    report = command(EstimateRequest(game, preset, overrides or (), config, seconds, watts), _progress)
+    return Answer(report.values(), report.as_text())
 
 
 @with_answer
@@ -52,7 +51,6 @@ def tune(
     longer: Annotated[float, typer.Option("--longer", min=1.0, help="Take nothing under which a game lasts so many times as long.")] = 2.0,
     shared: Annotated[bool, typer.Option("--shared", help="Others work on this machine: judge by CPU-seconds alone.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Settings file for `azq up --config`; tuned-GAME.toml by default.")] = None,
-    into: Annotated[Path | None, typer.Option("--update", help="Settings file to change instead; azq.toml, for example.")] = None,
     overrides: Overrides = None,
     config: MeasuredFile = None,
 ) -> Answer:
@@ -62,16 +60,13 @@ def tune(
     from azq.parts.lab.calibrate.tune import TuneRequest
     from azq.parts.lab.calibrate.tune import tune as command
 
-    if out and into:
-        raise ConfigError("--out and --update are two ways to write one choice; give one of them")
-    file = into or out or Path(f"tuned-{name_of(game)}.toml")
+    file = out or Path(f"tuned-{name_of(game)}.toml")
     end_as_ctrl_c()
     logs.setup("tune", level=logging.WARNING)
-    asked = TuneRequest(game, preset, overrides or (), config, seconds, evaluator, leaves, longer, shared, None if into else file, into)
-    found = command(asked, lambda line: typer.echo(line, err=True))
-    written = [f"written: azq up --game {game} --config {file}"] if found.changes else []
-    values = found.values() | {"file": str(file) if found.changes else ""}
-    return Answer(values, [*found.as_text(), *written], ExitCode.OK if found.tuned else ExitCode.INTERRUPTED)
+    report = command(TuneRequest(game, preset, overrides or (), config, seconds, evaluator, leaves, longer, shared, file), _progress)
+    written = [f"written: azq up --game {game} --config {file}"] if report.changes else []
+    values = report.values() | {"file": str(file) if report.changes else ""}
+    return Answer(values, [*report.as_text(), *written], ExitCode.OK if report.tuned else ExitCode.INTERRUPTED)
 
 
 @with_settings
@@ -96,7 +91,7 @@ def sweep(
     logs.setup("sweep", level=logging.WARNING)
     plan = read_plan(file)
     folder = (settings.home / "sweeps" / plan.name).absolute()
-    study = open_study(plan, folder) if look else swept(plan, folder, settings, url, lambda said: typer.echo(said, err=True))
+    study = open_study(plan, folder) if look else swept(plan, folder, settings, url, _progress)
     if report:
         publish_file(report, as_html(f"Study {plan.name}", as_sections(plan, study)).encode())
     return Answer(as_values(plan, study), as_text(plan, study) + (f"\n{report}" if report else ""))
@@ -131,10 +126,10 @@ def validate(
     if bands:
         from azq.parts.lab.validate.banded import Banding, check_bands
 
-        judged = check_bands(Banding(bands, seeds, seed, workers, cpu, baseline, out), lambda line: typer.echo(line, err=True))
+        judged = check_bands(Banding(bands, seeds, seed, workers, cpu, baseline, out), _progress)
         return Answer(judged.values(), judged.as_text(), ExitCode.OK if judged.passed else ExitCode.CRASH)
     asked = Validation(game, iterations, seed, evaluator, Hardship(workers, kill, stop), repeat, baseline)
-    report = command(asked, lambda line: typer.echo(line, err=True))
+    report = command(asked, _progress)
     return Answer(report.values(), report.as_text(), ExitCode.OK if report.passed else ExitCode.CRASH)
 
 

@@ -55,13 +55,18 @@ class Arrangement:
 
     def changes(self, before: Arrangement | None) -> dict[str, dict[str, Any]]:
         """The settings that differ from those of `before`; all of them without it."""
-        found: dict[str, dict[str, Any]] = {}
+        changes: dict[str, dict[str, Any]] = {}
         old = asdict(before) if before else {}
         for name, value in asdict(self).items():
             if name not in old or old[name] != value:
                 section, key = SETTINGS[name]
-                found.setdefault(section, {})[key] = value
-        return found
+                changes.setdefault(section, {})[key] = value
+        return changes
+
+    def cells(self) -> tuple[object, ...]:
+        """As a row of a table: processes and threads, games, groups, leaves."""
+        games = f"{self.games}" + (f", {self.within_ms:g}" if self.within_ms else "")
+        return f"{self.processes} x {self.threads}", games, self.groups, self.leaves
 
     def __str__(self) -> str:
         games = f"{self.games} games" + (f" within {self.within_ms:g} ms" if self.within_ms else "")
@@ -89,19 +94,19 @@ def leaves_axis(num_simulations: int) -> Axis:
 def layouts(now: Arrangement, cores: int) -> list[Arrangement]:
     """Other processes and threads that the cores bear, the nearest ones."""
     room = max(cores, now.processes * now.threads)
-    found = {
+    near = {
         (processes, threads)
         for processes in {1, *_around(now.processes, room), now.processes}
         for threads in {1, *_around(now.threads, room), now.threads}
         if processes * threads <= room
     }
-    found -= {(now.processes, now.threads)}
+    near -= {(now.processes, now.threads)}
 
     def distance(layout: tuple[int, int]) -> tuple[float, tuple[int, int]]:
         processes, threads = layout
         return abs(math.log2(processes / now.processes)) + abs(math.log2(threads / now.threads)), layout
 
-    return [replace(now, processes=processes, threads=threads) for processes, threads in sorted(found, key=distance)[:MOST_LAYOUTS]]
+    return [replace(now, processes=processes, threads=threads) for processes, threads in sorted(near, key=distance)[:MOST_LAYOUTS]]
 
 
 def games_at_once(now: Arrangement) -> list[Arrangement]:
@@ -119,14 +124,14 @@ def groups(now: Arrangement) -> list[Arrangement]:
 def _around(value: int, most: int) -> Iterator[int]:
     """Values a quarter to four times as large, other than itself."""
     near = {round(factor * value) for factor in FACTORS} - {value}
-    return (each for each in sorted(near) if 1 <= each <= most)
+    return (other for other in sorted(near) if 1 <= other <= most)
 
 
 ALPHA = 0.025  # how often noise alone may change something, at most
 WORTH = math.log(1.02)  # what is not faster by as much does not become the best of its axis
 
 
-class Performed(NamedTuple):
+class Performance(NamedTuple):
     """What self-play did for some seconds in one arrangement."""
 
     simulations_per_s: float
@@ -136,7 +141,7 @@ class Performed(NamedTuple):
     open_games: float  # in all processes
 
 
-Course = Generator[Arrangement, Performed | None, "TunedChoice"]  # it is sent None where an arrangement cannot be measured
+Course = Generator[Arrangement, Performance | None, "TunedChoice"]  # it is sent None where an arrangement cannot be measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,27 +157,27 @@ class TrialJudge:
     one_device: bool = False
     shared: bool = False  # others work on the machine: only CPU-seconds count, which they move least
 
-    def samples_per_s(self, found: Performed) -> float:
+    def samples_per_s(self, trial: Performance) -> float:
         """Of self-play with the machine to itself."""
-        return found.simulations_per_s / self.simulations
+        return trial.simulations_per_s / self.simulations
 
-    def samples_per_cpu_s(self, found: Performed) -> float:
-        return 1 / (found.cpu_s * self.simulations)
+    def samples_per_cpu_s(self, trial: Performance) -> float:
+        return 1 / (trial.cpu_s * self.simulations)
 
-    def score(self, found: Performed) -> float:
+    def score(self, trial: Performance) -> float:
         """Samples per second of the run, whose learner takes its share of the same cores; on a shared machine a CPU-second of self-play."""
         if self.shared:
-            return self.samples_per_cpu_s(found)
-        side = Side(self.samples_per_s(found), found.cpu_s * self.simulations)
+            return self.samples_per_cpu_s(trial)
+        side = Side(self.samples_per_s(trial), trial.cpu_s * self.simulations)
         return rates(TwoSides(self.cores, side, self.learner, 0.0, 0.0, None, None, self.one_device), self.reuse).samples / HOUR_S
 
-    def game_s(self, found: Performed) -> float | None:
+    def game_s(self, trial: Performance) -> float | None:
         """From a game's begin to its end (Little's law)."""
-        return found.open_games * self.game_simulations / found.simulations_per_s if self.game_simulations else None
+        return trial.open_games * self.game_simulations / trial.simulations_per_s if self.game_simulations else None
 
-    def too_long(self, found: Sequence[Performed | None], before: Sequence[Performed | None]) -> bool:
+    def too_long(self, trials: Sequence[Performance | None], before: Sequence[Performance | None]) -> bool:
         """Whether games would take far longer than they do: they would end, and teach, late."""
-        new, old = ([seconds for each in which if each and (seconds := self.game_s(each)) is not None] for which in (found, before))
+        new, old = ([seconds for trial in side if trial and (seconds := self.game_s(trial)) is not None] for side in (trials, before))
         return bool(new and old) and fmean(new) > self.longer * fmean(old)
 
 
@@ -181,19 +186,18 @@ class CoursePlan:
     """What is varied, how often each is measured, and what may be measured at all."""
 
     axes: Sequence[Axis]
-    told: Sequence[Axis]  # varied at the end, to be told of and not taken
     rounds: int = 2
     confirmations: int = 8
     fits: Callable[[Arrangement], bool] = lambda arrangement: True  # into memory
 
     def trials(self, start: Arrangement) -> int:
         """About as many as there will be."""
-        counts = (1 + sum(map(self.fits, axis.others(start))) for axis in (*self.axes, *self.told))
+        counts = (1 + sum(map(self.fits, axis.others(start))) for axis in self.axes)
         return 2 * self.confirmations + self.rounds * sum(counts)
 
 
 @dataclass(frozen=True, slots=True)
-class AxisSeen:
+class AxisResult:
     """One axis: the run's samples per second of each arrangement as a ratio to those of what was set."""
 
     name: str
@@ -208,8 +212,7 @@ class TunedChoice:
 
     start: Arrangement
     chosen: Arrangement  # what was set, where nothing was faster by more than noise
-    seen: Sequence[AxisSeen]
-    told: Sequence[AxisSeen]
+    axes: Sequence[AxisResult]
     candidate: Arrangement  # what the test was of
     ratio: float  # of it to what was set, in the test
     p: float  # that noise alone looks as good
@@ -222,12 +225,12 @@ class TunedChoice:
 
 def course(start: Arrangement, plan: CoursePlan, judge: TrialJudge) -> Course:
     """Yields what to measure, is sent what was measured, and returns what to take."""
-    best, base, seen, told = start, 1.0, [], []
+    best, base, results = start, 1.0, []
     for axis in plan.axes:
-        found = yield from _axis(axis, best, base, plan, judge)
-        seen.append(found)
-        faster = {each: ratio for each, ratio in found.ratios.items() if each not in found.too_long}
-        winner = max(faster, key=lambda each: faster[each], default=best)
+        result = yield from _axis(axis, best, base, plan, judge)
+        results.append(result)
+        faster = {arrangement: ratio for arrangement, ratio in result.ratios.items() if arrangement not in result.too_long}
+        winner = max(faster, key=lambda arrangement: faster[arrangement], default=best)
         if winner != best and math.log(faster[winner] / base) > WORTH:
             best, base = winner, faster[winner]
     ratio, p, too_long = 1.0, 1.0, False
@@ -237,9 +240,7 @@ def course(start: Arrangement, plan: CoursePlan, judge: TrialJudge) -> Course:
             ratio, p = math.exp(fmean(logs)), chance_of_sum(logs)
             too_long = judge.too_long(figures[best], figures[start])
     chosen = best if p <= ALPHA and not too_long else start
-    for axis in plan.told:
-        told.append((yield from _axis(axis, chosen, ratio if chosen == best else 1.0, plan, judge)))
-    return TunedChoice(start, chosen, seen, told, best, ratio, p, too_long and p <= ALPHA)
+    return TunedChoice(start, chosen, results, best, ratio, p, too_long and p <= ALPHA)
 
 
 def turns(options: Sequence[Arrangement], number: int) -> list[Arrangement]:
@@ -251,28 +252,28 @@ def turns(options: Sequence[Arrangement], number: int) -> list[Arrangement]:
 
 def _axis(
     axis: Axis, best: Arrangement, base: float, plan: CoursePlan, judge: TrialJudge
-) -> Generator[Arrangement, Performed | None, AxisSeen]:
+) -> Generator[Arrangement, Performance | None, AxisResult]:
     options = [best, *filter(plan.fits, axis.others(best))]
-    found = yield from _rounds(options, plan.rounds if len(options) > 1 else 0)
-    logs = {each: _logs(figures, found[best], judge) for each, figures in found.items()}
-    ratios = {each: base * math.exp(fmean(known)) for each, known in logs.items() if known}
-    return AxisSeen(axis.name, best, ratios, frozenset(each for each in ratios if judge.too_long(found[each], found[best])))
+    figures = yield from _rounds(options, plan.rounds if len(options) > 1 else 0)
+    logs = {option: _logs(trials, figures[best], judge) for option, trials in figures.items()}
+    ratios = {option: base * math.exp(fmean(pairs)) for option, pairs in logs.items() if pairs}
+    return AxisResult(axis.name, best, ratios, frozenset(option for option in ratios if judge.too_long(figures[option], figures[best])))
 
 
-Figures = dict[Arrangement, list[Performed | None]]
+Figures = dict[Arrangement, list[Performance | None]]
 
 
-def _rounds(options: Sequence[Arrangement], rounds: int) -> Generator[Arrangement, Performed | None, Figures]:
+def _rounds(options: Sequence[Arrangement], rounds: int) -> Generator[Arrangement, Performance | None, Figures]:
     """Figures of each round in order, None where there were none: what a machine at other work stood still for is tried in the next."""
-    found: Figures = {each: [] for each in options}
+    figures: Figures = {option: [] for option in options}
     for number in range(rounds):
-        for each in turns(options, number):
-            performed = yield each
-            found[each].append(performed)
-    return found
+        for option in turns(options, number):
+            trial = yield option
+            figures[option].append(trial)
+    return figures
 
 
-def _logs(ours: Sequence[Performed | None], theirs: Sequence[Performed | None], judge: TrialJudge) -> list[float]:
+def _logs(ours: Sequence[Performance | None], theirs: Sequence[Performance | None], judge: TrialJudge) -> list[float]:
     """Of ratios, round by round, where both were measured."""
     pairs = zip(ours, theirs, strict=True)
     return [math.log(judge.score(our) / judge.score(their)) for our, their in pairs if our and their]

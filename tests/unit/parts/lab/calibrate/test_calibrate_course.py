@@ -18,7 +18,7 @@ from azq.parts.lab.calibrate.course import (
     Arrangement,
     Course,
     CoursePlan,
-    Performed,
+    Performance,
     TrialJudge,
     TunedChoice,
     axes_of,
@@ -78,7 +78,7 @@ def test_changes_are_the_settings_that_differ() -> None:
 
 
 START = Arrangement(processes=1, threads=1, games=256, within_ms=25.0, groups=2, leaves=1)
-PLAN = CoursePlan(axes_of(4), (leaves_axis(64),))
+PLAN = CoursePlan(axes_of(4))
 JUDGE = TrialJudge(
     cores=4, learner=Side(1000.0, 0.001), reuse=SampleReuse(1.0, 512), simulations=64.0, game_simulations=2000.0, longer=2.0
 )  # with next to no learner, the run's samples are self-play's
@@ -86,8 +86,8 @@ JUDGE = TrialJudge(
 Speed = Callable[[Arrangement], float]  # simulations per second
 
 
-def performed(per_s: float, games: float = 100.0) -> Performed:
-    return Performed(simulations_per_s=per_s, cpu_s=1e-9, evaluations_per_s=per_s, mean_batch=64.0, open_games=games)
+def performed(per_s: float, games: float = 100.0) -> Performance:
+    return Performance(simulations_per_s=per_s, cpu_s=1e-9, evaluations_per_s=per_s, mean_batch=64.0, open_games=games)
 
 
 def walked(
@@ -147,7 +147,7 @@ def test_without_noise_the_choice_is_as_fast_as_all_on_its_last_axis(speeds: lis
     found = walked(speed, 0, 0.0)
     assert speed(found.chosen) >= speed(START)
     if not found.changes_nothing:
-        assert math.log(speed(found.chosen)) >= max(math.log(speed(each)) for each in found.seen[-1].ratios) - math.log(1.03)
+        assert math.log(speed(found.chosen)) >= max(math.log(speed(each)) for each in found.axes[-1].ratios) - math.log(1.03)
 
 
 def test_a_drift_of_the_machine_changes_nothing() -> None:
@@ -160,23 +160,17 @@ def test_games_that_would_end_far_later_are_not_taken() -> None:
         return 1000 * (1.5 if each.within_ms == 0.0 else 1.0)
 
     found = walked(speed, 5, 0.01, games=lambda each: 4000.0 if each.within_ms == 0.0 else 100.0)
-    axis = found.seen[1]
+    axis = found.axes[1]
     assert found.chosen.within_ms == START.within_ms
     assert axis.too_long == {replace(START, within_ms=0.0)}
 
 
-def test_leaves_are_told_and_not_taken_unless_they_may_be() -> None:
-    def speed(each: Arrangement) -> float:
-        return 1000 * each.leaves
-
-    told = walked(speed, 7, 0.01)
-    assert told.chosen == START
-    assert told.told[0].ratios[replace(START, leaves=4)] == pytest.approx(4.0, rel=0.1)
-    taken = walked(speed, 7, 0.01, plan=CoursePlan((*axes_of(4), leaves_axis(64)), ()))
-    assert taken.chosen == replace(START, leaves=4)
+def test_leaves_are_taken_where_their_axis_is_asked_for() -> None:
+    plan = CoursePlan((*axes_of(4), leaves_axis(64)))
+    assert walked(lambda each: 1000 * each.leaves, 7, 0.01, plan=plan).chosen == replace(START, leaves=4)
 
 
-def follow(walk: Course, answer: Callable[[Arrangement], Performed | None]) -> tuple[list[Arrangement], TunedChoice]:
+def follow(walk: Course, answer: Callable[[Arrangement], Performance | None]) -> tuple[list[Arrangement], TunedChoice]:
     asked, order = next(walk), []
     while True:
         order.append(asked)
@@ -188,7 +182,7 @@ def follow(walk: Course, answer: Callable[[Arrangement], Performed | None]) -> t
 
 def test_what_cannot_be_measured_is_left_out() -> None:
     _, found = follow(course(START, PLAN, JUDGE), lambda each: None if each.groups == 3 else performed(1000.0))
-    assert all(each.groups != 3 for axis in found.seen for each in axis.ratios)
+    assert all(each.groups != 3 for axis in found.axes for each in axis.ratios)
     assert found.changes_nothing
 
 
@@ -197,7 +191,7 @@ def test_a_test_bears_a_trial_that_stood_still_and_not_many(lost: int, taken: bo
     """Eight pairs less two are enough, if all of them say so; four never are."""
     tries = 0
 
-    def answer(each: Arrangement) -> Performed | None:
+    def answer(each: Arrangement) -> Performance | None:
         nonlocal tries
         tries += each.groups == 3
         return None if each.groups == 3 and PLAN.rounds < tries <= PLAN.rounds + lost else performed(1200.0 if each.groups == 3 else 1000.0)
@@ -208,7 +202,7 @@ def test_a_test_bears_a_trial_that_stood_still_and_not_many(lost: int, taken: bo
 
 
 def test_what_does_not_fit_into_memory_is_never_measured() -> None:
-    plan = CoursePlan(axes_of(4), (), fits=lambda each: each.processes == 1)
+    plan = CoursePlan(axes_of(4), fits=lambda each: each.processes == 1)
     order, _ = follow(course(START, plan, JUDGE), lambda each: performed(1000.0 * each.threads))
     assert {each.processes for each in order} == {1}
     assert any(each.threads == 4 for each in order)
