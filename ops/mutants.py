@@ -2,10 +2,10 @@
 
 Usage: mutants.py [MODULE ...] [--sample N --seed S] [--jobs J] [--json]
 
-The changes are Cosmic Ray's: comparisons, constants, signs, branches. None is written to disk: each runs in a process of its own, forked
-with the libraries loaded, in which one module is compiled from its changed text. `mutants.toml` beside this file names the modules,
-their tests, and every change that goes unnoticed, with the reason. Ends with 1 where a change went unnoticed that is not named there,
-where one is named that is noticed by now or is none any more, or where a module's score falls below 90 %.
+The changes are Cosmic Ray's: comparisons, constants, signs, branches; in Lua those of `LUA_CHANGES`. None is written to disk: each runs in
+a process of its own, forked with the libraries loaded, that reads one module from its changed text. `mutants.toml` beside this file names
+the modules, their tests, and every change that goes unnoticed, with the reason. Ends with 1 where a change went unnoticed that is not
+named there, where one is named that is noticed by now or is none any more, or where a module's score falls below 90 %.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -44,6 +45,10 @@ OPERATORS = (
     *("ReplaceTrueWithFalse", "ReplaceFalseWithTrue", "ReplaceBreakWithContinue", "ReplaceContinueWithBreak", "NumberReplacer"),
     "ZeroIterationForLoop",
 )
+#: binary operators and words of Lua, and what takes their place; numbers grow by one
+LUA_CHANGES = {"==": "~=", "~=": "==", "<": "<=", "<=": "<", ">": ">=", ">=": ">", " + ": " - ", " - ": " + "}
+LUA_CHANGES |= {"and": "or", "or": "and", "not": "", "true": "false", "false": "true", "'LPUSH'": "'RPUSH'", "'RPUSH'": "'LPUSH'"}
+LUA_TOKEN = re.compile(r"--[^\n]*|'[^'\n]*'|[<>=~]=|[<>]| [+-] |\w+")
 PLUGINS = ("hypothesis.extra.pytestplugin", "pytest_timeout")
 LIBRARIES = ("msgspec", "numpy", "pydantic_settings", "pytest", "redis", "structlog", "celery", "fsspec", "hypothesis", "torch")
 
@@ -59,6 +64,10 @@ class Decider:
     def name(self) -> str:
         """As it is imported."""
         return self.path.removesuffix(".py").replace("/", ".")
+
+    @property
+    def is_lua(self) -> bool:
+        return self.path.endswith(".lua")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +100,26 @@ class Survivor:
 
 
 def mutants(module: Decider, source: str) -> Iterator[Mutant]:
-    """Every changed text. The file is parsed once, and each operator changes a copy of the smallest part."""
+    """Every changed text, once."""
+    for text in dict.fromkeys(lua_changes(source) if module.is_lua else python_changes(source)):
+        yield Mutant(module, *_difference(source, text), text)
+
+
+def lua_changes(source: str) -> Iterator[str]:
+    """Every text in which one token outside of comments is another."""
+    for token in LUA_TOKEN.finditer(source):
+        changed = str(int(token[0]) + 1) if token[0].isdecimal() else LUA_CHANGES.get(token[0])
+        if changed is not None:
+            yield source[: token.start()] + changed + source[token.end() :]
+
+
+def python_changes(source: str) -> Iterator[str]:
+    """Every text in which one of `OPERATORS` was at work. The file is parsed once, and each changes a copy of the smallest part."""
     from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.plugins import get_operator
 
     starts = list(accumulate(map(len, source.splitlines(keepends=True)), initial=0))
-    nodes, seen = list(ast_nodes(get_ast(source))), set[str]()
+    nodes = list(ast_nodes(get_ast(source)))
     for name in OPERATORS:
         operator = get_operator(f"core/{name}")()
         for node in nodes:
@@ -104,23 +127,22 @@ def mutants(module: Decider, source: str) -> Iterator[Mutant]:
                 line, column = node.get_start_pos_of_prefix()
                 start, length = starts[line - 1] + column, len(node.get_code())
                 changed = operator.mutate(deepcopy(node, {id(node.parent): node.parent}), index)
-                text = source[:start] + changed.get_code() + source[start + length :]
-                if text not in seen:
-                    seen.add(text)
-                    yield Mutant(module, *_difference(source, text), text)
+                yield source[:start] + changed.get_code() + source[start + length :]
 
 
-def programs(changed: Iterable[Mutant], sources: dict[str, str]) -> Iterator[Mutant]:
+def programs(changed: Iterable[Mutant], sources: dict[Decider, str]) -> Iterator[Mutant]:
     """Those that are another program; annotations, which nothing reads, do not make one."""
-    seen = {path: {_meaning(source)} for path, source in sources.items()}
+    seen = {module: {_meaning(module, source)} for module, source in sources.items()}
     for mutant in changed:
-        if (meaning := _meaning(mutant.text)) not in (before := seen[mutant.module.path]):
+        if (meaning := _meaning(mutant.module, mutant.text)) not in (before := seen[mutant.module]):
             before.add(meaning)
             yield mutant
 
 
-def _meaning(source: str) -> str:
+def _meaning(module: Decider, source: str) -> str:
     """The program without annotations and the decorators of classes, which only keep people from mistakes; "" where it is none."""
+    if module.is_lua:
+        return source
     try:
         tree = ast.parse(source)
     except SyntaxError:
@@ -178,7 +200,11 @@ def run_tests(tests: Sequence[str], mutant: Mutant | None) -> int:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(null, stream)
-    if mutant is not None:
+    if mutant is not None and mutant.module.is_lua:
+        from azq.ledger import scripts
+
+        scripts.BODIES[Path(mutant.module.path).stem] = mutant.text
+    elif mutant is not None:
         sys.meta_path.insert(0, ChangedModule(mutant))
     import pytest
 
@@ -271,8 +297,8 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [decider for decider in deciders if not wish.modules or decider.path in wish.modules]
     for library in LIBRARIES:
         importlib.import_module(library)
-    sources = {decider.path: (ROOT / decider.path).read_text("utf-8") for decider in chosen}
-    texts = [mutant for decider in chosen for mutant in mutants(decider, sources[decider.path])]
+    sources = {decider: (ROOT / decider.path).read_text("utf-8") for decider in chosen}
+    texts = [mutant for decider in chosen for mutant in mutants(decider, sources[decider])]
     if wish.sample:
         texts.sort(key=lambda mutant: drawn(wish.seed, mutant))
     todo = list(islice(programs(texts, sources), wish.sample or None))

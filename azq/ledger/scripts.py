@@ -90,7 +90,7 @@ _CONSTANTS: Mapping[str, Constant] = {
 
 # Read with this module, in the main thread: a thread that reads them later imports what reads them, and a process that is forked
 # meanwhile has that import's lock for ever.
-_BODIES = {
+BODIES = {
     file.name.removesuffix(".lua"): file.read_text("utf-8")
     for file in (resources.files("azq.ledger") / "lua").iterdir()
     if file.name.endswith(".lua")
@@ -100,7 +100,7 @@ _BODIES = {
 @cache
 def source(group: str) -> str:
     """The script of a group of commands as the server gets it, with those keys and constants that it names."""
-    body = "\n".join(_BODIES[name] for name in (*_SHARED, group))
+    body = "\n".join(BODIES[name] for name in (*_SHARED, group))
     values = {name.upper(): f"KEYS[1] .. {_literal(_below_run(getattr(keys, name)))}" for name in _KEYS}
     values |= {name: _literal(value) for name, value in _CONSTANTS.items()}
     named = set(re.findall(r"\b[A-Z_]+\b", body))

@@ -3,6 +3,8 @@
 
 local found = {}
 
+local function note_wrong(what) found[what] = true end
+
 local function is_count(value) return #value < 16 and value:match('^%d+$') ~= nil end
 
 local function put_aside(name)
@@ -14,7 +16,7 @@ local function mend_type(name, wanted)
   local key, type = KEYS[1] .. name, call('TYPE', KEYS[1] .. name).ok
   if type == 'none' or type == wanted then return end
   put_aside(name)
-  found['WRONGTYPE of ' .. key .. ', a ' .. type .. ' in place of a ' .. wanted] = true
+  note_wrong('WRONGTYPE of ' .. key .. ', a ' .. type .. ' in place of a ' .. wanted)
 end
 
 local function mend_counts(key)
@@ -22,7 +24,7 @@ local function mend_counts(key)
   for i = 1, #fields, 2 do
     if not is_count(fields[i + 1]) then
       call('HDEL', key, fields[i])
-      found[key .. ' held what is no number'] = true
+      note_wrong(key .. ' held what is no number')
     end
   end
 end
@@ -46,7 +48,7 @@ local function active_jobs()
       call('ZREM', JOBS, of)
       if call('EXISTS', JOB_PREFIX .. of) == 1 then put_aside(name) end
       call('DEL', HELD_PREFIX .. of)
-      found[JOBS .. ' named what is no job'] = true
+      note_wrong(JOBS .. ' named what is no job')
     end
   end
   return active
@@ -59,7 +61,7 @@ local function mend_ended()
   for i, of in ipairs(ended) do
     if call('EXISTS', names[i]) == 0 then call('LREM', JOBS_DONE, 0, of) end
   end
-  found[JOBS_DONE .. ' named what is no job'] = true
+  note_wrong(JOBS_DONE .. ' named what is no job')
 end
 
 local function count(name) return tonumber(call('HGET', LEDGER, name) or '0') end
@@ -67,7 +69,7 @@ local function count(name) return tonumber(call('HGET', LEDGER, name) or '0') en
 local function raise(name, least)
   if count(name) >= least then return end
   call('HSET', LEDGER, name, text(least))
-  found[LEDGER .. ' counted too few in ' .. name] = true
+  note_wrong(LEDGER .. ' counted too few in ' .. name)
 end
 
 -- No number is given to a game, or to a job, twice; a count of opened games that may be right is believed.
@@ -106,7 +108,7 @@ local function mend_pool(active)
   call('DEL', POOL)
   for _, uid in ipairs(pool) do call('RPUSH', POOL, uid) end
   for _, uid in ipairs(left) do call('LPUSH', POOL, uid) end
-  found[POOL .. ' did not hold the open games that nobody plays'] = true
+  note_wrong(POOL .. ' did not hold the open games that nobody plays')
 end
 
 -- Answers ok and what was wrong.

@@ -67,7 +67,7 @@ def test_a_job_fails_after_so_many_bad_leases(world):
         if attempt == 2:
             world.ledger.fail(lease, "it broke", max_attempts=3)
         else:
-            world.pass_s(6)
+            world.pass_s(5)
             world.ledger.expire("r", 3)
     view = world.ledger.job("r:1")
     assert (view.state, view.attempt, view.error) == (JobState.FAILED, 3, "the lease of w ran out")

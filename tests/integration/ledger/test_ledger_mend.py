@@ -115,6 +115,20 @@ def test_a_job_that_nobody_can_read_is_put_aside_and_its_games_are_free(world: W
     plays_on(world)
 
 
+def test_a_pool_keeps_the_order_of_what_is_left_behind_what_was_missing(world: World, client: redis.Redis) -> None:
+    client.delete(POOL)
+    client.rpush(POOL, "3", "6")
+    assert world.ledger.mend() == {"r": [f"{POOL} did not hold the open games that nobody plays"]}
+    assert world.ledger.client.lrange(POOL, 0, -1) == [b"4", b"5", b"3", b"6"]
+
+
+def test_a_lost_count_of_abandoned_games_is_counted_again(world: World) -> None:
+    world.ledger.client.hset(keys.abandoned("r"), "8", "why")
+    assert world.ledger.mend() == {"r": [f"{LEDGER} counted too few in abandoned", f"{LEDGER} counted too few in opened"]}
+    assert world.ledger.counts("r").abandoned == 1
+    assert world.ledger.mend() == {}
+
+
 def test_what_stops_a_run_is_refused_to_machines_and_mended_whoever_does_it(
     world: World, machine: redis.Redis, client: redis.Redis
 ) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledger_worlds import World, event
 
-from azq.ledger.types import COMPANY, SET_ASIDE, SET_ASIDE_REASON, JobState, Lease
+from azq.ledger.types import COMPANY, SET_ASIDE, SET_ASIDE_REASON, SUSPECT, JobState, Lease
 from azq.wire import keys
 from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job
@@ -168,6 +168,15 @@ def test_a_game_that_moved_is_free_of_suspicion():
     fleet.journal(slot, {1, 2, 3})
     assert not fleet.strikes()
     assert [record.uid for record in fleet.ledger.adopt(slot.lease, 2)] == [4, 5]
+
+
+def test_suspects_that_did_not_move_go_to_the_back_of_the_pool():
+    world = World()
+    lease = world.lease()
+    world.ledger.adopt(lease, 2)
+    world.ledger.client.hset(keys.strikes("r"), "1", str(SUSPECT))
+    world.ledger.release(lease, [])
+    assert world.ledger.client.lrange(keys.pool("r"), 0, -1) == [b"2", b"1"]
 
 
 def test_suspects_are_played_in_ever_smaller_company():
