@@ -8,10 +8,9 @@ import random
 import numpy as np
 import pytest
 from reference.config import Settings
-from reference.driver import NO_ACTIONS, Driver
+from reference.driver import Driver
 from reference.evaluator import HashEvaluator
 
-from azq import games
 from azq._core import Game, Search, State
 
 ALGORITHMS = ["puct", "gumbel"]
@@ -165,11 +164,3 @@ def test_a_move_proven_lost_is_not_played_while_another_is_open(algorithm: str, 
             if tree["lower"][child] == tree["upper"][child] and sign * tree["lower"][child] == -1:
                 assert result.action != tree["action"][child]
                 assert result.best_action != tree["action"][child]
-
-
-def test_the_start_of_connect_four_needs_no_proof() -> None:
-    game = games.load("connect_four")
-    search = Search(game, Settings("puct", 50).core(), num_slots=1, seed=3, autoplay=False)
-    search.start(0, 1, NO_ACTIONS)
-    Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=HashEvaluator(7)).run()
-    assert not search.result(0).proven

@@ -68,15 +68,10 @@ def compare_games(players: int, count: int, seed: int) -> None:
         assert state.margin(0) == pytest.approx(lead / 36)
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(8, marks=pytest.mark.release)])
 @pytest.mark.parametrize(("players", "count"), [(2, 1000), (3, 400), (4, 250)])
-def test_every_ply_equals_the_plain_engine(players: int, count: int) -> None:
-    compare_games(players, count, seed=players)
-
-
-@pytest.mark.release
-@pytest.mark.parametrize(("players", "count"), [(2, 8000), (3, 4000), (4, 3000)])
-def test_every_ply_of_thousands_of_games_equals_the_plain_engine(players: int, count: int) -> None:
-    compare_games(players, count, seed=100 + players)
+def test_every_ply_equals_the_plain_engine(players: int, count: int, times: int) -> None:
+    compare_games(players, times * count, seed=players)
 
 
 def position(queue: str, card: str) -> State:

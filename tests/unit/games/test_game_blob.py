@@ -125,26 +125,6 @@ def _read_oh_hell(text: str) -> tuple[tuple[str, int], list[list[str]]]:
     return (trump, dealer), hands
 
 
-@pytest.mark.parametrize("params", [*VARIANTS, {"players": 4, "cards": 3, "mode": "game"}], ids=str)
-def test_a_position_survives_its_notation(params: dict[str, Any]) -> None:
-    game = games.load("blob", **params)
-    rng = random.Random(3)
-    for _ in range(6):
-        state = game.new_initial_state()
-        while True:
-            again = game.state_from_notation(state.notation())
-            assert again.notation() == state.notation()
-            assert again.returns() == state.returns()
-            assert again.current_player() == state.current_player()
-            assert again.legal_actions() == state.legal_actions()
-            for player in range(game.num_players()):
-                assert (again.packed_observation(player) == state.packed_observation(player)).all()
-                assert again.information_state_string(player) == state.information_state_string(player)
-            if state.is_terminal():
-                break
-            state.apply_action(rng.choice(state.legal_actions()))
-
-
 def test_a_whole_game_has_its_rounds_trumps_and_dealers() -> None:
     game = games.load("blob", players=5, cards=7, mode="game", dealer=1)
     rng = random.Random(4)

@@ -7,8 +7,6 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from reference.boards import PlainOthello
 from reference.lockstep import lockstep
 
@@ -23,26 +21,19 @@ def board_of_openspiel(oracle: object) -> str:
     return "".join("".join(row).replace("-", ".") + "\n" for row in rows)
 
 
-def boards_agree(count: int, seed: int) -> None:
+@pytest.mark.parametrize("count", [1000, pytest.param(3000, marks=pytest.mark.release)])
+def test_boards_are_openspiels(count: int) -> None:
     pyspiel = pytest.importorskip("pyspiel")
-    for state, oracle in lockstep(games.load("othello"), pyspiel.load_game("othello"), count, seed):
+    for state, oracle in lockstep(games.load("othello"), pyspiel.load_game("othello"), count, 11):
         assert str(state) == board_of_openspiel(oracle)
         if not oracle.is_terminal():
             action = oracle.legal_actions()[0]
             assert state.action_to_string(action) == oracle.action_to_string(action)
 
 
-def test_boards_are_openspiels() -> None:
-    boards_agree(1000, 11)
-
-
-@pytest.mark.release
-def test_boards_are_openspiels_in_thousands_of_games() -> None:
-    boards_agree(2000, 12)
-
-
-def small_boards_agree(count: int, seed: int) -> tuple[int, int]:
-    game, rng = games.load("othello", size=6), random.Random(seed)
+@pytest.mark.parametrize("count", [200, pytest.param(1500, marks=pytest.mark.release)])
+def test_the_small_board_is_the_plain_one(count: int) -> None:
+    game, rng = games.load("othello", size=6), random.Random(13)
     passes = early = 0
     for _ in range(count):
         state, oracle = game.new_initial_state(), PlainOthello(6)
@@ -59,18 +50,8 @@ def small_boards_agree(count: int, seed: int) -> tuple[int, int]:
         assert state.returns()[0] == np.sign(oracle.lead())
         assert state.margin(0) == -state.margin(1) == pytest.approx(oracle.lead() / 36)
         early += "." in str(oracle)
-    return passes, early
-
-
-def test_the_small_board_is_the_plain_one() -> None:
-    passes, early = small_boards_agree(200, 13)
-    assert passes > 100
+    assert passes > count / 2
     assert early > 0
-
-
-@pytest.mark.release
-def test_the_small_board_is_the_plain_one_in_thousands_of_games() -> None:
-    small_boards_agree(1500, 14)
 
 
 @pytest.mark.parametrize("size", [6, 8])
@@ -148,21 +129,6 @@ def test_the_shortest_game_wipes_out_one_side() -> None:
     assert state.is_terminal()
     assert state.returns() == [1.0, -1.0]
     assert state.margin(0) == 13 / 64
-
-
-@settings(max_examples=60, deadline=None)
-@given(choices=st.lists(st.integers(0, 2**16), max_size=40), size=st.sampled_from([6, 8]))
-def test_a_position_is_its_notation_wherever_it_comes_from(choices: list[int], size: int) -> None:
-    game = games.load("othello", size=size)
-    state = game.new_initial_state()
-    for choice in choices:
-        if state.is_terminal():
-            break
-        legal = state.legal_actions()
-        state.apply_action(legal[choice % len(legal)])
-    again = game.state_from_notation(state.notation())
-    assert (str(again), again.current_player(), again.legal_actions()) == (str(state), state.current_player(), state.legal_actions())
-    assert (again.packed_observation(0) == state.packed_observation(0)).all()
 
 
 @pytest.mark.parametrize(

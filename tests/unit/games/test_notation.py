@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -26,19 +27,49 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", ["connect_four", "tic_tac_toe"])
-def test_a_position_survives_its_notation(name: str) -> None:
-    rng = random.Random(4)
-    game = games.load(name)
-    for _ in range(30):
-        state = game.new_initial_state()
-        while not state.is_terminal():
+RULES: list[tuple[str, dict[str, Any], int]] = [
+    ("connect_four", {}, 30),
+    ("tic_tac_toe", {}, 30),
+    ("2048", {"max_moves": 40}, 3),
+    ("gomoku", {"size": 9}, 5),
+    ("gomoku", {"size": 9, "exact5": True}, 5),
+    ("hex", {"size": 5}, 10),
+    ("hex", {"size": 5, "swap": True}, 100),
+    ("othello", {"size": 6}, 10),
+    ("othello", {}, 5),
+    ("backgammon", {}, 5),
+    ("backgammon", {"start": "race"}, 5),
+    ("backgammon", {"start": "bearoff", "opening": "uniform"}, 5),
+    ("backgammon", {"scoring": "winloss"}, 5),
+    ("blob", {"players": 4, "cards": 5}, 6),
+    ("blob", {"players": 3, "cards": 7, "trump": "none"}, 6),
+    ("blob", {"players": 5, "cards": 3, "trump": "hearts", "dealer": 2}, 6),
+    ("blob", {"players": 8, "cards": 6, "trump": "clubs", "hook": False}, 6),
+    ("blob", {"players": 4, "cards": 4, "trump": "any", "any_cards": True}, 6),
+    ("blob", {"players": 4, "cards": 3, "mode": "game"}, 2),
+]
+
+
+@pytest.mark.parametrize(("name", "params", "count"), RULES)
+def test_a_position_is_its_notation_at_every_ply(name: str, params: dict[str, Any], count: int) -> None:
+    game, rng = games.load(name, **params), random.Random(4)
+    for _ in range(count):
+        state, over = game.new_initial_state(), False
+        while not over:
             again = game.state_from_notation(state.notation())
-            assert str(again) == str(state)
+            assert (again.notation(), str(again)) == (state.notation(), str(state))
+            assert (again.current_player(), again.returns()) == (state.current_player(), state.returns())
             assert again.legal_actions() == state.legal_actions()
-            assert (again.packed_observation() == state.packed_observation()).all()
-            state.apply_action(rng.choice(state.legal_actions()))
-        assert game.state_from_notation(state.notation()).returns() == state.returns()
+            assert again.is_chance_node() == state.is_chance_node()
+            if state.is_chance_node():
+                assert again.chance_outcomes() == state.chance_outcomes()
+            for player in range(game.num_players()):
+                assert (again.packed_observation(player) == state.packed_observation(player)).all()
+                if game.is_hidden():
+                    assert again.information_state_string(player) == state.information_state_string(player)
+            over = state.is_terminal()
+            if not over:
+                state.apply_action(rng.choice(state.legal_actions()))
 
 
 @pytest.mark.parametrize(("name", "text", "rule"), [(name, *case) for name, cases in BROKEN.items() for case in cases])

@@ -198,9 +198,9 @@ def test_equals_stand_in_the_order_of_their_names() -> None:
     ]
 
 
-def test_a_player_against_itself_and_a_match_without_games_rate_nobody() -> None:
-    assert rate([match("weights:1", "weights:1", 3, 0, 1)]) == []
-    assert rate([match("weights:1", "uct:100", 0, 0, 0)]) == []
+def test_a_player_against_itself_a_match_without_games_and_a_game_for_one_rate_nobody() -> None:
+    alone = replace(match("weights:1", "uct:100", 9, 0, 1), seats=1)
+    assert rate([match("weights:1", "weights:1", 3, 0, 1), match("weights:1", "uct:100", 0, 0, 0), alone]) == []
 
 
 def test_shares_of_the_points() -> None:
@@ -215,11 +215,6 @@ def test_zero_is_the_wanted_player_or_the_first_that_stays_as_it_is_or_the_first
     assert choose_anchor(["weights:1", "solver", "uct:100"], "uct:100") == "uct:100"
     assert choose_anchor(["weights:1", "solver", "random"], "uct:100") == "solver"
     assert choose_anchor(["weights:3", "weights:1", "weights:2"], "uct:100") == "weights:3"
-
-
-def test_a_game_for_one_and_a_player_against_itself_rate_nobody() -> None:
-    alone = replace(match("weights:1", "uct:100", 9, 0, 1), seats=1)
-    assert rate([alone, match("weights:1", "weights:1", 5, 0, 5)]) == []
 
 
 SHORT = games.load("2048", max_moves=12)
