@@ -54,13 +54,13 @@ def top(
 def ranks(
     settings: Config,
     run: RunName = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Seconds to watch; 0: print once.")] = 0.0,
-    as_json: AsJson = False,
-) -> None:
+    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Wait so long first.")] = 0.0,
+) -> Answer:
     """Show the ranks that train one network together: speed, rows, memory and errors of each, and the cost of waiting."""
-    from azq.console.show import show_ranks
+    from azq.console.show import ranks_text, read_ranks
 
-    show_ranks(settings, run, seconds, as_json)
+    status = read_ranks(settings, run, seconds)
+    return Answer({"run": status.run, "step": status.learner_step, **asdict(status.ranks)}, ranks_text(status))
 
 
 @with_settings

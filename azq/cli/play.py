@@ -247,7 +247,7 @@ def games_export(
     out: Annotated[Path | None, typer.Option("--out", help="A file; standard output by default.")] = None,
 ) -> None:
     """Write a run's recorded games as JSON lines (any game), SGF (gomoku, hex, Othello), PGN (OpenSpiel's chess) or .mat (backgammon)."""
-    from azq.console.recorded import games_of
+    from azq.console.samples import games_of
     from azq.files import publish_file
     from azq.notation.writing import export
 

@@ -21,7 +21,7 @@ from azq.bus.server_program import find_server
 from azq.clock import now_ms
 from azq.config import Config, RunSections
 from azq.config.access import check_binding, check_tls, with_own_token
-from azq.console.profile import EVERY_S, Look, RoleProfile, as_text, concerns, profile_of
+from azq.console.profile import RoleProfile, as_text, concerns, looks, profile_of
 from azq.console.show import ASK_TIMEOUT_S, only_run
 from azq.errors import AzqError, BrokerAbsent, ConfigError, NotFound
 from azq.findings import Change, Finding
@@ -358,25 +358,20 @@ def examine_speed(config: Config, named: str | None, seconds: float, wait: Calla
     """Watches a run at work, the only one where none is named. Raises `NotFound` where nobody works for it."""
     settings, client = brokers.open_control(config)
     with contextlib.closing(client):
-        watch, ledger, pause = Watch(client), Ledger(client), wait or threading.Event().wait
+        watch, ledger = Watch(client), Ledger(client)
         run = named or only_run(ledger)
         sections = sections_of(ledger.run(run).record)
-        looks: list[Look] = []
-        seen: list[RunStatus] = []
-        for number in range(max(1, round(seconds / EVERY_S))):
-            if number:
-                pause(EVERY_S)
-            looks.append(read_workers(watch.bus))
-            seen.append(watch.summary(run))
-    found = profile_of(looks, run)
+        seen = looks(lambda: (read_workers(watch.bus), watch.summary(run)), seconds, wait or threading.Event().wait)
+    beats, statuses = zip(*seen, strict=True)
+    found = profile_of(beats, run)
     if not found:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
-    hosts = {beat.host for look in looks for beat in look if concerns(beat, run)}
+    hosts = {beat.host for look in beats for beat in look if concerns(beat, run)}
     facts = SpeedFacts(
         found,
-        sum(each.selfplay_stalled for each in seen) / len(seen),
-        sum(each.learner_waiting for each in seen) / len(seen),
-        seen[-1],
+        sum(each.selfplay_stalled for each in statuses) / len(statuses),
+        sum(each.learner_waiting for each in statuses) / len(statuses),
+        statuses[-1],
         sections,
         usable_cores() if hosts == {socket.gethostname()} else None,
         settings.inference.precision,

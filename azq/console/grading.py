@@ -202,15 +202,14 @@ def exploit_player(config: Config, seating: Seating, player: str, max_nodes: int
 
 
 def exploit_text(told: Mapping[str, Any]) -> list[str]:
-    """A line a policy."""
-    lines = [f"{told['player']} at {told['game']}: {told['histories']:,} histories, {told['information_states']:,} information states"]
-    for name, found in told["policies"].items():
-        seats = ", ".join(
-            f"seat {seat} gets {value:+.4f}, against it {best:+.4f}"
-            for seat, (value, best) in enumerate(zip(found["values"], found["best_responses"], strict=True))
-        )
-        lines.append(f"{name:<10} exploitability {found['exploitability']:.4f}, NashConv {found['nash_conv']:.4f}; {seats}")
-    return lines
+    """A line a policy and seat."""
+    head = f"{told['player']} at {told['game']}: {told['histories']:,} histories, {told['information_states']:,} information states"
+    rows = (
+        (name, *(f"{policy[figure]:.4f}" for figure in ("exploitability", "nash_conv")), seat, f"{value:+.4f}", f"{best:+.4f}")
+        for name, policy in told["policies"].items()
+        for seat, (value, best) in enumerate(zip(policy["values"], policy["best_responses"], strict=True))
+    )
+    return [head, *tabled(rows, "policy", "#exploitability", "#NashConv", "#seat", "#result", "#best response")]
 
 
 TELL_EVERY_S = 2.0

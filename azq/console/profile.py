@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from azq import logs
 from azq.bus.redis import RedisBus
@@ -23,6 +23,7 @@ from azq.status.observe import read_workers
 from azq.wire.messages import Heartbeat
 
 EVERY_S = 1.0
+T = TypeVar("T")
 RUN = "profile"
 READY_S = 240.0  # on a GPU workers have graphs to record first
 #: what lets a run train within seconds, nothing but self-play and training work, and neither wait for the other
@@ -48,13 +49,13 @@ def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[Role
         return profile_of(looks(run.beats, seconds, pause), RUN)
 
 
-def looks(look: Callable[[], Look], seconds: float, wait: Callable[[float], object]) -> list[Look]:
-    """All heartbeats, each second: as many looks as seconds, one at least."""
-    found = [look()]
+def looks(look: Callable[[], T], seconds: float, wait: Callable[[float], object]) -> list[T]:
+    """What `look` returns each second: as many looks as seconds, at least one."""
+    results = [look()]
     for _ in range(round(seconds / EVERY_S) - 1):
         wait(EVERY_S)
-        found.append(look())
-    return found
+        results.append(look())
+    return results
 
 
 def _at_work(beats: Sequence[Heartbeat]) -> bool:

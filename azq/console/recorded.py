@@ -19,7 +19,6 @@ from azq.arena.player import Player
 from azq.clock import now_ms
 from azq.config import Config, load
 from azq.console.grading import ProgressLine
-from azq.console.move import folder_of
 from azq.console.play import Seating, seated
 from azq.console.up import UpRequest, game_asked, read_start
 from azq.errors import ConfigError, NotFound, StateConflict
@@ -30,7 +29,6 @@ from azq.learner.data.intake import game_key
 from azq.notation import sgf
 from azq.notation.reading import ReadGame, form_of, read_games, sgf_params
 from azq.notation.writing import as_event
-from azq.replay.readers import SegmentReader
 from azq.replay.samples import count_trained, judge
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire.codec import encode
@@ -45,14 +43,6 @@ MOST_NAMED = 20  # of what was left out, in words
 
 File = tuple[Path, str, bytes]  # with its notation
 OTHERWISE = "were played on to another result than the file's"
-
-
-def games_of(config: Config, run: str, most: int, uid: int | None) -> tuple[Game, Iterator[SampleEvent]]:
-    """The rules of a run and its newest games, oldest first, or the one of this number. Raises `NotFound`, `StoreError`."""
-    folder = folder_of(config, None, run)
-    settings = folder.sections().run
-    rules, reader = load_game(config, settings.game, settings.params, folder.settings), SegmentReader(folder.path / "segments")
-    return rules, iter([reader.find(uid)]) if uid is not None else reader.last(most)
 
 
 @dataclass

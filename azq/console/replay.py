@@ -15,6 +15,7 @@ from azq.arena.searcher import evaluate
 from azq.config import Config
 from azq.console.grading import ProgressLine
 from azq.console.move import folder_of, weights_file
+from azq.console.table import tabled
 from azq.errors import ConfigError, NotFound
 from azq.host import rundir
 from azq.host.game_files import load_game
@@ -139,17 +140,19 @@ def _told(recorded: RecordedGame, each: ReplayedPly, texts: dict[int, str]) -> d
 
 def replay_text(told: dict[str, Any]) -> list[str]:
     """A line a ply; all actions where there is one ply alone."""
-    lines = [
-        f"{each['ply']:>4}  {each['recorded']['text']:<10} version {each['recorded']['weight_version']:<5}"
-        f"{each['recorded']['simulations']:>5} simulations  value {each['recorded']['value']:+.4f} now {each['now']['value']:+.4f}"
-        f"  policy {each['difference']['policy']:.4f} off  {each['verdict']}" + (f": {each['reason']}" if each["reason"] else "")
-        for each in told["plies"]
-    ]
+    rows = (
+        (
+            *(ply["ply"], ply["recorded"]["text"], ply["recorded"]["weight_version"], ply["recorded"]["simulations"]),
+            *(f"{ply['recorded']['value']:+.4f}", f"{ply['now']['value']:+.4f}", f"{ply['difference']['policy']:.4f}"),
+            ": ".join(filter(None, (ply["verdict"], ply["reason"]))),
+        )
+        for ply in told["plies"]
+    )
+    lines = tabled(rows, "#ply", "move", "#version", "#simulations", "#value", "#now", "#policy off by", "")
     if len(told["plies"]) == 1:
-        rows = sorted(told["plies"][0]["actions"], key=lambda row: -row["recorded_policy"])
-        lines += [
-            f"      {row['text']:<10} policy {row['recorded_policy']:.4f} now {row['policy']:.4f}, {row['visits']} visits" for row in rows
-        ]
+        actions = sorted(told["plies"][0]["actions"], key=lambda row: -row["recorded_policy"])
+        cells = ((row["text"], f"{row['recorded_policy']:.4f}", f"{row['policy']:.4f}", row["visits"]) for row in actions)
+        lines += ["", *tabled(cells, "action", "#policy", "#now", "#visits")]
     counts = ", ".join(f"{count} {verdict}" for verdict, count in told["counts"].items() if count)
     first = told["first_difference"]
     return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,24 @@ from azq.samples.diff import TOO_FEW, SamplesDiff
 from azq.samples.played import PlayedGames, read_games
 from azq.samples.stats import SampleStats, Spread
 from azq.status.balance import QUANTILES, Balance, ResultShare, balance
+from azq.wire.messages import SampleEvent
 
 Groups = Mapping[str, NDArray[Any]]
 SHOWN = 20  # groups in a table
 
 
-def read(config: Config, run: str, most: int, opening_plies: int) -> tuple[Game, PlayedGames]:
-    """The rules of a run and figures of its newest games. Raises `NotFound` for no such run and for one without games here."""
+def games_of(config: Config, run: str, most: int, uid: int | None = None) -> tuple[Game, Iterator[SampleEvent]]:
+    """The rules of a run and its newest games, oldest first, or the one of this number. Raises `NotFound`, `StoreError`."""
     folder = folder_of(config, None, run)
     settings = folder.sections().run
-    rules = load_game(config, settings.game, settings.params, folder.settings)
-    return rules, read_games(rules, SegmentReader(folder.path / "segments").last(most), opening_plies)
+    rules, reader = load_game(config, settings.game, settings.params, folder.settings), SegmentReader(folder.path / "segments")
+    return rules, iter([reader.find(uid)]) if uid is not None else reader.last(most)
+
+
+def read(config: Config, run: str, most: int, opening_plies: int) -> tuple[Game, PlayedGames]:
+    """The rules of a run and figures of its newest games. Raises `NotFound` for no such run and for one without games here."""
+    rules, events = games_of(config, run, most)
+    return rules, read_games(rules, events, opening_plies)
 
 
 def pair(config: Config, runs: tuple[str, str | None], by: str, chosen: Sequence[str], most: int, opening_plies: int) -> Groups:
@@ -147,39 +154,35 @@ MOST_ACTIONS = 20  # actions in a line
 
 def read_balance(config: Config, run: str, most: int) -> Balance:
     """The figures of a run's newest games. Raises `NotFound` for no such run and for one without games here."""
-    folder = folder_of(config, None, run)
-    settings = folder.sections().run
-    rules = load_game(config, settings.game, settings.params, folder.settings)
-    return balance(rules, SegmentReader(folder.path / "segments").last(most))
+    return balance(*games_of(config, run, most))
 
 
-def balance_text(found: Balance) -> str:
-    """A line a figure, the trend last."""
-    told = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, found.length, strict=True))
-    whose = f" of the {found.first.games:,} games that no random plies began" if found.first.games < found.games else ""
+def balance_text(found: Balance) -> list[str]:
+    """A row a figure, the trend last."""
+    plies = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, found.length, strict=True))
+    some = f" of the {found.first.games:,} games without random opening plies" if found.first.games < found.games else ""
     results = [
-        f"first player         {_share_text(found.first)}{whose}; fair is {found.even:.3f}",
-        *(f"seat {number:<16}{_share_text(seat)}" for number, seat in enumerate(found.seats)),
-        f"without a winner     {found.draws:.1%}",
+        ("first player", f"{_share_text(found.first)}{some}; fair is {found.even:.3f}"),
+        *((f"seat {number}", _share_text(seat)) for number, seat in enumerate(found.seats)),
+        ("without a winner", f"{found.draws:.1%}"),
     ]
-    trend = ["first player, from the oldest games to the newest", *(f"  {part.games:<19,}{_share_text(part)}" for part in found.trend)]
+    trend = [(f"{part.games:,}", _share_text(part)) for part in found.trend]
     if found.scores:
         scores = ", ".join(f"{share:.0%} {score:,.6g}" for share, score in zip(QUANTILES, found.scores, strict=True))
-        results = ["fair                 does not apply: one player", f"score                {scores}"]
-        means = zip(found.trend, found.mean_scores, strict=True)
-        trend = ["mean score, from the oldest games to the newest", *(f"  {part.games:<19,}{mean:,.6g}" for part, mean in means)]
-    lines = [
-        f"games                {found.games:,}",
+        results = [("fair", "does not apply: one player"), ("score", scores)]
+        trend = [(f"{part.games:,}", f"{mean:,.6g}") for part, mean in zip(found.trend, found.mean_scores, strict=True)]
+    rows = [
+        ("games", f"{found.games:,}"),
         *results,
-        f"plies                {told}",
-        f"one legal action     {found.forced:.1%} of decisions",
-        f"never legal          {_actions_text(found.never_legal)}",
-        f"legal, never played  {_actions_text(found.never_played)}",
-        f"openings             {found.openings:,}",
-        *(f"  {' '.join(map(str, each.actions)):<19}{each.share:.1%}" for each in found.commonest),
-        *trend,
+        ("plies", plies),
+        ("one legal action", f"{found.forced:.1%} of decisions"),
+        ("never legal", _actions_text(found.never_legal)),
+        ("legal, never played", _actions_text(found.never_played)),
+        ("openings", f"{found.openings:,}"),
+        *((f"  {' '.join(map(str, opening.actions))}", f"{opening.share:.1%}") for opening in found.commonest),
     ]
-    return "\n".join(lines)
+    measure = "mean score" if found.scores else "first player"
+    return [*tabled(rows, "", ""), f"{measure}, from the oldest games to the newest", *tabled(trend, "", "")]
 
 
 def _share_text(share: ResultShare) -> str:

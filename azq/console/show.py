@@ -1,4 +1,4 @@
-"""Commands that only read: `azq status`, `ledger`, `ranks`, `why`, `config check`, `games check`; and how brokers are told."""
+"""Commands that only read: `azq status`, `ledger`, `ranks`, `why`, `config check`, `games check`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import contextlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -16,9 +15,7 @@ import msgspec
 import redis
 import typer
 from rich.console import Console, Group
-from rich.live import Live
 from rich.progress import Progress
-from rich.table import Table
 from rich.text import Text
 
 from azq import games, logs
@@ -28,7 +25,7 @@ from azq.config import BrokerConfig, Config, parse_params
 from azq.config.access import check_binding
 from azq.console import table
 from azq.console.move import folder_of
-from azq.console.table import count
+from azq.console.table import count, tabled
 from azq.errors import AzqError, BrokerError, ConfigError, NotFound, StateConflict
 from azq.games.apart import check_apart
 from azq.games.check import Report, check
@@ -41,7 +38,7 @@ from azq.replay.readers import SegmentReader
 from azq.status.brokers import Plane, PlaneFacts, open_planes
 from azq.status.cost import RunCost
 from azq.status.observe import Watch
-from azq.status.summary import RankRow, RanksStatus, RunStatus
+from azq.status.summary import RanksStatus, RunStatus
 from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client
 from azq.wire.doorman import CONTROL
@@ -169,85 +166,62 @@ def report_text(report: Report) -> str:
     return "\n".join([*lines, *([board] if ":" in report.game and min(rows, columns) > 2 else [])])
 
 
-REDRAW_EVERY_S = 1.0
-
-
-def show_ranks(config: Config, run: str | None, seconds: float, as_json: bool, wait: Callable[[float], object] | None = None) -> None:
-    """Shows a run's ranks as they are after `seconds`, where a person looks each second until then.
-
-    Raises `StateConflict` where one process trains alone.
-    """
+def read_ranks(config: Config, run: str | None, wait_s: float) -> RunStatus:
+    """A run with its ranks as they are in `wait_s`. Raises `StateConflict` where one process trains alone."""
     config, client = brokers.open_control(config)
-    watch, name, console = Watch(client), run or only_run(Ledger(client)), Console()
-    status = _of_many(watch.summary(name))
-    with Live(drawn(status), console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live:
-        for _ in range(round(seconds / REDRAW_EVERY_S)):
-            (wait or threading.Event().wait)(REDRAW_EVERY_S)
-            status = _of_many(watch.summary(name))
-            if live:
-                live.update(drawn(status), refresh=True)
-    if as_json:
-        sys.stdout.write(json.dumps({"run": status.run, "step": status.learner_step, **asdict(status.ranks)}) + "\n")
-    elif not live:
-        console.print(drawn(status))
-
-
-def _of_many(status: RunStatus) -> RunStatus:
+    name = run or only_run(Ledger(client))
+    threading.Event().wait(wait_s)
+    status = Watch(client).summary(name)
     if status.ranks.configured < 2:
-        why = "learner.ranks is 1" if status.learner_live else "its learner is not there"
-        raise StateConflict(f"run {status.run} has no ranks to show: {why}; `azq status --run {status.run}` shows the rest")
+        reason = "learner.ranks is 1" if status.learner_live else "its learner is not there"
+        raise StateConflict(f"run {status.run} has no ranks to show: {reason}; `azq status --run {status.run}` shows the rest")
     return status
 
 
-def drawn(status: RunStatus) -> Group:
-    """What they do together, and a line for each."""
-    both = Table(box=None, show_header=False, title=f"ranks of {status.run}", title_justify="left", title_style="bold")
-    for name, text in together(status):
-        both.add_row(name, text)
-    return Group(both, ranks_table(status.ranks))
-
-
-def together(status: RunStatus) -> Iterator[tuple[str, str]]:
+def ranks_text(status: RunStatus) -> list[str]:
+    """What the ranks do together, and a line for each."""
     ranks = status.ranks
-    yield "steps", count(status.learner_step)
-    yield "samples processed", count(ranks.samples_processed)
-    yield "healthy ranks", _named(ranks, lambda row: row.state == "trains")
-    yield "failed ranks", _named(ranks, lambda row: row.state != "trains")
-    yield "throughput", f"{count(status.samples_per_s)} samples/s"
-    yield "mean step", f"{1e3 * ranks.batch_s:.1f} ms"
-    yield "mean synchronisation", f"{1e3 * ranks.sync_s:.1f} ms"
-    yield "scaling efficiency", f"{ranks.efficiency:.0%}"
-    yield "fallback", "active" if ranks.fallback_active else "no"
-    yield "ranks lost so far", str(ranks.losses)
-
-
-def ranks_table(ranks: RanksStatus) -> Table:
-    table = Table(
-        "rank", "state", "host", "device", "rows", "samples/s", "step ms", "sync ms", "memory", "holds", "errors", "last error", box=None
+    totals = (
+        ("steps", count(status.learner_step)),
+        ("samples processed", count(ranks.samples_processed)),
+        ("healthy ranks", _numbers(ranks, healthy=True)),
+        ("failed ranks", _numbers(ranks, healthy=False)),
+        ("throughput", f"{count(status.samples_per_s)} samples/s"),
+        ("mean step", f"{1e3 * ranks.batch_s:.1f} ms"),
+        ("mean synchronisation", f"{1e3 * ranks.sync_s:.1f} ms"),
+        ("scaling efficiency", f"{ranks.efficiency:.0%}"),
+        ("fallback", "active" if ranks.fallback_active else "no"),
+        ("ranks lost so far", ranks.losses),
     )
-    for row in ranks.each:
-        state = row.state.replace("_", " ")
-        rows = f"{row.rows} by {row.micro_batch}" if 0 < row.micro_batch < row.rows else str(row.rows)
-        table.add_row(
-            str(row.rank),
-            state if row.state == "trains" else f"[yellow]{state}[/]",
-            row.host,
-            row.device,
-            rows,
-            count(row.samples_per_s),
-            f"{1e3 * row.batch_s:.1f}",
-            f"{1e3 * row.sync_s:.1f}",
-            f"{row.memory_bytes / 1e6:,.0f} MB",
-            f"{row.state_bytes / 1e6:,.1f} MB",
-            str(row.errors),
-            row.reason,
+    rows = (
+        (
+            *(row.rank, row.state.replace("_", " "), row.host, row.device),
+            f"{row.rows} by {row.micro_batch}" if 0 < row.micro_batch < row.rows else row.rows,
+            *(count(row.samples_per_s), f"{1e3 * row.batch_s:.1f}", f"{1e3 * row.sync_s:.1f}"),
+            *(f"{row.memory_bytes / 1e6:,.0f} MB", f"{row.state_bytes / 1e6:,.1f} MB", row.errors, row.reason),
         )
-    return table
+        for row in ranks.each
+    )
+    columns = (
+        "#rank",
+        "state",
+        "host",
+        "device",
+        "rows",
+        "#samples/s",
+        "#step ms",
+        "#sync ms",
+        "#memory",
+        "#holds",
+        "#errors",
+        "last error",
+    )
+    return [f"ranks of {status.run}", *tabled(totals, "", ""), "", *tabled(rows, *columns)]
 
 
-def _named(ranks: RanksStatus, is_one: Callable[[RankRow], bool]) -> str:
-    found = [str(row.rank) for row in ranks.each if is_one(row)]
-    return f"{len(found)} of {ranks.configured}" + (f": {', '.join(found)}" if found else "")
+def _numbers(ranks: RanksStatus, *, healthy: bool) -> str:
+    numbers = [str(row.rank) for row in ranks.each if (row.state == "trains") is healthy]
+    return f"{len(numbers)} of {ranks.configured}" + (f": {', '.join(numbers)}" if numbers else "")
 
 
 ADVISE_EVERY_S = 60.0  # between two looks of a run at work

@@ -200,7 +200,7 @@ def noisy(*given: Any) -> int:
     [
         (["move"], {"azq.console.move.move": noisy, "azq.console.play.game_named": lambda *_: "tic_tac_toe"}),
         (["gtp"], {"azq.console.gtp.serve": noisy, "azq.console.play.game_named": lambda *_: "othello"}),
-        (["games", "export", "r"], {"azq.console.recorded.games_of": lambda *_: ("", ""), "azq.notation.writing.export": noisy_pieces}),
+        (["games", "export", "r"], {"azq.console.samples.games_of": lambda *_: ("", ""), "azq.notation.writing.export": noisy_pieces}),
         (["up", "--json"], {"azq.console.up.up": lambda asked, **_: noisy(asked.output)}),
     ],
 )

@@ -13,8 +13,9 @@ from replay_games import play_game
 from azq import _core, games
 from azq.config import RunSections, load
 from azq.console import recorded
-from azq.console.recorded import Source, games_of, import_games
+from azq.console.recorded import Source, import_games
 from azq.console.replay import replay_game, replay_text
+from azq.console.samples import games_of
 from azq.console.up import UpRequest
 from azq.errors import ConfigError, NotFound, StateConflict, StoreError
 from azq.games import Game
@@ -170,7 +171,7 @@ def test_one_ply_shows_all_its_actions(tmp_path: Path) -> None:
     run_with_a_game(tmp_path, "uniform")
     told = replay_game(load(None, [f'home="{tmp_path}"']), "first", UID, 2)
     assert [each["ply"] for each in told["plies"]] == [2]
-    assert len(replay_text(told)) == 1 + 7 + 1
+    assert len(replay_text(told)) == 2 + 2 + 7 + 1  # heads, an empty line and the sum
 
 
 def test_long_work_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,28 +124,30 @@ def test_balance_of_games_of_every_kind(home: Path, game: str) -> None:
     assert sum(seat["share"] for seat in found["seats"]) == pytest.approx(1)
 
 
+def words(lines: list[str]) -> str:
+    return " ".join(" ".join(lines).split())
+
+
 def test_long_lists_are_cut_and_empty_ones_said() -> None:
     share = ResultShare(10, 0.6, 0.31, 0.83)
     found = Balance(
         10, share, [share, share], 0.5, 0.2, [5, 5, 7, 9, 9], 0.05, [], list(range(25)), 1, [OpeningShare([4, 0], 1.0)], [share]
     )
-    told = balance_text(found)
-    assert "never legal          none" in told
-    assert "18 19 and 5 more: --json" in told
-    assert "first player         0.600 (0.310 to 0.830); fair is 0.500" in told
-    assert "first player         0.600 (0.310 to 0.830) of the 10 games that no random plies began; fair" in balance_text(
-        replace(found, games=99)
-    )
+    text = words(balance_text(found))
+    assert "never legal none" in text
+    assert "18 19 and 5 more: --json" in text
+    assert "first player 0.600 (0.310 to 0.830); fair is 0.500" in text
+    assert "first player 0.600 (0.310 to 0.830) of the 10 games without random" in words(balance_text(replace(found, games=99)))
 
 
 def test_a_game_for_one_tells_scores_and_no_shares() -> None:
     share = ResultShare(10, 1.0, 0.7, 1.0)
     found = Balance(10, share, [share], 1.0, 0.0, [5, 5, 7, 9, 9], 0.0, [], [], 1, [], [share], [10, 20, 30, 40, 12345.6], [30.5])
-    told = balance_text(found)
-    assert "does not apply: one player" in told
-    assert "score                0% 10, " in told
-    assert "  10                 30.5" in told
-    assert "first player" not in told
+    text = words(balance_text(found))
+    assert "does not apply: one player" in text
+    assert "score 0% 10, " in text
+    assert text.endswith(" 10 30.5")
+    assert "first player" not in text
 
 
 NO_GAMES = np.zeros(0, ROW)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import replace
@@ -13,7 +12,6 @@ import msgspec
 import pytest
 from memory_broker import MemoryBus
 from replay_games import play_game
-from rich.console import Console
 from typer.testing import CliRunner
 
 from azq import games
@@ -78,9 +76,7 @@ def status() -> RunStatus:
 
 
 def test_each_rank_has_a_line_and_all_of_them_a_sum() -> None:
-    output = io.StringIO()
-    Console(file=output, width=160).print(show.drawn(status()))
-    shown = " ".join(output.getvalue().split())
+    shown = " ".join("\n".join(show.ranks_text(status())).split())
     for text in (
         "healthy ranks 2 of 3: 0, 1",
         "failed ranks 1 of 3: 2",
@@ -102,23 +98,23 @@ def test_metrics_name_run_rank_and_host() -> None:
     assert said["azq_rank_state_bytes", "first", "1", "second"] == 71.4e6
 
 
-def test_a_run_is_watched_for_as_long_as_asked_and_told_as_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    looks = iter([replace(status(), learner_step=step) for step in (1, 2, 3)])
-    watch: Any = type("Watched", (), {"__init__": lambda self, client: None, "summary": lambda self, run: next(looks)})
+def watched(monkeypatch: pytest.MonkeyPatch, status: RunStatus) -> None:
+    watch: Any = type("Watched", (), {"__init__": lambda self, client: None, "summary": lambda self, run: status})
     monkeypatch.setattr(show, "Watch", watch)
     monkeypatch.setattr(brokers, "open_control", lambda config: (config, None))
-    waits: list[float] = []
-    show.show_ranks(Config(), "first", 2.0, True, waits.append)
-    told = msgspec.json.decode(capsys.readouterr().out)
-    assert (told["run"], told["step"], waits) == ("first", 3, [1.0, 1.0])
+
+
+def test_ranks_for_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched(monkeypatch, status())
+    told = json.loads(CliRunner().invoke(app, ["ranks", "--run", "first", "--json"], catch_exceptions=False).stdout)
+    assert (told["run"], told["step"]) == ("first", status().learner_step)
     assert [row["rank"] for row in told["each"]] == [0, 1, 2]
 
 
-def test_a_run_without_ranks_says_what_to_do() -> None:
+def test_a_run_without_ranks_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched(monkeypatch, replace(status(), ranks=ranks_status(msgspec.structs.replace(LEARNER, ranks=1))))
     with pytest.raises(StateConflict, match=r"learner\.ranks is 1; `azq status --run first`"):
-        show._of_many(replace(status(), ranks=ranks_status(msgspec.structs.replace(LEARNER, ranks=1))))
+        show.read_ranks(Config(), "first", 0.0)
 
 
 def plant(home: Path, *, simulations: int) -> RunDir:
