@@ -12,7 +12,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -27,11 +27,6 @@ OLDEST_STARTED = (7, 0)  # of those that azq starts: older ones let every client
 
 NOTE = "server.json"
 FORK = (7, 2)  # of Redis: the last one whose files Valkey reads
-_HEADER = re.compile(rb"(REDIS|VALKEY)(\d{3,4})")
-_HEADER_BYTES = 10
-# Of Redis, by the format of its files; the oldest that writes it. Formats above are of servers newer than any of these.
-_REDIS_BY_FORMAT = ((12, (7, 4)), (11, (7, 2)), (10, (7, 0)), (0, (6, 2)))
-_VALKEY_FORMAT_SINCE = (9, 0)  # Valkey's files carry a name of their own since
 
 _UNREADABLE = ("Bad file format", "check-aof", "check-rdb", "RDB format version", "AOF loading aborted", "Wrong signature")
 
@@ -130,23 +125,17 @@ def parse_server(text: str) -> ServerProgram | None:
 
 
 def writer_of(folder: Path) -> ServerProgram | None:
-    """Who wrote the append-only file in a broker's folder: by the note beside it, else by the file itself; None where neither tells."""
-    return _noted(folder) or next(filter(None, map(_by_header, _bases(folder))), None)
+    """The program that wrote the append-only file in a broker's folder, by the note beside it; None where that does not tell."""
+    try:
+        server = msgspec.json.decode((folder / NOTE).read_bytes(), type=ServerProgram)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return server if server.version else None
 
 
 def note_writer(folder: Path, server: ServerProgram) -> None:
     """Notes who writes from now on, whole or not at all."""
     publish_file(folder / NOTE, msgspec.json.encode(server))
-
-
-def parse_header(head: bytes) -> ServerProgram | None:
-    """The oldest server that writes files which begin like this; None for what is no file of theirs, or does not tell."""
-    match = _HEADER.match(head)
-    if match is None:
-        return None
-    if match[1] == b"VALKEY":
-        return ServerProgram("valkey", _VALKEY_FORMAT_SINCE)
-    return ServerProgram("redis", next(version for oldest, version in _REDIS_BY_FORMAT if int(match[2]) >= oldest))
 
 
 def unreadable(words: str, folder: Path, log: Path) -> str:
@@ -161,24 +150,3 @@ def unreadable(words: str, folder: Path, log: Path) -> str:
         "advises, which cuts runs off: put a backup back, or the program that wrote it, or move the folder away: "
         "`azq up --run NAME` then goes on from the run's own folder"
     )
-
-
-def _noted(folder: Path) -> ServerProgram | None:
-    try:
-        server = msgspec.json.decode((folder / NOTE).read_bytes(), type=ServerProgram)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return server if server.version else None
-
-
-def _bases(folder: Path) -> Iterable[Path]:
-    """The files that an append-only file begins with, by the manner of Redis 7 and of 6."""
-    return [*sorted(folder.glob("appendonlydir/*.base.*")), *folder.glob("appendonly.aof")]
-
-
-def _by_header(path: Path) -> ServerProgram | None:
-    try:
-        with path.open("rb") as file:
-            return parse_header(file.read(_HEADER_BYTES))
-    except OSError:
-        return None

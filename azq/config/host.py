@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
@@ -151,6 +151,8 @@ class ListenConfig(Section):
 class DaemonConfig(ListenConfig):
     """The operations daemon and its REST interface."""
 
+    retired: ClassVar = {"history_every_s": 5.0}
+
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     token: SecretStr = SecretStr("")  # may do everything; this one or another is required when host is not loopback
     tokens: dict[Tag, TokenConfig] = Field(default_factory=dict)  # by name; names may show in logs
@@ -167,7 +169,6 @@ class DaemonConfig(ListenConfig):
     lease_s: Seconds = 20.0
     unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
     max_attempts: Few = 4
-    history_every_s: Seconds = 5.0  # between two points of the charts
     jobs_ahead: Few = 1  # queued jobs kept beyond what live workers hold, per tag
 
     @model_validator(mode="after")
@@ -240,8 +241,9 @@ class InferenceConfig(Section):
 class TrackingConfig(Section):
     """Where this host's learners send curves, settings and weights; services' addresses and keys are in the environment."""
 
+    retired: ClassVar = {"weights_every_s": 600.0}
+
     backends: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
-    weights_every_s: Seconds = 600.0  # between two versions that services get, the last aside
 
 
 Money = Annotated[float, Field(ge=0.0, le=1e9)]
@@ -251,6 +253,8 @@ Limit = Annotated[float, Field(gt=0.0, le=1e9)]
 class MachineConfig(Section):
     """What this machine is, what it costs, and what ends it."""
 
+    retired: ClassVar = {"notice_every_s": 2.0}
+
     kind: str = ""  # as in azq's catalogue of prices
     per_hour: Money | None = None  # what it costs; unset: the catalogue's price of its kind
     hours: Limit | None = None  # since its start; then its dead-man timer ends it, whatever the network does; unset: never
@@ -258,7 +262,6 @@ class MachineConfig(Section):
     lost_after_s: SecondsOrNever = 0.0  # no daemon was heard of for so long: the timer ends it; 0: never
     poweroff_command: tuple[str, ...] = ()  # run after its azq has drained and ended; none: the machine stays on
     metadata_url: Url = ""  # where its provider says that it takes the machine back, as http://169.254.169.254; empty: nobody is asked
-    notice_every_s: Seconds = 2.0  # between two questions there
 
     def facts(self) -> dict[str, Any]:
         """What its heartbeats say of it."""

@@ -79,6 +79,8 @@ class SearchConfig(Section):
 class SelfPlayConfig(Section):
     """How a self-play job makes games."""
 
+    retired: ClassVar = {"pin_threads": None}
+
     evaluator: Literal["stream", "local", "uniform"] = "stream"
     games_in_flight: Positive = 1024  # at most
     answer_within_ms: Annotated[float, Field(ge=0.0, le=60_000.0)] = (
@@ -86,7 +88,6 @@ class SelfPlayConfig(Section):
     )
     groups: Few = 2  # halves in turn, so that search and evaluation overlap
     threads: Few = 1
-    pin_threads: bool = False  # a worker's children keep to cores of their own, as many as they have threads
     slice_s: Seconds = 60.0
     journal_s: Seconds = 5.0
     resend_after_s: Seconds = 5.0
@@ -173,15 +174,14 @@ class RankSettings(Section):
 class LearnerConfig(RankSettings):
     """Training."""
 
-    retired: ClassVar = {"population": 1, "population_every_steps": None, "soft_weight": None, "reply_weight": None}
+    retired: ClassVar = {"population": 1, "population_every_steps": None, "soft_weight": None, "reply_weight": None, "lr_drop_factor": 0.2}
 
     device: str = "auto"
     batch_size: Positive = 512
     micro_batch: Natural = 0  # most samples of one pass, whose gradients add up to a batch's; 0: a batch. Halved where memory runs out
     learning_rate: Factor = 2e-3
     muon_rate: Weight = 0.0  # of the matrices of the network's blocks, moved by Muon; what changes learning_rate changes it alike; 0: AdamW
-    lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon
-    lr_drop_factor: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2
+    lr_drops: tuple[Fraction, ...] = (0.6, 0.85)  # shares of the run's horizon at which the rate drops to a fifth
     lr_schedule: tuple[RateStage, ...] = ()  # factors of the rate, in the order of the run, beside those drops
     warmup_steps: Natural = 100
     weight_decay: Weight = 1e-4

@@ -162,6 +162,7 @@ class SpotNotice:
 
 
 TICK_S = 0.25
+NOTICE_EVERY_S = 2.0  # between two questions to the provider
 BROKER_TIMEOUT_S = 2.0
 LINGER_S = 60.0  # of a machine that others need while they end: the daemon's, and those with brokers
 
@@ -194,14 +195,14 @@ class MachineWatch:
         self._fleet: Fleet | None = None
         self._over_s: float | None = None  # since when
         self._began_s = self._heard_s = clock()
-        self._asked_s = -self._machine.notice_every_s
+        self._asked_s = -NOTICE_EVERY_S
         self._announced = ""
         self.end: End | None = None
 
     def look(self) -> None:
         """One look, as often as one likes."""
         now_s = self._clock()
-        if self._notice is not None and now_s - self._asked_s >= self._machine.notice_every_s:
+        if self._notice is not None and now_s - self._asked_s >= NOTICE_EVERY_S:
             self._asked_s = now_s
             self._announced = self._notice.ask()
             self._settle(now_s)

@@ -58,7 +58,7 @@ def notify(*lines: str, environment: MutableMapping[str, str] = os.environ) -> b
     if environment.get(READY_PID) != str(os.getpid()) and not (lines := tuple(line for line in lines if line != WATCHDOG)):
         return True
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as channel:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
             channel.setblocking(False)
             channel.connect("\0" + address[1:] if address.startswith("@") else address)
             channel.send("\n".join(lines).encode())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import socket
 import ssl
-import struct
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import httpx2
+import psutil
 
 from azq.config.access import is_this_host
 from azq.errors import ConfigError
@@ -39,7 +38,6 @@ def way_to(url: str) -> str:
     return f" through the proxy {masked(proxies[name])} ({name.upper()}_PROXY)"
 
 
-_SIOCGIFADDR = 0x8915  # linux/sockios.h
 _ANY_PORT = 9
 
 
@@ -53,12 +51,6 @@ def address_towards(host: str) -> str:
 
 def interface_towards(host: str) -> str:
     """The network interface by which a host, or this one itself, is reached; empty where that cannot be told."""
-    if not (address := address_towards(host)):
-        return ""
-    ours = socket.inet_aton(address)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # one without an address
-                if fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))[20:24] == ours:
-                    return name
-    return ""
+    address = address_towards(host)
+    interfaces = psutil.net_if_addrs() if address else {}
+    return next((name for name, found in interfaces.items() if any(entry.address == address for entry in found)), "")

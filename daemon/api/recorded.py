@@ -44,7 +44,7 @@ def run_history(
     since_ms: Annotated[int, Query(ge=0, lt=2**53, description="Milliseconds since 1970; absent: the last hour.")] | None = None,
     points: Annotated[int, Query(ge=1, le=2000, description="At most about so many moments; means over equal parts.")] = 240,
 ) -> History:
-    """Figures over time in columns, oldest first; recorded every `daemon.history_every_s` while the run runs."""
+    """Figures over time in columns, oldest first; recorded every 5 s while the run runs."""
     use.ledger.run(run)
     now_ms = use.clock_ms()
     start = max(now_ms - LONGEST_MS, now_ms - 3_600_000 if since_ms is None else since_ms)

@@ -41,6 +41,7 @@ from daemon.serve.health import Health
 
 LINES = {do.ReportUnroutable: "unroutable", do.ReportSpent: "budget", do.ReportCrashLoop: "crash_loop"}  # of log
 MEND_EVERY = 4  # ticks
+HISTORY_EVERY_S = 5.0  # between two points of the charts
 LIFE_S = 4.0  # at least; longer than a few ticks
 
 # KEYS[1] the lock; ARGV[1] holder, ARGV[2] life in ms, ARGV[3] a holder that is dead. Returns the holder after the call.
@@ -115,7 +116,7 @@ class Loop:
     enter: Callable[[], None] = field(default=nothing)
 
     def __post_init__(self) -> None:
-        self._history = Recorder(self.bus, self.config.history_every_s)
+        self._history = Recorder(self.bus, HISTORY_EVERY_S)
         self._accountant = Accountant(self.bus, self.budget)
         self._states: dict[str, RunState] = {}  # of the look before
         self._since_ms = 0  # when it looked first

@@ -38,8 +38,11 @@ class Ema:
             mine.copy_(other)
 
 
+LR_DROP = 0.2
+
+
 def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
-    """Linear warm-up over `warmup_steps`, a drop by `lr_drop_factor` at each share of the horizon in `lr_drops`, `lr_schedule`'s factor.
+    """Linear warm-up over `warmup_steps`, a drop to a fifth at each share of the horizon in `lr_drops`, `lr_schedule`'s factor.
 
     Samples, after which a stage of it may begin, are those that the limiter wants to be there for this step.
     """
@@ -47,7 +50,7 @@ def learning_rate(config: LearnerConfig, step: int, progress: float) -> float:
     drops = sum(progress >= share for share in config.lr_drops)
     samples = int(step * config.batch_size / config.samples_per_insert)
     factors = [1.0, *(stage.factor for stage in config.lr_schedule if stage.begun(progress, samples))]
-    return float(config.learning_rate * warm * config.lr_drop_factor**drops * factors[-1])
+    return float(config.learning_rate * warm * LR_DROP**drops * factors[-1])
 
 
 def make_optimizer(module: nn.Module, config: LearnerConfig) -> torch.optim.AdamW:

@@ -14,6 +14,8 @@ from azq.learner.tracking.tensorboard import TensorBoardTracker
 from azq.learner.tracking.tracker import Fetch, TrackedRun, Tracker
 from azq.wire.messages import WeightEvent
 
+WEIGHTS_EVERY_S = 600.0  # between two versions that a service gets, the last aside
+
 
 class Trackers:
     """Several as one."""
@@ -46,7 +48,7 @@ def open_trackers(config: TrackingConfig, run: TrackedRun) -> Trackers:
 def _beside(name: str, config: TrackingConfig, run: TrackedRun) -> TrackerBeside:
     if importlib.util.find_spec(name) is None:
         raise MissingExtra(f"tracking.backends names {name}, which is not installed; `pip install {name}`")
-    return TrackerBeside(name, partial(_made, name, run), weights_every_s=config.weights_every_s)
+    return TrackerBeside(name, partial(_made, name, run), weights_every_s=WEIGHTS_EVERY_S)
 
 
 def _made(name: str, run: TrackedRun) -> Tracker:

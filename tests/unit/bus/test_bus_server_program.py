@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.bus import server_program
-from azq.bus.server_program import NOTE, ServerProgram, note_writer, parse_header, parse_server, unreadable, writer_of
+from azq.bus.server_program import NOTE, ServerProgram, note_writer, parse_server, unreadable, writer_of
 from azq.errors import MissingExtra
 
 
@@ -131,23 +131,6 @@ def test_reading_is_passed_on_and_never_goes_down(one: ServerProgram, two: Serve
         assert one.version[:2] == two.version[:2]
 
 
-@pytest.mark.parametrize(
-    ("head", "server"),
-    [
-        (b"VALKEY080\xfa", ServerProgram("valkey", (9, 0))),
-        (b"REDIS0009\xfa", ServerProgram("redis", (6, 2))),
-        (b"REDIS0010\xfa", ServerProgram("redis", (7, 0))),
-        (b"REDIS0011\xfa", ServerProgram("redis", (7, 2))),
-        (b"REDIS0012\xfa", ServerProgram("redis", (7, 4))),
-        (b"REDIS0099\xfa", ServerProgram("redis", (7, 4))),
-        (b"*2\r\n$6\r\nSE", None),
-        (b"", None),
-    ],
-)
-def test_a_file_tells_the_oldest_server_that_writes_such(head: bytes, server: ServerProgram | None) -> None:
-    assert parse_header(head) == server
-
-
 @given(SERVERS)
 def test_a_note_is_read_back(tmp_path_factory: pytest.TempPathFactory, server: ServerProgram) -> None:
     folder = tmp_path_factory.mktemp("broker")
@@ -156,14 +139,9 @@ def test_a_note_is_read_back(tmp_path_factory: pytest.TempPathFactory, server: S
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"kind": "redis"}', '{"kind": "x", "version": [1]}', '{"kind": "redis", "version": []}'])
-def test_a_note_that_says_nothing_leaves_it_to_the_file(tmp_path: Path, text: str) -> None:
+def test_a_note_that_cannot_be_read_names_nobody(tmp_path: Path, text: str) -> None:
     (tmp_path / NOTE).write_text(text)
     assert writer_of(tmp_path) is None
-    (tmp_path / "appendonly.aof").write_bytes(b"REDIS0009\xfa")
-    assert writer_of(tmp_path) == ServerProgram("redis", (6, 2))
-    (tmp_path / "appendonlydir").mkdir()
-    (tmp_path / "appendonlydir" / "appendonly.aof.1.base.rdb").write_bytes(b"VALKEY080\xfa")
-    assert writer_of(tmp_path) == ServerProgram("valkey", (9, 0))
 
 
 def test_advice_that_would_destroy_a_file_is_known() -> None:

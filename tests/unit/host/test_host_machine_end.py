@@ -149,7 +149,7 @@ class Machine:
 
 def test_a_notice_is_told_at_once_marked_as_leaving_and_switches_nothing_off(monkeypatch: pytest.MonkeyPatch) -> None:
     with metadata() as provider:
-        machine = Machine(monkeypatch, metadata_url=provider.url, notice_every_s=2.0)
+        machine = Machine(monkeypatch, metadata_url=provider.url)
         assert machine.look() is None
         assert machine.beat() is None
         provider.announce()

@@ -85,11 +85,11 @@ def test_momentum_grows_with_the_network():
 
 
 def test_its_rate_follows_the_schedule_of_the_learning_rate():
-    config = MUON.model_copy(update={"warmup_steps": 4, "lr_drops": (0.5,), "lr_drop_factor": 0.1})
+    config = MUON.model_copy(update={"warmup_steps": 4, "lr_drops": (0.5,)})
     trainer, samples = trainer_of(config), samples_of_one(GAME, play_game(GAME, 1), 0.5)
     rates = []
     for progress in (0.0, 0.0, 0.6):
         trainer.train_on(Batch(samples), progress)
         rates.append([group["lr"] for group in trainer._optimizer.param_groups])
-    assert [each[0] for each in rates] == [pytest.approx(1e-2 * share) for share in (0.25, 0.5, 0.075)]
+    assert [each[0] for each in rates] == [pytest.approx(1e-2 * share) for share in (0.25, 0.5, 0.15)]
     assert all(each[0] == pytest.approx(2 * other) for each in rates for other in each[1:])

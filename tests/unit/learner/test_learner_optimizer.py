@@ -14,7 +14,7 @@ from azq.nets import NetSpec
 
 
 def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
-    config = LearnerConfig(learning_rate=1.0, warmup_steps=10, lr_drops=(0.6, 0.85), lr_drop_factor=0.2)
+    config = LearnerConfig(learning_rate=1.0, warmup_steps=10, lr_drops=(0.6, 0.85))
     assert learning_rate(config, 0, 0.0) == pytest.approx(0.1)
     assert learning_rate(config, 9, 0.0) == learning_rate(config, 500, 0.59) == 1.0
     assert learning_rate(config, 500, 0.6) == pytest.approx(0.2)
