@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,9 +16,11 @@ from azq.ratings.matches import WholeMatch
 from azq.ratings.outliers import Outlier
 from azq.stats import SequentialTest
 from azq.status.schemas import MessageOut
+from azq.status.strength import TOO_FEW, Trends
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.machines import StudyRecord
+from azq.wire.messages import WeightEvent
 
 
 class MatchOut(BaseModel):
@@ -63,6 +67,29 @@ class GradeOut(MessageOut):
     loss_by_class: dict[str, float]
 
 
+class TrendPoint(BaseModel):
+    """A measure of one weight version; `low` and `high` bound its 95 % interval, where it has one."""
+
+    version: int
+    at_ms: int = Field(description="When the version was published.")
+    value: float
+    low: float | None
+    high: float | None
+
+
+def trends_out(known: Trends, weights: Iterable[WeightEvent]) -> dict[str, list[TrendPoint]]:
+    """Points of every measure, the oldest first, without those of too few games and of versions that are not remembered."""
+    published = {event.version: event.published_ms for event in weights}
+    return {
+        kind: [
+            TrendPoint(version=measure.version, at_ms=published[measure.version], value=measure.value, low=measure.low, high=measure.high)
+            for measure in values
+            if measure.version in published and measure.value is not None and measure.text != TOO_FEW
+        ]
+        for kind, values in known.items()
+    }
+
+
 class ArenaOut(BaseModel):
     """Results of a run's evaluation jobs, newest first, and the ratings that follow from all of them."""
 
@@ -71,6 +98,8 @@ class ArenaOut(BaseModel):
     ratings: list[Rating]
     scores: list[Scored] = Field(default=[], description="Mean scores of a game for one, the best first; it has no ratings.")
     strangers: list[Outlier] = Field(default=[], description="Workers whose results differ from the others' by more than chance.")
+    headline: str = Field(default="", description="The measure that its game is judged by first.")
+    trends: dict[str, list[TrendPoint]] = Field(default={}, description="Each measure by version, the oldest first.")
 
 
 KEPT_S = 30 * 24 * 3600  # from the last word of its sweep

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec.structs import asdict
@@ -244,6 +244,17 @@ class _Game(msgspec.Struct):
     game: str = ""
 
 
+class RunFigures(BaseModel):
+    """How far a run is, and how well it plays."""
+
+    MOST: ClassVar = 60
+
+    games: int
+    measure: str = Field(description="What its game is judged by.")
+    text: str = Field(description="Its newest value.")
+    way: list[float] = Field(description="Its last values by version, the oldest first.")
+
+
 class RunOut(BaseModel):
     """A run."""
 
@@ -257,6 +268,7 @@ class RunOut(BaseModel):
     directory: str
     sections: dict[str, Any]
     network: NetworkStatus | None = Field(default=None, description="Its size now; only where one run is asked for by name.")
+    figures: RunFigures | None = Field(default=None, description="Only in lists with `figures=true`.")
 
     @classmethod
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:

@@ -22,6 +22,19 @@ export const token = {
   set: (value) => sessionStorage.setItem(KEY, value),
 };
 
+const QUESTION = "token?", ANSWER_MS = 200;
+const tabs = globalThis.BroadcastChannel && new BroadcastChannel(KEY);
+tabs?.addEventListener("message", ({ data }) => data === QUESTION && token.get() && tabs.postMessage(token.get()));
+
+/** The token that another tab of this azq knows and this one has not tried; empty: none answers. */
+export function tokenOfAnotherTab() {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ANSWER_MS, "");
+    tabs?.addEventListener("message", ({ data }) => data !== QUESTION && data !== token.get() && resolve(data));
+    tabs?.postMessage(QUESTION);
+  });
+}
+
 /** Takes the token of a link that `azq up` printed, `#token=...`, and leaves it neither in the address bar nor in the history. */
 export function takeToken() {
   const found = /^#token=([!-~]+)$/.exec(location.hash);

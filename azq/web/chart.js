@@ -2,21 +2,20 @@
 
 import { h, s } from "./dom.js";
 
-const HEIGHT = 118;
 const PAD = { left: 44, right: 8, top: 6, bottom: 18 };
 
 export class Chart {
   /**
-   * series: [{name, colour (1..8), points, band: [low, high] columns}]; format: value to text; formatX: x to text;
+   * series: [{name, colour (1..8), points, band: [low, high] columns}]; format: value to text; formatX: x to text; meaning: its tooltip;
    * floor and ceiling: values that the axis always shows; group: a Set of charts that share the x axis;
    * stacked: areas one upon the other, the first series lowest; empty: what stands there before the first value.
    */
-  constructor({ title, series, format, formatX, floor = 0, ceiling = null, group = null, onPick = null, stacked = false, empty = "nothing recorded yet" }) {
-    Object.assign(this, { title, series, format, formatX, floor, ceiling, group, onPick, stacked, empty });
+  constructor({ title, series, format, formatX, floor = 0, ceiling = null, group = null, onPick = null, stacked = false, empty = "Nothing recorded yet", height = 118, meaning = null }) {
+    Object.assign(this, { title, series, format, formatX, floor, ceiling, group, onPick, stacked, empty, height });
     this.data = { x: [], ys: series.map(() => []), gap: Infinity, domain: null };
     this.legend = h("span", { class: "legend" });
-    this.plot = s("svg", { role: "img", tabindex: 0, height: HEIGHT });
-    this.element = h("figure", { class: stacked ? "chart stacked" : "chart", "data-chart": title }, h("figcaption", {}, this.name = h("span", {}, title), this.legend), this.plot);
+    this.plot = s("svg", { role: "img", tabindex: 0, height });
+    this.element = h("figure", { class: stacked ? "chart stacked" : "chart", "data-chart": title }, h("figcaption", {}, this.name = h("span", { title: meaning }, title), this.legend), this.plot);
     this.plot.addEventListener("pointermove", (event) => this.#point(this.#nearest(event.offsetX)));
     this.plot.addEventListener("pointerleave", () => this.#point(null));
     this.plot.addEventListener("blur", () => this.#point(null));
@@ -26,16 +25,17 @@ export class Chart {
     group?.add(this);
   }
 
-  /** x: ascending numbers; ys: a column per series, null where unknown; bands: {series index: [lows, highs]}. */
-  update({ x, ys, bands = {}, gap = Infinity, domain = null }) {
-    this.data = { x, ys, bands, gap, domain };
+  /** x: ascending numbers; ys: a column per series, null where unknown; bands: {series index: [lows, highs]}; shades: [{from, to, colour, text}]; labels: what each x is called. */
+  update({ x, ys, bands = {}, gap = Infinity, domain = null, shades = [], labels = [] }) {
+    this.data = { x, ys, bands, gap, domain, shades, labels };
     this.draw();
   }
 
   /** Shows another figure from the next update on. */
-  rename(title, format) {
-    Object.assign(this, { title, format });
+  rename({ title, format, floor = 0, meaning }) {
+    Object.assign(this, { title, format, floor });
     this.name.textContent = this.element.dataset.chart = title;
+    this.name.title = meaning;
   }
 
   /** Points at the place nearest to an x; null: at none. */
@@ -47,25 +47,27 @@ export class Chart {
 
   draw() {
     this.width = Math.max(120, this.element.clientWidth - 2);
-    const { x, ys, bands = {}, domain } = this.data;
+    const { x, ys, bands = {}, shades = [] } = this.data;
+    const domain = this.data.domain ?? (x.length === 1 ? [x[0] - 1, x[0] + 1] : null);  // one point stands in the middle
     const tops = this.stacked ? stack(ys) : ys;
     const shown = [...tops.flat(), ...Object.values(bands).flat(2)].filter((value) => value !== null && value !== undefined);
     const ticks = niceTicks(Math.min(this.floor ?? Infinity, ...shown), Math.max(this.ceiling ?? -Infinity, ...(this.stacked && this.ceiling !== null ? [] : shown)), 3);  // shares of one whole go no higher
     const [low, high] = [ticks[0], ticks.at(-1)];
     const [from, to] = domain ?? [x[0] ?? 0, x.at(-1) ?? 1];
     this.toX = (value) => PAD.left + ((value - from) / (to - from || 1)) * (this.width - PAD.left - PAD.right);
-    this.toY = (value) => PAD.top + (1 - (value - low) / (high - low || 1)) * (HEIGHT - PAD.top - PAD.bottom);
+    this.toY = (value) => PAD.top + (1 - (value - low) / (high - low || 1)) * (this.height - PAD.top - PAD.bottom);
     this.plot.setAttribute("width", this.width);
-    this.plot.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
+    this.plot.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     this.plot.setAttribute("aria-label", `${this.title}: ${this.#sentence()}`);
     this.cursor = s("g", { class: "cursor" });
     this.plot.replaceChildren(
+      ...shades.map((one) => this.#shade(one)),
       ...ticks.map((tick) => this.#gridLine(tick)),
       ...this.#timeLabels(from, to),
       ...Object.entries(bands).map(([index, band]) => this.#band(Number(index), band)),
       ...this.series.map((one, index) => (this.stacked ? this.#area(one, tops[index - 1], tops[index]) : this.#line(one, ys[index] ?? []))),
       this.cursor,
-      x.length ? "" : s("text", { x: this.width / 2, y: HEIGHT / 2, class: "empty" }, this.empty),
+      x.length ? "" : s("text", { x: this.width / 2, y: this.height / 2, class: "empty" }, this.empty),
     );
     this.#mark();
   }
@@ -76,11 +78,16 @@ export class Chart {
       this.data.x.length ? s("text", { x: PAD.left - 6, y: y + 3.5, class: "tick end" }, this.format(tick)) : null);
   }
 
+  #shade({ from, to, colour, text }) {
+    return s("rect", { x: this.toX(from), width: Math.max(2, this.toX(to) - this.toX(from)), y: PAD.top, height: this.height - PAD.top - PAD.bottom, class: `stage c${colour}` }, s("title", {}, text));
+  }
+
   #timeLabels(from, to) {
-    if (!this.data.x.length) return [];
-    if (from === to) return [s("text", { x: this.toX(from), y: HEIGHT - 4, class: "tick start" }, this.formatX(from))];
+    const { x, domain } = this.data;
+    if (!x.length) return [];
+    if (x.length === 1 && !domain) return [s("text", { x: this.toX(x[0]), y: this.height - 4, class: "tick middle" }, this.formatX(x[0]))];
     const places = [[from, "start"], [(from + to) / 2, "middle"], [to, "end"]];
-    return places.map(([value, side]) => s("text", { x: this.toX(value), y: HEIGHT - 4, class: `tick ${side}` }, this.formatX(value)));
+    return places.map(([value, side]) => s("text", { x: this.toX(value), y: this.height - 4, class: `tick ${side}` }, this.formatX(value)));
   }
 
   #line(one, values) {
@@ -136,17 +143,17 @@ export class Chart {
   }
 
   #mark() {
-    const { x, ys } = this.data;
+    const { x, ys, labels = [] } = this.data;
     const at = this.at ?? null;
     const named = this.series.length > 1;
     this.legend.replaceChildren(...this.series.map((one, index) => {
       const values = ys[index] ?? [];
       const value = at === null ? values.findLast((each) => each !== null && each !== undefined) : values[at];
       return h("span", { class: `value c${one.colour}` }, named ? h("i", {}, one.name) : "", this.format(value ?? null));
-    }), at === null ? "" : h("span", { class: "when" }, this.formatX(x[at])));
+    }), at === null ? "" : h("span", { class: "when" }, labels[at] ?? this.formatX(x[at])));
     if (at === null) return this.cursor.replaceChildren();
     const left = this.toX(x[at]);
-    this.cursor.replaceChildren(s("line", { x1: left, x2: left, y1: PAD.top, y2: HEIGHT - PAD.bottom }),
+    this.cursor.replaceChildren(s("line", { x1: left, x2: left, y1: PAD.top, y2: this.height - PAD.bottom }),
       ...this.series.flatMap((one, index) => (!this.stacked && typeof ys[index]?.[at] === "number"
         ? [s("circle", { cx: left, cy: this.toY(ys[index][at]), r: 3, class: `dot c${one.colour}` })] : [])));
   }

@@ -21,9 +21,11 @@ from azq.ledger.types import RunState
 from azq.presets import preset
 from azq.status import observe
 from azq.status.cost import RunCost, cost_of
-from azq.status.results import ArenaOut, GradeOut, MatchOut
-from azq.status.schemas import NewRun, Reason, Resumption, RunChange, RunOut, goals
+from azq.status.curves import MOST_WEIGHTS
+from azq.status.results import ArenaOut, GradeOut, MatchOut, trends_out
+from azq.status.schemas import NewRun, Reason, Resumption, RunChange, RunFigures, RunOut, goals
 from azq.status.state import NOTHING_SPENT
+from azq.status.strength import game_of, headline_kind, measures, trends
 from azq.status.summary import LedgerStatus, RunStatus, ledger_status, network_status, summarise
 from azq.wire import keys
 from daemon.api.access import OPERATE, READ
@@ -60,12 +62,13 @@ def list_runs(
     state: RunState | None = None,
     game: Annotated[str | None, Query(max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+    figures: Annotated[bool, Query(description="With games, the game's measure and its way so far.")] = False,
 ) -> list[RunOut]:
     """All runs, by name."""
     place = pages.place("runs", str)
     views = sorted(use.ledger.runs(), key=lambda view: view.record.run)
     found = (
-        run
+        run.model_copy(update={"figures": _figures(run, use)}) if figures else run
         for run in (RunOut.of(view) for view in views if place is None or view.record.run > place[0])
         if state in (None, run.state) and game in (None, run.game)
     )
@@ -141,16 +144,26 @@ def run_ledger(run: str, use: Use) -> LedgerStatus:
 @router.get("/{run}/matches", tags=["matches"], responses=LINKED, dependencies=[READ])
 def run_matches(run: str, use: Use, pages: Paged, limit: Count = 200) -> ArenaOut:
     """Results of evaluation jobs, newest first, at most `limit` together or one match in all its parts; ratings from the newest of all."""
-    use.ledger.run(run)
-    standing = observe.read_standing(use.bus, run, use.standings)
+    game, standing = game_of(use.ledger.run(run).record), observe.read_standing(use.bus, run, use.standings)
+    known = trends(game, standing.grades, standing.ratings, standing.scores, standing.matches)
     matches, grades = observe.split_results(pages.newest("results", use.bus, keys.results(run), limit, observe.uncut))
     return ArenaOut(
         matches=[MatchOut.of(match) for match in matches],
         grades=[GradeOut.of(grade) for grade in grades],
         ratings=list(standing.ratings),
         scores=list(standing.scores),
+        headline=headline_kind(game, known),
+        trends=trends_out(known, observe.read_weights(use.bus, run, MOST_WEIGHTS)),
         strangers=list(standing.strangers),
     )
+
+
+def _figures(run: RunOut, use: Services) -> RunFigures:
+    standing = observe.read_standing(use.bus, run.name, use.standings)
+    known = trends(run.game, standing.grades, standing.ratings, standing.scores, standing.matches)
+    first = measures(run.game, known)[0]
+    way = [measure.value for measure in known.get(first.kind, ()) if measure.value is not None]
+    return RunFigures(games=use.ledger.counts(run.name).finished, measure=first.name, text=first.text, way=way[-RunFigures.MOST :])
 
 
 def _sections(body: NewRun, use: Services) -> RunSections:

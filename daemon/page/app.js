@@ -11,6 +11,7 @@ import { RunView } from "./run.js";
 import { StudiesView, StudyView } from "./studies.js";
 import { Viewer } from "./viewer.js";
 import { span } from "../web/format.js";
+import { GlossaryView } from "./words.js";
 
 const AGAIN_MS = 2000;
 const $ = (id) => document.getElementById(id);
@@ -31,6 +32,7 @@ function makeView({ page, run, rest }) {
   if (page === "jobs" && run) return new JobsView(run);
   if (page === "compare" && run) return new CompareView(run, rest);
   if (page === "studies") return run ? new StudyView(run) : new StudiesView();
+  if (page === "glossary") return new GlossaryView();
   return new Overview();
 }
 
@@ -67,7 +69,7 @@ async function guarded(ask) {
     if (error instanceof Refused && error.status === 401) return askForToken(error).then(() => guarded(ask));
     if (!(error instanceof Away || error instanceof Refused)) throw error;
     link.since ??= link.answered || Date.now();
-    link.problem = error instanceof Away ? "daemon away, retrying" : error.message;
+    link.problem = error instanceof Away ? "Daemon away, retrying" : error.message;
   } finally {
     drawLink();
   }
@@ -76,18 +78,19 @@ async function guarded(ask) {
 function drawLink() {
   const away = link.since !== null;
   document.body.classList.toggle("stale", away);
-  show($("link"), h("span", { class: `pill ${away ? "bad" : "good"}` }, away ? `${link.problem} · ${span((Date.now() - link.since) / 1000)}` : "live"));
+  show($("link"), h("span", { class: `pill ${away ? "bad" : "good"}` }, away ? `${link.problem} · ${span((Date.now() - link.since) / 1000)}` : "Live"));
 }
 
 function drawHead(to) {
-  show($("runs"), h("option", { value: "" }, "all runs"),
+  show($("runs"), h("option", { value: "" }, "All runs"),
     runs.map((run) => h("option", { value: run.name }, `${run.name}${run.state === "running" ? "" : ` (${run.state})`}`)));
-  $("runs").value = ["runs", "studies"].includes(to.page) ? "" : to.run;
+  $("runs").value = ["runs", "studies", "glossary"].includes(to.page) ? "" : to.run;
   const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
-  const play = h("a", { href: `../web/play/#run=${encodeURIComponent(to.run)}` }, "play");
-  const studies = h("a", { href: "#/studies", "aria-current": to.page === "studies" && "page" }, "studies");
-  show($("tabs"), to.page === "studies" ? studies : to.run ? [tab("run", "run"), tab("games", "games"), tab("jobs", "jobs"), tab("compare", "compare"), play] : studies);
-  document.title = to.run ? `${to.run} · azq` : "azq";
+  const play = h("a", { href: `../web/play/#run=${encodeURIComponent(to.run)}` }, "Play");
+  const studies = h("a", { href: "#/studies", "aria-current": to.page === "studies" && "page" }, "Sweeps");
+  const glossary = h("a", { href: "#/glossary", "aria-current": to.page === "glossary" && "page" }, "Glossary");
+  show($("tabs"), to.page === "studies" ? studies : to.run ? [tab("run", "Run"), tab("games", "Games"), tab("jobs", "Jobs"), tab("compare", "Compare"), play] : [studies, glossary]);
+  if (to.page !== "run") document.title = to.run ? `${to.run}, ${to.page} · azq` : "azq";
 }
 
 async function askRuns() {

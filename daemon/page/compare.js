@@ -3,22 +3,12 @@
 import { call } from "../web/api.js";
 import { Chart } from "../web/chart.js";
 import { h, show } from "../web/dom.js";
-import { count, fixed, percent, signed } from "../web/format.js";
+import { count, fixed, percent } from "../web/format.js";
 import { table } from "./tables.js";
+import { MEASURES } from "./words.js";
 
 const AXES = ["minutes", "games", "steps", "cpu-s"];
 const POINTS = 300;
-const FIGURES = {
-  errors: { title: "graded errors", format: (value) => percent(value) },
-  loss: { title: "equity loss, millipoints", format: fixed(1) },
-  score: { title: "score", format: count, floor: null },
-  points: { title: "points a game", format: fixed(2), floor: null },
-  share: { title: "first places", format: (value) => percent(value) },
-  elo: { title: "Elo", format: signed, floor: null },
-  loss_policy: { title: "policy loss", format: fixed(3), floor: null },
-  loss_value: { title: "value loss", format: fixed(3), floor: null },
-};
-
 export class CompareView {
   asks = [[20_000, this.refresh]];  // whole histories: nothing new can be seen sooner
 
@@ -52,20 +42,20 @@ export class CompareView {
     const runs = await call("/v1/runs");
     const game = runs.find((each) => each.name === this.run)?.game;
     this.#drawHead(runs.filter((each) => each.game === game && each.name !== this.run).map((each) => each.name));
-    if (!this.others.length) return show(this.common, h("p", { class: "empty" }, "choose a run of the same game"));
+    if (!this.others.length) return show(this.common, h("p", { class: "empty" }, "Pick another run of this game"));
     const names = [this.run, ...this.others].map(encodeURIComponent).join(",");
     const found = await call(`/v1/compare?runs=${names}&by=${this.by}`);
     this.#drawCharts(found);
-    const value = (figure) => FIGURES[figure].format;
-    show(this.common, h("h2", {}, "where all were"), table(["figure", `#${found.by}`, ...found.runs.map((run) => `#${run.run}`)],
-      found.common.map((row) => ({ key: row.figure, cells: [FIGURES[row.figure].title, count(row.x), ...row.values.map(value(row.figure))] }))));
-    show(this.settings, h("h2", {}, "settings that differ"), found.settings.length
-      ? table(["setting", ...found.runs.map((run) => `#${run.run}`)], found.settings.map((row) => ({ key: row.setting, cells: [row.setting, ...row.values.map(told)] })))
-      : empty("none"));
-    show(this.graded, h("h2", {}, "same graded positions"), found.graded.length
-      ? table(["run", "#errors", `#of ${this.run}`, "#positions", "#difference (95 %)"], found.graded.map((pair) => ({ key: pair.run,
+    const value = (figure) => MEASURES[figure].format;
+    show(this.common, h("h2", {}, "At the last common point"), table(["Figure", `#${found.by}`, ...found.runs.map((run) => `#${run.run}`)],
+      found.common.map((row) => ({ key: row.figure, cells: [MEASURES[row.figure].title, count(row.x), ...row.values.map(value(row.figure))] }))));
+    show(this.settings, h("h2", {}, "Settings that differ"), found.settings.length
+      ? table(["Setting", ...found.runs.map((run) => `#${run.run}`)], found.settings.map((row) => ({ key: row.setting, cells: [row.setting, ...row.values.map(told)] })))
+      : empty("None"));
+    show(this.graded, h("h2", {}, "Same graded positions"), found.graded.length
+      ? table(["Run", "#Errors", `#Of ${this.run}`, "#Positions", "#Difference (95 %)"], found.graded.map((pair) => ({ key: pair.run,
         cells: [`${pair.run} v${pair.weight_versions[1]}`, ...[...pair.errors].reverse().map((share) => percent(share)), count(pair.positions), difference(pair)] })))
-      : empty("no newest weights were graded on the same positions"));
+      : empty("No weights graded on the same positions"));
     await this.#showSamples(names);
   }
 
@@ -73,34 +63,34 @@ export class CompareView {
   async #showSamples(names) {
     if (this.sampled === names) return;
     this.sampled = names;
-    show(this.samples, h("h2", {}, "recorded games"), empty("being read …"));
+    show(this.samples, h("h2", {}, "Recorded games"), empty("Reading …"));
     const found = await call(`/v1/compare/samples?runs=${names}`).catch((error) => {
       this.sampled = "";
       throw error;
     });
-    show(this.samples, h("h2", {}, "recorded games"), Object.entries(found).map(([run, diff]) => [
+    show(this.samples, h("h2", {}, "Recorded games"), Object.entries(found).map(([run, diff]) => [
       h("p", { class: diff.verdict === "differs" ? "warn" : "muted" }, `${run}: ${diff.verdict}; ${count(diff.games[1])} games on the daemon's host, ${count(diff.games[0])} of ${this.run}`),
-      diff.figures.length > 0 && table(["figure", `#${this.run}`, `#${run}`, "#distance", "#p (Holm)", ""], diff.figures.map((row) => ({ key: row.figure,
+      diff.figures.length > 0 && table(["Figure", `#${this.run}`, `#${run}`, "#Distance", "#p (Holm)", "Verdict"], diff.figures.map((row) => ({ key: row.figure,
         cells: [row.figure, fixed(3)(row.first), fixed(3)(row.second), fixed(3)(row.distance), fixed(4)(row.corrected), row.verdict] })))]));
   }
 
   #drawHead(names) {
     const option = (name) => h("option", { value: name, selected: this.others.includes(name) }, name);
-    show(this.head, h("div", { class: "head" }, h("h1", {}, this.run), " beside ",
-      h("select", { id: "beside", "aria-label": "the other run" }, h("option", { value: "" }, "…"), names.map(option))),
-    h("div", { class: "spans", role: "group", "aria-label": "drawn over" }, AXES.map((by) =>
+    show(this.head, h("div", { class: "head" }, h("h1", {}, this.run), " compared with ",
+      h("select", { id: "beside", "aria-label": "Other run" }, h("option", { value: "" }, "Compare with…"), names.map(option))),
+    h("div", { class: "spans", role: "group", "aria-label": "Axis" }, AXES.map((by) =>
       h("button", { type: "button", class: "quiet", "data-by": by, "aria-pressed": String(by === this.by) }, by))));
   }
 
   #drawCharts({ runs, by }) {
-    const known = Object.keys(FIGURES).filter((figure) => runs.some((run) => run.curves[figure]));
+    const known = Object.keys(MEASURES).filter((figure) => runs.some((run) => run.curves[figure]));
     const key = `${runs.map((run) => run.run)} ${by} ${known}`;
     if (this.drawn !== key) {
       this.drawn = key;
       const group = new Set();
       const series = runs.map((run, i) => ({ name: run.run, colour: i + 1 }));
       this.made = known.map((figure) =>
-        [figure, new Chart({ ...FIGURES[figure], series, formatX: (value) => `${count(value)} ${by}`, group })]);
+        [figure, new Chart({ ...MEASURES[figure], series, formatX: (value) => `${count(value)} ${by}`, group })]);
       this.charts.replaceChildren(...this.made.map(([, chart]) => chart.element));
     }
     const to = Math.max(...runs.flatMap((run) => Object.values(run.curves).map((curve) => curve.at(-1).x)));

@@ -2,6 +2,7 @@
 
 import { Away, Refused, call, newKey, path } from "../web/api.js";
 import { h, show } from "../web/dom.js";
+import { agreed } from "../web/frame.js";
 
 const number = (value) => (value === "" ? undefined : Number(value));
 
@@ -20,8 +21,9 @@ export class Controls {
 
   draw(status, queues) {
     const button = (name, text, off = false) => h("button", { type: "button", "data-do": name, disabled: off }, text);
-    show(this.buttons, status.state === "running" ? button("pause", "pause") : button("resume", "resume"),
-      button("enqueue", "enqueue…"));
+    this.minutes = status.active_s / 60;
+    show(this.buttons, status.state === "running" ? button("pause", "Pause") : status.state === "paused" ? button("resume", "Resume") : button("continue", "Continue…"),
+      status.state === "finished" && button("print", "Print"), button("enqueue", "Enqueue…"));
     show(this.tags, [...new Set(queues.filter((one) => one.workers).map((one) => one.queue.split(".").slice(1).join(".")))].map((tag) => h("option", { value: tag })));
   }
 
@@ -30,7 +32,16 @@ export class Controls {
       show(this.problem);
       this.key = newKey();
       this.dialog.showModal();
-    } else if (what) this.#do(this.answer, () => call(path(this.run, `/${what}`), { method: "POST" }), (run) => `${run.name} is ${run.state}`);
+    } else if (what === "print") print();
+    else if (what === "continue") this.#continue();
+    else if (what) this.#do(this.answer, () => call(path(this.run, `/${what}`), { method: "POST" }), (run) => `${run.name} is ${run.state}`);
+  }
+
+  async #continue() {
+    const more = await agreed("Continue this run", "It goes on with its games and checkpoint until the new goal.", "Continue",
+      h("input", { type: "number", min: 1, value: 10, required: true, "aria-label": "More minutes" }));
+    const body = { until: { minutes: this.minutes + Number(more) } };
+    if (more) await this.#do(this.answer, () => call(path(this.run, "/resume"), { method: "POST", body }), (run) => `${run.name} is ${run.state}`);
   }
 
   /** Runs an action, and tells beside the buttons how it ended. */
@@ -45,7 +56,7 @@ export class Controls {
       show(place, h("span", {}, tell(await action())));
     } catch (error) {
       if (!(error instanceof Refused || error instanceof Away)) throw error;
-      show(place, h("span", { class: "bad" }, error instanceof Away ? "the daemon is away; nothing was changed, or its answer was lost" : error.message));
+      show(place, h("span", { class: "bad" }, error instanceof Away ? "The daemon is away; nothing was changed, or its answer was lost" : error.message));
       return false;
     }
     await this.changed().catch(() => {});  // the next look tells what is wrong
@@ -55,18 +66,18 @@ export class Controls {
   #makeDialog() {
     const field = (name, text, attributes) => h("label", {}, text, h("input", { name, ...attributes }));
     const match = h("fieldset", { "data-kind": "eval" },
-      field("first", "first", { value: "latest", required: true }), field("second", "second", { value: "uct:100", required: true }),
-      field("match_games", "games", { type: "number", min: 1, value: 40, required: true }),
-      field("num_simulations", "simulations", { type: "number", min: 1, value: 64, required: true }));
+      field("first", "First", { value: "latest", required: true }), field("second", "Second", { value: "uct:100", required: true }),
+      field("match_games", "Games", { type: "number", min: 1, value: 40, required: true }),
+      field("num_simulations", "Simulations", { type: "number", min: 1, value: 64, required: true }));
     const selfplay = h("fieldset", { "data-kind": "selfplay" },
-      field("games", "games in flight", { type: "number", min: 1, placeholder: "the run's" }),
-      field("slice_s", "slice, seconds", { type: "number", min: 1, max: 600, placeholder: "the run's" }));
+      field("games", "Games in flight", { type: "number", min: 1, placeholder: "the run's" }),
+      field("slice_s", "Slice, seconds", { type: "number", min: 1, max: 600, placeholder: "the run's" }));
     const kind = (value, text, checked) => h("label", { class: "radio" }, h("input", { type: "radio", name: "kind", value, checked }), text);
     this.problem = h("p", { class: "problem", role: "alert" });
-    this.form = h("form", { method: "dialog" }, h("h2", { id: "enqueue-title" }, "enqueue a job"),
-      h("div", { class: "kinds", role: "radiogroup", "aria-label": "kind of job" }, kind("selfplay", "self-play", true), kind("eval", "evaluation match")),
-      selfplay, match, field("tag", "hardware tag", { list: "tags", placeholder: "the run's" }), this.tags, this.problem,
-      h("menu", {}, h("button", { type: "button", value: "cancel" }, "cancel"), h("button", { type: "submit", class: "first" }, "enqueue")));
+    this.form = h("form", { method: "dialog" }, h("h2", { id: "enqueue-title" }, "Enqueue a job"),
+      h("div", { class: "kinds", role: "radiogroup", "aria-label": "Kind of job" }, kind("selfplay", "Self-play", true), kind("eval", "Evaluation match")),
+      selfplay, match, field("tag", "Hardware tag", { list: "tags", placeholder: "the run's" }), this.tags, this.problem,
+      h("menu", {}, h("button", { type: "button", value: "cancel" }, "Cancel"), h("button", { type: "submit", class: "first" }, "Enqueue")));
     this.form.addEventListener("input", () => (this.key = newKey()));  // another job; the same form sent again is the same job
     this.form.addEventListener("change", () => this.#drawKind());
     this.form.addEventListener("submit", (event) => this.#submit(event));
@@ -91,7 +102,7 @@ export class Controls {
     else body.match = { first: values.first, second: values.second, games: number(values.match_games), num_simulations: number(values.num_simulations) };
     const queue = () => call("/v1/jobs", { method: "POST", body, key: this.key });
     let told = "";
-    if (!(await this.#do(this.problem, queue, (job) => (told = `job ${job.job_id} waits in ${job.kind}.${job.tag}`)))) return;
+    if (!(await this.#do(this.problem, queue, (job) => (told = `Job ${job.job_id} waits in ${job.kind}.${job.tag}`)))) return;
     show(this.answer, h("span", {}, told));
     this.dialog.close();
   }

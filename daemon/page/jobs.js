@@ -15,10 +15,10 @@ export class JobsView {
   constructor(run) {
     this.run = run;
     this.state = STATES[0];
-    this.filter = h("div", { class: "spans", role: "group", "aria-label": "state" });
+    this.filter = h("div", { class: "spans", role: "group", "aria-label": "State" });
     this.table = h("div", {});
     this.element = h("section", { class: "panel", id: "jobs" },
-      h("h2", {}, "jobs ", h("span", { class: "muted" }, `newest first, ${SHOWN} at most`)), this.filter, this.table);
+      h("h1", {}, "Jobs ", h("span", { class: "muted" }, `newest ${SHOWN}`)), this.filter, this.table);
     this.filter.addEventListener("click", ({ target }) => {
       if (target.dataset.state) location.hash = `#/jobs/${encodeURIComponent(run)}/${target.dataset.state}`;
     });
@@ -35,8 +35,8 @@ export class JobsView {
     const { state } = this;
     const jobs = await call(`/v1/jobs?run=${encodeURIComponent(this.run)}&limit=${SHOWN}&${state === "all" ? "active=false" : `state=${state}`}`);
     if (state !== this.state) return;  // another was asked for meanwhile
-    show(this.table, jobs.length ? table(["job", "queue", "state", "#attempts", "#created", "#waited", "#ran", "#ended", "worker", "last failure"], jobs.map(row))
-      : h("p", { class: "empty" }, state === "all" ? "no job was enqueued yet" : `no job is ${state}`));
+    show(this.table, jobs.length ? table(["Job", "Queue", "State", "#Attempts", "#Created", "#Waited", "#Ran", "#Ended", "Worker", "Last failure"], jobs.map(row))
+      : h("p", { class: "empty" }, state === "all" ? "No jobs yet" : `No ${state} jobs`));
   }
 }
 

@@ -34,7 +34,7 @@ export class Notices {
   }
 
   #draw() {
-    show(this.element, may("default") && h("button", { type: "button", title: "have the browser tell you when a run ends" }, "notify me"));
+    show(this.element, may("default") && h("button", { type: "button", title: "Show a browser notification when a run ends" }, "Notify me"));
   }
 }
 

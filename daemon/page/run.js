@@ -4,36 +4,39 @@ import { call, path } from "../web/api.js";
 import { Chart } from "../web/chart.js";
 import { Controls } from "./controls.js";
 import { h, show } from "../web/dom.js";
-import { clock, count, fewGames, fixed, moment, percent, signed } from "../web/format.js";
-import { stagesStrip } from "./stages.js";
+import { clock, count, fixed, moment, percent, span } from "../web/format.js";
+import { NewestGame, Strength, sentence } from "./front.js";
 import { arenaPanel, findingsPanel, ledgerPanel, queuesPanel, ranksTable, ratingsPanel, scoresPanel } from "./tables.js";
 import { Weights } from "./weights.js";
+import { label, meaning, tile } from "./words.js";
 import { Fleet } from "./workers.js";
 
 const SPANS = [["15 min", 900], ["1 h", 3600], ["6 h", 21600], ["24 h", 86400], ["48 h", 172800]];
 const POINTS = 240;
+const UNITS = { minutes: "min", games: "games", steps: "steps", money: "spent" };
 
 const group = () => new Set();
 const line = (name, colour = 1, more = {}) => ({ name, colour, ...more });
+const share = (value) => percent(value, 0);
 
-/** [column names, chart settings] of everything drawn over time. */
+/** [column names, figure, chart settings] of everything drawn over time. */
 const OVER_TIME = [
-  [["games_per_s"], { title: "games/s", format: count }],
-  [["evaluations_per_s"], { title: "evaluations/s", format: count }],
-  [["mean_batch"], { title: "mean batch", format: count }],
-  [["network_busy"], { title: "network busy", format: (value) => percent(value, 0), ceiling: 1 }],
-  [["policy_lag"], { title: "policy lag", format: fixed(1), ceiling: 1 }],
-  [["loss_policy", "loss_value"], { title: "loss", format: fixed(3), names: ["policy", "value"] }],
+  [["games_per_s"], "games/s", { format: count }],
+  [["evaluations_per_s"], "evaluations/s", { format: count }],
+  [["mean_batch"], "mean batch", { format: count }],
+  [["network_busy"], "network busy", { format: share, ceiling: 1 }],
+  [["policy_lag"], "policy lag", { format: fixed(1), ceiling: 1 }],
+  [["loss_policy", "loss_value"], "loss", { format: fixed(3), names: ["policy", "value"] }],
 ];
 
-/** [columns, chart settings] of recorded games, block by block: what changes while a run learns. */
+/** [columns, figure, chart settings] of recorded games, block by block: what changes while a run learns. */
 const LEARNING = [
-  [["draws", "first"], { title: "results of games", format: (value) => percent(value, 0), ceiling: 1, names: ["draws", "first wins"] }],
-  [["length"], { title: "plies of a game", format: count }],
-  [["entropy"], { title: "entropy of policies", format: fixed(2) }],
-  [["openings"], { title: "different openings", format: (value) => percent(value, 0), ceiling: 1 }],
-  [["miscalibration"], { title: "values off results", format: fixed(3) }],
-  [["age"], { title: "age of weights, versions", format: fixed(1), ceiling: 1 }],
+  [["draws", "first"], "results", { format: share, ceiling: 1, names: ["draws", "first wins"] }],
+  [["length"], "length", { format: count }],
+  [["entropy"], "entropy", { format: fixed(2) }],
+  [["openings"], "openings", { format: share, ceiling: 1 }],
+  [["miscalibration"], "miscalibration", { format: fixed(3) }],
+  [["age"], "age", { format: fixed(1), ceiling: 1 }],
 ];
 
 /** Where a role's time goes: [role, phases from the bottom of the chart up]; what is not named is added up as the rest. */
@@ -43,8 +46,15 @@ const SPENT = [
   ["learner", ["forward", "loss", "backward", "update", "load", "sync", "idle"]],
 ];
 
+/** Content behind a heading; whether it is open is kept by the browser. */
+function fold(key, title, ...content) {
+  const element = h("details", { id: key, open: localStorage.getItem(`azq-fold-${key}`) === "open" }, h("summary", {}, title), content);
+  element.addEventListener("toggle", () => localStorage.setItem(`azq-fold-${key}`, element.open ? "open" : ""));
+  return element;
+}
+
 export class RunView {
-  asks = [[1500, this.askStatus], [2000, this.askHistory], [3000, this.askWeights], [10_000, this.askArena], [30_000, this.askLearning]];
+  asks = [[1500, this.askStatus], [2000, this.askHistory], [3000, this.askWeights], [5000, this.askArena], [5000, this.askGame], [30_000, this.askFindings], [30_000, this.askLearning]];
 
   constructor(run) {
     this.run = run;
@@ -52,41 +62,46 @@ export class RunView {
     this.controls = new Controls(run, () => Promise.all([this.askStatus(), this.weights.ask()]));
     this.fleet = new Fleet();
     this.weights = new Weights(run, (action, tell) => this.controls.act(action, tell));
+    this.strength = new Strength();
+    this.newest = new NewestGame(run);
     const together = group();
-    const drawn = (shared, formatX) => ([columns, { names, ...settings }]) => ({
+    const drawn = (shared, formatX) => ([columns, figure, { names, ...settings }]) => ({
       columns,
-      chart: new Chart({ ...settings, series: columns.map((column, i) => line(names?.[i] ?? column, i + 1)), formatX, group: shared }),
+      chart: new Chart({ title: label(figure), meaning: meaning(figure), ...settings, series: columns.map((column, i) => line(names?.[i] ?? column, i + 1)), formatX, group: shared }),
     });
     this.charts = OVER_TIME.map(drawn(together, moment));
     this.learning = LEARNING.map(drawn(group(), (value) => `game ${count(value)}`));
     this.spent = SPENT.map(([role, phases]) => ({ role, phases, chart: new Chart({
-      title: `${role}: where the time goes`, series: [...phases, "rest"].map((phase, i) => line(phase, i + 1)),
-      format: (value) => percent(value, 0), formatX: moment, ceiling: 1, group: together, stacked: true }) }));
-    const byVersion = group();
-    const version = (value) => `v${Math.round(value)}`;
-    this.elo = new Chart({ title: "Elo by weight version", series: [line("Elo", 3, { points: true })], empty: "waits for the first match", format: signed, formatX: version, floor: null, group: byVersion });
-    this.errors = new Chart({ title: "graded errors by weight version", series: [line("errors", 4, { points: true })], empty: "waits for the first graded version", format: (value) => percent(value, 0), formatX: version, group: byVersion });
+      title: label(role), meaning: meaning(role), series: [...phases, "rest"].map((phase, i) => line(phase, i + 1)),
+      format: share, formatX: moment, ceiling: 1, group: together, stacked: true }) }));
     this.#build();
+  }
+
+  leave() {
+    this.newest.leave();
   }
 
   #build() {
     this.head = h("div", { class: "head" });
+    this.sentence = h("div", {});
     this.conditions = h("div", { id: "conditions", role: "alert" });
-    this.findings = h("section", { class: "panel", id: "findings", "aria-label": "what keeps it from learning" });
-    this.stages = h("figure", { class: "stages", id: "stages", "aria-label": "stages" });
+    this.findings = h("section", { class: "panel", id: "findings", "aria-label": "Training problems" });
+    this.result = h("div", { class: "tiles", id: "result" });
     this.tiles = h("div", { class: "tiles", id: "tiles" });
-    this.spans = h("div", { class: "spans", role: "group", "aria-label": "time shown" });
+    this.spans = h("div", { class: "spans", role: "group", "aria-label": "Time shown" });
     this.ledger = h("section", { class: "panel", id: "ledger" });
     this.queues = h("section", { class: "panel", id: "queues" });
     this.matches = h("section", { class: "panel", id: "matches" });
     this.ratings = h("section", { class: "panel", id: "ratings" });
+    const charts = (id, all) => h("div", { class: "charts", id }, all.map(({ chart }) => chart.element));
+    this.throughput = fold("throughput", "Throughput", this.tiles, this.spans, charts("charts", [...this.charts, ...this.spent]));
+    this.games = fold("self-play", "Self-play games over time", charts("learning", this.learning));
     this.element = h("div", { class: "run" },
-      h("div", { class: "bar" }, this.head, this.controls.element), this.stages, this.conditions, this.findings, this.tiles, this.spans,
-      h("div", { class: "charts", id: "charts" }, this.charts.map(({ chart }) => chart.element), this.elo.element, this.errors.element,
-        this.spent.map(({ chart }) => chart.element)),
-      h("div", { class: "charts", id: "learning" }, this.learning.map(({ chart }) => chart.element)),
-      h("div", { class: "columns" }, this.fleet.element, h("div", { class: "stack" }, this.queues, this.ledger)),
-      this.weights.element, h("div", { class: "columns" }, this.matches, this.ratings));
+      h("div", { class: "bar" }, this.head, this.controls.element), this.sentence, this.conditions, this.result,
+      h("div", { class: "front" }, this.strength.element, this.newest.element), this.findings, this.throughput, this.games,
+      this.weights.element, h("div", { class: "columns" }, this.matches, this.ratings),
+      fold("fleet", "Workers, queues and ledger", h("div", { class: "columns" }, this.fleet.element, h("div", { class: "stack" }, this.queues, this.ledger))));
+    for (const [part, ask] of [[this.throughput, this.askHistory], [this.games, this.askLearning]]) part.addEventListener("toggle", () => ask.call(this).catch(() => {}));
     this.spans.addEventListener("click", (event) => {
       if (!event.target.dataset.s) return;
       this.span_s = Number(event.target.dataset.s);
@@ -104,9 +119,9 @@ export class RunView {
 
   async askStatus() {
     const [status, queues] = await Promise.all([call(path(this.run, "/status")), call("/v1/queues")]);
-    this.headline = status.measures[0].kind;
     this.#drawHead(status);
-    show(this.stages, stagesStrip(status.stages));
+    show(this.sentence, sentence(status, this.finding));
+    this.strength.drawStages(status.stages);
     this.#drawTiles(status);
     this.controls.draw(status, queues);
     this.fleet.draw(status.workers);
@@ -118,7 +133,7 @@ export class RunView {
   async askHistory() {
     const width_ms = (this.span_s * 1000) / POINTS;
     const now = Date.now();
-    if (this.drawn_ms && now - this.drawn_ms < Math.min(60_000, width_ms / 2)) return;  // nothing new can be seen yet
+    if (!this.throughput.open || (this.drawn_ms && now - this.drawn_ms < Math.min(60_000, width_ms / 2))) return;  // nothing new can be seen yet
     const since = now - this.span_s * 1000;
     const { at_ms, every_ms, columns: figures } = await call(path(this.run, `/history?since_ms=${since}&points=${POINTS}`));
     this.drawn_ms = now;
@@ -135,11 +150,21 @@ export class RunView {
     return this.weights.ask();
   }
 
-  /** What keeps the run from learning, and the newest games block by block; a game in Python has no games here, its findings say so. */
-  async askLearning() {
+  askGame() {
+    return this.newest.ask();
+  }
+
+  /** What keeps the run from learning; a game in Python has no games here, its findings say so. */
+  async askFindings() {
     const found = await call(path(this.run, "/findings"));
+    this.finding = found.headline;
     show(this.findings, findingsPanel(found));
-    if (!found.games) return;
+    this.games.hidden = !found.games;
+  }
+
+  /** The newest games block by block. */
+  async askLearning() {
+    if (!this.games.open || this.games.hidden) return;
     const curves = await call(path(this.run, "/learning"));
     for (const { chart, columns } of this.learning) chart.update({ x: curves.game, ys: columns.map((name) => curves[name]) });
   }
@@ -147,56 +172,45 @@ export class RunView {
   async askArena() {
     const arena = await call(path(this.run, "/matches"));
     show(this.matches, arenaPanel(arena));
-    const scores = arena.scores ?? [];
-    show(this.ratings, scores.length ? scoresPanel(scores) : ratingsPanel(arena.ratings));
-    const rated = [...arena.ratings, ...scores].map((rating) => ({ ...rating, version: Number(/^weights:(\d+)$/.exec(rating.player)?.[1]) }))
-      .filter((rating) => rating.version).sort((one, other) => one.version - other.version);
-    if (!this.headline) await this.askStatus();
-    const known = scores.length ? rated : rated.filter((one) => !fewGames(one.low, one.high));
-    if (rated.length && !known.length) this.elo.empty = "too few games";
-    if (scores.length) this.elo.rename("score by weight version", count);
-    this.elo.update({ x: known.map((one) => one.version), ys: [known.map((one) => (scores.length ? one.score : one.elo))], bands: { 0: [known.map((one) => one.low), known.map((one) => one.high)] } });
-    const newest = new Map(arena.grades.filter((grade) => grade.positions).reverse().map((grade) => [grade.weight_version, grade]));
-    const graded = [...newest.values()].sort((one, other) => one.weight_version - other.weight_version);
-    const byLoss = this.headline === "loss";
-    if (byLoss) this.errors.rename("equity loss by weight version, millipoints", fixed(1));
-    this.errors.element.hidden = !byLoss && this.headline !== "errors" && !graded.length;
-    this.errors.update({ x: graded.map((one) => one.weight_version), ys: [graded.map((one) => (byLoss ? 1000 * one.mean_loss : one.errors / one.positions))] });
+    show(this.ratings, arena.scores.length ? scoresPanel(arena.scores) : ratingsPanel(arena.ratings));
+    this.strength.draw(arena);
   }
 
   #drawHead(status) {
-    const goals = Object.entries(status.until).map(([goal, limit]) => `${goal} ${count(limit)}`).join(", ");
     show(this.head, h("h1", {}, status.run), h("span", { class: `pill ${status.state}`, id: "state" }, status.state),
-      status.draining ? h("span", { class: "pill warn" }, "draining") : "",
-      h("span", { class: "muted" }, `active ${clock(status.active_s)}`, goals ? ` · until ${goals} (${percent(status.progress, 0)})` : "",
-        status.eta_s === null ? "" : ` · ${clock(status.eta_s)} left`),
-      status.reason ? h("span", { class: "muted" }, status.reason) : "");
+      status.draining ? h("span", { class: "pill warn" }, "draining") : "", h("span", { class: "muted" }, status.game.replaceAll("_", " ")),
+      h("span", { class: "muted", title: meaning("time") }, timeText(status)), status.reason ? h("span", { class: "muted" }, status.reason) : "");
+    document.title = `${status.run}: ${status.game.replaceAll("_", " ")}, ${status.state} · azq`;
   }
 
   #drawTiles(status) {
-    const limiter = status.selfplay_stalled ? "self-play waits" : status.learner_waiting ? "learner waits" : "both go on";
     const running = status.state === "running";
+    const limiter = status.selfplay_stalled ? "Self-play paused, learner catching up" : status.learner_waiting ? "Learner waiting for games" : "OK";
     const lost = running && !status.learner_live;
-    const step = ["step", lost ? "no learner" : count(status.learner_step), lost ? "bad" : ""];
-    const tiles = [
-      ...(running ? [] : status.measures.map(({ name, text }) => [name, text])),
+    show(this.result, [...status.measures.map(({ name, text }) => [name, text]), ["games", count(status.ledger.finished)], ["time", clock(status.active_s)],
+      ...(status.cost?.money ? [["cost", costText(status.cost)]] : [])].map((one) => tile(...one)));
+    show(this.tiles, [
       ...(running ? [["games/s", count(status.games_per_s)], ["simulations/s", count(status.simulations_per_s)], ["evaluations/s", count(status.evaluations_per_s)],
-        ["mean batch", count(Math.round(status.mean_batch))], ["network busy", percent(status.network_busy, 0)]]
-        : [["time", clock(status.active_s)], ["games", count(status.ledger.finished)]]),
-      ["open games", count(status.open_games)], ["samples", count(status.samples)], step, ["samples/insert", fixed(2)(status.samples_per_insert)],
-      ...(running ? [["limiter", limiter, status.selfplay_stalled ? "warn" : ""]] : []),
-      ["weights", weightsTile(status)], ["network", networkSize(status.network)],
-      ...(running ? [["policy lag", fixed(1)(status.policy_lag)], ...status.measures.map(({ name, text }) => [name, text])] : []),
-      ...(status.cost ? [["cost", costTile(status.cost), status.cost.unpriced.length ? "warn" : ""]] : []),
-    ];
-    show(this.tiles, tiles.map(([name, value, tone]) => h("div", { class: `tile ${tone ?? ""}`, "data-tile": name }, h("span", {}, name), h("b", {}, value))));
+        ["mean batch", count(Math.round(status.mean_batch))], ["network busy", share(status.network_busy)]] : []),
+      ["open games", count(status.open_games)], ["samples", count(status.samples)], ["step", lost ? "No learner" : count(status.learner_step), lost ? "bad" : ""],
+      ["samples/insert", fixed(2)(status.samples_per_insert)], ...(running ? [["limiter", limiter, status.selfplay_stalled ? "warn" : ""]] : []),
+      ["weights", weightsTile(status)], ["network", networkSize(status.network)], ...(running ? [["policy lag", fixed(1)(status.policy_lag)]] : []),
+    ].map((one) => tile(...one)));
   }
 }
 
-/** So far, and what it will have been at the run's end where one is in sight; `+ ?` for machines whose price nobody knows. */
-function costTile(cost) {
+/** 1 of 14 min, 12 min left. */
+function timeText({ active_s, until, eta_s }) {
+  const { minutes, ...others } = until;
+  const goals = Object.entries(others).map(([goal, limit]) => `until ${count(limit)} ${UNITS[goal] ?? goal}`);
+  const time = minutes ? `${fixed(active_s < 600 ? 1 : 0)(active_s / 60)} of ${count(minutes)} min` : `active ${clock(active_s)}`;
+  return [time, ...goals, ...(eta_s === null ? [] : [`${span(eta_s)} left`])].join(" · ");
+}
+
+/** So far, and what it will have been at the run's end where one is in sight. */
+function costText(cost) {
   const end = cost.ends_money === null ? "" : ` of ${cost.ends_money.toFixed(2)}`;
-  return `${cost.money.toFixed(2)}${end} ${cost.currency}${cost.unpriced.length ? " + ?" : ""}`;
+  return `${cost.money.toFixed(2)}${end} ${cost.currency}${cost.unpriced.length ? `, ${cost.unpriced.length} without a price` : ""}`;
 }
 
 /** The newest version, and the one that serves where that is another. */

@@ -17,8 +17,8 @@ export class StudiesView {
     const studies = await call("/v1/studies");
     const row = (one) => ({ key: one.study, cells: [
       h("a", { href: `#/studies/${encodeURIComponent(one.study)}` }, one.study), one.game, one.metric, one.until, figure(one.best?.value ?? null), ago(one.sent_ms)] });
-    show(this.element, h("h2", {}, "studies"), studies.length ? table(["study", "game", "metric", "until", "#best", "#last word"], studies.map(row))
-      : h("p", { class: "empty" }, "no study told of itself; `azq sweep FILE --url` does"));
+    show(this.element, h("h1", {}, "Sweeps"), studies.length ? table(["Study", "Game", "Metric", "Until", "#Best", "#Last report"], studies.map(row))
+      : h("p", { class: "empty" }, "No sweeps yet. `azq sweep FILE --url` reports one here."));
   }
 }
 
@@ -51,14 +51,14 @@ export class StudyView {
     const states = Object.entries(Object.groupBy(told.trials, (trial) => trial.state)).map(([state, trials]) => `${trials.length} ${state}`);
     show(this.head, h("h1", {}, told.study), h("span", { class: "muted" },
       `${told.game}, ${told.metric} after ${told.until}: ${states.join(", ") || "no trial yet"}; ${ago(told.sent_ms)}`));
-    show(this.lines, h("h2", {}, "all trials ", h("span", { class: "muted" }, "the best third is dark, dashes run or were pruned")), parallel([...names, told.metric],
+    show(this.lines, h("h2", {}, "All trials ", h("span", { class: "muted" }, "Best third dark. Dashed: running or pruned.")), parallel([...names, told.metric],
       ranked.map((trial) => ({ ...trial, values: [...names.map((name) => trial.settings[name]), trial.value] })), told.log));
     const shares = Object.entries(told.importances);
-    show(this.mattered, h("h2", {}, "what mattered"), shares.length ? table(["setting", "#share", ""], shares.map(([name, share]) => ({
-      key: name, cells: [name, percent(share, 0), h("td", { class: "wide" }, bar(share))] }))) : h("p", { class: "empty" }, "too few whole trials to tell"));
-    show(this.trials, h("h2", {}, "best first"), ranked.length ? table(["#trial", `#${told.metric}`, "state", ...names.map((name) => `#${short(name)}`)],
+    show(this.mattered, h("h2", {}, "Parameter importance"), shares.length ? table(["Setting", "#Share", "Bar"], shares.map(([name, share]) => ({
+      key: name, cells: [name, percent(share, 0), h("td", { class: "wide" }, bar(share))] }))) : h("p", { class: "empty" }, "Needs 4 finished trials"));
+    show(this.trials, h("h2", {}, "Best trials"), ranked.length ? table(["#Trial", `#${told.metric}`, "State", ...names.map((name) => `#${short(name)}`)],
       ranked.slice(0, SHOWN).map((trial) => ({ key: `t${trial.number}`, cells: [trial.number, figure(trial.value),
-        h("span", { class: `pill ${trial.state}` }, trial.state), ...names.map((name) => figure(trial.settings[name]))] }))) : h("p", { class: "empty" }, "nothing was measured yet"));
+        h("span", { class: `pill ${trial.state}` }, trial.state), ...names.map((name) => figure(trial.settings[name]))] }))) : h("p", { class: "empty" }, "No measurements yet"));
   }
 }
 

@@ -25,8 +25,8 @@ export function queuesPanel(queues) {
       h("td", { class: `number ${one.slots ? "" : "bad"}` }, count(one.slots)), count(one.workers),
       h("td", { class: `number ${one.oldest_queued_s > WAITS_LONG_S ? "warn" : ""}` }, span(one.oldest_queued_s))],
   }));
-  return [h("h2", {}, "queues"), rows.length ? table(["queue", "#ready", "#leased", "#slots", "#workers", "#oldest waits"], rows)
-    : empty("no live worker takes any queue, and no job waits")];
+  return [h("h2", {}, "Queues"), rows.length ? table(["Queue", "#Ready", "#Leased", "#Slots", "#Workers", "#Oldest job"], rows)
+    : empty("No jobs waiting and no workers running")];
 }
 
 /** The two sums of the ledger, term by term. */
@@ -34,7 +34,7 @@ export function ledgerPanel(ledger) {
   const sum = (total, value, ...terms) => h("p", { class: "sum" }, h("b", { "data-count": total }, whole(value)), ` ${total} = `,
     terms.map(([name, term], i) => [i ? " + " : "", h("b", { "data-count": name }, whole(term)), ` ${name}`]));
   return [
-    h("h2", {}, "ledger ", h("span", { class: `pill ${ledger.balanced ? "good" : "bad"}`, id: "verdict" }, ledger.balanced ? "balanced" : "NOT BALANCED")),
+    h("h2", {}, "Ledger ", h("span", { class: `pill ${ledger.balanced ? "good" : "bad"}`, id: "verdict" }, ledger.balanced ? "OK" : "Counts do not add up")),
     sum("opened", ledger.opened, ["finished", ledger.finished], ["open", ledger.open], ["abandoned", ledger.abandoned]),
     sum("finished", ledger.finished, ["inserted", ledger.inserted], ["in transit", ledger.in_transit]),
     h("p", { class: "muted" }, h("b", { "data-count": "duplicates" }, whole(ledger.duplicates_dropped)), " duplicates dropped"),
@@ -48,8 +48,8 @@ export function ranksTable(ranks) {
     h("span", { class: `pill ${one.state === "trains" ? "good" : "bad"}` }, one.state.replace("_", " ")), one.host, one.device,
     one.micro_batch && one.micro_batch < one.rows ? `${one.rows} by ${one.micro_batch}` : one.rows, count(one.samples_per_s),
     fixed(1)(1e3 * one.batch_s), fixed(1)(1e3 * one.sync_s), `${whole(one.memory_bytes / 1e6)} MB`, `${fixed(1)(one.state_bytes / 1e6)} MB`, one.errors, one.reason] }));
-  return [h("h2", {}, "ranks ", h("span", { class: "muted" }, `efficiency ${fixed(2)(ranks.efficiency)}`)),
-    table(["rank", "state", "host", "device", "#rows", "#samples/s", "#step ms", "#sync ms", "#memory", "#holds", "#errors", "last error"], rows)];
+  return [h("h2", {}, "Ranks ", h("span", { class: "muted" }, `efficiency ${fixed(2)(ranks.efficiency)}`)),
+    table(["Rank", "State", "Host", "Device", "#Rows", "#Samples/s", "#Step, ms", "#Sync, ms", "#Memory", "#Holds", "#Errors", "Last error"], rows)];
 }
 
 export function arenaPanel({ matches }) {
@@ -60,8 +60,8 @@ export function arenaPanel({ matches }) {
         : [h("td", { class: "number" }, `${match.wins} / ${match.draws} / ${match.losses}`), h("td", { class: "number" }, match.seats === 1 ? `${whole(match.points)} – ${whole(match.second_points)}` : percent(match.share, 0))],
       count(match.num_simulations), ago(match.finished_ms)].flat(),
   }));
-  return [h("h2", {}, "matches"), rows.length ? table(["first", "second", "#win / draw / loss", "#score", "#simulations", "#played"], rows)
-    : empty("no match was played yet")];
+  return [h("h2", {}, "Matches"), rows.length ? table(["First", "Second", "#Win / draw / loss", "#Score", "#Simulations", "#Played"], rows)
+    : empty("No matches yet; the first comes at about 0:20")];
 }
 
 export function ratingsPanel(ratings) {
@@ -76,18 +76,18 @@ export function ratingsPanel(ratings) {
     key: one.player,
     cells: [one.player, signed(one.elo), interval(one), h("td", { class: "wide" }, fewGames(one.low, one.high) ? "" : bar(one)), count(one.games), fixed(1)(one.score)],
   }));
-  return [h("h2", {}, "ratings"), rows.length ? table(["player", "#Elo", "#95 % interval", "", "#games", "#points"], rows) : empty("nobody is rated yet")];
+  return [h("h2", {}, "Ratings"), rows.length ? table(["Player", "#Elo", "#95 % interval", "Range", "#Games", "#Points"], rows) : empty("No ratings yet")];
 }
 
 /** Mean scores of a game for one, which has no ratings. */
 export function scoresPanel(scores) {
   const rows = scores.slice(0, MATCHES_SHOWN).map((one) => ({ key: one.player, cells: [one.player, whole(one.score), `${whole(one.low)} … ${whole(one.high)}`, count(one.games)] }));
-  return [h("h2", {}, "scores"), table(["player", "#mean score", "#95 % interval", "#games"], rows)];
+  return [h("h2", {}, "Scores"), table(["Player", "#Mean score", "#95 % interval", "#Games"], rows)];
 }
 
 /** What keeps a run from learning, causes first; nothing where nothing is known against it. */
 export function findingsPanel({ findings, note }) {
   if (!findings.length) return note ? [h("p", { class: "muted" }, note)] : [];
   const rows = findings.map((one) => ({ key: one.rule, cells: [one.rule, one.evidence, `${one.setting.key} = ${one.setting.value}`, String(one.setting.now), one.confidence] }));
-  return [h("h2", {}, "why it does not learn"), table(["rule", "evidence", "try", "now", "confidence"], rows), note ? h("p", { class: "muted" }, note) : ""];
+  return [h("h2", {}, "Training problems ", h("span", { class: "muted" }, `${findings.length} found`)), table(["Rule", "Evidence", "Try", "Now", "Confidence"], rows), note ? h("p", { class: "muted" }, note) : ""];
 }

@@ -54,7 +54,7 @@ export class Viewer {
 
   #noGames(error) {
     if (error.status !== 404) throw error;
-    show(this.list, h("h2", {}, "games"), h("p", { class: "empty" }, error.message));
+    show(this.list, h("h1", {}, "Games"), h("p", { class: "empty" }, error.message));
     return null;
   }
 
@@ -82,8 +82,8 @@ export class Viewer {
       class: "row", "data-key": game.uid, href: `#/games/${encodeURIComponent(this.run)}/${game.uid}`, "aria-current": this.shown?.uid === game.uid && "true",
     }, h("b", {}, `#${game.uid}`), h("span", { title: results(game.returns) }, results(game.returns)), h("span", { class: "muted" }, `${game.plies} plies`),
     h("span", { class: "muted" }, versions(game.weight_versions)), h("span", { class: "muted when" }, ago(game.finished_ms))));
-    show(this.list, h("h2", {}, "games ", h("button", { type: "button", class: "quiet", "data-list": "newest" }, "newest")), rows.length ? rows : h("p", { class: "empty" }, "no game was finished yet"),
-      this.next ? h("button", { type: "button", class: "quiet", "data-list": "older" }, "older games") : "");
+    show(this.list, h("h1", {}, "Games ", h("button", { type: "button", class: "quiet", "data-list": "newest" }, "Newest")), rows.length ? rows : h("p", { class: "empty" }, "No finished games yet"),
+      this.next ? h("button", { type: "button", class: "quiet", "data-list": "older" }, "Older games") : "");
   }
 }
 

@@ -2,23 +2,30 @@
 
 import { call, path } from "../web/api.js";
 import { h, show } from "../web/dom.js";
+import { agreed } from "../web/frame.js";
 import { count, eloText, percent } from "../web/format.js";
 import { table } from "./tables.js";
 
 const SHOWN = 12;
+const TEXTS = {
+  promote: ["Promote", "Self-play and players use this version from now on."],
+  pin: ["Pin", "This version serves until it is unpinned, whatever is learned meanwhile."],
+  unpin: ["Unpin", "The run goes back to serving the version that its rules choose."],
+  rollback: ["Roll back", "The version that served before serves again."],
+};
 
 export class Weights {
   /** `act` runs an action, tells how it ended, and looks again. */
   constructor(run, act) {
     this.run = run;
     this.table = h("div", {});
-    this.general = h("span", { class: "controls" }, button("rollback", "roll back"), button("unpin", "unpin"));
-    this.element = h("section", { class: "panel", id: "weights" }, h("h2", {}, "weights ", this.general), this.table);
-    this.element.addEventListener("click", ({ target: { dataset } }) => {
-      if (!dataset.do) return;
+    this.general = h("span", { class: "controls" }, button("unpin", "Unpin"));
+    this.element = h("section", { class: "panel", id: "weights" }, h("h2", {}, "Weights ", this.general), this.table);
+    this.element.addEventListener("click", async ({ target: { dataset } }) => {
+      if (!dataset.do || !(await agreed(`${TEXTS[dataset.do][0]}${dataset.version ? ` version ${dataset.version}` : ""}?`, TEXTS[dataset.do][1], TEXTS[dataset.do][0]))) return;
       const what = dataset.version ? `${dataset.version}/${dataset.do}` : dataset.do;
       act(() => call(path(this.run, `/weights/${what}`), { method: "POST" }),
-        (done) => `version ${done.version} ${done.deed.replace("_", " ")}; version ${done.serving} serves`);
+        (done) => `Version ${done.version} ${done.deed.replace("_", " ")}; version ${done.serving} serves`);
     });
   }
 
@@ -26,8 +33,8 @@ export class Weights {
     const found = await call(path(this.run, `/weights?limit=${SHOWN}`));
     this.general.querySelector("[data-do=unpin]").hidden = !found.some((one) => one.pinned);
     show(this.table, found.length ? table(
-      ["version", "#step", "#bytes", "#Elo", "#graded", "played", "served by", "", ""], found.map((one) => this.#row(one)))
-      : h("p", { class: "empty" }, "nothing is published yet"));
+      ["Version", "Action", "State", "#Step", "#Bytes", "#Elo", "#Graded", "#Served by", "Played"], found.map((one) => this.#row(one)))
+      : h("p", { class: "empty" }, "No weights yet"));
   }
 
   #row(one) {
@@ -38,15 +45,15 @@ export class Weights {
     const played = Object.entries(one.opponents).map(([name, games]) => `${games} with ${name}`).join(", ");
     return { key: one.version, cells: [
       h("td", { title: one.sha256 }, `v${one.version} `, one.serves ? pill(one.served_by) : ""),
-      count(one.step), one.size ? count(one.size) : "–", elo, graded, h("td", { class: "muted", title: played }, shortened(played)),
-      one.served_by ? String(one.served_by) : "", state ? h("span", { class: "tag" }, state) : "",
-      h("td", { class: "number" }, button("promote", "promote", one.version), " ", button("pin", "pin", one.version)),
+      h("td", {}, one.serves ? button("rollback", "Roll back") : button("promote", "Promote", one.version), one.pinned ? "" : button("pin", "Pin", one.version)),
+      state ? h("span", { class: "tag" }, state) : "", count(one.step), one.size ? count(one.size) : "–", elo, graded,
+      one.served_by ? String(one.served_by) : "", h("td", { class: "muted", title: played }, shortened(played)),
     ] };
   }
 }
 
 /** The version that is to serve; the workers load that of a run that is over when somebody asks for a move. */
-const pill = (servers) => h("span", servers ? { class: "pill good" } : { class: "pill", title: "no inference worker has it loaded; a request for a move has them load it" }, servers ? "serves" : "at rest");
+const pill = (servers) => h("span", servers ? { class: "pill good" } : { class: "pill", title: "No inference worker has it loaded; a request for a move loads it" }, servers ? "Serves" : "At rest");
 
 const button = (what, text, version) => h("button", { type: "button", class: "quiet", "data-do": what, "data-version": version }, text);
 

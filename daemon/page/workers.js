@@ -56,9 +56,9 @@ export class Fleet {
 
   #show() {
     const hosts = Map.groupBy([...this.#seen.values()], ({ worker }) => worker.host);
-    const head = ["process", "queues", "does", "up", "heartbeat"].map((name, i) => h("th", { scope: "col", class: i > 2 && "number" }, name));
-    show(this.content, h("h2", {}, "workers ", h("span", { class: "muted" }, `${this.live} live on ${hosts.size} host${hosts.size === 1 ? "" : "s"}`)),
-      hosts.size === 0 ? h("p", { class: "empty" }, "no worker lives; start one with `azq worker` or `azq up`")
+    const head = ["Process", "Queues", "Rates", "Up", "Heartbeat"].map((name, i) => h("th", { scope: "col", class: i > 2 && "number" }, name));
+    show(this.content, h("h2", {}, "Workers ", h("span", { class: "muted" }, `${this.live} live on ${hosts.size} host${hosts.size === 1 ? "" : "s"}`)),
+      hosts.size === 0 ? h("p", { class: "empty" }, "No workers running. Start one with `azq worker` or `azq up`.")
         : h("div", { class: "scroll", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, head)),
           [...hosts].sort().map(([host, members]) => this.#host(host, members)))));
   }

@@ -45,13 +45,22 @@ def visit(browser: Any, site: Site) -> Iterator[Any]:
         one.context.close()
 
 
+def unfold(visit: Visit) -> None:
+    """Opens what is folded."""
+    visit.page.locator("#throughput").wait_for()
+    visit.page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+
+
 def tile(visit: Visit, name: str) -> str:
     return visit.text(f'[data-tile="{name}"] b')
 
 
 def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit: Any, site: Site) -> None:
     seen = visit()
+    unfold(seen)
     seen.page.locator('[data-tile="games/s"]').wait_for()
+    assert seen.text("#headline").startswith("Learning well: graded errors 35.0% → 6.0%")
+    seen.page.locator(".newest-game svg").wait_for()
     shown = {
         name: tile(seen, name) for name in ("games/s", "simulations/s", "evaluations/s", "mean batch", "network busy", "samples", "step")
     }
@@ -67,7 +76,7 @@ def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit
     assert tile(seen, "network") == "5x64, from 4x48"
     assert (tile(seen, "weights"), tile(seen, "policy lag"), tile(seen, "samples/insert")) == ("v12", "1.0", "2.00")
     assert seen.text("#state") == "running"
-    assert seen.text("#verdict") == "balanced"
+    assert seen.text("#verdict") == "OK"
     counts = {
         name: seen.text(f'#ledger [data-count="{name}"] >> nth=0') for name in ("opened", "finished", "open", "inserted", "duplicates")
     }
@@ -83,6 +92,7 @@ def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit
 
 def test_workers_stand_by_host_and_the_late_one_is_marked(visit: Any) -> None:
     seen = visit()
+    unfold(seen)
     late = seen.page.locator('[data-worker="selfplay@south:5"] .beat')
     late.wait_for()
     assert {"warn", "bad"} & set(late.get_attribute("class").split())
@@ -97,41 +107,42 @@ def test_workers_stand_by_host_and_the_late_one_is_marked(visit: Any) -> None:
 
 def test_charts_are_drawn_and_tell_values_under_the_pointer_and_by_key(visit: Any) -> None:
     seen = visit()
+    unfold(seen)
     drawn = "[...document.querySelectorAll('#charts .series path')].filter((path) => path.getTotalLength() > 50).length"
-    until(lambda: seen.page.evaluate(drawn) == 9, "line in each chart")
-    gaps = seen.page.locator('[data-chart="games/s"] .series path').get_attribute("d").count("M")
+    until(lambda: seen.page.evaluate(drawn) == 7, "line in each chart")
+    gaps = seen.page.locator('[data-chart="Games/s"] .series path').get_attribute("d").count("M")
     assert gaps == 2  # the planted hour has one hole
     when = seen.page.locator(".legend .when")
 
     def one_moment() -> bool:  # what comes late may move the page away under a pointer that rests
-        seen.page.locator('[data-chart="network busy"] svg').hover()
+        seen.page.locator('[data-chart="Network busy"] svg').hover()
         return len({text for text in when.all_inner_texts() if ":" in text}) == 1 and when.count() >= 6
 
     until(one_moment, "same moment in all charts")
-    spent = seen.page.locator('[data-chart="learner: where the time goes"]')
+    spent = seen.page.locator('[data-chart="Learner time"]')
     assert spent.locator(".area").count() == 8
     assert "backward50 %" in spent.locator(".legend").inner_text().replace("\n", "")
     assert "rest20 %" in spent.locator(".legend").inner_text().replace("\n", "")
-    elo = seen.page.locator('[data-chart="Elo by weight version"] svg')
+    elo = seen.page.locator('[data-chart="Elo"] svg')
     elo.focus()
     elo.press("ArrowLeft")
-    assert "v11" in seen.text('[data-chart="Elo by weight version"] .legend')
-    graded = seen.page.locator('[data-chart="graded errors by weight version"]')
+    assert "v11" in seen.text('[data-chart="Elo"] .legend')
+    graded = seen.page.locator('[data-chart="Graded errors"]')
     assert "v11" in graded.locator(".legend").inner_text()
 
 
 def test_pause_and_resume_change_the_ledger_and_a_refusal_is_shown(visit: Any, site: Site) -> None:
     seen = visit()
-    seen.page.get_by_role("button", name="pause").click()
+    seen.page.get_by_role("button", name="Pause").click()
     seen.page.locator("#state", has_text="paused").wait_for()
     assert site.ledger.run(RUN).state is RunState.PAUSED
-    seen.page.get_by_role("button", name="enqueue…").click()
-    seen.page.get_by_role("button", name="enqueue", exact=True).click()
+    seen.page.get_by_role("button", name="Enqueue…").click()
+    seen.page.get_by_role("button", name="Enqueue", exact=True).click()
     problem = seen.page.locator(".problem", has_text="paused")
     problem.wait_for()
     assert "resume it first" in problem.inner_text()
-    seen.page.get_by_role("button", name="cancel").click()
-    seen.page.get_by_role("button", name="resume").click()
+    seen.page.get_by_role("button", name="Cancel").click()
+    seen.page.get_by_role("button", name="Resume").click()
     seen.page.locator("#state", has_text="running").wait_for()
     assert site.ledger.run(RUN).state is RunState.RUNNING
 
@@ -139,11 +150,11 @@ def test_pause_and_resume_change_the_ledger_and_a_refusal_is_shown(visit: Any, s
 def test_a_match_is_enqueued_with_what_the_form_says(visit: Any, site: Site) -> None:
     before = {view.job.job_id for view in site.ledger.jobs(RUN)}
     seen = visit()
-    seen.page.get_by_role("button", name="enqueue…").click()
-    seen.page.get_by_label("evaluation match").check()
-    seen.page.get_by_role("textbox", name="second").fill("random")
+    seen.page.get_by_role("button", name="Enqueue…").click()
+    seen.page.get_by_label("Evaluation match").check()
+    seen.page.get_by_role("textbox", name="Second").fill("random")
     shot(seen.page, "dashboard-enqueue")
-    seen.page.get_by_role("button", name="enqueue", exact=True).click()
+    seen.page.get_by_role("button", name="Enqueue", exact=True).click()
     seen.page.locator("#answer", has_text="waits in eval.cpu").wait_for()
     (job,) = [view.job for view in site.ledger.jobs(RUN) if view.job.job_id not in before]
     assert (job.kind, job.tag, job.games) == ("eval", "cpu", 40)
@@ -170,7 +181,7 @@ def test_the_viewer_steps_through_a_recorded_game(visit: Any, site: Site) -> Non
     assert tile(seen, "result") in ("+1 : -1", "-1 : +1", "0 : 0")
     seen.page.locator('[data-chart="value for the first player"] svg').click(position={"x": 50, "y": 50})
     assert int(tile(seen, "ply").split()[0]) < moves / 2
-    seen.page.get_by_role("button", name="older games").click()
+    seen.page.get_by_role("button", name="Older games").click()
     seen.page.locator("#games a", has_text="#1 ").first.wait_for()
     assert seen.complaints == []
 
@@ -179,27 +190,28 @@ def test_dark_and_narrow(visit: Any) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
     assert light.page.evaluate(ground) != dark.page.evaluate(ground)
-    dark.page.locator('[data-tile="games/s"]').wait_for()
+    dark.page.locator("#headline").wait_for()
     shot(dark.page, "dashboard-dark")
     light.page.locator("#theme").click()
     light.page.locator("#theme").click()
     assert light.page.evaluate(ground) == dark.page.evaluate(ground)
     light.page.set_viewport_size({"width": 420, "height": 900})
-    light.page.locator('[data-tile="games/s"]').wait_for()
+    light.page.locator("#headline").wait_for()
     assert light.page.evaluate("document.documentElement.scrollWidth") <= 420
     shot(light.page, "dashboard-narrow")
 
 
 def test_a_daemon_that_goes_away_is_told_and_asked_again(visit: Any, site: Site) -> None:
     seen = visit()
-    seen.page.locator("#link", has_text="live").wait_for()
+    unfold(seen)
+    seen.page.locator("#link", has_text="Live").wait_for()
     site.stop()
     try:
-        seen.page.locator("#link", has_text="daemon away, retrying").wait_for()
+        seen.page.locator("#link", has_text="Daemon away, retrying").wait_for()
         assert tile(seen, "games/s") == "43"  # what was known stays in sight
     finally:
         site.start()
-    seen.page.locator("#link", has_text="live").wait_for()
+    seen.page.locator("#link", has_text="Live").wait_for()
 
 
 def test_a_token_is_asked_for_once_and_sent_from_then_on(browser: Any, tmp_path: Path) -> None:
@@ -209,13 +221,16 @@ def test_a_token_is_asked_for_once_and_sent_from_then_on(browser: Any, tmp_path:
     try:
         field = seen.page.locator("#token")
         field.fill("wrong-secret-1")
-        seen.page.get_by_role("button", name="go on").click()
+        seen.page.get_by_role("button", name="Sign in").click()
         seen.page.locator("#ask-problem", has_text="asks for a token").wait_for()
         field.fill("long-secret-1")
-        seen.page.get_by_role("button", name="go on").click()
+        seen.page.get_by_role("button", name="Sign in").click()
         seen.page.locator("#state", has_text="running").wait_for()
         seen.page.reload()
         seen.page.locator("#state", has_text="running").wait_for()
+        beside = seen.context.new_page()  # takes it from the tab that knows it
+        beside.goto(guarded.url)
+        beside.locator("#state", has_text="running").wait_for()
         assert not any("secret" in url for url in seen.asked)
     finally:
         seen.context.close()
@@ -232,7 +247,7 @@ def test_the_link_that_azq_up_prints_brings_the_token_and_leaves_it_nowhere(brow
         assert "secret" not in seen.page.url
         assert seen.page.evaluate("Object.values(localStorage).concat(document.cookie).join()").find("secret") < 0
         assert not seen.page.locator("#ask").is_visible()
-        seen.page.get_by_role("button", name="pause").click()
+        seen.page.get_by_role("button", name="Pause").click()
         seen.page.locator("#state", has_text="paused").wait_for()
         seen.page.goto(f"{guarded.url}/page/#token=another-secret")  # in the same tab, where the page is loaded already
         seen.page.locator("#ask").wait_for()
@@ -264,14 +279,14 @@ def test_runs_of_a_game_are_drawn_over_each_other(visit: Any, site: Site) -> Non
     for name, settings in (("quick", {"speed": 2.0}), ("slow", {"num_simulations": 32}), ("discs", {"game": "othello"})):
         plant_run(site.ledger, site.bus, name, **settings)
     seen = visit("page/#/compare/quick")
-    seen.page.locator("#common", has_text="choose a run of the same game").wait_for()
-    assert seen.page.locator("#beside option").all_inner_texts() == ["…", RUN, "slow"]
+    seen.page.locator("#common", has_text="Pick another run of this game").wait_for()
+    assert seen.page.locator("#beside option").all_inner_texts() == ["Compare with…", RUN, "slow"]
     seen.page.locator("#beside").select_option("slow")
     seen.page.locator("#settings td", has_text="search.num_simulations").wait_for()
     seen.page.get_by_role("button", name="steps").click()
     seen.page.locator("#common th", has_text="steps").wait_for()
     assert seen.page.url.endswith("#/compare/quick/slow/steps")
-    errors = seen.page.locator('[data-chart="graded errors"]')
+    errors = seen.page.locator('[data-chart="Graded errors"]')
     assert all("L" in path for path in errors.locator(".series path").evaluate_all("all => all.map((one) => one.getAttribute('d'))"))
     assert seen.page.locator("#common tbody tr").count() == 4
     assert "+0.0 % (+0.0 % … +0.0 %)" in seen.page.locator("#graded tbody").inner_text()
@@ -326,8 +341,8 @@ def test_a_run_that_ends_is_told_by_the_browser_once_somebody_asked_for_it(visit
     seen = visit()
     seen.page.add_init_script(NOTED)
     seen.page.reload()
-    seen.page.get_by_role("button", name="notify me").click()
-    seen.page.get_by_role("button", name="notify me").wait_for(state="detached")
+    seen.page.get_by_role("button", name="Notify me").click()
+    seen.page.get_by_role("button", name="Notify me").wait_for(state="detached")
     seen.page.locator("#state", has_text="running").wait_for()
     site.ledger.set_run_state(RUN, RunState.FINISHED, "60 minutes are over")
     until(lambda: seen.page.evaluate("window.told") == [["first finished", "60 minutes are over"]], "notice")

@@ -30,11 +30,12 @@ def browser() -> Iterator[Any]:
         yield one
 
 
-def test_the_stages_of_a_run_stand_in_a_strip_with_their_times(browser: Any, site: Site) -> None:
+def test_the_stages_of_a_run_are_shaded_in_its_chart_with_their_times(browser: Any, site: Site) -> None:
     seen = Visit(browser, site)
-    seen.page.locator('#stages [data-stage="main"]', has_text="50 min so far").wait_for()
-    assert seen.page.locator("#stages .stage title").all_text_contents()[-1].endswith("to now")
-    first, *_, main = seen.page.locator("#stages .stage").evaluate_all("all => all.map((one) => one.getBoundingClientRect().width)")
+    seen.page.locator('#stages [data-stage="main"]', has_text="Main 50 min so far").wait_for()
+    shades = seen.page.locator('[data-chart="Graded errors"] .stage')
+    assert shades.locator("title").all_text_contents()[-1].endswith("so far")
+    first, *_, main = shades.evaluate_all("all => all.map((shade) => shade.getBoundingClientRect().width)")
     assert 0 < first < main
     assert seen.complaints == []
 
@@ -56,5 +57,5 @@ def test_jobs_are_listed_newest_first_by_state_with_why_they_failed(browser: Any
     assert seen.page.url.endswith(f"#/jobs/{RUN}/failed")
     shot(seen.page, "jobs")
     seen.page.get_by_role("button", name="cancelled").click()
-    seen.page.locator("#jobs", has_text="no job is cancelled").wait_for()
+    seen.page.locator("#jobs", has_text="No cancelled jobs").wait_for()
     assert seen.complaints == []

@@ -58,7 +58,7 @@ def test_dashboard_and_play_page_are_at_work_below_the_prefix(daemon: str) -> No
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.goto(f"{daemon}/")
-        page.locator('[data-tile="games/s"]').wait_for()
+        page.locator("#headline").wait_for()
         page.get_by_role("link", name="play").click()
         page.locator(".play:not(.waiting)").wait_for()
         assert page.locator("#runs").input_value() == RUN

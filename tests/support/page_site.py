@@ -139,7 +139,9 @@ class Site:
         status = LearnerStatus(**{**empty, "stall_selfplay": False, "waiting": False, **figures})
         self.bus.put(keys.learner_status(RUN), encode(status), life_s=600)
         for version in range(1, VERSIONS + 1):
-            event = WeightEvent(RUN, version, f"{version:064x}", "file:x", version * 1500, now_ms(), blocks=5, channels=64)
+            event = WeightEvent(
+                RUN, version, f"{version:064x}", "file:x", version * 1500, now_ms() - 200_000 * (VERSIONS - version), blocks=5, channels=64
+            )
             self.bus.publish(keys.weights(RUN), encode(event))
 
     def plant_history(self, points: int = 600) -> None:

@@ -15,6 +15,7 @@ from azq.games import Game, State
 from azq.replay.readers import SegmentReader
 from azq.samples.played import read_games
 from azq.status.conditions import crash_loops, mendings, read_deaths
+from azq.status.headline import not_learning
 from azq.status.history import read
 from azq.status.observe import Standings, read_standing
 from azq.status.strength import WITHOUT_ERRORS
@@ -51,6 +52,7 @@ class Diagnosis:
     note: str = ""  # what could not be looked at, and why
     blind: dict[str, tuple[str, ...]] = field(default_factory=dict)  # what is missing -> the rules that could not look
     no_games: str = ""  # why a run has none
+    headline: str = ""  # the first finding in one sentence
     dying: tuple[str, ...] = ()  # processes that die again and again, and what was wrong with the ledger's keys
 
 
@@ -69,7 +71,9 @@ def diagnose(
     except (IllegalActionError, WireError) as error:  # recorded under other rules than the run has now
         events, note = [], f"games are not looked at: {error}"
         facts = facts_of(None, settings, events, *recorded)
-    return Diagnosis(findings(facts), len(events), facts.curves.step if facts.curves else None, note, blind(facts), dying=dying)
+    faults, step = findings(facts), facts.curves.step if facts.curves else None
+    worst = not_learning(faults[0].evidence, sure=faults[0].confidence == "high") if faults else ""
+    return Diagnosis(faults, len(events), step, note, blind(facts), headline=worst, dying=dying)
 
 
 RANDOM_GAMES = 200

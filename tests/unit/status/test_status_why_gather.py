@@ -113,7 +113,7 @@ def test_findings_and_learning_over_rest(tmp_path: Path) -> None:
     client = TestClient(site.app, base_url="http://127.0.0.1")
     nothing = client.get(f"/v1/runs/{RUN}/findings").json()
     assert set(nothing.pop("blind")) == {"games", "history"}
-    assert nothing == {"findings": [], "games": 0, "steps": None, "note": "", "no_games": "", "dying": []}
+    assert nothing == {"findings": [], "games": 0, "steps": None, "note": "", "no_games": "", "headline": "", "dying": []}
     site.plant_games(range(1, 101))
     found = client.get(f"/v1/runs/{RUN}/findings?games=90").json()
     assert (found["games"], found["note"]) == (90, "")
