@@ -94,7 +94,7 @@ class Local:
 
     def end(self) -> None:
         """Lets it drain and end as Ctrl-C does, and does not wait for that; may be called from any thread."""
-        if self._process is not None and self._process.poll() is None and not self._ends:
+        if self._process is not None and self.alive and not self._ends:
             self._ends = True  # a second one would abort it
             self._process.send_signal(signal.SIGINT)
 
@@ -167,6 +167,11 @@ class Local:
         return until(look, f"{what} did not come within {within_s:g} s; see {self.folder}", within_s, every_s=POLL_S)
 
     @property
+    def alive(self) -> bool:
+        """Whether its `azq up` runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def kin(self) -> Kin:
         """The processes below its `azq up`: those that may be hurt. Raises `StateConflict` where that does not run."""
         if self._kin is None:
@@ -182,7 +187,7 @@ class Local:
 
     def cpu_s(self) -> float:
         """CPU-seconds of all its processes, those that ended included; after its end what was seen last."""
-        if self._process is not None and self._process.poll() is None:
+        if self._process is not None and self.alive:
             self._spent_s = tree_cpu_s(self._process.pid)
         return self._spent_s
 

@@ -27,6 +27,5 @@ def test_a_small_network_reaches_an_easy_target(tmp_path: Path) -> None:
     assert last["low"] <= last["error_share"] == pytest.approx(len(last["wrong"]) / 60, abs=1e-4)
     assert run["reached_s"] == last["seconds"] < run["wall_s"]
     assert run["games"] > 0
-    assert run["evaluations"] > 0
-    assert {"selfplay", "inference", "learner", "broker", "grader"} <= run["cpu_s"].keys()
+    assert min(run["cpu_s"].values()) > 0
     assert out.with_suffix(".png").stat().st_size > 1000
