@@ -31,9 +31,9 @@ from azq.ratings.elo import Rating
 from azq.wire.messages import ModelEvent
 
 WEB = Path(str(files("azq") / "web"))
-PAGES = ("play", "gallery", "vendor")  # folders of it; the others are pages of a daemon or a gateway
+PAGES = ("play", "gallery", "boards", "vendor")  # folders of it; the others are pages of a daemon or a gateway
 GAMES, NETWORKS = "games.json", "site"
-SHOWN_PLIES = 14  # of random play, on the gallery's boards
+SHOWN_PLIES = 30  # of random play, on the gallery's boards
 STRENGTH, STRONGEST = 64, 2048  # simulations of a network at its own level, and of the highest level
 
 

@@ -1,20 +1,22 @@
 // One finished game ply by ply, as the REST interface tells it (GameView): board, values, what the search thought, moves.
 
-import { board } from "./board.js";
+import { Board } from "./board.js";
+import { seatName, words } from "./boards/words.js";
 import { Chart } from "./chart.js";
 import { h, show } from "./dom.js";
 import { ago, count, fixed, percent } from "./format.js";
+import { RULES } from "./rules.js";
 
 const value = (number) => (number === null ? "–" : `${number <= -0.005 ? "−" : "+"}${Math.abs(number).toFixed(2)}`);
 export const results = (returns) => returns.map((each) => `${each > 0 ? "+" : ""}${Number(each.toFixed(2))}`).join(" : ");
-const seatName = (player, players) => (players > 2 ? `player ${player}` : player === 0 ? "first" : "second");
 
 export class Replay {
   /** `onPly` is told the ply that is looked at. */
   constructor(onPly = () => {}) {
     this.onPly = onPly;
     this.ply = 0;
-    this.board = h("div", { class: "board", id: "board" });
+    this.board = new Board();
+    this.board.element.id = "board";
     this.step = h("div", { class: "steps" });
     this.range = h("input", { type: "range", min: 0, value: 0, "aria-label": "ply" });
     this.facts = h("div", { class: "facts", id: "facts" });
@@ -48,31 +50,34 @@ export class Replay {
   #build(game) {
     const seats = game.players === 2 ? [0] : Array.from({ length: game.players }, (_, seat) => seat);
     this.chart = new Chart({
-      title: game.players === 2 ? "value for the first player" : "value by seat", format: value, formatX: (ply) => `ply ${Math.round(ply)}`,
-      series: seats.map((seat) => ({ name: seatName(seat, game.players), colour: 1 + (seat % 4) })), floor: -1, ceiling: 1, onPick: (ply) => this.goToPly(ply),
+      title: game.players === 2 ? `Value for ${seatName(game.game, 0)}` : "Value by player", format: value, formatX: (ply) => `ply ${Math.round(ply)}`,
+      series: seats.map((seat) => ({ name: seatName(game.game, seat), colour: 1 + (seat % 4) })), floor: -1, ceiling: 1, onPick: (ply) => this.goToPly(ply),
     });
     this.chart.update({
       x: game.plies.map((_, ply) => ply), ys: seats.map((seat) => game.plies.map((ply) => ply.values?.[seat] ?? null)),
       domain: [0, Math.max(1, game.plies.length - 1)],
     });
     const button = (to, text, label) => h("button", { type: "button", "data-to": to, "aria-label": label, title: label }, text);
-    show(this.step, button("first", "«", "first position"), button("back", "‹", "one ply back"), button("on", "›", "one ply on"), button("last", "»", "final position"));
-    show(this.moves, game.plies.map((ply, i) => h("li", {}, h("button", { type: "button", class: "move", "data-ply": i }, ply.text))));
-    const origin = [game.game, `result ${results(game.returns)}`, game.finished_ms && ago(game.finished_ms), game.worker].filter(Boolean).join(" · ");
+    show(this.step, button("first", "«", "First position"), button("back", "‹", "One ply back"), button("on", "›", "One ply on"), button("last", "»", "Final position"));
+    show(this.moves, game.plies.map((ply, i) => h("li", {}, h("button", { type: "button", class: "move", "data-ply": i }, words(game.game, ply.text)))));
+    const origin = [RULES[game.game]?.title ?? game.game, `result ${results(game.returns)}`, game.finished_ms && ago(game.finished_ms), game.worker].filter(Boolean).join(" · ");
     this.element.hidden = false;
-    this.element.replaceChildren(h("h2", {}, game.uid ? `game ${game.uid} ` : "this game ", h("span", { class: "muted" }, origin)),
-      game.note ? h("p", { class: "muted" }, game.note) : "", h("div", { class: "table" }, h("div", { class: "left" }, this.board, h("div", { class: "steer" }, this.step, this.range)),
+    this.element.replaceChildren(h("h2", {}, game.uid ? `Game ${game.uid} ` : "This game ", h("span", { class: "muted" }, origin)),
+      game.note ? h("p", { class: "muted" }, game.note) : "", h("div", { class: "table" }, h("div", { class: "left" }, this.board.element, h("div", { class: "steer" }, this.step, this.range)),
         h("div", { class: "right" }, this.facts, this.targets, this.chart.element, this.moves)));
     this.chart.draw();
   }
 
   goToPly(ply) {
     if (!this.shown) return;
-    const { plies, final_position: final } = this.shown;
+    const { game, plies, returns, final_position: final } = this.shown;
     this.ply = Math.min(plies.length, Math.max(0, Math.round(ply) || 0));
     const now = plies[this.ply];
     const before = plies[this.ply - 1];
-    show(this.board, board(now ? now.position : final, before?.position ?? ""));
+    this.board.draw({
+      game, text: now ? now.position : final, before: before?.position ?? "", last: before, actor: now?.player, returns: now ? null : returns,
+      names: returns.map((_, player) => seatName(game, player)),
+    });
     this.range.value = this.ply;
     this.#drawFacts(now, before);
     for (const move of this.moves.querySelectorAll("button")) move.classList.toggle("played", Number(move.dataset.ply) === this.ply - 1);
@@ -81,17 +86,16 @@ export class Replay {
   }
 
   #drawFacts(now, before) {
-    const { plies, returns } = this.shown;
+    const { game, plies, returns } = this.shown;
     const fact = (name, text) => h("div", { class: "tile", "data-tile": name }, h("span", {}, name), h("b", {}, text));
     if (!now) {
-      show(this.facts, fact("ply", `${this.ply} of ${plies.length}`), fact("result", results(returns)), before ? fact("last move", before.text) : "");
+      show(this.facts, fact("Ply", `${this.ply} of ${plies.length}`), fact("Result", results(returns)), before ? fact("Last move", words(game, before.text)) : "");
       show(this.targets);
       return;
     }
-    const mover = now.player < 0 ? "chance" : seatName(now.player, returns.length);
-    show(this.facts, fact("ply", `${this.ply} of ${plies.length}`), fact("to move", mover), fact("plays", now.text),
-      fact("value for mover", now.values ? value(now.values[now.player]) : "–"), fact("simulations", count(now.simulations)), fact("weights", now.simulations ? `v${now.weight_version}` : "–"));
-    show(this.targets, now.targets.length ? [h("h3", {}, "policy target"), thoughts(now.targets, now.action)] : h("p", { class: "empty" }, "not searched: no policy target"));
+    show(this.facts, fact("Ply", `${this.ply} of ${plies.length}`), fact("To move", seatName(game, now.player)), fact("Plays", words(game, now.text)),
+      fact("Value for the mover", now.values ? value(now.values[now.player]) : "–"), fact("Simulations", count(now.simulations)), fact("Weights", now.simulations ? `v${now.weight_version}` : "–"));
+    show(this.targets, now.targets.length ? [h("h3", {}, "Policy target: what the search preferred, and ✓ what was played"), thoughts(game, now.targets, now.action)] : h("p", { class: "empty" }, "Not searched, so there is no policy target"));
   }
 
   #jump(to) {
@@ -107,9 +111,11 @@ export class Replay {
   }
 }
 
-/** What a search thought of moves, [{action, text, share}] with the largest share first; the chosen one stands out. */
-export function thoughts(targets, chosen) {
-  const most = targets[0]?.share || 1;
-  return targets.map((target) => h("div", { class: `target ${target.action === chosen ? "chosen" : ""}`, "data-key": target.action },
-    h("span", {}, target.text), h("meter", { min: 0, max: fixed(4)(most), value: fixed(4)(target.share), "aria-label": target.text }), h("span", { class: "number" }, percent(target.share))));
+/** What a search thought of moves, [{action, text, share}]: the largest share first, bars scaled to it, a ✓ at the chosen one. */
+export function thoughts(game, targets, chosen) {
+  const sorted = [...targets].sort((one, other) => other.share - one.share);
+  const most = fixed(4)(sorted[0]?.share || 1);
+  return sorted.map(({ action, text, share, value: worth }) => h("div", { class: `target ${action === chosen ? "chosen" : ""}`, "data-key": action },
+    h("span", {}, `${action === chosen ? "✓ " : ""}${words(game, text)}`), h("meter", { min: 0, max: most, value: fixed(4)(share), "aria-label": `${words(game, text)}${action === chosen ? ", chosen" : ""}` }),
+    h("span", { class: "number" }, percent(share)), worth === undefined ? "" : h("span", { class: "number" }, value(worth))));
 }

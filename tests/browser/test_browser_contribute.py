@@ -92,7 +92,7 @@ def test_a_tab_plays_games_that_count(visit: Any, site: TabSite) -> None:
     assert not page.evaluate("isSecureContext")
     until(lambda: int(tile(page, "my games")) >= GAMES, "the page's own count")  # the page's policy forbids to have it evaluate a text
     assert tile(page, "backend") == "WebAssembly"
-    page.locator("#board svg").wait_for()
+    page.locator("#board .stage svg").wait_for()
     shot(page, "contribute")
     page.locator("#go").click()
     page.get_by_text("at rest").wait_for()
@@ -283,7 +283,7 @@ def test_everybody_sees_what_was_done_and_can_replay_it(visit: Any, site: TabSit
     seen.locator("#newest a").first.click()
     seen.locator(".game .position").wait_for()
     seen.keyboard.press("End")
-    assert "result" in seen.locator("#facts").inner_text()
+    assert "Result" in seen.locator("#facts").inner_text()
     shot(seen, "progress-dark")
     seen.set_viewport_size({"width": 390, "height": 844})
     assert seen.evaluate("document.documentElement.scrollWidth") <= 390

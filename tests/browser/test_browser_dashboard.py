@@ -163,24 +163,24 @@ def test_a_match_is_enqueued_with_what_the_form_says(visit: Any, site: Site) -> 
 def test_the_viewer_steps_through_a_recorded_game(visit: Any, site: Site) -> None:
     seen = visit(f"page/#/games/{RUN}")
     seen.page.locator("#games a", has_text="#60").click()
-    seen.page.locator("#board svg").wait_for()
+    seen.page.locator("#board .stage svg").wait_for()
     discs = seen.page.locator("#board [data-disc]")
-    assert (discs.count(), tile(seen, "ply").split()[0]) == (0, "0")
-    plays = tile(seen, "plays")
+    assert (discs.count(), tile(seen, "Ply").split()[0]) == (0, "0")
+    plays = tile(seen, "Plays")
     assert plays in seen.text("#targets")
     seen.page.keyboard.press("ArrowRight")
     seen.page.keyboard.press("ArrowRight")
-    assert (discs.count(), tile(seen, "ply").split()[0]) == (2, "2")
-    assert seen.text("#moves .played")[0] == "o"
-    seen.page.get_by_role("button", name="one ply back").click()
+    assert (discs.count(), tile(seen, "Ply").split()[0]) == (2, "2")
+    assert seen.text("#moves .played").startswith("column ")
+    seen.page.get_by_role("button", name="One ply back").click()
     assert discs.count() == 1
     shot(seen.page, "viewer")
     seen.page.keyboard.press("End")
     moves = seen.page.locator("#moves button").count()
     assert discs.count() == moves
-    assert tile(seen, "result") in ("+1 : -1", "-1 : +1", "0 : 0")
-    seen.page.locator('[data-chart="value for the first player"] svg').click(position={"x": 50, "y": 50})
-    assert int(tile(seen, "ply").split()[0]) < moves / 2
+    assert tile(seen, "Result") in ("+1 : -1", "-1 : +1", "0 : 0")
+    seen.page.locator('[data-chart="Value for Red"] svg').click(position={"x": 50, "y": 50})
+    assert int(tile(seen, "Ply").split()[0]) < moves / 2
     seen.page.get_by_role("button", name="Older games").click()
     seen.page.locator("#games a", has_text="#1 ").first.wait_for()
     assert seen.complaints == []

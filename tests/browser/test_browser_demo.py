@@ -41,14 +41,14 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(url)
-    page.locator('[data-game="tic_tac_toe"] .preview svg').wait_for()
-    assert page.locator("[data-game]").count() == len(pretrained.names())
+    page.locator('section[data-game="tic_tac_toe"] .preview .stage svg').wait_for()
+    assert page.locator("section[data-game]").count() == len(pretrained.names())
     shot(page, "gallery")
-    page.locator('[data-game="tic_tac_toe"] a').click()
-    page.locator("#position [data-action]").first.click()
+    page.get_by_role("link", name="Play Tic-tac-toe").click()
+    page.locator(".stage [data-action]").first.click()
     until(lambda: page.locator("#played li").count() == 2, "its answer", 120.0)
-    assert page.title() == "azq: Tic-tac-toe"
-    assert page.locator("#level option").first.inner_text() == "level 1 · 8 simulations"
+    assert page.title() == "Tic-tac-toe · azq"
+    assert page.locator("#level option").first.inner_text() == "Level 1 · 8 simulations"
     assert page.locator("#level option").count() == 10
     link = page.url
     page.goto("about:blank")

@@ -1,7 +1,7 @@
 // The page on which a browser makes games for a run: its controls, what it does, and the threads between gateway and workers.
 
 import { at } from "../address.js";
-import { board } from "../board.js";
+import { Board } from "../board.js";
 import { h, show } from "../dom.js";
 import { clock, count, many, whole } from "../format.js";
 import { showPages, themeButton } from "../frame.js";
@@ -241,6 +241,7 @@ function choose(name, value) {
 
 // -- what there is to see
 
+const board = new Board();
 const chart = strengthChart({ floor: null });
 
 function slider(name, { name: label, least, most, step, says }) {
@@ -276,7 +277,7 @@ function build() {
     h("p", { id: "problem", class: "bad", role: "alert" }),
     h("div", { id: "tiles", class: "tiles" }),
     h("div", { class: "halves" },
-      h("section", { class: "panel", id: "playing" }, h("h2", { id: "playing-title" }, "the game being played"), h("div", { id: "board", class: "board" }, h("p", { class: "empty" }, "none yet"))),
+      h("section", { class: "panel", id: "playing" }, h("h2", { id: "playing-title" }, "the game being played"), h("div", { id: "board" }, h("p", { class: "empty" }, "none yet"))),
       h("div", { class: "stack" },
         h("section", { class: "panel controls4" }, h("h2", {}, "controls"), Object.entries(CONTROLS).map(([name, control]) => slider(name, control)),
           h("div", { class: "checks" }, check("battery", "rest while on battery"), check("hidden", "rest while this tab is hidden"), check("gpu", "use the GPU where it can")),
@@ -307,7 +308,8 @@ function draw() {
     tile("cores busy", now.cpu.toFixed(1)), tile("backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
   if (me.shown) {
     show($("playing-title"), "the game being played ", h("span", { class: "muted" }, me.shown.match ? `evaluation match version ${me.shown.match.join(" against ")}` : `${run.game} #${me.shown.uid}`));
-    show($("board"), board(me.shown.text, me.before));
+    board.draw({ game: run.game, text: me.shown.text, before: me.before });
+    if (!$("board").contains(board.element)) $("board").replaceChildren(board.element);
   }
   drawRun();
 }

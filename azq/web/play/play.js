@@ -2,7 +2,8 @@
 
 import { at } from "../address.js";
 import { Away, Refused, takeToken } from "../api.js";
-import { beside, board } from "../board.js";
+import { Board } from "../board.js";
+import { seatName, words } from "../boards/words.js";
 import { loadCore } from "../core.js";
 import { h, show } from "../dom.js";
 import { askForToken, showPages, themeButton } from "../frame.js";
@@ -18,7 +19,7 @@ const ROLL_MS = 400;
 const SHOWN = 8;  // thoughts
 const AGAIN_MS = [500, 1000, 2000, 4000];  // until the daemon is asked again; the last for as long as it takes
 
-const page = { core: null, source: null, run: null, rules: null, opponents: [], opponent: null, table: null, seat: 0, turn: 0, from: null, hint: null, advice: new Map(), replay: null, away: "" };
+const page = { board: null, core: null, source: null, run: null, rules: null, opponents: [], opponent: null, table: null, seat: 0, turn: 0, hint: null, advice: new Map(), replay: null, away: "" };
 
 // --- the address: #run=..&level=..&seat=..&moves=.. (base 36, joined by dots); what a shared link says
 
@@ -40,7 +41,7 @@ const hidden = () => page.table.rules.hasHidden && !page.table.over;
 // --- a game
 
 function begin(actions = [], seat = Number($("seat").value)) {
-  Object.assign(page, { seat, from: null, hint: null, advice: new Map() });
+  Object.assign(page, { seat, hint: null, advice: new Map() });
   closeAnalysis();
   page.table = new Table(page.rules, actions);
   advance();
@@ -50,7 +51,7 @@ function begin(actions = [], seat = Number($("seat").value)) {
 async function advance() {
   const turn = ++page.turn;
   const gone = () => turn !== page.turn;
-  Object.assign(page, { from: null, hint: null });
+  page.hint = null;
   problem("");
   try {
     while (!page.table.over) {
@@ -119,14 +120,17 @@ function draw() {
   const { table, seat } = page;
   const mine = table.actor === seat;
   const actions = mine ? table.legal() : [];
-  const seen = { seat: table.over ? null : seat, actions, from: page.from, hint: page.hint };
+  const { name } = table.rules;
   const last = table.plies.findLast(({ player }) => player >= 0);
-  show($("position"), board(table.text, last?.before ?? "", seen));
-  show($("beside"), (mine ? beside(table.text, actions) : []).map((one) => h("button", { type: "button", "data-action": one.action, class: one.action === page.hint && "hint" }, one.text)));
-  show($("played"), table.plies.filter(told).map((ply) => h("li", { class: "move" }, ply.text)));
+  const shown = name === "2048" ? table.plies.at(-1) : last;
+  page.board.draw({
+    game: name, text: table.text, before: shown?.before ?? "", last, seat, actor: table.actor, actions, hint: page.hint, notice: page.away,
+    names: playerNames(), returns: table.over ? table.returns : null,
+  });
+  show($("played"), table.plies.filter(open).map((ply) => h("li", { class: "move" }, words(name, ply.text).replace("column ", ""))));
   $("played").scrollTop = $("played").scrollHeight;
-  $("status").textContent = page.away ? page.away : table.over ? verdict(table.returns, seat) : table.chance ? "chance" : mine ? "your move" : "thinking …";
   $("back").disabled = !table.plies.some(({ player }) => player === seat);
+  $("back").textContent = mine && name === "backgammon" && table.plies.at(-1)?.player === seat ? "Undo this die" : "Take back";
   $("hint").disabled = !mine;
   $("share").disabled = hidden();
   $("analyse").hidden = !table.over;
@@ -135,24 +139,21 @@ function draw() {
 }
 
 /** Cards that were dealt are nobody's to read in the list of moves; dice are. */
-const told = ({ player }) => player >= 0 || !page.table.rules.hasHidden;
+const open = ({ player }) => player >= 0 || !page.table.rules.hasHidden;
+
+const playerNames = () => Array.from({ length: page.rules.numPlayers }, (_, player) => (player === page.seat ? "You" : page.rules.numPlayers === 2 ? "Opponent" : seatName(page.rules.name, player)));
 
 function drawThoughts() {
   const advice = page.advice.get(page.table.actions().join())?.answer;
   const wanted = advice && ($("thinks").checked || page.hint !== null);
-  const shown = (advice?.candidates ?? []).slice(0, SHOWN).map((one) => ({ ...one, text: one.value === null ? one.text : `${one.text}  ${worth(one.value)}` }));
-  show($("thoughts"), wanted ? [h("h3", {}, `the network thinks: value ${worth(advice.value)}, ${advice.principal_variation_texts.join(" ")}`), thoughts(shown, advice.candidates[0].action)] : []);
+  const thinking = !advice && $("thinks").checked && page.table.actor === page.seat;
+  const { name } = page.table.rules;
+  const line = advice?.principal_variation_texts.map((text) => words(name, text)).join(" ");
+  show($("thoughts"), wanted ? [h("h3", {}, `What the network thinks: ${worth(advice.value)} for you`), h("p", { class: "muted" }, `It would play ${line}. Bars: share of its search; numbers: expected result, −1 loses, +1 wins.`),
+    thoughts(name, advice.candidates.slice(0, SHOWN), advice.candidates[0].action)] : thinking ? h("p", { class: "muted" }, "The network is looking at the position…") : []);
 }
 
 const worth = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-
-function verdict(returns, seat) {
-  if (returns.length === 1) return "game over";
-  const best = Math.max(...returns);
-  const winners = returns.filter((each) => each === best).length;
-  if (returns[seat] < best) return "you lose";
-  return winners === 1 ? "you win" : winners === returns.length ? "a draw" : "you share the first place";
-}
 
 const problem = (text) => { $("problem").textContent = text; };
 
@@ -167,7 +168,7 @@ async function guarded(ask) {
     } catch (error) {
       if (error instanceof Refused && error.status === 401) await askForToken(error);
       else if (error instanceof Away || error.status === 503) {
-        tellAway("reconnecting …", error instanceof Away ? "" : error.message);
+        tellAway("Connection lost. Trying again…", error instanceof Away ? "" : error.message);
         await new Promise((resolve) => setTimeout(resolve, AGAIN_MS[Math.min(tries, AGAIN_MS.length - 1)]));
       } else throw error;
       if (turn !== page.turn) throw new Error("");  // somebody else asks now, and says what is wrong
@@ -179,7 +180,7 @@ function tellAway(text, reason) {
   page.away = text;
   problem(reason);
   if (page.table) draw();
-  else $("status").textContent = text || "loading …";
+  else $("loading").textContent = text || "Loading…";
 }
 
 // --- afterwards
@@ -227,8 +228,8 @@ function view(table, plies, seen, version) {
 async function share() {
   const link = location.origin + location.pathname + location.search + address();
   await navigator.clipboard?.writeText(link).catch(() => {});  // not on plain http beyond this machine; the address bar has it
-  $("share").textContent = "link copied";
-  setTimeout(() => { $("share").textContent = "link"; }, 2000);
+  $("share").textContent = "Link copied";
+  setTimeout(() => { $("share").textContent = "Link"; }, 2000);
 }
 
 // --- which run, how strong, which seat
@@ -237,7 +238,8 @@ async function openRun(name, said) {
   page.run = page.source.runs.find((run) => run.name === name) ?? page.source.runs[0];
   $("runs").value = page.run.name;
   const { title, rules } = RULES[page.run.sections.run.game] ?? { title: page.run.sections.run.game, rules: [] };
-  document.title = `azq: ${title}`;
+  document.title = `${title} · azq`;
+  $("title").textContent = title;
   show($("rules"), h("summary", {}, `${title}: the rules`), h("ol", {}, rules.map((rule) => h("li", {}, rule))));
   $("rules").hidden = !rules.length;
   const settings = page.run.sections.run;
@@ -248,10 +250,10 @@ async function openRun(name, said) {
   show($("where"), page.opponents.map(({ name: value, text }) => h("option", { value }, text)));
   $("where").parentElement.hidden = page.opponents.length < 2;
   const players = page.rules.numPlayers;
-  show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? `player ${seat}` : seat ? "second" : "first")));
+  show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? seatName(settings.game, seat) : `${seatName(settings.game, seat)}${seat || page.rules.hasChance ? "" : ", first"}`)));
   $("seat").value = String(said.seat < players ? said.seat : 0);
   $("seat").parentElement.hidden = players === 1;
-  $("level").previousSibling.textContent = players === 1 ? "hints by " : "against ";
+  $("level").previousSibling.textContent = players === 1 ? "Hints by " : "Opponent ";
   await openOpponent(said.level);
 }
 
@@ -262,9 +264,9 @@ async function openOpponent(level) {
   const levels = await guarded(() => page.opponent.levels());
   const { site } = page.source;
   const options = levels.map(({ elo, weight_version, num_simulations, measured }, i) => [`elo:${Math.round(elo)}`, site
-    ? `level ${i + 1} · ${num_simulations} simulations` : `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
+    ? `Level ${i + 1} · ${num_simulations} simulations` : `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
   show($("level"), options.map(([value, text]) => h("option", { value }, text)),
-    (site ? [] : BUDGETS).map((budget) => h("option", { value: `simulations:${budget}` }, `newest weights, ${budget} simulations`)));
+    (site ? [] : BUDGETS).map((budget) => h("option", { value: `simulations:${budget}` }, `Newest weights, ${budget} simulations`)));
   $("level").value = nearest(level, options) ?? (site ? options[FIRST_LEVEL][0] : "simulations:200");
 }
 
@@ -284,7 +286,7 @@ async function start() {
   if (page.source.gateway) showPages("play");
   if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is nobody to play against" : "there are no runs yet; `azq up` starts one");
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, page.source.site ? RULES[run.name].title : run.name)));
-  if (page.source.site) $("runs").previousSibling.textContent = "game ";
+  if (page.source.site) $("runs").previousSibling.textContent = "Game ";
   await openRun(said.run, said);
   document.querySelector(".play").classList.remove("waiting");
   try {
@@ -296,32 +298,10 @@ async function start() {
   if (said.run && said.run !== page.run.name) problem(`there is no run ${said.run} to play against; this is ${page.run.name}`);
 }
 
-/** Keys of arrows press the buttons of that name, as 2048's. */
-function steered(event) {
-  if (!event.key.startsWith("Arrow") || event.target.closest("input, select")) return;
-  const button = [...$("beside").children].find(({ textContent }) => textContent === event.key.slice(5).toLowerCase());
-  if (button) { event.preventDefault(); button.click(); }
-}
-
-/** A click on what may be done; on a point of backgammon it plays where there is one move from there, else shows where to. */
-function chosen(event) {
-  const target = event.target.closest?.("[data-action], [data-from]");
-  if (!target || page.table?.actor !== page.seat) return;
-  if (target.dataset.action !== undefined) return void act(Number(target.dataset.action));
-  const from = Number(target.dataset.from);
-  const moves = page.table.legal().filter(({ text }) => text.split(" ")[1]?.startsWith(`${from === 25 ? "bar" : from}/`));
-  if (moves.length === 1) return void act(moves[0].action);
-  page.from = page.from === from ? null : from;
-  draw();
-}
-
+page.board = new Board((action) => act(action));
+$("table").append(page.board.element);
 const telling = (work) => (event) => Promise.resolve(event).then(work).catch((error) => problem(error.message));
 
-$("table").addEventListener("click", chosen);
-$("table").addEventListener("keydown", (event) => {
-  if ((event.key === "Enter" || event.key === " ") && event.target.getAttribute("role") === "button") { event.preventDefault(); chosen(event); }
-});
-document.addEventListener("keydown", steered);
 $("settings").addEventListener("submit", (event) => { event.preventDefault(); begin(); });
 $("back").addEventListener("click", takeBack);
 $("hint").addEventListener("click", telling(hint));
@@ -334,4 +314,4 @@ $("runs").addEventListener("change", telling(async () => { await openRun($("runs
 window.addEventListener("hashchange", telling(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());
 takeToken();
-telling(start)().finally(() => page.table || ($("status").textContent = ""));
+telling(start)().finally(() => ($("loading").textContent = ""));

@@ -29,7 +29,7 @@ def test_each_game_has_a_board_and_rules(site: Path) -> None:
 
 def test_pages_of_daemon_and_gateway_are_left_out(site: Path) -> None:
     assert (site / "index.html").exists()
-    assert {path.name for path in (site / "web").iterdir() if path.is_dir()} == {"play", "gallery", "vendor"}
+    assert {path.name for path in (site / "web").iterdir() if path.is_dir()} == {"play", "gallery", "boards", "vendor"}
 
 
 def test_a_network_is_named_by_its_hash_and_has_ten_levels(site: Path) -> None:

@@ -25,7 +25,7 @@ PLAY = f"""
 import {{ readFileSync }} from "node:fs";
 import {{ loadCore }} from "{WEB}/core.js";
 import {{ Table }} from "{WEB}/play/table.js";
-import {{ beside, board }} from "{WEB}/board.js";
+import {{ picture }} from "{WEB}/board.js";
 {DOCUMENT}
 const core = await loadCore(readFileSync("{WEB}/azq.wasm"));
 """
@@ -36,11 +36,12 @@ for (let game = 0; game < 3; game++) {
   while (!table.over) {
     if (table.chance) { table.roll(); continue; }
     const seat = table.actor, actions = table.legal();
-    const draw = (text, from = null) => board(text, "", { seat, actions, from });
-    const marked = (name, from) => all(draw(table.text, from)).flatMap(({ at }) => (at[name] === undefined ? [] : [Number(at[name])]));
-    const placed = [null, ...marked("data-from", null)].flatMap((from) => marked("data-action", from));
-    const texts = new Set(beside(table.text, actions).map(({ text }) => text));
-    for (const one of actions) if (placed.includes(one.action)) texts.add(one.text);
+    const names = ["You", "Second", "Third", "Fourth"];
+    const draw = (text, from = null) => picture({ game: NAME, text, before: "", seat, actions, actor: seat, names, from, hint: null, cursor: null });
+    const marked = (name, from) => all(draw(table.text, from).stage).flatMap(({ at }) => (at[name] === undefined ? [] : [at[name]]));
+    const from = [null, ...marked("data-from", null)];
+    const placed = new Set(from.flatMap((from) => [...marked("data-action", from).map(Number), ...draw(table.text, from).buttons.map(({ action }) => action)]));
+    const texts = new Set(actions.filter(({ action }) => placed.has(action)).map(({ text }) => text));  // two dice may do the same
     found.unplaced.push(...actions.map(({ text }) => text).filter((text) => !texts.has(text)));
     if (table.rules.hasHidden) {
       const other = table.state.resample(seat, BigInt(1 + found.plies));
@@ -48,7 +49,7 @@ for (let game = 0; game < 3; game++) {
       found.forgotten += asked.informationState(seat) !== table.state.informationState(seat);
       found.told += asked.notation() === table.state.notation();
       asked.free();
-      found.peeks += JSON.stringify(told(draw(table.text))) !== JSON.stringify(told(draw(other.text())));
+      found.peeks += JSON.stringify(told(draw(table.text).stage)) !== JSON.stringify(told(draw(other.text()).stage));
       other.free();
     }
     table.play(actions[(7 * found.plies++ + game) % actions.length].action);
