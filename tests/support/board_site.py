@@ -29,7 +29,13 @@ def board_site(folder: Path) -> Iterator[str]:
     demo._write_pages(folder)
     for game in pretrained.names():
         params = pretrained.card(game).params
-        about = {"game": game, "params": params, "search": {}, "levels": [LEVEL] * 10, "networks": [{"version": 1, "sha256": "", "size": 1}]}
+        about = {
+            "game": game,
+            "params": params,
+            "search": {},
+            "levels": [LEVEL] * 10,
+            "networks": [{"version": 1, "sha256": "", "size": 1}],
+        }
         (folder / demo.NETWORKS / f"{game}.json").write_text(json.dumps(about))
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -40,8 +40,10 @@ for (let game = 0; game < 3; game++) {
     const draw = (text, from = null) => picture({ game: NAME, text, before: "", seat, actions, actor: seat, names, from, hint: null, cursor: null });
     const marked = (name, from) => all(draw(table.text, from).stage).flatMap(({ at }) => (at[name] === undefined ? [] : [at[name]]));
     const from = [null, ...marked("data-from", null)];
-    const placed = new Set(from.flatMap((from) => [...marked("data-action", from).map(Number), ...draw(table.text, from).buttons.map(({ action }) => action)]));
-    const texts = new Set(actions.filter(({ action }) => placed.has(action)).map(({ text }) => text));  // two dice may do the same
+    const buttons = (from) => draw(table.text, from).buttons.map(({ action }) => action);
+    const placed = new Set(from.flatMap((from) => [...marked("data-action", from).map(Number), ...buttons(from)]));
+    // two dice may do the same
+    const texts = new Set(actions.filter(({ action }) => placed.has(action)).map(({ text }) => text));
     found.unplaced.push(...actions.map(({ text }) => text).filter((text) => !texts.has(text)));
     if (table.rules.hasHidden) {
       const other = table.state.resample(seat, BigInt(1 + found.plies));
