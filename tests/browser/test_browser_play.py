@@ -21,7 +21,6 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import WeightEvent
 
-
 TURN = "Your turn"
 RESULTS = ("You win", "You lose", "Draw", "You share first place", "Game over")
 LOST = "Connection lost. Trying again…"

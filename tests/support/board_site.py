@@ -19,7 +19,7 @@ LEVEL = {"elo": 0.0, "weight_version": 1, "num_simulations": 8, "temperature": 0
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+    def log_message(self, format: str, *args: Any) -> None:
         pass
 
 
