@@ -36,7 +36,7 @@ for (let game = 0; game < 3; game++) {
   while (!table.over) {
     if (table.chance) { table.roll(); continue; }
     const seat = table.actor, actions = table.legal();
-    const view = { game: NAME, before: "", seat, actions, actor: seat, names: ["You", "Second", "Third", "Fourth"], hint: null, cursor: null };
+    const view = { game: NAME, before: "", seat, actions, actor: seat, names: ["You", "B", "C", "D"], hint: null, cursor: null };
     const draw = (text, from = null) => picture({ ...view, text, from });
     const marked = (name, from) => all(draw(table.text, from).stage).flatMap(({ at }) => (at[name] === undefined ? [] : [at[name]]));
     const from = [null, ...marked("data-from", null)];
