@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # 1.2 s that an optimiser would load in every rank anew
 from torch._C._distributed_c10d import FileStore
 
 from azq.parts.ranks.group import RankGroup, listen_towards

@@ -1,18 +1,9 @@
-"""Learner tests share two cores with everything else."""
+"""A learner that waits for nothing long, and a place for one."""
 
 from __future__ import annotations
 
 import pytest
-import torch
 from learner_workplace import Workplace
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -78,7 +78,7 @@ def test_where_one_cannot_share_none_does_and_gradients_travel(folder, monkeypat
 
 def test_sums_are_those_of_every_step_and_the_same_bits_in_every_rank(folder):
     """Ranks at their own pace: a half of the memory is not written while another rank still reads it."""
-    steps, shares = 60, (1, 2, 3)
+    steps, shares = 30, (1, 2, 3)
 
     def body(group: RankGroup) -> np.ndarray:
         model = module()
