@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -137,13 +136,6 @@ class NetworkConfig(Section):
         return self.model_dump(mode="json", exclude={name for name in OF_ONE_KIND if not getattr(self, name)})
 
 
-class NetworkStage(Stage):
-    """A size of the network, never below the one before."""
-
-    blocks: Blocks
-    channels: Channels
-
-
 class RateStage(Stage):
     """What the learning rate is multiplied by."""
 
@@ -174,7 +166,14 @@ class RankSettings(Section):
 class LearnerConfig(RankSettings):
     """Training."""
 
-    retired: ClassVar = {"population": 1, "population_every_steps": None, "soft_weight": None, "reply_weight": None, "lr_drop_factor": 0.2}
+    retired: ClassVar = {
+        "population": 1,
+        "population_every_steps": None,
+        "soft_weight": None,
+        "reply_weight": None,
+        "lr_drop_factor": 0.2,
+        "growth": [],
+    }
 
     device: str = "auto"
     batch_size: Positive = 512
@@ -209,7 +208,6 @@ class LearnerConfig(RankSettings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False  # torch.compile, which takes a minute when training begins; used where a step is then measured to be faster
     freeze: Literal["none", "trunk"] = "none"  # what does not learn; trunk: all but the heads, for weights that came from elsewhere
-    growth: tuple[NetworkStage, ...] = ()  # later sizes of the network, in the order of the run
     prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
     ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them
     devices: tuple[
@@ -219,7 +217,7 @@ class LearnerConfig(RankSettings):
     lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
-    _order = field_validator("growth", "lr_schedule")(ascending)
+    _order = field_validator("lr_schedule")(ascending)
 
     @model_validator(mode="before")
     @classmethod
@@ -232,10 +230,8 @@ class LearnerConfig(RankSettings):
     @model_validator(mode="after")
     def _sound(self) -> LearnerConfig:
         _check_devices(self)
-        if self.shard != "none" and (self.growth or self.compile):
-            raise ValueError("shard goes with a network that is neither grown nor compiled; leave growth and compile out")
-        if self.freeze != "none" and self.growth:
-            raise ValueError("growth changes the trunk that freeze keeps as it is; set one of the two")
+        if self.shard != "none" and self.compile:
+            raise ValueError("shard goes with a network that is not compiled; leave compile out")
         if self.batch_size < self.ranks:
             raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
         return self
@@ -349,24 +345,12 @@ class RunSections(Section):
     volunteers: VolunteersConfig = VolunteersConfig()
 
     @model_validator(mode="after")
-    def _grows(self) -> RunSections:
-        """No stage shrinks the network, or widens one of attention layers, whose norms see every channel."""
-        sizes = [(self.network.blocks, self.network.channels), *((stage.blocks, stage.channels) for stage in self.learner.growth)]
-        for (blocks, channels), (more_blocks, more_channels) in itertools.pairwise(sizes):
-            if more_blocks < blocks or more_channels < channels:
-                raise ValueError(f"learner.growth goes from {blocks}x{channels} to {more_blocks}x{more_channels}; a network only grows")
-            if self.network.kind in ("transformer", "structured") and more_channels > channels:
-                raise ValueError(f"learner.growth widens a {self.network.kind} network to {more_channels} channels; it grows by blocks")
-        return self
-
-    @model_validator(mode="after")
     def _in_lockstep(self) -> RunSections:
         """What a game or step of lockstep depends on is its number alone, never the time."""
         others = {
             "learner.ranks": self.learner.ranks > 1,
             "learner.lr_drops": self.learner.lr_drops,
             "learner.lr_schedule by `at`": any(stage.at is not None for stage in self.learner.lr_schedule),
-            "learner.growth": self.learner.growth,
             "search.schedule": self.search.schedule,
             "search.reuse_subtree": self.search.reuse_subtree,
             "selfplay.fork_share": self.selfplay.fork_share,

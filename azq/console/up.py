@@ -305,12 +305,13 @@ def first_weights(origin: Origin, sections: RunSections, game: Game) -> bytes:
 
 def _reading_more(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Kernels (K, C, h, w) of convolutions that read more planes in `own`, which they weigh with zero, so that they say what they said."""
-    from azq.learner.step.growth import widen
+    from torch.nn.functional import pad
 
     def more(old: Tensor, new: Tensor) -> bool:
         return old.ndim == new.ndim == 4 and new.shape[1] > old.shape[1] and new[:, : old.shape[1]].shape == old.shape
 
-    return {name: widen(value, own[name]) for name, value in state.items() if name in own and more(value, own[name])}
+    kernels = {name: value for name, value in state.items() if name in own and more(value, own[name])}
+    return {name: pad(value, (0, 0, 0, 0, 0, own[name].shape[1] - value.shape[1])) for name, value in kernels.items()}
 
 
 def _numbers(state: Mapping[str, Tensor]) -> int:

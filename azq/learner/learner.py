@@ -27,7 +27,7 @@ from azq.learner.lockstep import Lockstep
 from azq.learner.publish import Publisher
 from azq.learner.replication.uploader import Uploader
 from azq.learner.rounds import Ranks, TrainingRound
-from azq.learner.step.growth import AVERAGE, RunNetworks, under
+from azq.learner.step.stepper import AVERAGE, under
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking.tracker import Tracker
 from azq.ledger.types import RunState, RunView
@@ -57,7 +57,6 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TrainingStart:
-    network: NetworkConfig  # as large as it is now
     published_step: int = -1  # of the newest weights that this learner's own follow
     version: int = 0  # of the newest weights
     consumed: int = 0
@@ -74,7 +73,7 @@ class Learner:
     meta: WeightsMeta  # of its weights; version, step and network are filled in
     checkpoints: Path
     intake: Intake  # of its run, with the run's segment log, ledger, bus and place
-    networks: RunNetworks
+    network: NetworkConfig
     trainer: Trainer
     ranks: Ranks[Trainer]  # the trainer's, and others
     publisher: Publisher
@@ -98,7 +97,7 @@ class Learner:
         self._results = ResultCurves()
         self._rate = Rate()
         self._consumed, self._losses = start.consumed, start.losses
-        self._network, self._published_step = start.network, start.published_step
+        self._published_step = start.published_step
         self._progress = 0.0
         self._step_s = PHASE_S  # of one training step, as the last ones took
         self._running = True
@@ -107,7 +106,7 @@ class Learner:
         self._done_s = {"checkpoint": self.clock()} if start.resumed else {}
         self._saves, self._saved = 0, (self.trainer.step, start.version) if start.resumed else (-1, -1)
         self._done_step: dict[str, int] = {}  # and at which step
-        self._began_at = self._counted_step = self._new_at = self.trainer.step  # `_new_at`: no step of this network and device before
+        self._began_at = self._counted_step = self._new_at = self.trainer.step  # `_new_at`: no step of these shapes before
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None, watch: WorkWatch | None = None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
@@ -266,18 +265,6 @@ class Learner:
             self._disk.attempt(self.publish)
             self._checkpoint()
         self._running = running
-        self._grow()
-
-    def _grow(self) -> None:
-        """Goes on with the next larger network when its time has come; what it says does not change."""
-        wanted = self.networks.at(self._network, self._progress, self.intake.segments.samples)
-        if wanted != self._network:
-            self._checkpoint()  # before what takes long: nobody grows twice for nothing
-            self._expect_slow_step()
-            with self._watch.does("growth"):
-                self.trainer.grow(self.networks.make(wanted))
-            log.info("network_grown", blocks=wanted.blocks, channels=wanted.channels, step=self.trainer.step)
-            self._network = wanted
 
     def _expect_slow_step(self) -> None:
         """The next step is of shapes that the device never saw: it searches kernels, as it did for the first."""
@@ -301,9 +288,9 @@ class Learner:
             return
         self._look_at_losses()
         version = self.publisher.next_version()
-        meta = replace(self.meta, version=version, step=step, network=self._network.description())
+        meta = replace(self.meta, version=version, step=step, network=self.network.description())
         data = state_to_bytes(state, meta)
-        told = {"blocks": self._network.blocks, "channels": self._network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
+        told = {"blocks": self.network.blocks, "channels": self.network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
         event = self.publisher.publish(data, version, step, samples=self._samples_told(), **told)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
@@ -357,7 +344,7 @@ class Learner:
             weight_version=self.publisher.version,
             loss_policy=self._losses.policy,
             loss_value=self._losses.value,
-            network=self._network.description(),
+            network=self.network.description(),
             shares=ranks.shares,
             ranks=ranks.each,
         )

@@ -6,17 +6,16 @@ version from the run's weights stream. So each survives the loss of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from azq import logs
 from azq.bus.base import Bus
-from azq.config import LearnerConfig, NetworkConfig, RunSections
+from azq.config import LearnerConfig, RunSections
 from azq.errors import ConfigError, StateConflict, WeightsError
 from azq.games import Game
 from azq.learner import checkpoint
@@ -30,13 +29,12 @@ from azq.learner.replication.downloader import Downloader, download_if_possible,
 from azq.learner.replication.remote_index import read_events
 from azq.learner.replication.uploader import Uploader
 from azq.learner.rounds import Ranks
-from azq.learner.step.growth import RunNetworks
 from azq.learner.step.loss import Symmetries
 from azq.learner.step.trainer import MeanLosses, Trainer
 from azq.learner.tracking.tracker import Tracker
 from azq.ledger import Ledger
 from azq.ledger.types import LearnerLease
-from azq.nets import NetSpec, WeightsMeta
+from azq.nets import NetSpec, WeightsMeta, build
 from azq.nets.device import absent, is_there, pick_device, prepare_process
 from azq.nets.weights import describe
 from azq.process.proc import usable_cores
@@ -111,11 +109,11 @@ class LearnerSetup:
         """
         config = self.sections.learner
         self._fetch()
-        networks, trainer, columns = open_trainer(self.sections, self.game, self.local)
+        trainer, columns = open_trainer(self.sections, self.game, self.local)
         intake = self._intake(columns)
         publisher = self._publisher()
         found = checkpoint.load_newest(self.directory / "checkpoints")
-        start = self._start(found, intake, trainer, publisher, networks)
+        start = self._start(found, intake, trainer, publisher)
         publisher.version, intake.duplicates = start.version, start.duplicates
         _log_start(intake, trainer, start)
         return Learner(
@@ -123,7 +121,7 @@ class LearnerSetup:
             meta=WeightsMeta(self.sections.run.game, params=dict(self.sections.run.params)),
             checkpoints=self.directory / "checkpoints",
             intake=intake,
-            networks=networks,
+            network=self.sections.network,
             trainer=trainer,
             ranks=self._ranks(trainer, intake),
             publisher=publisher,
@@ -144,15 +142,13 @@ class LearnerSetup:
     def _uploader(self, segments: SegmentLog) -> Uploader | None:
         return Uploader(self.prefix, self.directory, segments, self._token(), self.most_bytes) if self.prefix else None
 
-    def _start(
-        self, found: Checkpoint | None, intake: Intake, trainer: Trainer, publisher: Publisher, networks: RunNetworks
-    ) -> TrainingStart:
+    def _start(self, found: Checkpoint | None, intake: Intake, trainer: Trainer, publisher: Publisher) -> TrainingStart:
         if found is not None:
-            return _restore(found, intake.segments.game, trainer, publisher, networks)
+            return _restore(found, intake.segments.game, trainer, publisher)
         if intake.lockstep is None:
-            return _from_published(trainer, publisher, networks)
+            return _from_published(trainer, publisher)
         newest = _last_published(publisher, 0)  # whose optimiser nobody has: all steps up to it are taken again
-        return TrainingStart(self.sections.network, newest.step if newest else -1, newest.version if newest else 0)
+        return TrainingStart(newest.step if newest else -1, newest.version if newest else 0)
 
     def _intake(self, columns: Columns) -> Intake:
         config, count = self.sections.learner, partial(count_trained, self.game)
@@ -209,23 +205,21 @@ def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
         yield WeightEvent(run, meta.version, path.stem, f"file:{path.stem}", meta.step, int(path.stat().st_mtime * 1000), blocks, channels)
 
 
-def open_trainer(sections: RunSections, game: Game, local: int = 0) -> tuple[RunNetworks, Trainer, Columns]:
-    """A run's networks, the first of them in training, and the columns that its samples need; `local` as in `training_device`."""
-    device, networks = training_device(sections.learner, local), RunNetworks(sections, NetSpec.of(game))
+def open_trainer(sections: RunSections, game: Game, local: int = 0) -> tuple[Trainer, Columns]:
+    """A run's network in training, and the columns that its samples need; `local` as in `training_device`."""
+    device, spec = training_device(sections.learner, local), NetSpec.of(game)
     symmetries = Symmetries(game, device) if sections.learner.symmetries else None
-    trainer = Trainer(networks.make(sections.network), networks.spec, sections.learner, device, symmetries)
-    return networks, trainer, Columns.of(game, sections.network.auxiliary, sections.learner)
+    trainer = Trainer(build(sections.network, spec, seed=sections.run.seed), spec, sections.learner, device, symmetries)
+    return trainer, Columns.of(game, sections.network.auxiliary, sections.learner)
 
 
-def _restore(found: Checkpoint, key: str, trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
+def _restore(found: Checkpoint, key: str, trainer: Trainer, publisher: Publisher) -> TrainingStart:
     state = found.state
     if state.game != key:
         raise StateConflict(f"the run's checkpoints are of {state.game!r}, the run plays {key!r}; give the run another name")
-    network = _take_network(trainer, networks, state.network)
     trainer.load_tensors(found.tensors, state.step)
     published = _last_published(publisher, state.weight_version)
     return TrainingStart(
-        network,
         published.step if published else -1,
         max(state.weight_version, published.version if published else 0),
         state.samples_consumed,
@@ -233,14 +227,6 @@ def _restore(found: Checkpoint, key: str, trainer: Trainer, publisher: Publisher
         MeanLosses(state.loss_policy, state.loss_value, 0),
         resumed=True,
     )
-
-
-def _take_network(trainer: Trainer, networks: RunNetworks, description: Mapping[str, Any]) -> NetworkConfig:
-    """Lets a trainer of the first network train the one that a checkpoint or weights describe."""
-    network = networks.described(description)
-    if network != networks.sections.network:
-        trainer.replace(networks.make(network))
-    return network
 
 
 def _last_published(publisher: Publisher, known: int) -> WeightEvent | None:
@@ -251,20 +237,19 @@ def _last_published(publisher: Publisher, known: int) -> WeightEvent | None:
     return None
 
 
-def _from_published(trainer: Trainer, publisher: Publisher, networks: RunNetworks) -> TrainingStart:
+def _from_published(trainer: Trainer, publisher: Publisher) -> TrainingStart:
     """Goes on from published weights where no checkpoint is left."""
-    network, newest = networks.sections.network, next(publisher.whole(publisher.announced()), None)
+    newest = next(publisher.whole(publisher.announced()), None)
     if newest is None:
-        return TrainingStart(network)
-    event, (state, meta) = newest
+        return TrainingStart()
+    event, (state, _) = newest
     try:
-        network = _take_network(trainer, networks, meta.network)
         trainer.load_weights(state, event.step)
     except WeightsError as error:
         log.warning("training_starts_over", reason=str(error), remedy="there was no checkpoint either")
-        return TrainingStart(network, 0, event.version)
+        return TrainingStart(0, event.version)
     log.warning("no_checkpoint", used_weight_version=event.version, step=event.step)
-    return TrainingStart(network, event.step, event.version)
+    return TrainingStart(event.step, event.version)
 
 
 def _log_start(intake: Intake, trainer: Trainer, start: TrainingStart) -> None:

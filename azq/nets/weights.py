@@ -116,7 +116,7 @@ def averaged(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     first = states[0]
     for state in states[1:]:
         if len(fitting(state, first)) < max(len(first), len(state)):
-            raise WeightsError("weights of different networks have no average; take versions from one side of each growth")
+            raise WeightsError("weights of different networks have no average; take versions of one network")
     return {name: torch.stack([state[name].float() for state in states]).mean(0) for name in first}
 
 

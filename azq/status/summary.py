@@ -40,7 +40,7 @@ class NetworkStatus:
     """A network's kind and size; the present one is that of the newest weights, None before there are any that say theirs."""
 
     kind: str
-    configured_blocks: int  # network.blocks, what learner.growth starts from
+    configured_blocks: int  # network.blocks of the run's settings
     configured_channels: int
     blocks: int | None = None
     channels: int | None = None

@@ -11,12 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from azq import logs
-from azq.learner.step.growth import WEIGHTS, under
 from azq.nets import Network, load_into
 from azq.nets.device import device_mark, is_out_of_memory
 from azq.phases import Phases
 
+WEIGHTS, AVERAGE = "weights/", "ema/"  # what the names of a trainer's tensors begin with
+
 log = logs.get(__name__)
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those of a trainer's tensors whose names begin so, without that."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def passed(module: nn.Module, *inputs: Tensor) -> Any:

@@ -17,7 +17,6 @@ from azq.games import Game
 from azq.learner.data.batches import Draws, Feed, Order, feed_of
 from azq.learner.opening import open_trainer
 from azq.learner.rounds import TrainingRound
-from azq.learner.step.growth import RunNetworks
 from azq.learner.step.trainer import Trainer
 from azq.ledger.holder import LOCK_NAME
 from azq.parts.ranks.follower import Follower
@@ -52,7 +51,6 @@ class GameWork:
     window: Window
     purges: Purges  # whose games stay out of it, as rank 0 writes it down
     trainer: Trainer
-    networks: RunNetworks
     feed: Feed
     follows_orders: bool = False  # to purge: in the control plane, for rank 0 writes none where it sees
 
@@ -89,8 +87,6 @@ class GameWork:
         return seen
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        if (network := self.networks.fitting(tensors, self.trainer.module)) is not self.trainer.module:
-            self.trainer.replace(network)
         self.trainer.restore(tensors, step)
 
     def share(self, planned: TrainingRound, rows: tuple[int, ...], place: int) -> Order:
@@ -115,7 +111,7 @@ def open_follower(
     Where that is not the learner's, it reads games from the run's `prefix`.
     """
     config = sections.learner
-    networks, trainer, columns = open_trainer(sections, game, place.local)
+    trainer, columns = open_trainer(sections, game, place.local)
     window = Window(game, -(-config.max_window // (place.ranks - 1)), columns)
     draws = Draws(sections.run.seed, trainer.num_symmetries, place.rank)
     pulls = prefix is not None and not (directory / LOCK_NAME).exists()
@@ -138,7 +134,6 @@ def open_follower(
         purges=Purges(folder),
         follows_orders=pulls,
         trainer=trainer,
-        networks=networks,
         feed=feed_of(window, draws, config.prefetch_batches, trainer.device),
     )
     return Follower(run_name=run, place=place, config=config, bus=bus, work=work)

@@ -60,7 +60,6 @@ class Leader(Ranks[AnyStepper]):
         self._table: RankTable | None = None  # None: not read yet, so that epochs grow over restarts
         self._group: RankGroup | None = None
         self._sync: Sync | None = None
-        self._module = self.trainer.module
         self._copy, self._copied_s = SpareCopy(self.spare), 0.0
         self._broken = False
         self._due_s = 0.0
@@ -103,9 +102,6 @@ class Leader(Ranks[AnyStepper]):
 
         Where they hold a part each, all steps since those were put together last.
         """
-        if self._group is not None and self.trainer.module is not self._module:
-            self._tell_leave()  # the network grew: the others meet again to get it
-            self._part()
         if self._group is None:
             return super().train(planned)
         before = None if isinstance(self._sync, Sharded) else self.trainer.snapshot()
@@ -235,7 +231,6 @@ class Leader(Ranks[AnyStepper]):
         self._broker.attempt(self._put_table)
         self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, self.config.rank_timeout_s)
         self._sync = self._deal() if self.config.shard == "full" else self._copied()
-        self._module = self.trainer.module
         self.trainer.join(self._sync)
         log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self.place.ranks)
 
@@ -289,7 +284,6 @@ class Leader(Ranks[AnyStepper]):
         if isinstance(sync, Sharded):
             sync.end()
             self.trainer.restore(self._copy.read(), self._copy.step)
-        self._module = self.trainer.module  # what was dealt out holds the group's connections, too
         self._last, self._speeds = (0.0, ()), ()
         self.trainer.leave()
         del sync  # it holds the group's connections

@@ -59,7 +59,7 @@ def test_this_looks_at_all_of_them() -> None:
     names = {name for name, _ in NUMBERS}
     assert {
         "SelfPlayConfig.games_in_flight",
-        "NetworkStage.blocks",
+        "NetworkConfig.blocks",
         "DaemonConfig.rate_per_s",
         "TokenConfig.scope",
         "RunConfig.params",

@@ -59,11 +59,11 @@ def test_stages_that_never_begin_in_order_are_refused(stages: list[dict[str, Any
 
 
 def test_stages_of_older_runs_are_read_as_they_were_written() -> None:
-    old = {"search": {"schedule": [{"at": 0.3, "num_simulations": 32}]}, "learner": {"growth": [{"at": 0.2, "blocks": 5, "channels": 64}]}}
+    old = {"search": {"schedule": [{"at": 0.3, "num_simulations": 32}]}}
     sections = parse_run(old, "an older run")
     assert dump_run(sections)["search"]["schedule"] == old["search"]["schedule"], "so that older workers read it"
-    stage, size = sections.search.schedule[0], sections.learner.growth[0]
-    assert (stage.at, stage.samples, size.at, size.samples) == (0.3, None, 0.2, None)
+    stage = sections.search.schedule[0]
+    assert (stage.at, stage.samples) == (0.3, None)
     assert [stage.begun(progress, 10**9) for progress in (0.29, 0.3)] == [False, True]
 
 

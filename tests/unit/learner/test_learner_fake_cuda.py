@@ -7,12 +7,11 @@ import torch
 from fake_cuda import FakeCuda
 from learner_workplace import run_dry, stopped, turns
 
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage
+from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import ConfigError
 from azq.learner import checkpoint
 from azq.learner.opening import prepare_training
 from azq.nets import from_bytes
-from azq.wire.messages import RunRecord
 
 
 @pytest.fixture
@@ -63,27 +62,25 @@ def test_rank_0_names_every_device_of_its_host_that_is_not_there(cuda):
 
 
 @pytest.mark.parametrize("options", [{}, {"prefetch_batches": 0}, {"compile": True}])
-def test_it_learns_publishes_grows_drains_and_resumes(cuda, place, monkeypatch, options):
+def test_it_learns_publishes_drains_and_resumes(cuda, place, monkeypatch, options):
     asked = cuda(1)
     monkeypatch.setattr(torch, "compile", lambda plain, *, dynamic: plain)
     monkeypatch.setattr("torch._dynamo.reset", lambda: None)
     monkeypatch.setattr("azq.learner.learner.STATUS_EVERY_S", 0.0)
-    grown = {"growth": (NetworkStage(at=0.5, blocks=2, channels=8),), "network": NetworkConfig(blocks=1, channels=8)}
-    learner = place.learner(device="auto", **grown, **options)
+    network = NetworkConfig(blocks=2, channels=8)
+    learner = place.learner(device="auto", network=network, **options)
     assert str(learner.trainer.device) == "cuda:0"
     place.finish_games(1, 30)
     run_dry(learner)
     learner.publish()
-    place.ledger.record, place.ledger.active_ms = RunRecord(place.weights()[0].run, b"{}", {"minutes": 10.0}, "", 0), 6 * 60_000
     place.finish_games(31, 60)
     turns(learner, 3)
     learner.run(stopped())
-    assert len(learner.trainer.module.blocks) == 2
     _, meta = from_bytes(place.store.blobs[place.weights()[-1].sha256])
     assert (meta.network["blocks"], meta.step) == (2, learner.status().step)
     assert {"phase_wall_backward", "phase_device_backward"} <= learner.shares().keys()
     assert set(asked) == {"cuda:0"}
-    again = place.learner(device="cuda", **grown, **options)
+    again = place.learner(device="cuda", network=network, **options)
     run_dry(again)
     assert again.status().step >= checkpoint.load_newest(place.folder / "checkpoints").state.step > 0
     again.run(stopped())

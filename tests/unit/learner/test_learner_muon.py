@@ -1,4 +1,4 @@
-"""Muon: what an orthogonalised matrix is, which parameters it moves, and that a trainer with it learns, resumes and grows."""
+"""Muon: what an orthogonalised matrix is, which parameters it moves, and that a trainer with it learns and resumes."""
 
 from __future__ import annotations
 
@@ -73,15 +73,6 @@ def test_it_learns_and_a_resumed_trainer_goes_on_bit_for_bit():
             train(trainer, samples, rng)
     assert whole.mean_losses().policy < first
     assert all(torch.equal(mine, theirs) for mine, theirs in zip(whole.tensors().values(), again.tensors().values(), strict=True))
-
-
-def test_momentum_grows_with_the_network():
-    samples, trainer = samples_of_one(GAME, play_game(GAME, 1), 0.5), trainer_of()
-    train(trainer, samples, np.random.default_rng(0))
-    trainer.grow(build(NetworkConfig(blocks=2, channels=24), SPEC, seed=2))
-    train(trainer, samples, np.random.default_rng(0))
-    assert trainer.tensors()["momentum_buffer/blocks.0.a.weight"].shape == (24, 24, 3, 3)
-    assert np.isfinite(trainer.mean_losses().policy)
 
 
 def test_its_rate_follows_the_schedule_of_the_learning_rate():

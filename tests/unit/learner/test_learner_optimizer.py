@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage, RateStage, RunSections
-from azq.learner.step.growth import RunNetworks
+from azq.config import LearnerConfig, RateStage
 from azq.learner.step.muon import MATRICES, Muon
 from azq.learner.step.optimizer import learning_rate, make_optimizer
-from azq.nets import NetSpec
 
 
 def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():
@@ -49,15 +47,3 @@ def test_without_a_rate_for_muon_it_is_adamw_also_of_one_matrix():
     optimizer = make_optimizer(nn.Linear(2, 1, bias=False), LearnerConfig(muon_rate=0.0))
     assert type(optimizer) is torch.optim.AdamW
     assert [MATRICES in group for group in optimizer.param_groups] == [False]
-
-
-def test_stages_begin_at_their_share_and_nothing_shrinks():
-    config = LearnerConfig(growth=(NetworkStage(at=0.2, blocks=3, channels=32), NetworkStage(at=0.6, blocks=4, channels=64)))
-    first, spec = NetworkConfig(blocks=2, channels=32), NetSpec(1, 3, 3, 0, 9, 1)
-    networks = RunNetworks(RunSections(network=first, learner=config), spec)
-    sizes = [(now.blocks, now.channels) for share in (0.0, 0.19, 0.2, 0.6, 1.0) for now in [networks.at(first, share)]]
-    assert sizes == [(2, 32), (2, 32), (3, 32), (4, 64), (4, 64)]
-    assert [(size.blocks, size.channels) for size in networks.all] == [(2, 32), (3, 32), (4, 64)]
-    last = networks.all[-1]
-    assert networks.at(last, 0.3) == last
-    assert RunNetworks(RunSections(network=first), spec).at(first, 1.0) == first

@@ -12,7 +12,7 @@ from learner_doubles import train, trainer_of
 from replay_games import play_game, samples_of_one
 
 from azq import games
-from azq.config import LearnerConfig, NetworkConfig, NetworkStage
+from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import WeightsError
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint, TrainState
@@ -171,11 +171,6 @@ def test_a_frozen_trunk_stays_bit_for_bit_while_the_heads_learn():
     for each in (trainer, again):
         train(each, planted(spec, 32, 99), np.random.default_rng(1))
     assert all(torch.equal(tensor, again.tensors()[name]) for name, tensor in trainer.tensors().items())
-
-
-def test_what_is_frozen_does_not_grow():
-    with pytest.raises(ValueError, match="growth changes the trunk that freeze keeps"):
-        LearnerConfig(freeze="trunk", growth=(NetworkStage(at=0.5, blocks=4, channels=16),))
 
 
 @pytest.mark.parametrize(("rows", "most", "sizes"), [(7, 0, [7]), (7, 7, [7]), (7, 3, [2, 2, 3]), (8, 4, [4, 4]), (3, 1, [1, 1, 1])])

@@ -17,7 +17,6 @@ from azq import games
 from azq.config import NetworkConfig
 from azq.errors import ConfigError, GameContractError
 from azq.games.adapter import AdaptedGame
-from azq.learner.step.growth import grow
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, restore, to_bytes, unpack
 from azq.nets.network import pooled
 from azq.nets.onnx import to_onnx
@@ -147,20 +146,6 @@ def test_it_begins_undecided_and_learns() -> None:
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.5 * first, "of passes too: the last target is one"
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.integers(1, 2), st.integers(0, 2), st.sampled_from([8, 16]), st.sampled_from([0, 8]))
-def test_a_grown_network_says_what_it_said(blocks: int, more_blocks: int, channels: int, more_channels: int) -> None:
-    game = games.load("hex", size=5, swap=True)
-    spec = NetSpec.of(game)
-    small = shaken(network(blocks, channels, auxiliary=("advantage",)), spec)
-    large = build(network(blocks + more_blocks, channels + more_channels, auxiliary=("advantage",)), spec, seed=9)
-    load_into(large, grow(small.state_dict(), large.state_dict()))
-    planes, scalars = inputs(game, spec)
-    for one, other in zip(small.forward_all(planes, scalars), large.forward_all(planes, scalars), strict=True):
-        if one is not None:
-            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_weights_say_so_and_restore_and_average() -> None:

@@ -18,7 +18,6 @@ from azq import games
 from azq.config import LearnerConfig, NetworkConfig, parse_run
 from azq.errors import ConfigError, GameContractError, WeightsError
 from azq.games.adapter import AdaptedGame
-from azq.learner.step.growth import grow
 from azq.nets import NetSpec, WeightsMeta, build, from_bytes, load_into, restore, to_bytes, unpack
 from azq.nets.onnx import to_onnx
 from azq.parts.volunteers.model_maker import probe_positions
@@ -140,17 +139,6 @@ def test_weights_say_their_encoders_and_fit_no_others() -> None:
     assert "places" not in {name.rpartition(".")[2] for name in state}
     with pytest.raises(WeightsError, match=r"compare network\.kind, blocks and channels"):
         load_into(build(network(encoders={"left": 1}), SPEC), state)
-
-
-def test_it_grows_by_fusion_layers_and_says_at_first_what_it_said() -> None:
-    small, large = shaken(network(), SPEC), build(network(blocks=3), SPEC, seed=5).eval()
-    load_into(large, grow(small.state_dict(), large.state_dict()))
-    inputs = torch.rand(4, 2, 1, 6).round(), torch.rand(4, 2)
-    for one, other in zip(small(*inputs), large(*inputs), strict=True):
-        assert torch.allclose(one, other, atol=1e-6)
-    stages = [{"at": 0.5, "blocks": 1, "channels": 32}]
-    with pytest.raises(ConfigError, match="widens a structured network to 32 channels; it grows by blocks"):
-        parse_run({"network": network().model_dump(), "learner": {"growth": stages}}, "a test")
 
 
 @pytest.mark.parametrize("scalars", [2, 0])

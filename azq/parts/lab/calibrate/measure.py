@@ -165,13 +165,8 @@ def _tree_bytes(game: Game, sections: RunSections) -> int:
 def _network_bytes(game: Game, sections: RunSections) -> int:
     from azq.nets import NetSpec, build
 
-    sizes = [sections.network, *(sections.network.model_copy(update=_size(stage)) for stage in sections.learner.growth)]
-    parameters = sum(parameter.numel() for parameter in build(sizes[-1], NetSpec.of(game), seed=0).parameters())
+    parameters = sum(parameter.numel() for parameter in build(sections.network, NetSpec.of(game), seed=0).parameters())
     return parameters * PARAMETER_BYTES * max(1, sections.learner.ranks)
-
-
-def _size(stage: object) -> dict[str, int]:
-    return {name: getattr(stage, name) for name in ("blocks", "channels")}
 
 
 def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: float, say: Callable[[str], None]) -> Measurement:

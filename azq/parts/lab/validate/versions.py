@@ -36,7 +36,6 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
         "muon_rate": 0.0,
         "lr_drops": [],
         "lr_schedule": [],
-        "growth": [],
         "min_window": 1,
         "max_window": 100_000,
         "lockstep_games": 32,
