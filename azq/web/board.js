@@ -66,9 +66,9 @@ export class Board {
     const plate = (player) => (scores && names.length === 2 ? this.#plate(player, scores[player]) : "");
     const lower = seat ?? 0;
     this.element.dataset.game = view.game ?? "";
-    show(this.face, h("p", { class: `turn ${view.returns ? "over" : ""}` }, headline(view)), plate(1 - lower), h("div", { class: "stage" }, stage), plate(lower),
+    show(this.face, h("p", { class: `turn ${view.returns ? "over" : ""}` }, headline(view)), plate(1 - lower), h("div", { class: "scene" }, stage), plate(lower),
       this.onAct ? h("div", { class: `beside${buttons.length && ARROWS[`Arrow${capital(buttons[0].text)}`] ? " pad" : ""}` }, buttons.map(({ action, text }) => this.#button(action, text))) : "");
-    if (this.onAct && !this.element.querySelector('.stage [tabindex="0"]')) this.#rest(this.element.querySelector(".stage [data-action], .stage [data-from]") ?? this.element.querySelector(".stage [data-place]"));
+    if (this.onAct && !this.element.querySelector('.scene [tabindex="0"]')) this.#rest(this.element.querySelector(".scene [data-action], .scene [data-from]") ?? this.element.querySelector(".scene [data-place]"));
   }
 
   #button(action, text) {
@@ -116,7 +116,7 @@ export class Board {
 
   /** The cursor goes to a place. */
   #rest(place) {
-    for (const other of this.element.querySelectorAll('.stage [tabindex="0"]')) other.setAttribute("tabindex", -1);
+    for (const other of this.element.querySelectorAll('.scene [tabindex="0"]')) other.setAttribute("tabindex", -1);
     place?.setAttribute("tabindex", 0);
     this.cursor = place?.dataset.place ?? null;
   }
@@ -132,7 +132,7 @@ export class Board {
     const step = STEP[event.key];
     if (!step) return;
     event.preventDefault();
-    const next = nearest(place, [...this.element.querySelectorAll(".stage [data-place]")], step);
+    const next = nearest(place, [...this.element.querySelectorAll(".scene [data-place]")], step);
     this.#rest(next ?? place);
     next?.focus();
   }

@@ -70,14 +70,11 @@ export class Replay {
 
   goToPly(ply) {
     if (!this.shown) return;
-    const { game, plies, returns, final_position: final } = this.shown;
+    const { plies } = this.shown;
     this.ply = Math.min(plies.length, Math.max(0, Math.round(ply) || 0));
     const now = plies[this.ply];
     const before = plies[this.ply - 1];
-    this.board.draw({
-      game, text: now ? now.position : final, before: before?.position ?? "", last: before, actor: now?.player, returns: now ? null : returns,
-      names: returns.map((_, player) => seatName(game, player)),
-    });
+    this.board.draw(viewOf(this.shown, this.ply));
     this.range.value = this.ply;
     this.#drawFacts(now, before);
     for (const move of this.moves.querySelectorAll("button")) move.classList.toggle("played", Number(move.dataset.ply) === this.ply - 1);
@@ -109,6 +106,15 @@ export class Replay {
     event.preventDefault();
     this.#jump(to);
   }
+}
+
+/** What a board shows of a game after so many plies. */
+export function viewOf({ game, plies, returns, final_position: final }, ply) {
+  const now = plies[ply], before = plies[ply - 1];
+  return {
+    game, text: now ? now.position : final, before: before?.position ?? "", last: before, actor: now?.player, returns: now ? null : returns,
+    names: returns.map((_, player) => seatName(game, player)),
+  };
 }
 
 /** What a search thought of moves, [{action, text, share}]: the largest share first, bars scaled to it, a ✓ at the chosen one. */

@@ -1,11 +1,11 @@
 // The front of a run's page: one sentence, how strong the network has become, and its newest game on a board.
 
 import { call, path } from "../web/api.js";
-import { board } from "../web/board.js";
+import { Board } from "../web/board.js";
 import { Chart } from "../web/chart.js";
 import { h, show } from "../web/dom.js";
 import { clock, span } from "../web/format.js";
-import { results } from "../web/replay.js";
+import { results, viewOf } from "../web/replay.js";
 import { MEASURES } from "./words.js";
 
 const TONES = { Learning: "good", Finished: "good", Not: "bad", Getting: "bad", Failed: "bad", Perhaps: "warn", Standing: "warn" };
@@ -63,8 +63,8 @@ export class NewestGame {
   constructor(run) {
     this.run = run;
     this.head = h("h2", {}, "Newest game");
-    this.board = h("div", { class: "board" });
-    this.element = h("section", { class: "panel newest-game", hidden: true }, this.head, this.board);
+    this.board = new Board();
+    this.element = h("section", { class: "panel newest-game", hidden: true }, this.head, this.board.element);
     this.still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   }
 
@@ -86,9 +86,9 @@ export class NewestGame {
   }
 
   #show(ply) {
-    const { plies, final_position: final, uid, returns } = this.game;
+    const { plies, uid, returns } = this.game;
     const over = ply >= plies.length;
-    show(this.board, board(over ? final : plies[ply].position, plies[ply - 1]?.position ?? ""));
+    this.board.draw(viewOf(this.game, ply));
     show(this.head, "Newest game ", h("a", { href: `#/games/${encodeURIComponent(this.run)}/${uid}/${ply}` }, `#${uid}`),
       h("span", { class: "muted" }, over ? ` · result ${results(returns)}` : ` · move ${ply} of ${plies.length}`));
     this.timer = this.still ? null : setTimeout(() => {

@@ -92,7 +92,7 @@ def test_a_tab_plays_games_that_count(visit: Any, site: TabSite) -> None:
     assert not page.evaluate("isSecureContext")
     until(lambda: int(tile(page, "my games")) >= GAMES, "the page's own count")  # the page's policy forbids to have it evaluate a text
     assert tile(page, "backend") == "WebAssembly"
-    page.locator("#board .stage svg").wait_for()
+    page.locator("#board .scene svg").wait_for()
     shot(page, "contribute")
     page.locator("#go").click()
     page.get_by_text("at rest").wait_for()

@@ -60,7 +60,7 @@ def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit
     unfold(seen)
     seen.page.locator('[data-tile="games/s"]').wait_for()
     assert seen.text("#headline").startswith("Learning well: graded errors 35.0% → 6.0%")
-    seen.page.locator(".newest-game svg").wait_for()
+    seen.page.locator(".newest-game .scene svg").wait_for()
     shown = {
         name: tile(seen, name) for name in ("games/s", "simulations/s", "evaluations/s", "mean batch", "network busy", "samples", "step")
     }
@@ -163,7 +163,7 @@ def test_a_match_is_enqueued_with_what_the_form_says(visit: Any, site: Site) -> 
 def test_the_viewer_steps_through_a_recorded_game(visit: Any, site: Site) -> None:
     seen = visit(f"page/#/games/{RUN}")
     seen.page.locator("#games a", has_text="#60").click()
-    seen.page.locator("#board .stage svg").wait_for()
+    seen.page.locator("#board .scene svg").wait_for()
     discs = seen.page.locator("#board [data-disc]")
     assert (discs.count(), tile(seen, "Ply").split()[0]) == (0, "0")
     plays = tile(seen, "Plays")

@@ -41,11 +41,11 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(url)
-    page.locator('section[data-game="tic_tac_toe"] .preview .stage svg').wait_for()
+    page.locator('section[data-game="tic_tac_toe"] .preview .scene svg').wait_for()
     assert page.locator("section[data-game]").count() == len(pretrained.names())
     shot(page, "gallery")
     page.get_by_role("link", name="Play Tic-tac-toe").click()
-    page.locator(".stage [data-action]").first.click()
+    page.locator(".scene [data-action]").first.click()
     until(lambda: page.locator("#played li").count() == 2, "its answer", 120.0)
     assert page.title() == "Tic-tac-toe · azq"
     assert page.locator("#level option").first.inner_text() == "Level 1 · 8 simulations"

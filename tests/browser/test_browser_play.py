@@ -96,14 +96,14 @@ def test_connect_four_is_played_to_the_end_by_clicks_and_analysed(table: Any) ->
     seen.page.get_by_label("What the network thinks").check()
     seen.page.locator("#thoughts .target").first.wait_for()
     assert seen.page.locator("#thoughts .target").count() == 7
-    seen.page.locator('.stage [data-place="3"]').click()
-    until(lambda: seen.page.locator(".stage [data-disc]").count() == 2, "an answer")
+    seen.page.locator('.scene [data-place="3"]').click()
+    until(lambda: seen.page.locator(".scene [data-disc]").count() == 2, "an answer")
     seen.page.get_by_role("button", name="Take back").click()
-    until(lambda: seen.page.locator(".stage [data-disc]").count() == 0, "the move is back")
+    until(lambda: seen.page.locator(".scene [data-disc]").count() == 0, "the move is back")
     seen.page.get_by_role("button", name="Hint").click()
-    seen.page.locator(".stage .hint").first.wait_for()
+    seen.page.locator(".scene .hint").first.wait_for()
     seen.play()
-    discs = seen.page.locator(".stage [data-disc]").count()
+    discs = seen.page.locator(".scene [data-disc]").count()
     assert discs == seen.page.locator("#played li").count() > 6
     shot(seen.page, "play-connect-four")
     link = seen.page.url
@@ -113,7 +113,7 @@ def test_connect_four_is_played_to_the_end_by_clicks_and_analysed(table: Any) ->
     shot(seen.page, "play-analysis")
     seen.page.goto("about:blank")
     seen.page.goto(link)
-    until(lambda: seen.page.locator(".stage [data-disc]").count() == discs, "the shared position")
+    until(lambda: seen.page.locator(".scene [data-disc]").count() == discs, "the shared position")
     assert seen.complaints == []
 
 
@@ -124,7 +124,7 @@ def test_backgammon_is_played_with_dice(table: Any) -> None:
     assert 1 <= seen.page.locator("#position [data-die]").count() <= 4
     shot(seen.page, "play-backgammon")
     seen.play(plies=40)
-    assert seen.page.locator(".stage .disc").count() > 10
+    assert seen.page.locator(".scene .disc").count() > 10
     moves = seen.page.locator("#played li").all_inner_texts()
     assert any("rolls" in move for move in moves)
     assert any("/" in move for move in moves)
@@ -137,9 +137,9 @@ HANDS = "document.documentElement.outerHTML + location.href"
 def test_hands_at_blob_are_dealt_and_those_of_others_are_nowhere_in_the_page(table: Any) -> None:
     seen = table("blob")
     assert seen.wait()
-    own = seen.page.locator(".stage .hand.own .card").all_inner_texts()
+    own = seen.page.locator(".scene .hand.own .card").all_inner_texts()
     assert len(own) == 5
-    assert seen.page.locator(".stage .card.back").count() == 15
+    assert seen.page.locator(".scene .card.back").count() == 15
     cards = seen.page.evaluate("[...document.querySelectorAll('.card')].map((card) => card.innerText)")
     assert sorted(card.split() for card in cards if card) == sorted(card.split() for card in own)
     text = seen.page.evaluate(HANDS)
@@ -148,7 +148,7 @@ def test_hands_at_blob_are_dealt_and_those_of_others_are_nowhere_in_the_page(tab
     assert seen.page.get_by_role("button", name="Link").is_disabled()
     shot(seen.page, "play-blob")
     seen.play()
-    assert seen.page.locator(".stage .card.back").count() == 0
+    assert seen.page.locator(".scene .card.back").count() == 0
     assert seen.complaints == []
 
 
@@ -183,7 +183,7 @@ def test_dark_and_narrow(table: Any) -> None:
     seen.page.set_viewport_size({"width": 400, "height": 820})
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 400
     seen.page.get_by_role("button", name="Hint").click()
-    seen.page.locator(".stage .hint").first.wait_for()
+    seen.page.locator(".scene .hint").first.wait_for()
     shot(seen.page, "play-dark-phone")
 
 
@@ -252,15 +252,15 @@ def test_a_daemon_that_dies_in_mid_move_is_waited_for_and_the_game_goes_on(table
         route.continue_()
 
     seen.page.route("**/moves", dies)
-    seen.page.locator('.stage [data-place="3"]').click()
+    seen.page.locator('.scene [data-place="3"]').click()
     until(lambda: seen.status and len(asked) > 1, "the page asks again")
     assert seen.status == LOST
-    assert seen.page.locator(".stage [data-disc]").count() == 1
+    assert seen.page.locator(".scene [data-disc]").count() == 1
     assert seen.page.locator("#problem").inner_text() == ""
     seen.site.start()
     assert seen.wait()
     assert len(set(asked)) == 1, "the same question"
-    assert seen.page.locator(".stage [data-disc]").count() == 2
+    assert seen.page.locator(".scene [data-disc]").count() == 2
 
 
 @pytest.mark.parametrize("by", ["the daemon", pytest.param("a proxy", marks=pytest.mark.slow)])
@@ -271,13 +271,13 @@ def test_a_daemon_that_cannot_answer_now_is_asked_again_and_its_reason_is_shown(
     reason = "no inference worker is alive"
     said = {"status": 502, "body": "<html>Bad Gateway"} if by == "a proxy" else {"status": 503, "json": {"detail": reason}}
     seen.page.route("**/moves", lambda route: route.continue_() if lifted.is_set() else route.fulfill(**said))
-    seen.page.locator('.stage [data-place="3"]').click()
+    seen.page.locator('.scene [data-place="3"]').click()
     until(lambda: seen.status == LOST, "the page waits")
     assert seen.page.locator("#problem").inner_text() == ("" if by == "a proxy" else reason)
     lifted.set()
     assert seen.wait()
     assert seen.page.locator("#problem").inner_text() == ""
-    assert seen.page.locator(".stage [data-disc]").count() == 2
+    assert seen.page.locator(".scene [data-disc]").count() == 2
 
 
 def test_a_page_that_is_opened_before_the_daemon_answers_begins_when_it_does(table: Any) -> None:
@@ -305,11 +305,11 @@ def test_a_new_game_ends_the_questions_of_the_old_one(table: Any) -> None:
         route.abort()
 
     seen.page.route("**/moves", away)
-    seen.page.locator('.stage [data-place="3"]').click()
+    seen.page.locator('.scene [data-place="3"]').click()
     until(lambda: seen.status and len(asked) > 1, "the page asks again")
     seen.page.get_by_role("button", name="New game").click()
-    until(lambda: seen.page.locator(".stage [data-disc]").count() == 0, "a new board")
-    seen.page.locator('.stage [data-place="0"]').click()
+    until(lambda: seen.page.locator(".scene [data-disc]").count() == 0, "a new board")
+    seen.page.locator('.scene [data-place="0"]').click()
     old = asked[0]
     until(lambda: seen.status and asked[-3:].count(asked[-1]) == 3 and asked[-1] != old, "the new question alone")
     assert seen.status == LOST

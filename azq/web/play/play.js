@@ -149,7 +149,7 @@ function drawThoughts() {
   const thinking = !advice && $("thinks").checked && page.table.actor === page.seat;
   const { name } = page.table.rules;
   const line = advice?.principal_variation_texts.map((text) => words(name, text)).join(" ");
-  show($("thoughts"), wanted ? [h("h3", {}, `What the network thinks: ${worth(advice.value)} for you`), h("p", { class: "muted" }, `It would play ${line}. Bars: share of its search; numbers: expected result, −1 loses, +1 wins.`),
+  show($("thoughts"), wanted ? [h("h2", {}, `What the network thinks: ${worth(advice.value)} for you`), h("p", { class: "muted" }, `It would play ${line}. Bars: share of its search; numbers: expected result, −1 loses, +1 wins.`),
     thoughts(name, advice.candidates.slice(0, SHOWN), advice.candidates[0].action)] : thinking ? h("p", { class: "muted" }, "The network is looking at the position…") : []);
 }
 
