@@ -4,8 +4,8 @@ import { call } from "../web/api.js";
 import { Chart } from "../web/chart.js";
 import { h, show } from "../web/dom.js";
 import { count, fixed, percent } from "../web/format.js";
+import { MEASURES } from "../web/measures.js";
 import { table } from "./tables.js";
-import { MEASURES } from "./words.js";
 
 const AXES = ["minutes", "games", "steps", "cpu-s"];
 const POINTS = 300;

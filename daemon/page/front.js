@@ -5,8 +5,8 @@ import { Board } from "../web/board.js";
 import { Chart } from "../web/chart.js";
 import { h, show } from "../web/dom.js";
 import { clock, span } from "../web/format.js";
+import { MEASURES } from "../web/measures.js";
 import { results, viewOf } from "../web/replay.js";
-import { MEASURES } from "./words.js";
 
 const TONES = { Learning: "good", Finished: "good", Not: "bad", Getting: "bad", Failed: "bad", Perhaps: "warn", Standing: "warn" };
 const COLOURS = { "spin-up": 7, fill: 2, main: 1, final: 3 };

@@ -59,7 +59,17 @@ def visit(browser: Any, site: TabSite) -> Iterator[Any]:
 
 
 def tile(page: Any, name: str) -> str:
-    return str(page.locator(f'[data-tile="{name}"] b').inner_text())
+    """The text of a figure, also of one that is folded."""
+    return str(page.locator(f'[data-tile="{name}"] b').text_content())
+
+
+def counted(page: Any) -> int:
+    """The one number of the page."""
+    return int(page.locator("#mine").inner_text().split()[0])
+
+
+def advanced(page: Any) -> None:
+    page.locator("#advanced summary").click()
 
 
 def playing(visit: Any, site: TabSite, more: int = GAMES) -> Any:
@@ -90,12 +100,12 @@ def balanced(site: TabSite) -> bool:
 def test_a_tab_plays_games_that_count(visit: Any, site: TabSite) -> None:
     page = playing(visit, site)
     assert not page.evaluate("isSecureContext")
-    until(lambda: int(tile(page, "my games")) >= GAMES, "the page's own count")  # the page's policy forbids to have it evaluate a text
+    until(lambda: counted(page) >= GAMES, "the page's own count")  # the page's policy forbids to have it evaluate a text
     assert tile(page, "backend") == "WebAssembly"
     page.locator("#board .scene svg").wait_for()
     shot(page, "contribute")
     page.locator("#go").click()
-    page.get_by_text("at rest").wait_for()
+    page.get_by_text("Stopped").wait_for()
     until(lambda: site.ledger.counts(RUN).finished == len(site.finished()), "the last games")
     assert balanced(site)
     assert versions(site) == {1}
@@ -122,19 +132,19 @@ def test_without_weights_that_can_be_used_the_games_go_back(visit: Any, site: Ta
     page = visit()
     page.locator("#go").click()
     page.get_by_text("weights 1 are not used: the network fails its self-test").wait_for()
-    page.get_by_text("at rest").wait_for()
+    page.get_by_text("Stopped").wait_for()
     assert not site.finished()
 
 
 def test_a_gateway_that_was_away_loses_no_game(visit: Any, site: TabSite) -> None:
     page = playing(visit, site)
     site.stop()
-    page.get_by_text("again within").wait_for()
+    page.get_by_text("retrying within").wait_for()
     before = len(site.finished())
     site.start()
     until(lambda: len(site.finished()) >= before + GAMES, "games after it came back")
     page.locator("#go").click()
-    page.get_by_text("at rest").wait_for()
+    page.get_by_text("Stopped").wait_for()
     assert balanced(site)
 
 
@@ -165,9 +175,9 @@ def test_a_page_that_is_loaded_again_brings_what_it_had_finished(visit: Any, sit
     assert kept.items() <= {event.record.uid: event.record.actions for event in site.finished()}.items()
     until(lambda: not kept.keys() & {uid for uid, _ in page.evaluate(KEPT)}, "answers to all of them")
     page.locator("#go").click()
-    page.get_by_text("at rest").wait_for()
+    page.get_by_text("Stopped").wait_for()
     page.reload()
-    page.get_by_text("at rest").wait_for()
+    page.get_by_text("Not started").wait_for()
     assert balanced(site)
     assert tile(page, "refused") == "0"
 
@@ -200,7 +210,7 @@ def test_a_visitor_chooses_the_run(visit: Any, site: TabSite) -> None:
     page.locator("#title").get_by_text(f"for {RUN}").wait_for()
     shot(page, "contribute-runs")
     lost = visit("contribute/?run=gone")
-    lost.get_by_text("gone wants no volunteers here now").wait_for()
+    lost.get_by_text("gone needs no volunteers right now").wait_for()
     seen = visit(f"progress/?run={OTHER}")
     seen.locator("#title").get_by_text(OTHER).wait_for()
     seen.locator("#runs").select_option(RUN)
@@ -236,6 +246,7 @@ def test_a_network_that_was_damaged_on_its_way_is_not_used(visit: Any, site: Tab
 @pytest.mark.slow
 def test_choices_are_kept_and_reach_the_workers(visit: Any, site: TabSite) -> None:
     page = playing(visit, site, 1)
+    advanced(page)
     for name, value in {"share": "50", "workers": "2", "games": "4"}.items():
         page.locator(f"#{name}").fill(value)
     page.locator("#hidden").check()
@@ -256,7 +267,8 @@ def test_who_is_on_battery_rests(visit: Any, site: TabSite) -> None:
     battery = "navigator.getBattery = async () => Object.assign(new EventTarget(), { charging: false });"
     page = visit(script=battery)
     page.locator("#go").click()
-    page.get_by_text("resting: on battery").wait_for()
+    page.get_by_text("Paused: on battery").wait_for()
+    advanced(page)
     page.locator("#battery").uncheck()
     until(lambda: len(site.finished()) >= 1, "a game")
 
@@ -274,7 +286,7 @@ def test_everybody_sees_what_was_done_and_can_replay_it(visit: Any, site: TabSit
     site.rate(9)
     page = playing(visit, site)
     page.locator("#go").click()
-    page.get_by_text("at rest").wait_for()
+    page.get_by_text("Stopped").wait_for()
     seen = visit("progress/", color_scheme="dark")
     seen.locator("#newest a").first.wait_for()
     assert "guest-1" in seen.locator("#leaders").inner_text()

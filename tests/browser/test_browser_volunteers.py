@@ -31,6 +31,6 @@ def test_games_of_a_tab_pass_verification(broker: Any, tmp_path: Path) -> None:
             page.goto(f"http://127.0.0.1:{hall.port}/web/contribute/")
             page.locator("#go").click()
             until(lambda: hall.ledger.counts(RUN).finished >= 20, "twenty games that count")
-            assert page.locator('[data-tile="refused"] b').inner_text() == "0"
+            assert page.locator('[data-tile="refused"] b').text_content() == "0"
     finally:
         hall.close()

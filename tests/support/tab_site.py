@@ -84,7 +84,7 @@ class MemoryGuests(Guests):
         return dict.fromkeys(("ever", "month", "day"), sums)
 
     def leaderboard(self) -> list[dict[str, object]]:
-        return [{"name": self.name(who), "device": "", **sums, "last_ms": 0} for who, sums in self.credit(()).items()]
+        return [{"name": self.name(who), "device": "", **sums, "last_ms": 0, "uptime_s": 60.0} for who, sums in self.credit(()).items()]
 
 
 class Believer(Judge):

@@ -300,6 +300,7 @@ class Contributors(Tallies, Guests, Histories):
         ever, month, day = map(self.sums, PERIODS)
         rows: list[dict[str, object]] = [
             {"name": each.name, "device": each.device, **_games(ever[each.contributor]), "last_ms": ever[each.contributor]["last"]}
+            | {"uptime_s": ever[each.contributor].get("up_ms", 0) / 1000}
             | {"games_month": month.get(each.contributor, {}).get("games", 0), "games_day": day.get(each.contributor, {}).get("games", 0)}
             for each in self.all()
             if each.contributor in ever and standing_of(each.history).trust is not Trusted.BLOCKED

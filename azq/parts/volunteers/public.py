@@ -16,7 +16,8 @@ from azq.parts.volunteers.backing import Guests
 from azq.parts.volunteers.gateway import Gateway
 from azq.parts.volunteers.rooms import Room
 from azq.ratings.elo import version_of
-from azq.status.observe import Standings, read_standing
+from azq.status.observe import Standing, Standings, read_standing
+from azq.status.strength import TOO_FEW, headline_kind, measures, trends
 from azq.status.viewer import GameView, view
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -69,11 +70,21 @@ class Public:
         return rooms.get(run) or max(rooms.values(), key=lambda room: len(room.sessions.tabs), default=None)
 
     def _of(self, room: Room) -> dict[str, Any]:
-        run, links = room.record.run, tuple(self._gateway.links.values())
+        run, links, game = room.record.run, tuple(self._gateway.links.values()), room.sections.run.game
+        standing = read_standing(self._bus, run, self._standings)
+        known = trends(game, standing.grades, standing.ratings, standing.scores, standing.matches)
+        first = headline_kind(game, known)
         return {
             "run": run,
-            "game": room.sections.run.game,
+            "game": game,
             "params": room.sections.run.params,
+            "headline": first,
+            "strength": measures(game, known)[0].text,
+            "trend": [
+                {"version": measure.version, "value": measure.value, "low": measure.low, "high": measure.high}
+                for measure in known.get(first, ())
+                if measure.text != TOO_FEW
+            ],
             "state": str(self._ledger.run(run).state),
             "version": room.network.version if room.network else 0,
             "tabs": len(links),
@@ -81,7 +92,7 @@ class Public:
             "totals": self._guests.totals(),
             "run_totals": {"games": self._ledger.counts(run).finished, "samples": self._samples(run)},
             "leaders": self._guests.leaderboard()[:LEADERS],
-            "versions": self._versions(run),
+            "versions": _versions(standing),
             "runs": [
                 {"run": name, "game": each.sections.run.game, "params": each.sections.run.params, "tabs": len(each.sessions.tabs)}
                 for name, each in sorted(self._gateway.rooms.items())
@@ -105,16 +116,16 @@ class Public:
         except WireError:
             return 0
 
-    def _versions(self, run: str) -> list[dict[str, Any]]:
-        standing = read_standing(self._bus, run, self._standings)
-        engines = {match.first: match for match in reversed(standing.matches) if _is_engine(match)}
-        rows = []
-        for rating in standing.ratings:
-            if (version := version_of(rating.player)) is not None:
-                match = engines.get(rating.player)
-                points = {"points": match.points, "points_se": match.points_se, "against": match.second} if match else NO_POINTS
-                rows.append({"version": version, "elo": rating.elo, "low": rating.low, "high": rating.high, "games": rating.games} | points)
-        return sorted(rows, key=lambda row: row["version"])
+
+def _versions(standing: Standing) -> list[dict[str, Any]]:
+    engines = {match.first: match for match in reversed(standing.matches) if _is_engine(match)}
+    rows = []
+    for rating in standing.ratings:
+        if (version := version_of(rating.player)) is not None:
+            match = engines.get(rating.player)
+            points = {"points": match.points, "points_se": match.points_se, "against": match.second} if match else NO_POINTS
+            rows.append({"version": version, "elo": rating.elo, "low": rating.low, "high": rating.high, "games": rating.games} | points)
+    return sorted(rows, key=lambda row: row["version"])
 
 
 NO_POINTS = {"points": None, "points_se": None, "against": ""}

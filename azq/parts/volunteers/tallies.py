@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import redis
@@ -16,6 +17,7 @@ from azq.wire.messages import BROWSER_PREFIX, SampleEvent
 DAY_S = 86_400
 PERIODS = {"ever": ("ever", 0), "month": ("%Y-%m", 400 * DAY_S), "day": ("%Y-%m-%d", 40 * DAY_S)}  # name of its key, life
 SUMS = ("games", "samples")
+ABSENT_MS = 300_000  # a longer pause between two games is no time at work
 
 
 class Tallies:
@@ -28,6 +30,7 @@ class Tallies:
     def credit(self, events: Sequence[SampleEvent]) -> Mapping[str, Mapping[str, int]]:
         """Adds committed games; returns the figures of who made them."""
         contributors = [event.worker.removeprefix(BROWSER_PREFIX) for event in events]
+        up_ms = self._up_ms(zip(contributors, (event.finished_ms for event in events), strict=True))
         with translate(self.client), self.client.pipeline() as pipe:
             for event, contributor in zip(events, contributors, strict=True):
                 for period, (_, life_s) in PERIODS.items():
@@ -37,8 +40,21 @@ class Tallies:
                     pipe.hset(key, f"last {contributor}", event.finished_ms)
                     if life_s:
                         pipe.expire(key, life_s)
+            for contributor, passed_ms in up_ms.items():
+                pipe.hincrby(self._key("ever"), f"up_ms {contributor}", passed_ms)
             pipe.execute()
         return self.figures(set(contributors))
+
+    def _up_ms(self, games: Iterable[tuple[str, int]]) -> Mapping[str, int]:
+        """How long each contributor was at work until these games, since the last one that counts."""
+        ends: dict[str, list[int]] = {}
+        for contributor, finished_ms in games:
+            ends.setdefault(contributor, []).append(finished_ms)
+        with translate(self.client):
+            fields = [f"last {contributor}" for contributor in ends]
+            known: Any = self.client.hmget(self._key("ever"), fields) if fields else ()
+        moments = {name: sorted([int(last or min(after)), *after]) for (name, after), last in zip(ends.items(), known, strict=True)}
+        return {name: sum(end - begin for begin, end in pairwise(each) if end - begin <= ABSENT_MS) for name, each in moments.items()}
 
     def figures(self, contributors: Collection[str]) -> Mapping[str, Mapping[str, int]]:
         """What some did, ever."""

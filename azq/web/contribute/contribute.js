@@ -5,11 +5,12 @@ import { Board } from "../board.js";
 import { h, show } from "../dom.js";
 import { clock, count, many, whole } from "../format.js";
 import { showPages, themeButton } from "../frame.js";
-import { fetchPublic, knownRun, runOfAddress, strengthChart } from "../public.js";
+import { fetchPublic, gameName, knownRun, runOfAddress, strengthChart } from "../public.js";
 import { sha256 } from "../sha256.js";
 import { Crew } from "./crew.js";
 import { Kept } from "./kept.js";
 import { Link } from "./link.js";
+import { MEASURES } from "../measures.js";
 import { watchPower } from "./power.js";
 import { CONTROLS, load, running as going, save, token } from "./settings.js";
 
@@ -187,7 +188,7 @@ async function hire() {
       else give("weights", why, Boolean(crew.version));
     },
     beat,
-    failed: (reason) => give("page", `${reason}; load the page again`, false),
+    failed: (reason) => give("page", `${reason}; reload the page`, false),
   });
 }
 
@@ -242,7 +243,7 @@ function choose(name, value) {
 // -- what there is to see
 
 const board = new Board();
-const chart = strengthChart({ floor: null });
+const chart = strengthChart();
 
 function slider(name, { name: label, least, most, step, says }) {
   const shown = h("output", { for: name }, says(settings[name]));
@@ -268,46 +269,49 @@ function words(name, label, placeholder, none) {
 function build() {
   const runs = h("select", { id: "runs" });
   runs.addEventListener("change", () => choose("run", runs.value));
-  const button = h("button", { id: "go", type: "button", class: "first large" }, "start");
+  const button = h("button", { id: "go", type: "button", class: "first large" }, "Start");
   button.addEventListener("click", () => (running() ? stop() : start()));
   $("main").replaceChildren(
-    h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Play games for a run"),
-      h("p", { class: "muted" }, "This tab plays games against itself with the newest network; what it plays is checked, and the network learns from it. It uses this device's power, and nothing of what is on it.")),
+    h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Help train a game AI"),
+      h("p", { class: "muted" }, "Your browser plays practice games, and the network learns from those that pass a check. It uses CPU and battery, never your files. The first start downloads about 6 MB; it pauses on battery unless you change that.")),
     h("div", { class: "go" }, button, h("span", { id: "state", role: "status", "aria-live": "polite" }))),
     h("p", { id: "problem", class: "bad", role: "alert" }),
-    h("div", { id: "tiles", class: "tiles" }),
     h("div", { class: "halves" },
-      h("section", { class: "panel", id: "playing" }, h("h2", { id: "playing-title" }, "the game being played"), h("div", { id: "board" }, h("p", { class: "empty" }, "none yet"))),
-      h("div", { class: "stack" },
-        h("section", { class: "panel controls4" }, h("h2", {}, "controls"), Object.entries(CONTROLS).map(([name, control]) => slider(name, control)),
-          h("div", { class: "checks" }, check("battery", "rest while on battery"), check("hidden", "rest while this tab is hidden"), check("gpu", "use the GPU where it can")),
-          words("name", "my name, for everybody to see", "none", "guest"), words("device", "name of this device", "my laptop", "")),
-        h("section", { class: "panel" }, h("h2", {}, "the run"), h("div", { id: "choice", class: "control", hidden: true }, h("label", { for: "runs" }, "play for"), runs), h("p", { id: "elsewhere", class: "warn" }),
-          h("div", { id: "run", class: "tiles three" })),
-        chart.element)));
+      h("section", { class: "panel", id: "playing" }, h("p", { class: "mine" }, h("b", { id: "mine" }), h("span", { id: "mine-more", class: "muted" })),
+        h("h2", { id: "playing-title" }, "Game in progress"), h("div", { id: "board" }, h("p", { class: "empty" }, "Press Start to see it here"))),
+      h("div", { class: "stack" }, chart.element,
+        h("section", { class: "panel" }, h("h2", {}, "Run"), h("div", { id: "choice", class: "control", hidden: true }, h("label", { for: "runs" }, "Play for"), runs), h("p", { id: "elsewhere", class: "warn" }),
+          h("div", { id: "run", class: "tiles" })),
+        h("section", { class: "panel" }, words("name", "Public name (optional)", "none", "guest")))),
+    h("details", { id: "advanced" }, h("summary", {}, "Advanced"), h("div", { id: "tiles", class: "tiles" }),
+      h("section", { class: "panel" }, Object.entries(CONTROLS).map(([name, control]) => slider(name, control)),
+        h("div", { class: "checks" }, check("battery", "Pause on battery"), check("hidden", "Pause while this tab is hidden"), check("gpu", "Use the GPU where possible")),
+        words("device", "Device name", "my laptop", ""))));
   showPages("contribute");
   document.querySelector("header").append(themeButton());
 }
 
-const tile = (name, text, title = "", more = "") => h("div", { class: "tile", "data-tile": name, title }, h("span", {}, name), h("b", {}, text), more && h("span", {}, more));
+const tile = (key, name, text, title = "") => h("div", { class: "tile", "data-tile": key, title }, h("span", {}, name), h("b", {}, text));
 
 function draw() {
   const now = rates();
   const rest = resting();
-  show($("go"), running() ? "stop" : "start");
-  const [tone, said] = !running() ? ["", "at rest"] : rest ? ["warn", `resting: ${rest}`] : me.state === "welcome"
-    ? ["good", crew.playing.length ? `playing ${many(Math.min(crew.playing.length, settings.workers * settings.games), "game")}` : "waiting for games"] : ["warn", me.state === "waiting" ? `${me.why}; again within ${Math.ceil(link.retry_ms / 1000)} s` : me.why];
+  show($("go"), running() ? "Stop" : "Start");
+  $("go").classList.toggle("first", !running());
+  const [tone, said] = !running() ? ["", me.up_ms ? "Stopped" : "Not started"] : rest ? ["warn", `Paused: ${rest}`] : me.state === "welcome"
+    ? ["good", crew.playing.length ? `Playing ${many(Math.min(crew.playing.length, settings.workers * settings.games), "game")}` : "Waiting for games"] : ["warn", me.state === "waiting" ? `${me.why}; retrying within ${Math.ceil(link.retry_ms / 1000)} s` : me.why];
   show($("state"), h("span", { class: `pill ${tone}` }, said));
-  show($("link"), h("span", { class: `pill ${me.state === "welcome" ? "good" : running() ? "warn" : ""}` }, me.state === "welcome" ? me.name || "connected" : running() ? "away" : "not connected"));
+  show($("link"), h("span", { class: `pill ${me.state === "welcome" ? "good" : running() ? "warn" : ""}` }, me.state === "welcome" ? me.name || "Connected" : running() ? "Away" : "Not connected"));
   show($("problem"), Object.values(problems).filter(Boolean).map((one) => h("span", {}, one)));
   const up_ms = me.up_ms + (running() ? Date.now() - me.since : 0);
+  show($("mine"), many(me.games, "game"));
+  show($("mine-more"), ` counted · ${link.unanswered || "none"} being checked · ${clock(up_ms / 1000)} in this tab`);
   show($("tiles"),
-    tile("my games", whole(me.games), "that count"), tile("my samples", whole(me.samples)),
-    tile("in this tab", whole(crew?.totals.games ?? 0), "finished since the page was loaded", `${link.unanswered || "none"} being checked`), tile("refused", whole(me.refused)), tile("uptime", clock(up_ms / 1000)),
-    tile("games/s", count(now.games)), tile("simulations/s", count(now.simulations)), tile("evaluations/s", count(now.evaluations)),
-    tile("cores busy", now.cpu.toFixed(1)), tile("backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
+    tile("my samples", "My samples", whole(me.samples)), tile("in this tab", "In this tab", whole(crew?.totals.games ?? 0), "Finished since the page was loaded"), tile("refused", "Refused", whole(me.refused)),
+    tile("games/s", "Games/s", count(now.games)), tile("simulations/s", "Simulations/s", count(now.simulations)), tile("evaluations/s", "Evaluations/s", count(now.evaluations)),
+    tile("cores busy", "Cores busy", now.cpu.toFixed(1)), tile("backend", "Backend", { wasm: "WebAssembly", webgpu: "WebGPU", uniform: "no network" }[crew?.backend] ?? "–"));
   if (me.shown) {
-    show($("playing-title"), "the game being played ", h("span", { class: "muted" }, me.shown.match ? `evaluation match version ${me.shown.match.join(" against ")}` : `${run.game} #${me.shown.uid}`));
+    show($("playing-title"), "Game in progress ", h("span", { class: "muted" }, me.shown.match ? `evaluation match, version ${me.shown.match.join(" against ")}` : `${gameName(run.game)} #${me.shown.uid}`));
     board.draw({ game: run.game, text: me.shown.text, before: me.before });
     if (!$("board").contains(board.element)) $("board").replaceChildren(board.element);
   }
@@ -319,14 +323,17 @@ function drawRun() {
   const mine = crew?.version ?? 0;
   const offered = facts?.runs ?? [];
   $("choice").hidden = offered.length < 2 && !settings.run;
-  show($("runs"), h("option", { value: "" }, "whichever needs it most"), offered.map(({ run: name, game }) => h("option", { value: name }, `${name} · ${game.replaceAll("_", " ")}`)));
+  show($("runs"), h("option", { value: "" }, "Any run that needs games"), offered.map(({ run: name, game }) => h("option", { value: name }, `${name} · ${gameName(game)}`)));
   $("runs").value = offered.some(({ run: name }) => name === settings.run) ? settings.run : "";
   const away = facts && settings.run && !offered.some(({ run: name }) => name === settings.run);
-  show($("elsewhere"), away ? `${settings.run} wants no volunteers here now; this tab plays for ${facts.run} meanwhile` : "");
-  show($("title"), facts?.game ? `Play ${facts.game.replaceAll("_", " ")} for ${facts.run}` : "Play games for a run");
+  show($("elsewhere"), away ? `${settings.run} needs no volunteers right now; this tab plays for ${facts.run} meanwhile` : "");
+  const title = facts?.game ? `Help train a ${gameName(facts.game)} AI` : "Help train a game AI";
+  show($("title"), title);
+  document.title = `${running() ? `${many(me.games, "game")}, ` : ""}${title} · azq`;
   show($("run"),
-    tile("version", facts ? `v${facts.version}` : "–"), tile("mine", mine ? `v${mine}` : "–"), tile("simulations", run.simulations ? String(run.simulations) : "–"),
-    tile("games", facts ? count(facts.run_totals.games) : "–", "of this run, whoever played them"), tile("by volunteers", facts ? count(facts.totals.ever.games) : "–", "of all runs"), tile("tabs now", facts ? String(facts.tabs) : "–"));
+    tile("strength", facts ? MEASURES[facts.headline].title : "Strength", facts?.strength ?? "–"), tile("version", "Version", facts ? `v${facts.version}` : "–"),
+    tile("mine", "Version in this tab", mine ? `v${mine}` : "–"), tile("games", "Games", facts ? count(facts.run_totals.games) : "–", "Of this run, volunteers' and others'"),
+    tile("by volunteers", "By volunteers", facts ? count(facts.totals.ever.games) : "–", "In all runs"), tile("tabs now", "Tabs now", facts ? String(facts.tabs) : "–"));
 }
 
 /** What is known of the run that this tab plays for, or would. */
@@ -334,7 +341,7 @@ async function see() {
   const wanted = run.name || settings.run;
   try {
     run.facts = knownRun(await fetchPublic("", wanted).catch((error) => (wanted ? fetchPublic() : Promise.reject(error))));
-    chart.told(run.facts?.versions ?? []);
+    if (run.facts) chart.draw(run.facts);
     problems.figures = "";
   } catch (error) {
     problems.figures = running() && me.state !== "welcome" ? "" : error.message;
@@ -350,7 +357,7 @@ async function open() {
   setInterval(see, RUN_MS);
   if (lacking()) {
     $("go").disabled = true;
-    return fail("page", `this browser lacks ${lacking()}; use a newer one`);
+    return fail("page", `This browser lacks ${lacking()}; use a newer one`);
   }
   const games = await link.kept.open();
   left = games.at(-1)?.run ?? "";

@@ -5,10 +5,10 @@ const CORES = Math.max(1, navigator.hardwareConcurrency || 2);
 
 /** The four controls first: {least, most, usual, step, name, says(value)}. */
 export const CONTROLS = {
-  share: { name: "share of each core", least: 10, most: 100, step: 5, usual: 80, says: (value) => `${value} %` },
-  workers: { name: "workers", least: 1, most: CORES, step: 1, usual: Math.max(1, CORES - 1), says: (value) => `${value} of ${CORES} cores` },
-  quality: { name: "simulations", least: 25, most: 100, step: 25, usual: 100, says: (value) => (value === 100 ? "as the run asks" : `${value} % of what the run asks, or what it bears`) },
-  games: { name: "batch", least: 1, most: 64, step: 1, usual: 16, says: (value) => `${value} games at once per worker` },
+  share: { name: "Share of each core", least: 10, most: 100, step: 5, usual: 80, says: (value) => `${value} %` },
+  workers: { name: "Workers", least: 1, most: CORES, step: 1, usual: Math.max(1, CORES - 1), says: (value) => `${value} of ${CORES} cores` },
+  quality: { name: "Search quality", least: 25, most: 100, step: 25, usual: 100, says: (value) => (value === 100 ? "Full (recommended)" : `${value} % of the run's simulations`) },
+  games: { name: "Games at once", least: 1, most: 64, step: 1, usual: 16, says: (value) => `${value} per worker` },
 };
 const MANNERS = { battery: true, hidden: false, gpu: true, device: "", name: "", run: "" };
 

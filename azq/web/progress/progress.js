@@ -1,26 +1,27 @@
 // What volunteers have done for a run, who they are, how strong it has become, and their newest games; for everybody.
 
 import { h, show } from "../dom.js";
-import { ago, count, many, signed, whole } from "../format.js";
+import { ago, count, fixed, many, signed, span, whole } from "../format.js";
+import { MEASURES } from "../measures.js";
 import { showPages, themeButton } from "../frame.js";
-import { fetchPublic, knownRun, runOfAddress, strengthChart } from "../public.js";
+import { fetchPublic, gameName, knownRun, runOfAddress, strengthChart } from "../public.js";
 import { Replay, results } from "../replay.js";
 
 const ASK_MS = 5000;
-const PERIODS = [["ever", "in all"], ["month", "this month"], ["day", "today"]];
+const PERIODS = [["ever", "In all"], ["month", "This month"], ["day", "Today"]];
 const SHOWN = 12; // versions in the table
 const $ = (id) => document.getElementById(id);
 
 let facts = null, problem = "", byDevice = false, opened = "";
 const replay = new Replay((ply) => history.replaceState(null, "", `#${opened}/${ply}`));
-const chart = strengthChart({ floor: 0 });
+const chart = strengthChart();
 
 /** Persons with what all their devices did, the most games first. Pure. */
 export function persons(leaders) {
   const found = new Map();
-  for (const { name, device, games, samples, last_ms } of leaders) {
-    const one = found.get(name) ?? { name, devices: 0, games: 0, samples: 0, last_ms: 0 };
-    found.set(name, { ...one, devices: one.devices + (device ? 1 : 0), games: one.games + games, samples: one.samples + samples, last_ms: Math.max(one.last_ms, last_ms ?? 0) });
+  for (const { name, device, games, samples, last_ms, uptime_s } of leaders) {
+    const one = found.get(name) ?? { name, devices: 0, games: 0, samples: 0, last_ms: 0, uptime_s: 0 };
+    found.set(name, { ...one, devices: one.devices + (device ? 1 : 0), games: one.games + games, samples: one.samples + samples, uptime_s: one.uptime_s + (uptime_s ?? 0), last_ms: Math.max(one.last_ms, last_ms ?? 0) });
   }
   return [...found.values()].sort((one, other) => other.games - one.games);
 }
@@ -31,17 +32,17 @@ function build() {
     byDevice = !byDevice;
     draw();
   });
-  const runs = h("select", { id: "runs", "aria-label": "run", hidden: true });
+  const runs = h("select", { id: "runs", "aria-label": "Run", hidden: true });
   runs.addEventListener("change", () => location.assign(`?run=${encodeURIComponent(runs.value)}`));
   $("main").replaceChildren(
     h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Progress"), h("p", { id: "about", class: "muted" })),
-      h("div", { class: "go" }, runs, h("a", { id: "join", class: "button", href: "../contribute/" }, "contribute"))),
+      h("div", { class: "go" }, runs, h("a", { id: "join", class: "button", href: "../contribute/" }, "Contribute"))),
     h("p", { id: "problem", class: "bad", role: "alert" }),
-    h("div", { id: "totals", class: "tiles three" }),
+    h("div", { id: "totals", class: "tiles" }),
     h("div", { id: "rest", class: "halves" },
-      h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", {}, "contributors ", toggle), h("div", { id: "leaders", class: "scroll long" })),
-        h("section", { class: "panel" }, h("h2", {}, "newest games"), h("div", { id: "newest", class: "scroll long" }))),
-      h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "versions"), h("div", { id: "versions", class: "scroll" })))),
+      h("div", { class: "stack" }, h("section", { class: "panel" }, h("h2", {}, "Contributors ", toggle), h("div", { id: "leaders", class: "scroll long" })),
+        h("section", { class: "panel" }, h("h2", {}, "Newest games"), h("div", { id: "newest", class: "scroll long" }))),
+      h("div", { class: "stack" }, chart.element, h("section", { class: "panel" }, h("h2", {}, "Versions"), h("div", { id: "versions", class: "scroll" })))),
     replay.element);
   showPages("progress");
   document.querySelector("header").append(themeButton());
@@ -50,12 +51,13 @@ function build() {
 function draw() {
   show($("problem"), problem);
   for (const id of ["totals", "rest"]) $(id).hidden = !facts;
-  show($("link"), h("span", { class: `pill ${problem ? "bad" : facts ? "good" : ""}` }, problem ? "away" : facts ? `${many(facts.tabs, "tab")} now` : "no run"));
-  if (!facts) return show($("about"), problem ? "" : "No run wants volunteers at the moment; this page looks again every few seconds.");
+  show($("link"), h("span", { class: `pill ${problem ? "bad" : facts ? "good" : ""}` }, problem ? "Away" : facts ? `${many(facts.tabs, "tab")} now` : "No run"));
+  if (!facts) return show($("about"), problem ? "" : "No run needs volunteers right now. This page checks again every few seconds.");
   $("runs").hidden = facts.runs.length < 2;
   show($("runs"), facts.runs.map(({ run }) => h("option", { value: run, selected: run === facts.run }, run)));
-  show($("title"), `${facts.game.replaceAll("_", " ")} · ${facts.run}`);
-  show($("about"), `Version ${facts.version}, learned from ${many(facts.run_totals.games, "game")}. Below is what volunteers did, for ${facts.runs.length > 1 ? "all runs" : "it"}.`);
+  show($("title"), `Training a ${gameName(facts.game)} AI`);
+  document.title = `${gameName(facts.game)}, version ${facts.version} · azq`;
+  show($("about"), `${MEASURES[facts.headline].title}: ${facts.strength === "–" ? "not measured yet" : facts.strength}. ${MEASURES[facts.headline].meaning} Version ${facts.version} of run ${facts.run}, trained on ${many(facts.run_totals.games, "game")}. Volunteers' share, for ${facts.runs.length > 1 ? "all runs" : "this run"}:`);
   show($("totals"), PERIODS.map(([period, words]) => {
     const { games, samples, contributors } = facts.totals[period];
     return h("div", { class: "tile", "data-tile": period }, h("span", {}, words), h("b", {}, many(games, "game")), h("span", {}, `${count(samples)} samples`), h("span", {}, many(contributors, "contributor")));
@@ -63,33 +65,33 @@ function draw() {
   drawLeaders();
   drawVersions();
   drawNewest();
-  chart.told(facts.versions);
+  chart.draw(facts);
 }
 
 const table = (heads, rows, empty) => (rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map(([text, kind]) => h("th", { class: kind }, text)))), h("tbody", {}, rows)) : h("p", { class: "empty" }, empty));
 const cell = (text, kind) => h("td", { class: kind }, text);
 
 function drawLeaders() {
-  show($("by"), byDevice ? "by person" : "by device");
+  show($("by"), byDevice ? "By person" : "By device");
   const rows = byDevice ? facts.leaders : persons(facts.leaders);
   const second = (one) => (byDevice ? one.device || "–" : String(one.devices || "–"));
-  show($("leaders"), table([["", "number"], ["name"], [byDevice ? "device" : "devices"], ["games", "number"], ["samples", "number"], ["last", "number"]],
-    rows.map((one, i) => h("tr", {}, cell(i + 1, "number muted"), cell(one.name, "name"), cell(second(one), "muted"), cell(whole(one.games), "number"), cell(count(one.samples), "number"), cell(ago(one.last_ms), "number muted"))),
-    "nobody has contributed yet"));
+  show($("leaders"), table([["#", "number"], ["Name"], [byDevice ? "Device" : "Devices"], ["Games", "number"], ["Games/s", "number"], ["Uptime", "number"], ["Samples", "number"], ["Last", "number"]],
+    rows.map((one, i) => h("tr", {}, cell(i + 1, "number muted"), cell(one.name, "name"), cell(second(one), "muted"), cell(whole(one.games), "number"), cell(one.uptime_s ? fixed(2)(one.games / one.uptime_s) : "–", "number"), cell(one.uptime_s ? span(one.uptime_s) : "–", "number"), cell(count(one.samples), "number"), cell(ago(one.last_ms), "number muted"))),
+    "No contributors yet"));
 }
 
 function drawVersions() {
   const against = facts.versions.findLast((one) => one.against)?.against;
   const points = (one) => (one.points === null || one.points === undefined ? "–" : `${one.points < 0 ? "−" : "+"}${Math.abs(one.points).toFixed(3)} ± ${(1.96 * one.points_se).toFixed(3)}`);
-  show($("versions"), table([["version"], ["Elo", "number"], ["95 %", "number"], ["games", "number"], ...(against ? [[`points against ${against}`, "number"]] : [])],
+  show($("versions"), table([["Version"], ["Elo", "number"], ["95 %", "number"], ["Games", "number"], ...(against ? [[`Points against ${against}`, "number"]] : [])],
     facts.versions.slice(-SHOWN).reverse().map((one) => h("tr", {}, cell(`v${one.version}`), cell(signed(one.elo), "number"), cell(`${signed(one.low)} to ${signed(one.high)}`, "number muted"), cell(whole(one.games), "number"),
-      against ? cell(points(one), "number") : "")), "no version was rated yet"));
+      against ? cell(points(one), "number") : "")), "No version is rated yet"));
 }
 
 function drawNewest() {
-  show($("newest"), table([["game"], ["result"], ["plies", "number"], ["by"], ["finished", "number"]],
+  show($("newest"), table([["Game"], ["Result"], ["Moves", "number"], ["By"], ["Finished", "number"]],
     facts.newest.map((one) => h("tr", { "aria-current": String(one.uid) === opened && "true" }, h("td", {}, h("a", { href: `#${one.uid}` }, `#${one.uid}`)), cell(results(one.returns)), cell(one.plies, "number"), cell(one.name, "name"), cell(ago(one.finished_ms), "number muted"))),
-    "no game was finished yet"));
+    "No finished games yet"));
 }
 
 /** Opens the game and ply that the address names. */
@@ -123,7 +125,7 @@ async function follow() {
 
 if (globalThis.document) {
   build();
-  show($("about"), "asking the gateway …");
+  show($("about"), "Loading …");
   for (const id of ["totals", "rest"]) $(id).hidden = true;
   addEventListener("hashchange", route);
   route();

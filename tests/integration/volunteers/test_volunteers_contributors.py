@@ -224,6 +224,10 @@ def test_totals_by_day_month_and_ever(client: Any) -> None:
         [("phone", 2, 0), ("laptop", 2, 1)],
         [("laptop", 2, 1), ("phone", 2, 0)],
     )
+    assert [row["uptime_s"] for row in leaders] == [0.0, 0.0], "one moment, and a pause that is no work"
+    later = [msgspec.structs.replace(by(bob, game), finished_ms=by(bob, game).finished_ms + 1000 * game) for game in (5, 7)]
+    door.all.credit(later)
+    assert next(row["uptime_s"] for row in door.all.leaderboard() if row["device"] == "laptop") == 7.0
     door.all.block(ann.contributor, "")
     assert len(door.all.leaderboard()) == 1
 
