@@ -1,6 +1,6 @@
 """`azq.Local`: a whole azq on this machine, as dask's LocalCluster: start it, wait for it, read it, kill a part of it, stop it.
 
-It has a home, brokers and ports of its own, and nothing that is live on this machine reaches it (`azq.process.apart`).
+It has its own home, brokers and ports, and nothing that is live on this machine reaches it (`azq.process.apart`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Local:
-    """One `azq up` in a process of its own, watched through its control plane.
+    """One `azq up` as a child process, watched through its control plane.
 
     `settings` are as after `--set`, `options` further ones of `azq up`. What is in `folder` is kept; without one the run is in a
     temporary folder, which is deleted at the end of a `with` block unless an error left it. Questions to its brokers are answered None
@@ -159,12 +159,12 @@ class Local:
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
         """The first answer that is neither None nor False; `EvaluationTimeout` names what did not come, or how it ended instead."""
 
-        def look() -> T | None:
+        def check() -> T | None:
             if self._process is not None and self._process.poll() is not None:
                 raise EvaluationTimeout(self._how_it_ended())
             return condition()
 
-        return until(look, f"{what} did not come within {within_s:g} s; see {self.folder}", within_s, every_s=POLL_S)
+        return until(check, f"{what} did not come within {within_s:g} s; see {self.folder}", within_s, every_s=POLL_S)
 
     @property
     def alive(self) -> bool:

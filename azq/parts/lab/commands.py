@@ -116,7 +116,7 @@ def validate(
 ) -> Answer:
     """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
     from azq import logs
-    from azq.parts.lab.validate.validate import Hardship, Validation
+    from azq.parts.lab.validate.validate import FaultPlan, ValidationRequest
     from azq.parts.lab.validate.validate import validate as command
 
     if evaluator not in ("stream", "local"):
@@ -124,16 +124,16 @@ def validate(
     end_as_ctrl_c()
     logs.setup("validate", level=logging.WARNING)
     if bands:
-        from azq.parts.lab.validate.banded import Banding, check_bands
+        from azq.parts.lab.validate.banded import BandRequest, check_bands
 
-        judged = check_bands(Banding(bands, seeds, seed, workers, cpu, baseline, out), _progress)
+        judged = check_bands(BandRequest(bands, seeds, seed, workers, cpu, baseline, out), _progress)
         return Answer(judged.values(), judged.as_text(), ExitCode.OK if judged.passed else ExitCode.CRASH)
-    asked = Validation(game, iterations, seed, evaluator, Hardship(workers, kill, stop), repeat, baseline)
-    report = command(asked, _progress)
+    request = ValidationRequest(game, iterations, seed, evaluator, FaultPlan(workers, kill, stop), repeat, baseline)
+    report = command(request, _progress)
     return Answer(report.values(), report.as_text(), ExitCode.OK if report.passed else ExitCode.CRASH)
 
 
-drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on a system of its own, with proof that nothing was lost.")
+drill_app = typer.Typer(no_args_is_help=True, help="Rehearse failures on an isolated system, with proof that nothing was lost.")
 
 
 Patience = Annotated[float, typer.Option("--patience", min=1.0, help="Times the bounds on time, on a machine with other work.")]
@@ -163,7 +163,7 @@ def drill_run(
     as_json: AsJson = False,
     overrides: Overrides = None,
 ) -> None:
-    """Start a system of its own in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
+    """Start an isolated system in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
     from azq.parts.lab.drill import Intent, choose, load_all, rehearse
 
     end_as_ctrl_c()
@@ -179,13 +179,13 @@ def drill_chaos(
         float, typer.Option("--minutes", min=0.0, help="How long; with --faults: at most. 10 where neither is given.")
     ] = 0.0,
     faults: Annotated[int, typer.Option("--faults", min=0, help="How many faults.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="The same faults at the same times, as far as who they befall is there.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="The same faults at the same times, as far as their targets are there.")] = 0,
     patience: Patience = 1.0,
     game: str = "tic_tac_toe",
     as_json: AsJson = False,
     overrides: Overrides = None,
 ) -> None:
-    """Hurt a system of its own at random times, healed or not, and compare the ledger with the disk in between and at the end."""
+    """Hurt an isolated system at random times, healed or not, and compare the ledger with the disk in between and at the end."""
     from azq.parts.lab.drill import Intent, Storm, weather
 
     end_as_ctrl_c()

@@ -16,7 +16,7 @@ from azq.host.fronts import free_port
 from azq.parts.lab.drill.system import RUN, System
 from azq.parts.lab.validate.bands import Band
 from azq.parts.lab.validate.curve import band_sections, plan_of
-from azq.parts.lab.validate.validate import Hardship, await_version, machine_kind, play_alone, play_queued, versions
+from azq.parts.lab.validate.validate import FaultPlan, await_version, machine_kind, play_alone, play_queued, versions
 from azq.parts.lab.validate.versions import HOST, overrides_of
 from azq.process.apart import start
 from azq.process.start import AZQ, foreign_environment
@@ -40,7 +40,7 @@ def alone(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("evaluator", ["local", "stream"])
 def test_the_queue_makes_the_same_curve(evaluator, alone):
-    assert play_queued(band_sections(GAME, SEED, evaluator), Hardship(), COUNT) == alone
+    assert play_queued(band_sections(GAME, SEED, evaluator), FaultPlan(), COUNT) == alone
 
 
 @pytest.mark.slow

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 from azq.config import Config
+from azq.console.table import tabled
 
-MODULES = {"peers": "selfplay"}  # of benchmarks that have none of their own
+MODULES = {"peers": "selfplay"}  # of benchmarks without a module
 
 
 def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:
@@ -19,18 +19,15 @@ def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:
 
 
 def as_text(name: str, result: dict[str, Any]) -> str:
-    """The figures of one benchmark, one a line."""
-    lines = [f"azq bench {name}"]
-    for key, value in result.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            lines += [f"  {'  '.join(cells)}" for cells in _columns(value)]
-            continue
-        shown = f"{value:,.{4 if abs(value) < 1000 else 0}{'g' if abs(value) < 1000 else 'f'}}" if isinstance(value, float) else value
-        lines.append(f"  {key:<28} {shown}")
+    """The figures of one benchmark, a line each; rows of figures as a table."""
+    tables = {key: value for key, value in result.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
+    lines = [f"azq bench {name}", *tabled([(key, _shown(value)) for key, value in result.items() if key not in tables], "figure", "value")]
+    for rows in tables.values():
+        lines += tabled([row.values() for row in rows], *(f"#{column}" for column in rows[0]))
     return "\n".join(lines)
 
 
-def _columns(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    """A line of names, then one a row, each cell as wide as its name."""
-    yield list(rows[0])
-    yield from ([f"{value!s:>{len(name)}}" for name, value in row.items()] for row in rows)
+def _shown(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"

@@ -35,8 +35,8 @@ CORES = 6
 
 def seconds_of(text: str) -> float:
     """Seconds of `2.2ms` or `0.0022s`; `ConfigError` for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text)
-    if not found or not 0 < (seconds := float(found[1]) * (1e-3 if found[2] == "ms" else 1.0)) <= 10:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text)
+    if not match or not 0 < (seconds := float(match[1]) * (1e-3 if match[2] == "ms" else 1.0)) <= 10:
         raise ConfigError(f"--network-clock {text!r} is no time of a batch up to 10 s, such as 2.2ms")
     return seconds
 

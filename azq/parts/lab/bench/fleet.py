@@ -1,6 +1,6 @@
 """Self-play whose brokers are a network away: its share of what the bare network would do, by round trip time.
 
-Self-play, brokers and inference worker are hosts of their own to each other: every byte between two of them takes half a round trip, by a
+Self-play, brokers and inference worker are separate hosts to each other: every byte between two of them takes half a round trip, by a
 relay that stands for netem where the kernel has none. Bytes keep their order and their rate is not limited. A lost packet is what TCP makes
 of it: everything behind it waits until it is sent again, `AGAIN_S` later, the least that Linux waits. The neural network is a clock, so
 that two cores are enough to tell what the way costs; it is as slow as these can keep it busy without any way.
@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from azq.config import Config, RunSections
 from azq.errors import ConfigError, EvaluationTimeout
 from azq.parts.lab.bench.clock import NETWORK, seconds_of, serve
-from azq.parts.lab.bench.rig import PartProcess, Rig, changed, command_of, observations, percentile, rig, say
+from azq.parts.lab.bench.rig import PartProcess, Rig, answer_line, changed, command_of, observations, percentile, rig
 from azq.parts.lab.bench.selfplay import readings_of
 
 LEAVES = 1024  # of a request
@@ -86,14 +86,14 @@ def _row(config: Config, game: str, clock_s: float, way: tuple[float, float, int
 def round_trips_ms(machine: Rig, sections: RunSections) -> list[float]:
     """Of one request after another, the clock's time in it."""
     packed, legal = observations(sections, LEAVES)
-    found = []
+    trips_ms = []
     with machine.client() as client:
         for _ in range(PROBES):
             begun_s = time.perf_counter()
             if client.result(client.submit(packed, legal=legal), timeout_s=PATIENCE_S) is None:
                 raise EvaluationTimeout(f"no answer within {PATIENCE_S:.0f} s")
-            found.append(1e3 * (time.perf_counter() - begun_s))
-    return found[PROBES // 6 :]
+            trips_ms.append(1e3 * (time.perf_counter() - begun_s))
+    return trips_ms[PROBES // 6 :]
 
 
 AGAIN_S = 0.2
@@ -114,15 +114,15 @@ class RelayWay:
     def take(self, now_s: float, dice: random.Random) -> bool:
         """Whether the source still says something."""
         try:
-            said = self.source.recv(READ_BYTES)
+            data = self.source.recv(READ_BYTES)
         except BlockingIOError:
             return True
         except OSError:
             return False
-        lost = self.loss and dice.random() < 1.0 - (1.0 - self.loss) ** -(-len(said) // PACKET_BYTES)
+        lost = self.loss and dice.random() < 1.0 - (1.0 - self.loss) ** -(-len(data) // PACKET_BYTES)
         due_s = now_s + self.delay_s + (AGAIN_S if lost else 0.0)
-        self.waiting.append((max(due_s, self.waiting[-1][0]) if self.waiting else due_s, memoryview(said)))
-        return bool(said)
+        self.waiting.append((max(due_s, self.waiting[-1][0]) if self.waiting else due_s, memoryview(data)))
+        return bool(data)
 
     def give(self, now_s: float) -> None:
         """Passes on what is due, as far as the other side takes it."""
@@ -150,7 +150,7 @@ def over_a_network(config: Config, rtt_ms: float, loss: float) -> Iterator[Confi
 def relay(servers: Sequence[str], rtt_ms: float, loss: float) -> None:
     """Says the ports that stand for these unix sockets, then passes on until it is ended; a packet is lost with probability `loss`."""
     doors = {socket.create_server(("127.0.0.1", 0)): server for server in servers}
-    say([door.getsockname()[1] for door in doors])
+    answer_line([door.getsockname()[1] for door in doors])
     ways: dict[socket.socket, RelayWay] = {}
     dice = random.Random(0)
     while True:

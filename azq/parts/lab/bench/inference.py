@@ -1,6 +1,6 @@
 """The same batch with and without the stream: what the queue costs in throughput, and what it adds to a round trip.
 
-The server is a process of its own, as in a run. Bare and stream take turns, so that whatever else the machine does weighs on both.
+The server is another process, as in a run. Bare and stream take turns, so that whatever else the machine does weighs on both.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
 
 
 def _bare_turn(model: Model, packed: NDArray[np.uint8], seconds: float) -> int:
-    """Batches evaluated; as many in flight as the server has, lest the bare network lose to it for want of overlap."""
+    """Batches evaluated; as many in flight as the server has, so that both overlap alike."""
     flying: deque[Flight] = deque()
     count, end_s = 0, time.monotonic() + seconds
     while flying or not count or time.monotonic() < end_s:

@@ -125,8 +125,8 @@ def parts(size: str, which: Sequence[Case], *, on_gpu: bool, peers: Sequence[str
         ]
 
     compiling_s = 45.0 if on_gpu else 20.0
-    asked = [(peer, count) for peer in peers for count in (SIMULATIONS if peer == "pgx" else (200,)) if first.game == "connect_four"]
-    beside = [timed(peer, first, count, overhead_s=compiling_s, min_s=5.0, weight=2.0) for peer, count in asked]
+    pairs = [(peer, count) for peer in peers for count in (SIMULATIONS if peer == "pgx" else (200,)) if first.game == "connect_four"]
+    beside = [timed(peer, first, count, overhead_s=compiling_s, min_s=5.0, weight=2.0) for peer, count in pairs]
     rest = [part for case in others for part in of(case)]
     # Self-play at 32 simulations of the other games goes last: it says least that the other figures do not.
     rest.sort(key=lambda part: (part.num_simulations == 32, part.kind == "learner"))
@@ -206,13 +206,13 @@ def summary(which: Sequence[Case], figures: Figures) -> list[dict[str, Any]]:
 
 
 def _row(case: Case, figures: Figures) -> dict[str, Any]:
-    def found(source: Source) -> Any:
+    def figure(source: Source) -> Any:
         kind, _, simulations = source[0].partition("/")
         part = f"{kind}/{case.name}/{simulations}".rstrip("/")
         return figures.get(part, {}).get(source[1])
 
-    row: dict[str, Any] = {"case": case.name, "batch": case.batch} | {name: found(source) for name, source in TAKEN.items()}
-    ratios = {name: ratio(found(above), found(below)) for name, (above, below) in RATIOS.items()}
+    row: dict[str, Any] = {"case": case.name, "batch": case.batch} | {name: figure(source) for name, source in TAKEN.items()}
+    ratios = {name: ratio(figure(above), figure(below)) for name, (above, below) in RATIOS.items()}
     return row | ratios | {"batch_filled": ratio(row["mean_batch"], case.batch)}
 
 
@@ -259,24 +259,24 @@ def replace_section(path: Path, text: str) -> None:
 
 
 def _peers(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    found = [
+    cells = [
         (peer, str(count), number(row[f"azq_over_{peer}_{count}"]), number(row[f"azq_over_{peer}_{count}_cpu"]))
         for row in rows
         for peer in PEERS
         for count in SIMULATIONS
         if row[f"azq_over_{peer}_{count}"] is not None
     ]
-    return table(("azq over", "simulations", "simulations/s", "per CPU-s"), found) if found else []
+    return table(("azq over", "simulations", "simulations/s", "per CPU-s"), cells) if cells else []
 
 
 def _latency(parts: Figures) -> list[str]:
     rows = [
         (
             name.partition("/")[2],
-            str(found["batch"]),
-            *(number(found[key]) for key in ("bare_p50_ms", "round_trip_p50_ms", "round_trip_p99_ms", "added_p50_ms", "added_p99_ms")),
+            str(figures["batch"]),
+            *(number(figures[key]) for key in ("bare_p50_ms", "round_trip_p50_ms", "round_trip_p99_ms", "added_p50_ms", "added_p99_ms")),
         )
-        for name, found in parts.items()
+        for name, figures in parts.items()
         if name.startswith("latency/")
     ]
     head = ("one request at a time", "batch", "bare p50, ms", "round trip p50", "p99", "added p50", "added p99")
@@ -288,11 +288,11 @@ def _left_out(reasons: Mapping[str, str]) -> list[str]:
 
 
 def pictures(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Writes `bench.png`, and `bench-phases.png` where a run of self-play told its phases. Raises `MissingExtra` without matplotlib."""
+    """Writes `bench.png`, and `bench-phases.png` where a run of self-play reported its phases. Raises `MissingExtra` without matplotlib."""
     written = [_bars(result, folder / "bench.png")]
-    for name, found in result["parts"].items():
-        if name.startswith("selfplay/") and found.get("selfplay_phases"):
-            shares = {"selfplay": found["selfplay_phases"], "inference": found["inference_phases"]}
+    for name, figures in result["parts"].items():
+        if name.startswith("selfplay/") and figures.get("selfplay_phases"):
+            shares = {"selfplay": figures["selfplay_phases"], "inference": figures["inference_phases"]}
             plot(profile_of_shares(shares), folder / "bench-phases.png", f"where the time goes: {name}")
             written.append(folder / "bench-phases.png")
             break

@@ -1,4 +1,6 @@
-"""A small azq of its own for measurements: brokers in a temporary folder, a run with random weights, inference workers.
+"""The parts of an azq that a measurement needs and no more: brokers in a temporary folder, a run with random weights, inference workers.
+
+No daemon or learner takes CPU beside what is measured, and self-play is in the process that measures; `azq.Local` starts all of them.
 
 Run as a module this is a process of a benchmark: it calls the function that its arguments name, and prints what that returns as JSON.
 """
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -91,7 +93,7 @@ class Rig:
 
     @contextlib.contextmanager
     def client(self, **options: Any) -> Iterator[StreamEvaluator]:
-        """Who asks the inference workers: over their sockets, or with `worker.evaluator = "stream"` over the broker."""
+        """A client of the inference workers: over their sockets, or with `worker.evaluator = "stream"` over the broker."""
         game = rules(self.sections)
         name = f"bench-{os.getpid()}"
         bus: AskingBus = RedisBus(connect(self.config.broker.data_planes[0], blocking=True))
@@ -127,18 +129,25 @@ def rig(
 
     Everything but the brokers reaches them by what `via` makes of the settings.
     """
-    with own_brokers(config) as (near, brokers), via(near) as config:
-        config, home = with_game(config, sections.run.game), config.home
+    with contextlib.ExitStack() as stack:
+        home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="azq-bench-")))
+        apart = changed(config, home=home, broker={"control_url": "", "data_url": "", "data_urls": ()})
+        brokers = stack.enter_context(Brokers(apart, home))
+        config = with_game(stack.enter_context(via(brokers.apply(apart))), sections.run.game)
         ledger = Ledger(brokers.control)
         weights = _publish(brokers.control, ledger, config, sections)
         names = [f"inference-{number}" for number in range(inference)]
         specs = [ChildSpec(name, list(command), home / f"{name}.log") for name in names]
-        with running(specs, child_environment(in_roles(config)("inference"), "inference")) as workers:
-            machine = Rig(config, sections, brokers.control, ledger, weights, brokers.pids, workers)
-            until(partial(machine.serving, 1), lambda: unready(machine.beats(), home), ready_s(config.inference.device))
-            yield machine
-            for beat in machine.beats():
-                refuse_falls(int(beat.rates.get(metrics.FALLBACKS, 0.0)), beat.note or beat.worker)
+        supervisor = Supervisor(child_environment(in_roles(config)("inference"), "inference"))
+        stack.callback(lambda: supervisor.stop(tuple(supervisor.children), threading.Event().wait))
+        for spec in specs:
+            supervisor.start(spec)
+        workers = tuple(child.process.pid for child in supervisor.children.values() if child.process)
+        machine = Rig(config, sections, brokers.control, ledger, weights, brokers.pids, workers)
+        until(partial(machine.serving, 1), lambda: unready(machine.beats(), home), ready_s(config.inference.device))
+        yield machine
+        for beat in machine.beats():
+            refuse_falls(int(beat.rates.get(metrics.FALLBACKS, 0.0)), beat.note or beat.worker)
 
 
 def ready_s(device: str) -> float:
@@ -149,7 +158,7 @@ def ready_s(device: str) -> float:
 
 
 def unready(beats: Sequence[Heartbeat], home: Path) -> str:
-    """Why nothing can be measured yet: what inference workers note or, where they are silent, said last."""
+    """Why nothing can be measured yet: notes of the inference workers or, without any, the last lines of their logs."""
     notes = [beat.note for beat in beats if beat.note]
     silent = [last_words(log.read_text("utf-8", "replace")) for log in sorted(home.glob("inference-*.log"))]
     return f"inference workers do not serve: {'; '.join(notes or silent)[:300]}"
@@ -160,27 +169,6 @@ def refuse_falls(falls: int, way: str) -> None:
     if falls:
         remedy = "free the device's memory, or set a smaller inference.max_batch"
         raise DeviceError(f"forward passes fell back {falls} times while they were measured ({way}); {remedy}")
-
-
-@contextlib.contextmanager
-def running(specs: Iterable[ChildSpec], env: Mapping[str, str] | None = None) -> Iterator[tuple[int, ...]]:
-    """Process ids of children that end with the block; addresses with passwords reach them by their environment."""
-    supervisor = Supervisor(os.environ if env is None else env)
-    try:
-        for spec in specs:
-            supervisor.start(spec)
-        yield tuple(child.process.pid for child in supervisor.children.values() if child.process)
-    finally:
-        supervisor.stop(tuple(supervisor.children), threading.Event().wait)
-
-
-@contextlib.contextmanager
-def own_brokers(config: Config) -> Iterator[tuple[Config, Brokers]]:
-    """Embedded brokers in a temporary folder, and the same settings with their addresses and that folder for a home."""
-    with tempfile.TemporaryDirectory(prefix="azq-bench-") as folder:
-        apart = changed(config, home=Path(folder), broker={"control_url": "", "data_url": "", "data_urls": ()})
-        with Brokers(apart, Path(folder)) as brokers:
-            yield brokers.apply(apart), brokers
 
 
 def changed(settings: Settings, **sections: Any) -> Settings:
@@ -213,28 +201,28 @@ def percentile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
 
 
-class Spent(NamedTuple):
-    """What was done, and seconds of the wall clock and of all CPUs that it took."""
+class ResourceUse(NamedTuple):
+    """Work done, and seconds of the wall clock and of all CPUs that it took."""
 
     done: int
     wall_s: float
     cpu_s: float
 
 
-def in_turns(turns: Mapping[str, tuple[Callable[[float], int], Sequence[int]]], seconds: float, rounds: int) -> dict[str, Spent]:
-    """Measures functions that work for so many seconds and tell how much they did, each with the processes whose CPU counts.
+def in_turns(turns: Mapping[str, tuple[Callable[[float], int], Sequence[int]]], seconds: float, rounds: int) -> dict[str, ResourceUse]:
+    """Measures functions that work for so many seconds and return how much they did, each with the processes whose CPU counts.
 
     They take turns, each warmed up before, so that whatever else the machine does weighs on all alike.
     """
-    each_s = seconds / rounds / len(turns)
-    spent = {name: Spent(0, 0.0, 0.0) for name in turns}
+    turn_s = seconds / rounds / len(turns)
+    spent = {name: ResourceUse(0, 0.0, 0.0) for name in turns}
     for turn, _ in turns.values():
-        turn(each_s / 2)
+        turn(turn_s / 2)
     for _ in range(rounds):
         for name, (turn, pids) in turns.items():
             used_s, began_s, before = cpu_s(pids), time.monotonic(), spent[name]
-            done = before.done + turn(each_s)
-            spent[name] = Spent(done, before.wall_s + time.monotonic() - began_s, before.cpu_s + cpu_s(pids) - used_s)
+            done = before.done + turn(turn_s)
+            spent[name] = ResourceUse(done, before.wall_s + time.monotonic() - began_s, before.cpu_s + cpu_s(pids) - used_s)
     return spent
 
 
@@ -244,7 +232,7 @@ def command_of(part: Callable[..., Any], **task: Any) -> list[str]:
 
 
 class PartProcess(subprocess.Popen[str]):
-    """A part of a benchmark in a process and a session of its own, which answers with lines of JSON; it ends with its block."""
+    """A part of a benchmark in another process and session, which answers with lines of JSON; it ends with its block."""
 
     def __init__(self, part: Callable[..., Any], env: Mapping[str, str] | None = None, **task: Any) -> None:
         pipe = subprocess.PIPE
@@ -278,26 +266,26 @@ class PartProcess(subprocess.Popen[str]):
         return json.loads(line) if line else self.answer(within_s)
 
     def answer(self, within_s: float) -> Any:
-        """The last line that it says before it ends; raises as `read`."""
+        """Its last line before it ends; raises as `read`."""
         try:
-            said, complaint = self.communicate(timeout=within_s)
+            output, errors = self.communicate(timeout=within_s)
         except BaseException as error:
             self.end()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             raise EvaluationTimeout(f"the benchmark's process was ended after {within_s:.0f} s without an answer") from None
-        if self.returncode or not said.strip():
-            raise EvaluationTimeout(f"the benchmark's process ended with exit code {self.returncode}: {last_words(complaint)[:300]}")
-        return json.loads(said.splitlines()[-1])
+        if self.returncode or not output.strip():
+            raise EvaluationTimeout(f"the benchmark's process ended with exit code {self.returncode}: {last_words(errors)[:300]}")
+        return json.loads(output.splitlines()[-1])
 
 
-def say(answer: Any) -> None:
-    """A line of JSON for the process that started this one; what games print goes elsewhere."""
+def answer_line(answer: Any) -> None:
+    """Sends a line of JSON to the process that started this one; what games print goes elsewhere."""
     print(json.dumps(answer), file=sys.__stdout__, flush=True)
 
 
 def start_together(processes: Sequence[PartProcess], seconds: float, warm_up_s: float) -> float:
-    """Waits until all that called `told` are ready and tells them what counts; returns when that begins."""
+    """Waits until all that called `await_start` are ready and sends them the interval that counts; returns when that begins."""
     for process in processes:
         assert process.stdout is not None
         process.stdout.readline()  # of one that died: nothing, and its answer says so
@@ -307,16 +295,16 @@ def start_together(processes: Sequence[PartProcess], seconds: float, warm_up_s: 
     return start_s
 
 
-def told() -> tuple[float, float]:
-    """Says that this process is ready, and hears between which moments of this machine's monotonic clock it counts."""
-    say("ready")
+def await_start() -> tuple[float, float]:
+    """Reports that this process is ready; returns the interval to measure, in seconds of the machine's monotonic clock."""
+    answer_line("ready")
     start_s, end_s = map(float, sys.stdin.readline().split())
     return start_s, end_s
 
 
-def last_words(complaint: str) -> str:
-    """What a process said last."""
-    return (complaint.strip().splitlines() or ["it said nothing"])[-1]
+def last_words(errors: str) -> str:
+    """The last line of a process."""
+    return (errors.strip().splitlines() or ["no output"])[-1]
 
 
 def _publish(control: redis.Redis, ledger: Ledger, config: Config, sections: RunSections) -> bytes:
@@ -342,7 +330,7 @@ def published(config: Config, control: redis.Redis) -> bytes:
 def _main() -> int:
     module, part, task = sys.argv[1:]
     sys.stdout = sys.stderr
-    say(getattr(importlib.import_module(module), part)(**json.loads(task)))
+    answer_line(getattr(importlib.import_module(module), part)(**json.loads(task)))
     return 0
 
 

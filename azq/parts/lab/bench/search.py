@@ -15,7 +15,7 @@ from azq.search.search import exploring, leaves_at_once
 SIMULATIONS = 200
 TREES = 256
 CHUNK = 200_000
-MANY_TREES = 8_192  # a request for a GPU; hundreds of megabytes, so that every step waits for memory that nobody fetched ahead
+MANY_TREES = 8_192  # a request for a GPU; hundreds of megabytes, so that every step waits for memory that is not in a cache
 OPENING_PLIES = 12  # so that not all trees are at one ply
 
 
@@ -55,9 +55,9 @@ def _leaf_s(config: Config, game: str, trees: int, seconds: float) -> float:
         if turn == SIMULATIONS + OPENING_PLIES:  # every tree has had its memory from the system
             leaves, begun = 0, time.process_time()
         turn += 1
-        found = search.collect(packed, slots)
-        search.apply(logits[:found], values[:found])
-        leaves += found
+        collected = search.collect(packed, slots)
+        search.apply(logits[:collected], values[:collected])
+        leaves += collected
         spent = time.process_time() - begun if begun else 0.0
     return spent / leaves
 

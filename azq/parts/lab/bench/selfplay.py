@@ -21,7 +21,7 @@ from azq.errors import EvaluationTimeout, MissingExtra, NotFound
 from azq.host.users import in_roles
 from azq.ledger import Ledger
 from azq.parts.lab.bench.plan import PEERS
-from azq.parts.lab.bench.rig import RUN, PartProcess, Rig, changed, last_words, published, rig, rules, start_together, told
+from azq.parts.lab.bench.rig import RUN, PartProcess, Rig, await_start, changed, last_words, published, rig, rules, start_together
 from azq.phases import CPU, DEVICE, Phases, of_heartbeat, part
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
@@ -121,9 +121,9 @@ def done_between(before: Reading, after: Reading) -> dict[str, float]:
 def together(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """What processes did side by side, in the time that the first one was measured for; what none of them counted is 0."""
     done, wall_s = defaultdict[str, float](float), parts[0]["wall_s"]
-    for each in parts:
-        for name, value in each.items():
-            done[name] += value * wall_s / each["wall_s"]
+    for part_done in parts:
+        for name, value in part_done.items():
+            done[name] += value * wall_s / part_done["wall_s"]
     done["wall_s"] = wall_s
     return done
 
@@ -143,12 +143,12 @@ def beside(machine: Rig, evaluator: str, seconds: float, count: int, warm_up_s: 
 
 
 def play_beside(sections: dict[str, Any], evaluator: str, seconds: float, warm_up_s: float) -> dict[str, float]:
-    """Plays in the rig that the environment tells of, once it is told to."""
+    """Plays in the rig that the environment names, once all are ready."""
     config = load()
     with connect(config.broker.control_url) as control:
         weights = published(config, control) if evaluator == "local" else b""
         machine = Rig(config, parse_run(sections, "the benchmark's settings"), control, Ledger(control), weights, (), ())
-        told()
+        await_start()
         before, after, _ = readings_of(machine, evaluator, seconds, warm_up_s)
     return done_between(before, after)
 
@@ -192,8 +192,8 @@ def readings_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM
         at_s, thread_s = time.monotonic(), time.thread_time()
         readings.append(Reading(dataclasses.replace(progress), at_s, thread_s, own_s, workers_s, brokers_s, network_s))
 
-    asked = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
-    with asked as evaluator:
+    opened = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
+    with opened as evaluator:
         SelfPlay(ledger, Slice(lease, sections, rules(sections)), evaluator, Arenas(), report=report, phases=phases).run()
     last = readings[-2] if len(readings) > 2 else readings[-1]
     first = next((reading for reading in readings if reading.wall_s >= last.wall_s - seconds), readings[0])
@@ -225,12 +225,12 @@ def why_no_peer(name: str) -> str:
     if not PEERS_SCRIPT.is_file():
         return f"{PEERS_SCRIPT.name} is not installed; run from a checkout"
     wanted = PEER_PACKAGES[name]
-    found = subprocess.run([*_python(), "-c", f"import {', '.join(wanted)}"], capture_output=True, text=True, check=False)
-    return "" if found.returncode == 0 else f"{' and '.join(wanted)} not installed; pip install 'azq[bench]'"
+    probe = subprocess.run([*_python(), "-c", f"import {', '.join(wanted)}"], capture_output=True, text=True, check=False)
+    return "" if probe.returncode == 0 else f"{' and '.join(wanted)} not installed; pip install 'azq[bench]'"
 
 
 def peer_figures(name: str, seconds: float, limit_s: float, **setting: int | str) -> dict[str, Any]:
-    """One peer in a process of its own; `AZQ_PEERS_PYTHON` names an interpreter that has the extra, where this one has not.
+    """One peer in another process; `AZQ_PEERS_PYTHON` names an interpreter that has the extra, where this one has not.
 
     `setting` are the script's options. Raises `MissingExtra` where it does not run, `EvaluationTimeout` where it does not end.
     """
@@ -243,8 +243,8 @@ def peer_figures(name: str, seconds: float, limit_s: float, **setting: int | str
         raise EvaluationTimeout(f"peer {name} was ended after {limit_s:.0f} s without an answer") from None
     if done.returncode:
         raise MissingExtra(f"peer {name} does not run here ({last_words(done.stderr)}); install the extra: pip install 'azq[bench]'")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def _python() -> tuple[str, ...]:

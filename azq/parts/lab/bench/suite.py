@@ -1,6 +1,6 @@
 """`azq bench all`: every figure of this machine beside the bare network and beside the peers, in one run and within a time.
 
-The parts run one after the other, each in a process of its own and for what the time that is really left allows.
+The parts run one after the other, each in its own process and for what the time that is really left allows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LATE_S = 15.0  # and one that began in time may end so long after the time is ov
 
 log = logs.get(__name__)
 Measure = Callable[[Part, Case, float, float], dict[str, Any]]  # seconds to measure, seconds until it is ended
-Told = Callable[[dict[str, dict[str, Any]], dict[str, str]], object]  # figures and reasons so far, after each part
+Report = Callable[[dict[str, dict[str, Any]], dict[str, str]], object]  # figures and reasons so far, after each part
 WINDOW_SAMPLES = 200_000
 TINY_WINDOW = 20_000
 
@@ -80,7 +80,7 @@ def run_all(
 ) -> dict[str, Any]:
     """Everything that fits: machine, figures by part, reasons of what has none, ratios within the run.
 
-    `keep` gets what there is after each part, since nobody knows whether a borrowed machine stays until the end.
+    `keep` gets what there is after each part, since a borrowed machine may be taken away.
     `size` is empty for the one that suits the machine. Raises `ConfigError` for a size that is none, or `overrides` that do not fit.
     """
     load(None, overrides)
@@ -111,8 +111,8 @@ def run_all(
         measure = partial(_in_a_process, about["device"], overrides)
     patience_s = PATIENCE_S + READY_ON_GPU_S * on_gpu
     end_s = began_s + 60 * minutes
-    found = measured(todo, which, end_s, measure, clock, lambda *so_far: keep(result(*so_far)), patience_s=patience_s)
-    return result(*found)
+    outcome = measured(todo, which, end_s, measure, clock, lambda *so_far: keep(result(*so_far)), patience_s=patience_s)
+    return result(*outcome)
 
 
 def measured(
@@ -121,11 +121,11 @@ def measured(
     end_s: float,
     measure: Measure,
     clock: Callable[[], float],
-    told: Told = lambda _figures, _reasons: None,
+    report: Report = lambda _figures, _reasons: None,
     *,
     patience_s: float = PATIENCE_S,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Figures by part, and why others have none; after each part the rest is split anew over the time that is left."""
+    """Figures by part, and why others have none; after each part the rest is split again over the time that is left."""
     by_name = {case.name: case for case in which}
     figures: dict[str, dict[str, Any]] = {}
     reasons: dict[str, str] = {}
@@ -143,7 +143,7 @@ def measured(
         except (AzqError, OSError, ValueError) as error:  # whatever it is, the other parts are to have their time
             reasons[part.name] = str(error)
             log.warning("part_failed", part=part.name, reason=str(error))
-        told(figures, reasons)
+        report(figures, reasons)
     return figures, reasons
 
 
@@ -154,12 +154,12 @@ def described(case: Case) -> dict[str, Any]:
 def read(path: Path) -> dict[str, Any]:
     """What a run, perhaps on another machine, wrote as `bench.json`. Raises `ConfigError`."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read as figures of `azq bench all`: {error}") from None
-    if missing := {"machine", "summary", "parts", "left_out"} - found.keys():
+    if missing := {"machine", "summary", "parts", "left_out"} - result.keys():
         raise ConfigError(f"{path} lacks {', '.join(sorted(missing))}: it is none that `azq bench all --out` wrote")
-    return found
+    return result
 
 
 def write(result: dict[str, Any], folder: Path) -> None:
@@ -179,14 +179,14 @@ def write_tables(result: dict[str, Any], folder: Path) -> None:
 
 
 def _in_a_process(device: str, overrides: Sequence[str], part: Part, case: Case, seconds: float, limit_s: float) -> dict[str, Any]:
-    """A part in a process of its own: it leaves no memory on a GPU behind, and may hang or die alone."""
-    asked: dict[str, Any] = {"num_simulations": part.num_simulations, "device": device}
+    """A part in its own process: it leaves no memory on a GPU behind, and may hang or die alone."""
+    options: dict[str, Any] = {"num_simulations": part.num_simulations, "device": device}
     if part.kind in PEERS:
         shape = {"blocks": case.network.blocks, "channels": case.network.channels, "games": case.batch}
-        return peer_figures(part.kind, seconds, limit_s, **asked, **shape)
+        return peer_figures(part.kind, seconds, limit_s, **options, **shape)
     # Without settings of azq: a part is measured as it is described.
     task = {"kind": part.kind, "case": described(case), "seconds": seconds, "overrides": list(overrides)}
-    figures: dict[str, Any] = PartProcess(measure_part, environment(), **task, **asked).answer(limit_s)
+    figures: dict[str, Any] = PartProcess(measure_part, environment(), **task, **options).answer(limit_s)
     return figures
 
 

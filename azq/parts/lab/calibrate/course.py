@@ -1,7 +1,7 @@
 """Which arrangement is measured next, and which one is taken: coordinate descent, then a test on fresh figures. Pure.
 
 Machines drift and others work on them, so only figures of the same round are compared, and rounds are run forwards and backwards. What is
-best of several is so by luck in part; therefore the winner is measured anew against what was set, and taken if that test says so.
+best of several is so by luck in part; therefore the winner is measured again against what was set, and taken if that test says so.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class TrialJudge:
     learner: Side
     reuse: SampleReuse
     simulations: float  # of a sample
-    game_simulations: float | None  # of a game; None: nobody knows
+    game_simulations: float | None  # of a game; None: unknown
     longer: float  # times as long as now that a game may take
     one_device: bool = False
     shared: bool = False  # others work on the machine: only CPU-seconds count, which they move least

@@ -41,7 +41,7 @@ from azq.prices import catalogue
 from azq.process.proc import usable_memory_bytes
 
 NOTED_CORES = 0.1  # that others took
-WATTS = 60.0  # of a small desktop at work, where nobody says
+WATTS = 60.0  # of a small desktop at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +122,18 @@ class Estimate:
         ]
 
     def _speed(self) -> list[str]:
-        sides, found, reuse = self.sides, self.rates, self.reuse
+        sides, rates, reuse = self.sides, self.rates, self.reuse
         learner = sides.learner.per_s / reuse.steps
-        games = "too few ended in the time, give more --seconds" if found.games is None else f"{found.games:,.0f}"
+        games = "too few ended in the time, give more --seconds" if rates.games is None else f"{rates.games:,.0f}"
         slower = "self-play" if sides.selfplay.per_s < learner else "the learner"
-        binds = f"{found.binds} bind" if found.binds == CORES else f"{found.binds} binds"
+        binds = f"{rates.binds} bind" if rates.binds == CORES else f"{rates.binds} binds"
         trains = f"the learner {sides.learner.per_s:.2f} steps/s, enough for {learner:,.0f}"
         return [
             f"alone        self-play {sides.selfplay.per_s:,.0f} samples/s; {trains}",
             f"limiter      {reuse.samples_per_insert:g} draws a sample, a step each {1 / reuse.steps:,.0f}; {slower} is the slower side",
-            f"together     {binds}; {found.cores:.1f} cores at work",
-            f"an hour      games {games}; samples {found.samples:,.0f}; training steps {found.steps:,.0f}",
-            f"             evaluations {found.evaluations:,.0f}; simulations {found.simulations:,.0f}",
+            f"together     {binds}; {rates.cores:.1f} cores at work",
+            f"an hour      games {games}; samples {rates.samples:,.0f}; training steps {rates.steps:,.0f}",
+            f"             evaluations {rates.evaluations:,.0f}; simulations {rates.simulations:,.0f}",
             *self._games(),
         ]
 
@@ -141,8 +141,8 @@ class Estimate:
         """How many they become by what is learned."""
         if self.trained_games is None:
             return []
-        each = f"{self.trained_game_samples:.1f} samples each, as in the run behind azq:{self.game}"
-        return [f"             games {self.trained_games:,.0f} by what is learned, if they come to {each}"]
+        samples = f"{self.trained_game_samples:.1f} samples each, as in the run behind azq:{self.game}"
+        return [f"             games {self.trained_games:,.0f} by what is learned, if they come to {samples}"]
 
     def _ahead(self) -> list[str]:
         """The time before the limiter ties the sides."""
@@ -182,15 +182,15 @@ def memory_lines(needs: Sequence[Need], usable: int) -> list[str]:
 
 def prices_of(catalogue: Mapping[str, Any], sides: TwoSides, reuse: SampleReuse) -> list[KindPrice]:
     """Machines of the catalogue, services left out; those with GPUs have a price and no rate."""
-    found = []
+    prices = []
     for kind, facts in catalogue["kinds"].items():
         if facts.get("service") or facts.get("per_hour") is None:
             continue
         there = None if facts.get("gpus") else rates(on_cores(sides, facts["vcpus"]), reuse)
         price, as_of = float(facts["per_hour"]), str(facts.get("as_of", ""))
         samples, binds = (there.samples, there.binds) if there else (None, "")
-        found.append(KindPrice(kind, price, catalogue["currency"], as_of, samples, binds))
-    return found
+        prices.append(KindPrice(kind, price, catalogue["currency"], as_of, samples, binds))
+    return prices
 
 
 def reaches(points: Sequence[Point], stages: Sequence[StageRates], cores: int, reuse: SampleReuse) -> list[ReachedLevel]:
@@ -200,11 +200,11 @@ def reaches(points: Sequence[Point], stages: Sequence[StageRates], cores: int, r
 
 
 def _priced(price: KindPrice) -> str:
-    said = f"{price.kind} {price.per_hour:.2f} {price.currency} an hour ({price.as_of})"
+    cost = f"{price.kind} {price.per_hour:.2f} {price.currency} an hour ({price.as_of})"
     if price.samples is None:
-        return f"{said}: its GPUs were not measured, run this there"
+        return f"{cost}: its GPUs were not measured, run this there"
     each = 1e6 * price.per_hour / price.samples
-    return f"{said}: {price.samples:,.0f} samples, {each:.2f} a million, if its cores were as these; {price.binds} would bind"
+    return f"{cost}: {price.samples:,.0f} samples, {each:.2f} a million, if its cores were as these; {price.binds} would bind"
 
 
 def _reached(reach: ReachedLevel, watts: float) -> str:
@@ -219,7 +219,7 @@ LENGTHS_SHARE = 0.1  # of the time, for games to their end
 
 @dataclass(frozen=True, slots=True)
 class EstimateRequest:
-    """What the command line asked for."""
+    """The command line's arguments."""
 
     game: str | None = None
     preset: str = ""
@@ -229,36 +229,36 @@ class EstimateRequest:
     watts: float = WATTS
 
 
-def estimate(asked: EstimateRequest, say: Callable[[str], None]) -> Estimate:
+def estimate(request: EstimateRequest, progress: Callable[[str], None]) -> Estimate:
     """Measures and tells; nothing of it stays. Raises `ConfigError` where not even the measurement would fit into memory."""
     run = f"estimate-{os.getpid()}"  # that no folder has: the game's preset counts, whatever runs of it there are
-    config = read_start(UpRequest(asked.game, run, asked.overrides, None, asked.config_file, asked.preset)).config
+    config = read_start(UpRequest(request.game, run, request.overrides, None, request.config_file, request.preset)).config
     sections, devices = config.run_sections(), plan(detect(), Wishes.of(config))
-    size = game_size(sections, LENGTHS_SHARE * asked.seconds)
+    size = game_size(sections, LENGTHS_SHARE * request.seconds)
     needs, usable = needs_of(sections, devices, size), usable_memory_bytes()
     for line in memory_lines(needs, usable):
-        say(line)
+        progress(line)
     _check_room([need for need in needs if need.setting != "learner.max_window"], usable)
-    found = measure(config, devices, size, asked.seconds, say)
+    measurement = measure(config, devices, size, request.seconds, progress)
     learner = sections.learner
     reuse = SampleReuse(learner.samples_per_insert, learner.batch_size, learner.limiter_slack)
-    stages = by_stages(found.measured, reuse, _budgets(sections))
+    stages = by_stages(measurement.measured, reuse, _budgets(sections))
     points, missing = _published(sections)
     return Estimate(
         game=sections.run.game,
-        setting=setting_of(sections, asked.preset),
+        setting=setting_of(sections, request.preset),
         reuse=reuse,
-        sides=found.measured,
+        sides=measurement.measured,
         stages=stages,
-        needs=[*needs, Need("programs", found.resident_bytes)],
+        needs=[*needs, Need("programs", measurement.resident_bytes)],
         usable_bytes=usable,
         free_disk_bytes=_free_disk(config),
-        watts=asked.watts,
-        prices=prices_of(catalogue(), found.measured, reuse),
-        reached=reaches(points, stages, found.measured.cores, reuse),
+        watts=request.watts,
+        prices=prices_of(catalogue(), measurement.measured, reuse),
+        reached=reaches(points, stages, measurement.measured.cores, reuse),
         unpublished=missing,
         trained_game_samples=game_samples(sections.run.game) if points else None,
-        others_cores=found.others_cores,
+        others_cores=measurement.others_cores,
     )
 
 
@@ -272,7 +272,7 @@ def _published(sections: RunSections) -> tuple[tuple[Point, ...], str]:
     game = sections.run.game
     points = points_of(game)
     if not points:
-        return (), f"no curve of {game} was published, so nobody can say when it plays well"
+        return (), f"no curve of {game} was published, so there is no level to estimate the time to"
     reason = same_rules(game, sections.run.params, preset_of(game)["run"].get("params", {}))
     return ((), reason) if reason else (points, "")
 

@@ -16,7 +16,7 @@ from azq.clock import now_ms
 from azq.config import Config, RunSections, dump_run, parse_run
 from azq.errors import EvaluationTimeout
 from azq.metrics import RESIDENT_BYTES
-from azq.parts.lab.bench.rig import PartProcess, in_turns, rig, rules, say
+from azq.parts.lab.bench.rig import PartProcess, answer_line, in_turns, rig, rules
 from azq.parts.lab.bench.selfplay import played
 from azq.parts.lab.calibrate.rates import PARAMETER_BYTES, AtOnce, Need, Side, TwoSides, tree_bytes
 from azq.process.proc import machine_busy_s, usable_cores, usage
@@ -68,7 +68,7 @@ def train_alone(sections: RunSections, seconds: float) -> Side:
 
 
 class TrainingProcess(PartProcess):
-    """A process that trains when it is told to."""
+    """A process that trains for so many seconds on request."""
 
     def begin(self, seconds: float) -> Callable[[], Side]:
         """Training starts now, with its warm-up; what comes back waits for what was done, or raises `EvaluationTimeout`."""
@@ -79,18 +79,18 @@ class TrainingProcess(PartProcess):
 @contextlib.contextmanager
 def learner(sections: RunSections) -> Iterator[TrainingProcess]:
     """One that is ready to train; it ends with the block."""
-    with TrainingProcess(train_as_told, sections=dump_run(sections)) as found:
-        found.read(ALLOWANCE_S)
-        yield found
+    with TrainingProcess(train_on_request, sections=dump_run(sections)) as process:
+        process.read(ALLOWANCE_S)
+        yield process
 
 
-def train_as_told(sections: dict[str, Any]) -> None:
-    """What that process does: it says that it is ready, and answers each line, a number of seconds, by what it then did."""
+def train_on_request(sections: dict[str, Any]) -> None:
+    """What that process does: it reports that it is ready, and answers each line, a number of seconds, by what it then did."""
     with workbench(parse_run(sections, "the settings of the estimate")) as train:
         train(0.0)  # kernels are made with the first steps
-        say("ready")
+        answer_line("ready")
         for line in sys.stdin:
-            say(asdict(train(float(line))))
+            answer_line(asdict(train(float(line))))
 
 
 GAMES = 64
@@ -139,20 +139,20 @@ class Measurement(NamedTuple):
 
 
 def needs_of(sections: RunSections, plan: DevicePlan, size: GameSize | None) -> list[Need]:
-    """What a run takes of memory at worst, told without taking it."""
+    """What a run takes of memory at worst, without allocating it."""
     game, learner, selfplay = rules(sections), sections.learner, sections.selfplay
     window = Window(game, 1, Columns.of(game, sections.network.auxiliary))
     games, cache = selfplay.games_in_flight, make_cache(game, 1)
     entries = selfplay.cache_entries * plan.processes
-    found = [
+    needs = [
         Need("the window of samples", learner.max_window * (window.bytes_per_sample + 4), "learner.max_window", learner.max_window),
         Need("trees of games in flight", games * plan.processes * _tree_bytes(game, sections), "selfplay.games_in_flight", games),
         Need("the evaluation cache", entries * (cache.memory_bytes if cache else 0), "selfplay.cache_entries", selfplay.cache_entries),
     ]
     if size:
         waiting = selfplay.max_waiting_games
-        found.append(Need("games that wait in the broker", int(waiting * size.record_bytes), "selfplay.max_waiting_games", waiting))
-    return [*found, Need("the network with its optimizer", _network_bytes(game, sections), "", 0)]
+        needs.append(Need("games that wait in the broker", int(waiting * size.record_bytes), "selfplay.max_waiting_games", waiting))
+    return [*needs, Need("the network with its optimizer", _network_bytes(game, sections), "", 0)]
 
 
 def _tree_bytes(game: Game, sections: RunSections) -> int:
@@ -169,18 +169,18 @@ def _network_bytes(game: Game, sections: RunSections) -> int:
     return parameters * PARAMETER_BYTES * max(1, sections.learner.ranks)
 
 
-def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: float, say: Callable[[str], None]) -> Measurement:
+def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: float, progress: Callable[[str], None]) -> Measurement:
     """Self-play with the run's network and search, training, and both at once; raises `EvaluationTimeout` where nothing came of it."""
     sections, began = config.run_sections(), WorkMoment.now()
     evaluator, alone_s, both_s = plan.evaluator, seconds * SELFPLAY_SHARE, seconds * BOTH_SHARE
     with rig(config, sections, inference=evaluator == "stream") as machine, learner(sections) as training:
-        say(f"plays {sections.run.game} for {alone_s:.0f} s")
+        progress(f"plays {sections.run.game} for {alone_s:.0f} s")
         done, spent_s, _ = played(machine, evaluator, alone_s, plan.processes)
         if not done["plies"]:
             raise EvaluationTimeout(f"no ply of {sections.run.game} was searched to its end in the time; give --seconds {8 * seconds:.0f}")
-        say(f"trains for {seconds * LEARNER_SHARE:.0f} s")
+        progress(f"trains for {seconds * LEARNER_SHARE:.0f} s")
         trained = training.begin(seconds * LEARNER_SHARE)()
-        say(f"does both for {both_s:.0f} s")
+        progress(f"does both for {both_s:.0f} s")
         meanwhile = training.begin(both_s)
         beside, _, _ = played(
             machine, evaluator, both_s, plan.processes, both_s * WARM_UP
@@ -189,7 +189,7 @@ def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: fl
         resident = sum(int(usage(pid).get(RESIDENT_BYTES, 0)) for pid in (os.getpid(), *machine.pids, training.pid))
     of_ply = size.samples / size.plies if size else 1.0
     samples = done["plies"] * of_ply
-    found = TwoSides(
+    sides = TwoSides(
         cores=usable_cores(),
         selfplay=Side(samples / done["wall_s"], spent_s / samples),
         learner=trained,
@@ -200,7 +200,7 @@ def measure(config: Config, plan: DevicePlan, size: GameSize | None, seconds: fl
         one_device=bool(set(plan.inference) & set(plan.training) - {"cpu"}),
         at_once=AtOnce(beside["plies"] * of_ply / beside["wall_s"], steps_per_s) if beside["plies"] else None,
     )
-    return Measurement(found, resident, began.others(WorkMoment.now()))
+    return Measurement(sides, resident, began.others(WorkMoment.now()))
 
 
 class WorkMoment(NamedTuple):
@@ -215,7 +215,7 @@ class WorkMoment(NamedTuple):
         return cls(time.monotonic(), sum(os.times()[:4]), machine_busy_s())
 
     def others(self, later: WorkMoment) -> float | None:
-        """Cores that other programs took until then; None where nobody can tell."""
+        """Cores that other programs took until then; None where it is unknown."""
         if self.machine_s is None or later.machine_s is None:
             return None
         spent_s = later.machine_s - self.machine_s - (later.own_s - self.own_s)

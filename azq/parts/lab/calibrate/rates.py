@@ -88,17 +88,17 @@ class StageRates:
     samples: int
     num_simulations: int
     rates: Rates  # once the limiter ties the sides
-    ahead: Rates | None = None  # as long as self-play may run ahead; None: it is the slower side, or nobody measured both at once
+    ahead: Rates | None = None  # as long as self-play may run ahead; None: it is the slower side, or both were not measured at once
 
 
 def limits(measured: TwoSides, reuse: SampleReuse) -> Mapping[str, float]:
     """Samples per second that each thing allows, whatever else does."""
     selfplay, learner = measured.selfplay, measured.learner
-    found = _tied(measured, reuse) or {SELFPLAY: selfplay.per_s, LEARNER: learner.per_s / reuse.steps}
-    found[CORES] = min(found.get(CORES, math.inf), _room(measured) / _cpu_s(measured, 1.0, reuse.steps))
+    allowed = _tied(measured, reuse) or {SELFPLAY: selfplay.per_s, LEARNER: learner.per_s / reuse.steps}
+    allowed[CORES] = min(allowed.get(CORES, math.inf), _room(measured) / _cpu_s(measured, 1.0, reuse.steps))
     if measured.one_device and not measured.at_once:
-        found[DEVICE] = 1 / (1 / selfplay.per_s + reuse.steps / learner.per_s)
-    return found
+        allowed[DEVICE] = 1 / (1 / selfplay.per_s + reuse.steps / learner.per_s)
+    return allowed
 
 
 def rates(measured: TwoSides, reuse: SampleReuse) -> Rates:
@@ -109,7 +109,7 @@ def rates(measured: TwoSides, reuse: SampleReuse) -> Rates:
 
 
 def rates_ahead(measured: TwoSides, reuse: SampleReuse) -> Rates | None:
-    """Those of a run whose self-play is still allowed to run ahead; None where it does not, or where nobody measured both at once."""
+    """Those of a run whose self-play is still allowed to run ahead; None where it does not, or where both were not measured at once."""
     both = measured.at_once
     if not both or not reuse.slack or both.samples_per_s * reuse.steps <= both.steps_per_s:
         return None
@@ -127,14 +127,14 @@ def _tied(measured: TwoSides, reuse: SampleReuse) -> dict[str, float] | None:
         return None
     play, train = (measured.selfplay.per_s, both.samples_per_s), (measured.learner.per_s / reuse.steps, both.steps_per_s / reuse.steps)
     (alone, beside), fast, slower = (train, play[1], LEARNER) if train[1] < play[1] else (play, train[1], SELFPLAY)
-    found = fast * alone / (fast + max(0.0, alone - beside))
+    per_s = fast * alone / (fast + max(0.0, alone - beside))
     shared = DEVICE if measured.one_device else CORES
-    return {slower if found >= SHARED * alone else shared: found}
+    return {slower if per_s >= SHARED * alone else shared: per_s}
 
 
 def _rates(measured: TwoSides, samples_per_s: float, steps_per_s: float, binds: str) -> Rates:
-    samples, each = HOUR_S * samples_per_s, measured.game_samples
-    games = samples / each if each else None
+    samples, of_game = HOUR_S * samples_per_s, measured.game_samples
+    games = samples / of_game if of_game else None
     busy = _cpu_s(measured, samples_per_s, steps_per_s)
     return Rates(
         samples=samples,
@@ -160,11 +160,11 @@ def by_stages(measured: TwoSides, reuse: SampleReuse, budgets: Sequence[tuple[in
 
     A sample takes self-play as much longer as its search has more simulations; the cache and the length of games stay as they were.
     """
-    found = []
+    stages = []
     for begin, simulations in budgets:
         there = _searched(measured, simulations / budgets[0][1])
-        found.append(StageRates(begin, simulations, rates(there, reuse), rates_ahead(there, reuse)))
-    return found
+        stages.append(StageRates(begin, simulations, rates(there, reuse), rates_ahead(there, reuse)))
+    return stages
 
 
 def hours_until(samples: float, stages: Sequence[StageRates], reuse: SampleReuse) -> float:
@@ -246,13 +246,13 @@ def advice(needs: Sequence[Need], usable: int) -> str:
     if fits(needs, usable):
         return ""
     over = total(needs) - TIGHT * usable
-    said = f"at worst {gigabytes(total(needs))} of {gigabytes(usable)} that may be used"
+    usage = f"at worst {gigabytes(total(needs))} of {gigabytes(usable)} that may be used"
     for need in sorted((need for need in needs if need.setting), key=lambda need: -need.amount):
         value = math.floor(need.value * (1 - over / need.amount)) if need.amount else 0
         if value >= 1:
-            return f"{said}: {need.what} takes {gigabytes(need.amount)}; set {need.setting}={value} or less"
+            return f"{usage}: {need.what} takes {gigabytes(need.amount)}; set {need.setting}={value} or less"
     names = ", ".join(need.setting for need in needs if need.setting)
-    return f"{said}: no setting alone makes it fit; lower several of {names}, or take a machine with more memory"
+    return f"{usage}: no setting alone makes it fit; lower several of {names}, or take a machine with more memory"
 
 
 def gigabytes(amount: float) -> str:

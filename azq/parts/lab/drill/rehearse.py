@@ -116,7 +116,7 @@ class RecoveryWatch:
     def passed_s(self) -> float:
         return self._clock() - self._began_s
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Samples the system, at most once in `LOOK_S`."""
         now = self._clock()
         if now - self._looked_s < LOOK_S:
@@ -185,7 +185,7 @@ class Rounds:
     def _watch(self, outcome: Outcome, injected: InjectedFault) -> LedgerCounts:
         """Waits until the system has recovered and records when; returns the ledger's counts of then."""
         system, scenario, watch = self._system, outcome.scenario, RecoveryWatch(self._system)
-        with system.watched(watch.look):
+        with system.watched(watch.sample):
             if injected.lasts_s:
                 system.rest(time.monotonic() + injected.lasts_s, f"the end of {scenario.name}")
                 injected.end()
@@ -206,7 +206,7 @@ class Rounds:
 def rehearse(scenarios: Sequence[Scenario], plan: Intent, progress: Progress) -> Rehearsal:
     """Makes every drill `plan.rounds` times, and compares ledger and disk after each round and at the end.
 
-    Drills with settings of their own have a system of their own. Those of a small disk are left out where none can be mounted, unless they
+    Drills with further settings have a separate system. Those of a small disk are left out where none can be mounted, unless they
     are all there is (`MissingExtra`). Files of a system whose drill failed stay.
     """
     outcomes: list[Outcome] = []
@@ -219,7 +219,7 @@ def rehearse(scenarios: Sequence[Scenario], plan: Intent, progress: Progress) ->
 
 
 def by_system(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
-    """Drills that share a system; those without settings of their own come first."""
+    """Drills that share a system; those without further settings come first."""
     groups: dict[tuple[bool, tuple[str, ...]], list[Scenario]] = {}
     for scenario in scenarios:
         groups.setdefault((scenario.role == DISK, scenario.settings), []).append(scenario)

@@ -25,7 +25,7 @@ SECOND_BROKER = "broker-data1"  # of a system with several data planes
 DISK = "disk"  # of a system that has a small one
 FSYNC = ("always", "everysec", "no")
 PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else
-FAULTS: dict[str, tuple[str, ...]] = {}  # fault -> roles that it can befall
+FAULTS: dict[str, tuple[str, ...]] = {}  # fault -> roles that it can hit
 INJECTORS: dict[str, Injector] = {}  # fault -> what makes it
 
 
@@ -41,7 +41,7 @@ class Scenario:
     pause_within_s: float  # longest time without a game learned from
     fsync: str = ""  # policy of the control plane's append-only file while it is killed; empty: as it is
     abandoned: str = ""  # games may be abandoned for a reason that holds these words; empty: none may
-    settings: tuple[str, ...] = ()  # of a system of its own, as after --set; empty: it shares one
+    settings: tuple[str, ...] = ()  # of a separate system, as after --set; empty: it shares one
 
     @property
     def loses_search(self) -> bool:
@@ -69,7 +69,7 @@ class InjectedFault:
 
 
 def fault(name: str, *roles: str) -> Callable[[Injector], Injector]:
-    """Registers a function that makes the fault of this name once, with the roles that it can befall."""
+    """Registers a function that makes the fault of this name once, with the roles that it can hit."""
 
     def register(injector: Injector) -> Injector:
         FAULTS[name], INJECTORS[name] = roles, injector
@@ -93,7 +93,7 @@ def parse(path: Path) -> Scenario:
     if unknown := values.keys() - {field.name for field in fields(Scenario)}:
         raise ConfigError(f"drill {path}: unknown key {min(unknown)!r}; there are also pause_within_s, fsync, abandoned, settings")
     if scenario.role not in FAULTS.get(scenario.fault, ()):
-        raise ConfigError(f"drill {path}: no fault {scenario.fault!r} befalls {scenario.role!r}; there are: {FAULTS}")
+        raise ConfigError(f"drill {path}: no fault {scenario.fault!r} hits {scenario.role!r}; there are: {FAULTS}")
     if scenario.fsync and (scenario.fsync not in FSYNC or scenario.role != "broker-control"):
         raise ConfigError(f"drill {path}: fsync {scenario.fsync!r} is none of {', '.join(FSYNC)} of broker-control")
     return scenario
@@ -102,7 +102,7 @@ def parse(path: Path) -> Scenario:
 def choose(scenarios: list[Scenario], names: str) -> list[Scenario]:
     """Those of a comma-separated list, or `all`; `NotFound` names those there are."""
     wanted = [name.strip() for name in names.split(",")]
-    known = [scenario.name for scenario in scenarios]
-    if unknown := [name for name in wanted if name not in (*known, "all")]:
-        raise NotFound(f"no drill {unknown[0]!r}; there are: {', '.join(known)}, all")
+    existing = [scenario.name for scenario in scenarios]
+    if unknown := [name for name in wanted if name not in (*existing, "all")]:
+        raise NotFound(f"no drill {unknown[0]!r}; there are: {', '.join(existing)}, all")
     return [scenario for scenario in scenarios if "all" in wanted or scenario.name in wanted]

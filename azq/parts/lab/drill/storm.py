@@ -37,7 +37,7 @@ Lift = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """One fault: seconds since the first one was awaited, what it is, whom it befalls, and how long it lasts."""
+    """One fault: seconds since the first one was awaited, its kind, the role it hits, and how long it lasts."""
 
     at_s: float
     kind: str
@@ -46,26 +46,29 @@ class Strike:
 
     @property
     def plane(self) -> str:
-        """The broker that it befalls."""
+        """The broker that it hits."""
         return self.role.removeprefix("broker-")
 
 
 @dataclass(frozen=True, slots=True)
 class StrikeKind:
-    """The roles that it can befall, what makes it (of the process, where the role has one) and returns its end, and how long it lasts."""
+    """The roles that it can hit, a function that makes it and returns what ends it, and how long it lasts."""
 
     roles: tuple[str, ...]
     make: Callable[[System, Strike, Victim | None], Lift]
     lasts_s: tuple[float, float] = (0.0, 0.0)
 
 
-def _signal(sig: signal.Signals, system: System, strike: Strike, found: Victim | None) -> Lift:
-    return system.kin.signalled(sig, found) if found else nothing
+def _signal(sig: signal.Signals, system: System, strike: Strike, victim: Victim | None) -> Lift:
+    return system.kin.signalled(sig, victim) if victim else nothing
 
 
-def _cut(system: System, strike: Strike, found: Victim | None) -> Lift:
-    """Drops all connections; who connects again hears nothing for so long, as of a cable that is pulled."""
-    with system.client(strike.plane) as client, client.pipeline(transaction=False) as pipe:  # in one breath, so nobody comes in between
+def _cut(system: System, strike: Strike, victim: Victim | None) -> Lift:
+    """Drops all connections; new ones get no answer for so long, as with a cable that is pulled."""
+    with (
+        system.client(strike.plane) as client,
+        client.pipeline(transaction=False) as pipe,
+    ):  # at once: no client connects between
         for kind in ("normal", "pubsub"):
             pipe.client_kill_filter(_type=kind, skipme=True)
         pipe.client_pause(int(1000 * strike.lasts_s), all=True)
@@ -73,16 +76,16 @@ def _cut(system: System, strike: Strike, found: Victim | None) -> Lift:
     return nothing
 
 
-def _disk_full(system: System, strike: Strike, found: Victim | None) -> Lift:
-    return limit_files(system, found) if found else nothing
+def _disk_full(system: System, strike: Strike, victim: Victim | None) -> Lift:
+    return limit_files(system, victim) if victim else nothing
 
 
-def _poison(system: System, strike: Strike, found: Victim | None) -> Lift:
+def _poison(system: System, strike: Strike, victim: Victim | None) -> Lift:
     send_poison(system, random.Random(strike.at_s))
     return nothing
 
 
-def _bad_weights(system: System, strike: Strike, found: Victim | None) -> Lift:
+def _bad_weights(system: System, strike: Strike, victim: Victim | None) -> Lift:
     offer_weights(system, strike.kind)
     return nothing
 
@@ -90,7 +93,7 @@ def _bad_weights(system: System, strike: Strike, found: Victim | None) -> Lift:
 KINDS: dict[str, StrikeKind] = {
     "kill": StrikeKind(SIGNALLED, partial(_signal, signal.SIGKILL)),
     "segv": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSEGV)),
-    "stop": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (20.0, 20.0)),  # for longer than anybody waits
+    "stop": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (20.0, 20.0)),  # longer than any timeout
     "freeze": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (0.1, 8.0)),  # shorter, or just long enough for a lease to run out
     "cut": StrikeKind(BROKERS, _cut, (0.2, 5.0)),
     "memory": StrikeKind(BROKERS, lambda system, strike, _: limit_memory(system, strike.plane), (0.5, 5.0)),
@@ -113,7 +116,7 @@ def strikes(seed: int, mtbf_s: float, kinds: Sequence[str] = tuple(KINDS)) -> It
         yield Strike(at_s, kind, role, rng.uniform(*KINDS[kind].lasts_s))
 
 
-def victim(strike: Strike, alive: Sequence[str]) -> str | None:
+def target(strike: Strike, alive: Sequence[str]) -> str | None:
     """The role that is struck: the one that is named, or the next one of its kind that is there."""
     roles = KINDS[strike.kind].roles
     first = roles.index(strike.role)
@@ -137,22 +140,22 @@ class Storm:
 
 
 def weather(storm: Storm, plan: Intent, progress: Progress) -> Rehearsal:
-    """One storm over a system of its own, whose files stay where it did not pass."""
+    """One storm over one system, whose files stay where it did not pass."""
     system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), plan.game, plan.overrides)
-    found = Weather(system, storm, plan.patience, progress)
+    chaos = Weather(system, storm, plan.patience, progress)
     try:
         system.start()
-        found.pass_over()
+        chaos.pass_over()
     except (AzqError, OSError, redis.RedisError) as error:
-        found.outcome.failed = str(error)
+        chaos.outcome.failed = str(error)
     finally:
         system.stop()
-    system.put_away(found.outcome.passed(), progress)
-    return Rehearsal([found.outcome], found.values(), found.as_line())
+    system.put_away(chaos.outcome.passed(), progress)
+    return Rehearsal([chaos.outcome], chaos.values(), chaos.as_line())
 
 
 class Weather:
-    """A storm over a system: makes its faults in time, lifts those that last, and tells what that showed."""
+    """A storm over a system: makes its faults in time, lifts those that last, and collects the outcome."""
 
     def __init__(self, system: System, storm: Storm, patience: float, progress: Progress) -> None:
         self.outcome = Outcome(SCENARIO, system.journal_s(), patience)
@@ -178,7 +181,7 @@ class Weather:
         """All faults, then the last comparison, which reads all of the log again."""
         system, began_s, watch = self._system, time.monotonic(), RecoveryWatch(self._system)
         try:
-            with system.watched(watch.look), system.watched(self._lift_over):
+            with system.watched(watch.sample), system.watched(self._lift_over):
                 for number, strike in enumerate(self._storm.strikes(), 1):
                     system.rest(began_s + self._late_s + strike.at_s, "the next fault")
                     self._make(strike)
@@ -223,14 +226,14 @@ class Weather:
         self._lasting = [(end_s, lift) for end_s, lift in self._lasting if not (all_of_them or end_s <= now) or not _lifted(lift)]
 
     def _make(self, strike: Strike) -> None:
-        """Makes one fault; one that finds nobody, or a broker away, waits."""
-        lift = self._system.until(lambda: self._try(strike), f"somebody for {strike.kind} to befall", FOUND_S)
+        """Makes one fault; it waits for a process of the role, or for a broker that is away."""
+        lift = self._system.until(lambda: self._try(strike), f"a process for {strike.kind}", FOUND_S)
         self._made[strike.kind] += 1
         self._lasting.append((time.monotonic() + strike.lasts_s, lift))
 
     def _try(self, strike: Strike) -> Lift | None:
         there = self._system.kin.processes()
-        if (role := victim(strike, list(there))) is None:
+        if (role := target(strike, list(there))) is None:
             return None
         with contextlib.suppress(OSError), borne():
             return KINDS[strike.kind].make(self._system, replace(strike, role=role), there.get(role))

@@ -125,7 +125,7 @@ class Log:
 
 
 def read_account(client: redis.Redis, run: str) -> LedgerAccount:
-    """The ledger's account of all games of a run; of one moment only where nobody holds a game meanwhile."""
+    """The ledger's account of all games of a run; of one moment only where no game is leased meanwhile."""
     uids: Any = client.hkeys(keys.open_games(run))
     reasons: Any = client.hgetall(keys.abandoned(run))
     abandoned = {int(uid): bytes(reason).decode() for uid, reason in reasons.items()}
@@ -148,7 +148,7 @@ class System(Local):
         )
         self._resent: dict[str, float] = {}
         self._watchers: list[Callable[[], None]] = []
-        self.refused: set[int] = set()  # versions of weights that nobody may ever serve or play with
+        self.refused: set[int] = set()  # versions of weights that may never be served or played with
         self.log_reader = LogReader(self.folder / RUN / "segments", game)
 
     def start(self) -> Self:
@@ -165,27 +165,27 @@ class System(Local):
             progress(f"files of the system are in {self.folder}")
 
     def until(self, condition: Callable[[], T | None], what: str, within_s: float) -> T:
-        """As any `Local`, and looks at what is watched meanwhile."""
+        """As any `Local`, and calls what watches meanwhile."""
 
-        def look() -> T | None:
+        def check() -> T | None:
             for watch in self._watchers:
                 watch()
             return condition()
 
-        return super().until(look, what, within_s)
+        return super().until(check, what, within_s)
 
     def rest(self, until_s: float, what: str = "rest") -> None:
         """Waits until a moment of the monotonic clock."""
         self.until(lambda: time.monotonic() >= until_s, what, max(0.0, until_s - time.monotonic()) + READY_S)
 
     @contextlib.contextmanager
-    def watched(self, look: Callable[[], None]) -> Iterator[None]:
-        """Has `look` called while `until` waits."""
-        self._watchers.append(look)
+    def watched(self, watcher: Callable[[], None]) -> Iterator[None]:
+        """Calls `watcher` while `until` waits."""
+        self._watchers.append(watcher)
         try:
             yield
         finally:
-            self._watchers.remove(look)
+            self._watchers.remove(watcher)
 
     def brokers(self) -> tuple[str, ...]:
         return ("broker-control", *(f"broker-{name}" for name in data_names(len(self.config().broker.data_planes))))
@@ -224,7 +224,7 @@ class System(Local):
         return pid_of(role, self.beats(role))
 
     def working(self, role: str) -> Victim:
-        """A role's process, waited for until it does its work. Raises `NoVictim` where that is none of its own."""
+        """A role's process, waited for until it does its work. Raises `NoVictim` for another system's."""
         return self.until(lambda: self.victim(role), f"{role} at work", READY_S)
 
     def victim(self, role: str) -> Victim | None:
@@ -249,7 +249,7 @@ class System(Local):
         return Log(self.folder / RUN / "logs" / f"{role}.log")
 
     def resent(self) -> int:
-        """Evaluations that were asked for again, as far as heartbeats told."""
+        """Evaluations that were asked for again, as far as heartbeats report."""
         return int(sum(self._resent.values()))
 
 

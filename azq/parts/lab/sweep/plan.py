@@ -33,31 +33,31 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Between(_Part):
-    """Numbers from `low` to `high`, whole ones where both are; `log`: as likely in each power of ten."""
+class Range(_Part):
+    """Uniform range, of integers if both bounds are; `log` samples log-uniformly."""
 
     low: int | float
     high: int | float
     log: bool = False
 
     @model_validator(mode="after")
-    def _sound(self) -> Between:
+    def _sound(self) -> Range:
         if self.low >= self.high or (self.log and self.low <= 0):
             raise ValueError(f"low {self.low} is not below high {self.high}" if self.low >= self.high else "log needs a low above 0")
         return self
 
 
-class Among(_Part):
-    """One of these."""
+class Choices(_Part):
+    """A categorical setting."""
 
     choices: Annotated[list[Scalar], Field(min_length=2)]
 
 
 def _kind(part: object) -> str:
-    return "choices" if isinstance(part, Among) or (isinstance(part, Mapping) and "choices" in part) else "range"
+    return "choices" if isinstance(part, Choices) or (isinstance(part, Mapping) and "choices" in part) else "range"
 
 
-Part = Annotated[Annotated[Between, Tag("range")] | Annotated[Among, Tag("choices")], Discriminator(_kind)]
+Part = Annotated[Annotated[Range, Tag("range")] | Annotated[Choices, Tag("choices")], Discriminator(_kind)]
 Space = dict[str, Part]  # by setting, as `learner.learning_rate`
 
 
@@ -92,7 +92,7 @@ class StudyPlan(_Part):
 
     @property
     def goals(self) -> str:
-        """What a run itself is told of `until`."""
+        """The goals of `until` that `azq up` takes."""
         return ",".join(part for part in self.until.split(",") if not part.startswith(CPU_S))
 
     def limit_cpu_s(self) -> float:
@@ -109,7 +109,7 @@ class StudyPlan(_Part):
     @property
     def log_scaled(self) -> list[str]:
         """Settings that are as likely in each power of ten."""
-        return [name for name, part in self.space.items() if isinstance(part, Between) and part.log]
+        return [name for name, part in self.space.items() if isinstance(part, Range) and part.log]
 
     def run_name(self, number: int) -> str:
         """The run of a trial."""
@@ -150,7 +150,7 @@ def measured(plan: StudyPlan, status: RunStatus) -> float | None:
 
 def _corners(space: Space) -> list[dict[str, Scalar]]:
     """Each setting's extremes, one at a time, the others at their first."""
-    ends = {name: [part.low, part.high] if isinstance(part, Between) else part.choices for name, part in space.items()}
+    ends = {name: [part.low, part.high] if isinstance(part, Range) else part.choices for name, part in space.items()}
     first = {name: values[0] for name, values in ends.items()}
     return [first | {name: value} for name, values in ends.items() for value in values]
 
@@ -167,7 +167,7 @@ def _check(path: Path, plan: StudyPlan, chosen: Mapping[str, Scalar]) -> None:
 
 
 def surely_worse(ours: Graded, best: Graded, certainty: float) -> bool:
-    """Whether the newest of `ours` lost more positions than `best` did there at last; False where they cannot be told apart.
+    """Whether the newest of `ours` lost more positions than `best` did there at last; False where they do not differ significantly.
 
     An exact one-sided sign test over the positions that one alone lost (McNemar, 1947): what both find hard blurs nothing.
     """

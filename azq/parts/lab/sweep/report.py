@@ -1,4 +1,4 @@
-"""What a study found: as text, as values, as a page that stands alone."""
+"""The results of a study: as text, as values, as a page that stands alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from azq.console.report import ReportSection
 from azq.console.svg import bars, parallel
 from azq.errors import RequestError
 from azq.parts.lab.sweep.plan import StudyPlan
-from azq.parts.lab.sweep.sweep import Tell, importances, line, sweep
+from azq.parts.lab.sweep.sweep import Progress, importances, line, sweep
 from azq.parts.lab.sweep.trial import Trial
 from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
 
@@ -58,7 +58,7 @@ def as_sections(plan: StudyPlan, study: optuna.Study) -> list[ReportSection]:
     ranked = sorted((trial for trial in trials if trial.value is not None), key=lambda trial: _worth(plan, trial), reverse=True)
     names, shares = list(plan.space), importances(study)
     lines = [[*(trial.params[name] for name in names), trial.value] for trial in ranked]
-    note = "" if shares else "Too few whole trials to tell."
+    note = "" if shares else "Too few whole trials."
     return [
         ReportSection("", note=f"{plan.game}, {plan.metric} after {plan.until}: {_counts(trials)}."),
         ReportSection("What mattered", pictures=[bars(shares)] if shares else (), note=note),
@@ -90,28 +90,28 @@ def _row(trial: FrozenTrial) -> TrialReport:
 
 def _cells(trial: FrozenTrial, names: Sequence[str]) -> list[str]:
     chosen = [trial.value, *(trial.params[name] for name in names)]
-    value, *texts = [f"{one:.4g}" if isinstance(one, float) else str(one) for one in chosen]
+    value, *texts = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in chosen]
     return [str(trial.number), value, trial.state.name.lower(), *texts]
 
 
 SHOWN_EVERY_S = 5.0
 
 
-def swept(plan: StudyPlan, folder: Path, config: Config, url: str, tell: Tell) -> optuna.Study:
+def swept(plan: StudyPlan, folder: Path, config: Config, url: str, progress: Progress) -> optuna.Study:
     """Runs what is left of a study, which the daemon at `url`, where one is named, shows; raises as `sweep`."""
     if not url:
-        return sweep(plan, folder, tell, partial(Trial, plan, folder))
+        return sweep(plan, folder, progress, partial(Trial, plan, folder))
     with contextlib.closing(client_of(config, url)) as client:
-        return sweep(plan, folder, tell, partial(Trial, plan, folder), Shown(plan, client, tell).show)
+        return sweep(plan, folder, progress, partial(Trial, plan, folder), Shown(plan, client, progress).show)
 
 
 class Shown:
-    """Tells a daemon of the study, every few seconds at most; one that is away or refuses is named once. Safe to share."""
+    """Sends the study to a daemon, every few seconds at most; a failure is reported once. Thread-safe."""
 
-    def __init__(self, plan: StudyPlan, client: Client, tell: Tell) -> None:
+    def __init__(self, plan: StudyPlan, client: Client, progress: Progress) -> None:
         self._plan = plan
         self._client = client
-        self._tell = tell
+        self._progress = progress
         self._due_s = 0.0
         self._failed = False
         self._lock = threading.Lock()
@@ -126,5 +126,5 @@ class Shown:
                 self._failed = False
             except RequestError as error:
                 if not self._failed:
-                    self._tell(f"the dashboard does not show the study: {error}")
+                    self._progress(f"the dashboard does not show the study: {error}")
                 self._failed = True

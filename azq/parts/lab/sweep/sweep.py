@@ -1,4 +1,4 @@
-"""`azq sweep`: asks Optuna for settings, trains with them, tells it what came of it; what is done stays done."""
+"""`azq sweep`: Optuna proposes settings, a run trains with each; finished trials stay finished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy.exc import DatabaseError
 from azq.errors import NotFound, StateConflict, StoreError
 from azq.files import locked
 from azq.host.rundir import make_folder
-from azq.parts.lab.sweep.plan import Among, Between, Graded, StudyPlan, measured, surely_worse
+from azq.parts.lab.sweep.plan import Choices, Graded, Range, StudyPlan, measured, surely_worse
 from azq.parts.lab.sweep.trial import Trial, TrialFailed
 from azq.status.results import Scalar
 from azq.status.summary import RunStatus
@@ -30,27 +30,30 @@ FIRST_TRIALS = 4  # before any is pruned
 STEPS_PER_PROGRESS = 1000  # a trial's progress in thousandths: where trials are compared
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 
-Tell = Callable[[str], None]
+Progress = Callable[[str], None]
 Begin = Callable[[int, Mapping[str, Scalar]], Trial]  # a trial by its number and settings
 Show = Callable[[optuna.Study, bool], None]  # whether it must be seen at once
 
 
-def sweep(plan: StudyPlan, folder: Path, tell: Tell, begin: Begin, show: Show = lambda study, now: None) -> optuna.Study:
+def sweep(plan: StudyPlan, folder: Path, progress: Progress, begin: Begin, show: Show = lambda study, now: None) -> optuna.Study:
     """Runs what is left of a study's trials; those that were interrupted begin again with their settings.
 
-    `show` is told of the study at its begin, its end, and in between when there is something new.
+    `show` gets the study at its beginning and end, and in between when there are new figures.
 
     Raises `StateConflict` where another sweeps the study, or it was begun with another space, `StoreError` for a database that is locked
     or damaged, `KeyboardInterrupt` once all runs of it have ended.
     """
     make_folder(folder)
-    with _said(folder), locked(folder / ".lock", lambda pid: f"azq sweep (pid {pid}) works on study {plan.name} in {folder}; wait for it"):
+    with (
+        _database_errors(folder),
+        locked(folder / ".lock", lambda pid: f"azq sweep (pid {pid}) works on study {plan.name} in {folder}; wait for it"),
+    ):
         study = _begin(plan, folder)
         _begin_again(study)
         left = plan.trials - len(study.get_trials(deepcopy=False, states=DONE))
         show(study, True)
         try:
-            Sweeper(plan, study, tell, begin, show).run(left)
+            Sweeper(plan, study, progress, begin, show).run(left)
         finally:
             show(study, True)
         return study
@@ -60,7 +63,7 @@ def open_study(plan: StudyPlan, folder: Path) -> optuna.Study:
     """A study to look at. Raises `NotFound` where it has not begun, `StoreError`."""
     if not (folder / DATABASE).is_file():
         raise NotFound(f"study {plan.name} has not begun: there is no {folder / DATABASE}")
-    with _said(folder):
+    with _database_errors(folder):
         return _begin(plan, folder)
 
 
@@ -70,7 +73,7 @@ class Sweeper:
 
     plan: StudyPlan
     study: optuna.Study
-    tell: Tell
+    progress: Progress
     begin: Begin
     show: Show
     _space: dict[str, BaseDistribution] = field(init=False)
@@ -95,7 +98,7 @@ class Sweeper:
                         run.end()
                 raise
         if self._is_settled():
-            self.tell(f"the last {self.plan.settled} trials were surely worse than the best: study {self.plan.name} ends here")
+            self.progress(f"the last {self.plan.settled} trials were surely worse than the best: study {self.plan.name} ends here")
 
     def _trial(self) -> None:
         if self._stopping.is_set() or self._is_settled():
@@ -110,7 +113,7 @@ class Sweeper:
             value, pruned = self._follow(trial, run)
         except TrialFailed as error:
             self.study.tell(trial, state=TrialState.FAIL)
-            self.tell(str(error))
+            self.progress(str(error))
             return
         finally:
             with self._lock:
@@ -119,17 +122,17 @@ class Sweeper:
             return  # left as running: the next call begins it again
         if value is None:
             self.study.tell(trial, state=TrialState.FAIL)
-            self.tell(f"trial {run.name}: no {self.plan.metric} was measured before {self.plan.until}; give trials longer")
+            self.progress(f"trial {run.name}: no {self.plan.metric} was measured before {self.plan.until}; give trials longer")
             return
-        found = self.study.tell(trial, state=TrialState.PRUNED) if pruned else self.study.tell(trial, value)
-        self.tell(line(self.plan, found))
+        frozen = self.study.tell(trial, state=TrialState.PRUNED) if pruned else self.study.tell(trial, value)
+        self.progress(line(self.plan, frozen))
         self.show(self.study, True)
 
     def _follow(self, trial: optuna.Trial, run: Trial) -> tuple[float | None, bool]:
         """The newest figure, and whether the run was ended for it."""
         value, pruned, reported = None, False, -1
         for status in run.statuses():
-            value = found if (found := measured(self.plan, status)) is not None else value
+            value = figure if (figure := measured(self.plan, status)) is not None else value
             step = int(status.progress * STEPS_PER_PROGRESS)
             if value is None or pruned or step <= reported:
                 continue
@@ -148,15 +151,15 @@ class Sweeper:
         if not self.plan.paired or self.plan.metric != "errors" or not status.strength.marks:
             return False
         ours = trial.user_attrs.get(GRADED, {})
-        if [*ours.values()][-1:] != [status.strength.marks]:  # graded anew
+        if [*ours.values()][-1:] != [status.strength.marks]:  # graded again
             ours = {**ours, str(step): status.strength.marks}
             trial.set_user_attr(GRADED, ours)
         return self._is_surely_worse(ours)
 
     def _is_surely_worse(self, graded: Graded) -> bool:
-        """Than the best whole trial; nobody is before there is one."""
+        """Than the best whole trial; False before there is one."""
         whole = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        best = min(whole, key=lambda one: one.value or 0.0, default=None)
+        best = min(whole, key=lambda trial: trial.value or 0.0, default=None)
         return best is not None and surely_worse(graded, best.user_attrs.get(GRADED, {}), self.plan.paired)
 
     def _is_settled(self) -> bool:
@@ -166,9 +169,9 @@ class Sweeper:
         return 0 < wanted == len(last) and all(self._is_surely_worse(trial.user_attrs.get(GRADED, {})) for trial in last)
 
 
-def distribution(part: Between | Among) -> BaseDistribution:
+def distribution(part: Range | Choices) -> BaseDistribution:
     """What Optuna draws from."""
-    if isinstance(part, Among):
+    if isinstance(part, Choices):
         return CategoricalDistribution(part.choices)
     if isinstance(part.low, int) and isinstance(part.high, int):
         return IntDistribution(part.low, part.high, log=part.log)
@@ -204,7 +207,7 @@ def _begin(plan: StudyPlan, folder: Path) -> optuna.Study:
     if study.user_attrs.setdefault(SPACE, space) != space:
         raise StateConflict(f"study {plan.name} in {folder} was begun with another space; give this one another name")
     study.set_user_attr(SPACE, space)
-    # Whoever goes on must not draw again what was drawn at first.
+    # A resumed study must not draw the first proposals again.
     drawn = len(study.get_trials(deepcopy=False))
     study.sampler = optuna.samplers.TPESampler(seed=plan.seed + drawn, constant_liar=plan.at_once > 1)
     return study
@@ -218,8 +221,8 @@ def _begin_again(study: optuna.Study) -> None:
 
 
 @contextmanager
-def _said(folder: Path) -> Iterator[None]:
-    """What the database says, in our words."""
+def _database_errors(folder: Path) -> Iterator[None]:
+    """Raises errors of the database as `StoreError`."""
     try:
         yield
     except DatabaseError as error:

@@ -1,1 +1,1 @@
-"""Proof that the same seed learns the same weights, whoever plays its games."""
+"""Proof that the same seed learns the same weights, however its games are played."""

@@ -27,15 +27,15 @@ SAME = ("game", "metric", "settings")  # in a band and in what is compared with 
 
 
 @dataclass(frozen=True, slots=True)
-class Banding:
-    """What is asked for."""
+class BandRequest:
+    """The command line's arguments."""
 
     game: str
     seeds: int = 5
     first_seed: int = 0  # 0: the first that the band does not have
     processes: int = 2
     judges_cpu: bool = False
-    kept: Path | None = None  # a band other than the repository's
+    band: Path | None = None  # a band other than the repository's
     out: Path | None = None  # folder for the curves, which a later call goes on with, and a page with a chart
 
 
@@ -44,24 +44,24 @@ class BandReport:
     """What came of it."""
 
     band: Band | None
-    found: Band
+    measured: Band
     verdicts: Sequence[BandVerdict]  # one a point; none without a band
     judges_cpu: bool
 
     @property
     def cpu_ratio(self) -> float | None:
         """CPU-seconds as a multiple of the band's; None without one of this kind of machine."""
-        return cpu_ratio(self.band, self.found) if self.band and self.band.machine == self.found.machine else None
+        return cpu_ratio(self.band, self.measured) if self.band and self.band.machine == self.measured.machine else None
 
     @property
     def passed(self) -> bool:
         dear = self.judges_cpu and (self.cpu_ratio or 0.0) > DEAREST
-        return not dear and all(each.verdict == "within" for each in self.verdicts)
+        return not dear and all(verdict.verdict == "within" for verdict in self.verdicts)
 
     def values(self) -> dict[str, Any]:
         """For machines."""
-        told = {"verdicts": [asdict(each) for each in self.verdicts], "cpu_ratio": self.cpu_ratio, "passed": self.passed}
-        return {**msgspec.to_builtins(self.found), **told}
+        verdicts = {"verdicts": [asdict(verdict) for verdict in self.verdicts], "cpu_ratio": self.cpu_ratio, "passed": self.passed}
+        return {**msgspec.to_builtins(self.measured), **verdicts}
 
     def as_text(self) -> str:
         """The verdict, and a line a point."""
@@ -70,21 +70,21 @@ class BandReport:
     def page(self) -> str:
         """The same with the curves over each other."""
         curves = {
-            name: [CurvePoint(at.step, at.mean, at.low, at.high) for at in spread(each.curves)]
-            for name, each in (("band", self.band), ("found", self.found))
-            if each is not None
+            name: [CurvePoint(at.step, at.mean, at.low, at.high) for at in spread(band.curves)]
+            for name, band in (("band", self.band), ("found", self.measured))
+            if band is not None
         }
-        chart = line_chart(self.found.metric, curves, "steps", lambda value: f"{value:.3f}")
+        chart = line_chart(self.measured.metric, curves, "steps", lambda value: f"{value:.3f}")
         return as_html(self._title, [replace(self._section(), pictures=[chart])])
 
     @property
     def _title(self) -> str:
-        return f"Band of {self.found.game}"
+        return f"Band of {self.measured.game}"
 
     def _section(self) -> ReportSection:
-        note = f"{self.found.metric}, {len(self.found.curves)} seeds"
+        note = f"{self.measured.metric}, {len(self.measured.curves)} seeds"
         if self.band is None:
-            rows = [(str(at.step), f"{at.mean:.4f}", f"{at.low:.4f}", f"{at.high:.4f}") for at in spread(self.found.curves)]
+            rows = [(str(at.step), f"{at.mean:.4f}", f"{at.low:.4f}", f"{at.high:.4f}") for at in spread(self.measured.curves)]
             return ReportSection("", ("step", "mean", "least", "most"), rows, note=f"{note}; there is no band to compare with")
         cpu = "CPU-seconds of another kind of machine" if self.cpu_ratio is None else f"CPU-seconds {self.cpu_ratio:.2f} times the band's"
         note += f"; the band has {len(self.band.curves)}, of commit {self.band.commit}; {cpu}; {'passed' if self.passed else 'failed'}"
@@ -92,21 +92,21 @@ class BandReport:
         return ReportSection("", ("step", "band", "found", "p", "verdict"), judged, note=note)
 
 
-def check_bands(asked: Banding, tell: Callable[[str], None]) -> BandReport:
+def check_bands(request: BandRequest, progress: Callable[[str], None]) -> BandReport:
     """Runs the seeds that `out` does not have yet, and judges all. Raises `ConfigError` for what does not fit, and as `curves_of`."""
-    if asked.seeds < LEAST_SEEDS:
-        raise ConfigError(f"--seeds {asked.seeds} are too few, for the fastest and the slowest are dropped; take {LEAST_SEEDS} or more")
-    found = _without_curves(asked.game)
-    band = _band_for(found, asked)
-    first = asked.first_seed or 1 + max((curve.seed for curve in band.curves) if band else (0,))
-    seeds = range(first, first + asked.seeds)
-    found = _resumed(found, asked.out, seeds)
-    left = sorted(set(seeds) - {curve.seed for curve in found.curves})
-    for curve in curves_of(asked.game, left, asked.processes, tell):
-        found = found.having([*found.curves, curve])
-        _write(asked.out, found.file_name, msgspec.json.format(msgspec.json.encode(found)))
-    report = BandReport(band, found, judge(band, found) if band else [], asked.judges_cpu)
-    _write(asked.out, found.file_name.replace(".json", ".html"), report.page().encode())
+    if request.seeds < LEAST_SEEDS:
+        raise ConfigError(f"--seeds {request.seeds} are too few, for the fastest and the slowest are dropped; take {LEAST_SEEDS} or more")
+    measured = _without_curves(request.game)
+    band = _band_for(measured, request)
+    first = request.first_seed or 1 + max((curve.seed for curve in band.curves) if band else (0,))
+    seeds = range(first, first + request.seeds)
+    measured = _resumed(measured, request.out, seeds)
+    left = sorted(set(seeds) - {curve.seed for curve in measured.curves})
+    for curve in curves_of(request.game, left, request.processes, progress):
+        measured = measured.having([*measured.curves, curve])
+        _write(request.out, measured.file_name, msgspec.json.format(msgspec.json.encode(measured)))
+    report = BandReport(band, measured, judge(band, measured) if band else [], request.judges_cpu)
+    _write(request.out, measured.file_name.replace(".json", ".html"), report.page().encode())
     return report
 
 
@@ -122,34 +122,34 @@ def _without_curves(game: str) -> Band:
     return Band(game, metric_of(game), settings, machine_kind(), commit(), files_sha256(), [])
 
 
-def _band_for(found: Band, asked: Banding) -> Band | None:
+def _band_for(measured: Band, request: BandRequest) -> Band | None:
     """The band to compare with; None where there is none and `out` asks for one. Raises `ConfigError` for one that does not fit."""
-    making = f"azq validate --bands {found.game} --seeds 12 --out FOLDER"
-    file = asked.kept or resources.files("azq.parts.lab.validate") / "bands" / found.file_name
+    making = f"azq validate --bands {measured.game} --seeds 12 --out FOLDER"
+    file = request.band or resources.files("azq.parts.lab.validate") / "bands" / measured.file_name
     if not file.is_file():
-        if asked.kept is None and asked.out is not None:
+        if request.band is None and request.out is not None:
             return None
-        raise ConfigError(f"no band of {found.game} is at {file}; make one: {making}")
+        raise ConfigError(f"no band of {measured.game} is at {file}; make one: {making}")
     band = _read(file)
     for name in SAME:
-        theirs, ours = getattr(band, name), getattr(found, name)
+        theirs, ours = getattr(band, name), getattr(measured, name)
         if theirs != ours:
             raise ConfigError(
-                f"band {file} is of another {name} ({theirs}, not {ours}); name another, or delete it and make it anew: {making}"
+                f"band {file} is of another {name} ({theirs}, not {ours}); name another, or delete it and make it again: {making}"
             )
-    if asked.judges_cpu and band.machine != found.machine:
+    if request.judges_cpu and band.machine != measured.machine:
         raise ConfigError(f"band {file} is of another kind of machine ({band.machine}); leave --cpu out: losses can be compared here too")
     return band
 
 
-def _resumed(found: Band, out: Path | None, seeds: Sequence[int]) -> Band:
+def _resumed(measured: Band, out: Path | None, seeds: Sequence[int]) -> Band:
     """With what `out` has of these seeds already. Raises `ConfigError` where another program made that."""
-    if out is None or not (file := out / found.file_name).is_file():
-        return found
-    kept = _read(file)
-    if msgspec.structs.replace(kept, commit=found.commit, curves=[]) != found:
+    if out is None or not (file := out / measured.file_name).is_file():
+        return measured
+    resumed = _read(file)
+    if msgspec.structs.replace(resumed, commit=measured.commit, curves=[]) != measured:
         raise ConfigError(f"{file} has curves of another program, machine or settings; delete it, or give another --out")
-    return kept.having([curve for curve in kept.curves if curve.seed in seeds])
+    return resumed.having([curve for curve in resumed.curves if curve.seed in seeds])
 
 
 def _read(file: Path | Traversable) -> Band:

@@ -93,38 +93,38 @@ def losses_of(curves: Sequence[SeedCurve]) -> NDArray[np.float64]:
 def spread(curves: Sequence[SeedCurve]) -> list[BandSpread]:
     """Mean, least and most of the curves at each point, the fastest and the slowest run dropped."""
     losses = losses_of(curves)
-    kept = losses[_by_speed(losses)][1:-1]
-    columns = (kept.mean(0).tolist(), kept.min(0).tolist(), kept.max(0).tolist())
+    trimmed = losses[_by_speed(losses)][1:-1]
+    columns = (trimmed.mean(0).tolist(), trimmed.min(0).tolist(), trimmed.max(0).tolist())
     return [BandSpread(point.step, *row) for point, *row in zip(curves[0].points, *columns, strict=True)]
 
 
-def judge(band: Band, found: Band, alpha: float = ALPHA) -> list[BandVerdict]:
+def judge(band: Band, measured: Band, alpha: float = ALPHA) -> list[BandVerdict]:
     """A verdict a point; one other than `within` comes by chance in no more than `alpha` of all comparisons, over all points together."""
-    chances = chances_of(losses_of(band.curves), losses_of(found.curves))
-    rows = zip(spread(band.curves), spread(found.curves), chances, strict=True)
+    chances = chances_of(losses_of(band.curves), losses_of(measured.curves))
+    rows = zip(spread(band.curves), spread(measured.curves), chances, strict=True)
     return [BandVerdict(ours.step, ours.mean, theirs.mean, p, _verdict(theirs.mean - ours.mean, p, alpha)) for ours, theirs, p in rows]
 
 
-def chances_of(band: NDArray[np.float64], found: NDArray[np.float64]) -> list[float]:
+def chances_of(band: NDArray[np.float64], measured: NDArray[np.float64]) -> list[float]:
     """How often seeds dealt into two such groups differ at any point as much as these do at each: a permutation test of trimmed means.
 
-    `band` (S, P), `found` (F, P), both of four seeds or more. It asks nothing of how losses are distributed; the largest difference over
+    `band` (S, P), `measured` (F, P), both of four seeds or more. It asks nothing of how losses are distributed; the largest difference over
     all points stands for each deal, which accounts for the number of points (Westfall and Young, Resampling-Based Multiple Testing, 1993).
     """
-    losses = np.concatenate([band, found])
+    losses = np.concatenate([band, measured])
     scale = losses.std(0)
     order = _by_speed(losses)
     scaled = losses[order] / np.where(scale > 0, scale, 1.0)
     ours = np.flatnonzero(order >= len(band))
-    deals = np.concatenate([ours[None], _deals(len(losses), len(found))])
+    deals = np.concatenate([ours[None], _deals(len(losses), len(measured))])
     differences = np.abs(_trimmed(scaled, deals) - _trimmed(scaled, _others(deals, len(losses))))
     largest = differences.max(1)
     return [float(np.mean(largest >= here - 1e-9)) for here in differences[0]]
 
 
-def cpu_ratio(band: Band, found: Band) -> float:
+def cpu_ratio(band: Band, measured: Band) -> float:
     """CPU-seconds to the last point, medians, as a multiple of the band's."""
-    ours, theirs = (np.median([curve.points[-1].cpu_s for curve in each.curves]) for each in (band, found))
+    ours, theirs = (np.median([curve.points[-1].cpu_s for curve in side.curves]) for side in (band, measured))
     return float(theirs / ours)
 
 

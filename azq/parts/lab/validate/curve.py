@@ -43,7 +43,7 @@ MEASURED: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class CurvePlan:
-    """Against whom, where positions are not graded, at which versions, with which settings of its own; or why it would tell nothing."""
+    """Against whom, where positions are not graded, at which versions, with which further settings; or why it would tell nothing."""
 
     opponent: str = "random"
     versions: tuple[int, ...] = (3, 5, 9, 13)
@@ -96,8 +96,8 @@ def curve(game: str, seed: int) -> Iterator[BandPoint]:
             version, evaluator = next(versions)
             cpu_s += time.process_time() - began_s if version.number > 1 else 0.0  # the first is what starting costs
             if version.number in wanted:
-                found = strength(sections, evaluator, version.number)
-                yield BandPoint(version.step, version.games, **found, cpu_s=round(cpu_s, 2), hash=version.hash)
+                figures = strength(sections, evaluator, version.number)
+                yield BandPoint(version.step, version.games, **figures, cpu_s=round(cpu_s, 2), hash=version.hash)
             if version.number == max(wanted):
                 return
 
@@ -130,8 +130,8 @@ def main() -> int:
 COMMAND = (*PYTHON, "-m", "azq.parts.lab.validate.curve")
 
 
-def curves_of(game: str, seeds: Sequence[int], processes: int, tell: Callable[[str], None]) -> Iterator[SeedCurve]:
-    """Each as it is finished; whoever stops asking ends those at work. Raises `AzqError` where a process fails."""
+def curves_of(game: str, seeds: Sequence[int], processes: int, progress: Callable[[str], None]) -> Iterator[SeedCurve]:
+    """Each as it is finished; closing the generator ends those at work. Raises `AzqError` where a process fails."""
     read_end, write_end = os.pipe()  # one for all: a line is written at once
     shares = [share for first in range(processes) if (share := seeds[first::processes])]
     running = [_started(game, share, write_end) for share in shares]
@@ -142,7 +142,7 @@ def curves_of(game: str, seeds: Sequence[int], processes: int, tell: Callable[[s
             for line in lines:
                 seed, point = msgspec.structs.astuple(msgspec.json.decode(line, type=PointOfSeed))
                 points[seed].append(point)
-                tell(f"seed {seed}: step {point.step}, loss {point.loss:.4f}, {point.cpu_s:.0f} CPU-seconds")
+                progress(f"seed {seed}: step {point.step}, loss {point.loss:.4f}, {point.cpu_s:.0f} CPU-seconds")
                 if len(points[seed]) == len(plan_of(game).versions):
                     yield SeedCurve(seed, points[seed])
             if any(process.wait() for process in running):

@@ -72,11 +72,11 @@ def machine_kind() -> str:
     return f"{platform.machine()} {cpu} {torch.backends.cpu.get_cpu_capability()} torch-{torch.__version__.partition('+')[0]} float32"
 
 
-def kept_baseline(game: str, machine: str, settings: str) -> Baseline | str:
+def shipped_baseline(game: str, machine: str, settings: str) -> Baseline | str:
     """The one in the repository, or why there is none."""
-    there = [one for one in _kept() if one.game == game]
-    ours = [one for one in there if one.machine == machine]
-    fitting = [one for one in ours if one.settings == settings]
+    of_game = [baseline for baseline in _shipped() if baseline.game == game]
+    ours = [baseline for baseline in of_game if baseline.machine == machine]
+    fitting = [baseline for baseline in ours if baseline.settings == settings]
     if fitting:
         return fitting[0]
     return f"none of {game} with these settings" if ours else f"none of {game} on this kind of machine ({machine})"
@@ -85,19 +85,23 @@ def kept_baseline(game: str, machine: str, settings: str) -> Baseline | str:
 def read_baseline(path: Path, game: str, machine: str, settings: str) -> Baseline:
     """One in a file; `ConfigError` where that does not fit this run."""
     try:
-        found = _read(path.read_bytes())
+        baseline = _read(path.read_bytes())
     except OSError as error:
         raise ConfigError(f"baseline {path} cannot be read: {error.strerror}; `azq validate --json` writes one") from None
     except msgspec.DecodeError as error:
         raise ConfigError(f"baseline {path} is no answer of `azq validate --json`: {error}") from None
-    for what, theirs, ours in (("game", found.game, game), ("machine", found.machine, machine), ("settings", found.settings, settings)):
+    for what, theirs, ours in (
+        ("game", baseline.game, game),
+        ("machine", baseline.machine, machine),
+        ("settings", baseline.settings, settings),
+    ):
         if theirs != ours:
             remedy = "leave --baseline out, or make one here: azq validate --json > FILE"
             raise ConfigError(f"baseline {path} is of another {what} ({theirs}, not {ours}); {remedy}")
-    return found
+    return baseline
 
 
-def _kept() -> Iterator[Baseline]:
+def _shipped() -> Iterator[Baseline]:
     for file in (resources.files("azq.parts.lab.validate") / "baselines").iterdir():
         if file.name.endswith(".json"):
             yield _read(file.read_bytes())
@@ -136,14 +140,14 @@ def _watch(
     learner, arenas, never = setup.open(), Arenas(), threading.Event()
     catalog = WeightCatalog(bus, RUN_ALONE)
     with contextlib.closing(LocalEvaluator.from_catalog(game, catalog, fetch_from(store), HOST)) as evaluator:
-        told = 0
+        yielded = 0
         try:
             while True:
                 learner.taking.turn()
                 learner.turn(never)
                 newest = read_weights(bus, RUN_ALONE)[0]
-                if newest.version > told:
-                    told = newest.version
+                if newest.version > yielded:
+                    yielded = newest.version
                     yield version_of(newest, sections), evaluator
                     _play(ledger, sections, game, evaluator, arenas)
         finally:
@@ -164,8 +168,8 @@ PREFIX = "azq-validate-"
 
 
 @dataclass(frozen=True, slots=True)
-class Hardship:
-    """What such a run has to bear."""
+class FaultPlan:
+    """Workers of the queue, and the faults that are injected."""
 
     workers: int = 2
     kill: bool = False  # a process that plays, infers or learns, while each version is made
@@ -177,13 +181,13 @@ class Hardship:
         return f"queue with {', '.join(what)}"
 
 
-def play_queued(sections: RunSections, hardship: Hardship, count: int) -> list[LockstepVersion]:
+def play_queued(sections: RunSections, faults: FaultPlan, count: int) -> list[LockstepVersion]:
     """The first `count` versions; raises `EvaluationTimeout` where one does not come, `StateConflict` where a game was given up."""
-    with started(sections, hardship) as system:
-        rng, stop_at = random.Random(hardship.seed), max(1, count // 2) if hardship.stop else 0
+    with started(sections, faults) as system:
+        rng, stop_at = random.Random(faults.seed), max(1, count // 2) if faults.stop else 0
         for number in range(1, count):
             await_version(system, number)
-            if hardship.kill:
+            if faults.kill:
                 system.rest(time.monotonic() + rng.uniform(0.0, MOMENT_S))
                 _kill_one(system, rng)
             if number == stop_at:
@@ -204,10 +208,10 @@ def versions(system: System, sections: RunSections) -> list[LockstepVersion]:
     return [version_of(event, sections) for event in reversed(events)]
 
 
-def started(sections: RunSections, hardship: Hardship) -> System:
-    """A system of its own that plays such a run for the length of a block; its folder goes with it unless something failed."""
+def started(sections: RunSections, faults: FaultPlan) -> System:
+    """A system that plays such a run for the length of a block; its folder is deleted at the end unless something failed."""
     host = [f"inference.{name}={json.dumps(value)}" for name, value in HOST.model_dump(exclude_unset=True).items()]
-    overrides = [*overrides_of(sections), *host, f"worker.concurrency={hardship.workers}"]
+    overrides = [*overrides_of(sections), *host, f"worker.concurrency={faults.workers}"]
     return System(None, sections.run.game, overrides, prefix=PREFIX)
 
 
@@ -221,9 +225,9 @@ def _has(system: System, number: int) -> bool:
 
 
 def _kill_one(system: System, rng: random.Random) -> None:
-    found = system.kin.processes()
-    playing = system.kin.below(found["selfplay"]) if "selfplay" in found else []
-    targets = [*playing, *(victim for role, victim in found.items() if role in ("selfplay", "learner", "inference"))]
+    processes = system.kin.processes()
+    playing = system.kin.below(processes["selfplay"]) if "selfplay" in processes else []
+    targets = [*playing, *(victim for role, victim in processes.items() if role in ("selfplay", "learner", "inference"))]
     if targets:
         with contextlib.suppress(NotFound):
             system.kin.send(signal.SIGKILL, rng.choice(sorted(targets, key=lambda victim: victim.pid)))
@@ -233,14 +237,14 @@ ALONE = "one process"
 
 
 @dataclass(frozen=True, slots=True)
-class Validation:
-    """What is asked for."""
+class ValidationRequest:
+    """The command line's arguments."""
 
     game: str = "tic_tac_toe"
     iterations: int = 6
     seed: int = 0
     evaluator: str = "stream"
-    hardship: Hardship = field(default_factory=Hardship)
+    faults: FaultPlan = field(default_factory=FaultPlan)
     repeat: int = 1  # times through the queue, each with other kills
     baseline: Path | None = None
 
@@ -276,26 +280,26 @@ class ValidationReport:
         return [*lines, "passed" if self.passed else "failed"]
 
 
-def validate(asked: Validation, tell: Callable[[str], None]) -> ValidationReport:
+def validate(request: ValidationRequest, progress: Callable[[str], None]) -> ValidationReport:
     """Plays it all; raises `ConfigError` for a game or baseline that does not fit, and what `play_queued` raises."""
-    games.load(asked.game)  # an unknown one ends here
-    sections, count = lockstep_sections(asked.game, asked.seed, asked.evaluator), asked.iterations + 1
+    games.load(request.game)  # an unknown one ends here
+    sections, count = lockstep_sections(request.game, request.seed, request.evaluator), request.iterations + 1
     machine, settings = machine_kind(), fingerprint(sections)
-    kept: Baseline | str = kept_baseline(asked.game, machine, settings)
-    if asked.baseline is not None:
-        kept = read_baseline(asked.baseline, asked.game, machine, settings)
+    expected: Baseline | str = shipped_baseline(request.game, machine, settings)
+    if request.baseline is not None:
+        expected = read_baseline(request.baseline, request.game, machine, settings)
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         alone = list(islice(play_alone(sections, Path(folder)), count))
-    runs, found = {ALONE: alone[-1].hash}, []
-    tell(f"{ALONE}: {alone[-1].hash[:16]}")
-    if isinstance(kept, Baseline):
-        found.append(first_difference(ALONE, alone, kept.versions))
-    baseline = kept if isinstance(kept, str) else "differs" if found[0] else "agrees"
-    for number in range(asked.repeat):
-        hardship = replace(asked.hardship, seed=asked.hardship.seed + number)
-        name = f"{hardship}, run {number + 1}" if asked.repeat > 1 else str(hardship)
-        queued = play_queued(sections, hardship, count)
+    runs, differences = {ALONE: alone[-1].hash}, []
+    progress(f"{ALONE}: {alone[-1].hash[:16]}")
+    if isinstance(expected, Baseline):
+        differences.append(first_difference(ALONE, alone, expected.versions))
+    baseline = expected if isinstance(expected, str) else "differs" if differences[0] else "agrees"
+    for number in range(request.repeat):
+        faults = replace(request.faults, seed=request.faults.seed + number)
+        name = f"{faults}, run {number + 1}" if request.repeat > 1 else str(faults)
+        queued = play_queued(sections, faults, count)
         runs[name] = queued[-1].hash
-        tell(f"{name}: {runs[name][:16]}")
-        found.append(first_difference(name, queued, alone))
-    return ValidationReport(asked.game, asked.seed, machine, settings, alone, runs, baseline, next(filter(None, found), None))
+        progress(f"{name}: {runs[name][:16]}")
+        differences.append(first_difference(name, queued, alone))
+    return ValidationReport(request.game, request.seed, machine, settings, alone, runs, baseline, next(filter(None, differences), None))

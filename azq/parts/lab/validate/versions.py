@@ -108,9 +108,9 @@ def version_of(event: WeightEvent, sections: RunSections) -> LockstepVersion:
     return LockstepVersion(event.version, event.sha256, event.step, games, event.samples_sha256, event.order_sha256)
 
 
-def first_difference(run: str, found: Sequence[LockstepVersion], expected: Sequence[LockstepVersion]) -> FirstDifference | None:
+def first_difference(run: str, versions: Sequence[LockstepVersion], expected: Sequence[LockstepVersion]) -> FirstDifference | None:
     """The first version that is not as expected, and what differs; None where all are, as far as both go."""
-    for ours, theirs in zip(found, expected, strict=False):
+    for ours, theirs in zip(versions, expected, strict=False):
         if ours != theirs:
             return FirstDifference(run, theirs.number, _differs(ours, theirs), ours.hash, theirs.hash)
     return None

@@ -1,6 +1,6 @@
 """What may take longer than any watch waits: a pause of everything, a slow start, a control plane or a disk that takes no writes.
 
-Nobody may be ended meanwhile, and the daemon answers throughout.
+No process may end meanwhile, and the daemon answers throughout.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Lift = Callable[[], None]
 @fault("pause", "all")
 @fault("pause-long", "all")
 def pause(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
-    """SIGSTOP to `azq up` and all below it, brokers too; whoever goes on repeats nothing, so nobody may be another one afterwards."""
+    """SIGSTOP to `azq up` and all below it, brokers too; the same processes have to continue afterwards."""
     before = _at_work(system, *system.brokers())
     lift = system.kin.signalled(signal.SIGSTOP, *tree(system.kin))
     return InjectedFault(lambda: _same(system, before), lasts_s=PAUSES_S[scenario.fault], lift=lift)
@@ -51,11 +51,11 @@ def pause(system: System, scenario: Scenario, rng: random.Random) -> InjectedFau
 @fault("away", "broker-control")
 @fault("no-space", DISK)
 def take_nothing(system: System, scenario: Scenario, rng: random.Random) -> InjectedFault:
-    """The control plane is away, or answers and takes no writes; on a full disk nobody can write anything."""
+    """The control plane is away, or answers and takes no writes; on a full disk no process can write anything."""
     dies = ["broker-control"] if scenario.fault == "away" else []
     before, killed = _at_work(system, *(role for role in system.brokers() if role not in dies)), [system.working(role) for role in dies]
     hurt, meanwhile = HURTS[scenario.fault]
-    watch, end = ReadyWatch(rest_of(system), look=lambda: meanwhile(system)), hurt(system)
+    watch, end = ReadyWatch(rest_of(system), probe=lambda: meanwhile(system)), hurt(system)
 
     def lift() -> None:
         try:
@@ -63,7 +63,9 @@ def take_nothing(system: System, scenario: Scenario, rng: random.Random) -> Inje
         finally:
             end()
 
-    return InjectedFault(lambda: _same(system, before) and all(system.replaced(one.role, one) for one in killed), lasts_s=AWAY_S, lift=lift)
+    return InjectedFault(
+        lambda: _same(system, before) and all(system.replaced(victim.role, victim) for victim in killed), lasts_s=AWAY_S, lift=lift
+    )
 
 
 def _follow_nobody(system: System) -> Lift:
@@ -122,18 +124,18 @@ def _slowed(system: System) -> InjectedFault | None:
 
 def tree(kin: Kin) -> list[Victim]:
     """An `azq up` and all below it, parents first."""
-    found = [kin.root]
-    for parent in found:
-        found += kin.below(parent)
-    return found
+    victims = [kin.root]
+    for parent in victims:
+        victims += kin.below(parent)
+    return victims
 
 
 class ReadyWatch:
     """Asks a daemon once a second whether it is ready, in a thread, and counts the answers; None stands for none."""
 
-    def __init__(self, url: str, ask: Ask | None = None, every_s: float = ASK_EVERY_S, look: Callable[[], object] = nothing) -> None:
+    def __init__(self, url: str, ask: Ask | None = None, every_s: float = ASK_EVERY_S, probe: Callable[[], object] = nothing) -> None:
         self.answers: Counter[int | None] = Counter()
-        self._look = look
+        self._probe = probe
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(url, ask or readiness, every_s), name="ready watch", daemon=True)
         self._thread.start()
@@ -147,12 +149,12 @@ class ReadyWatch:
 
     def _run(self, url: str, ask: Ask, every_s: float) -> None:
         while not self._over.wait(every_s):
-            self._look()
+            self._probe()
             self.answers[ask(url)] += 1
 
 
 def readiness(url: str) -> int | None:
-    """The status that `/readyz` answers; None where nobody does."""
+    """The status that `/readyz` answers; None without an answer."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=ANSWER_S)
     try:
         connection.request("GET", "/readyz")

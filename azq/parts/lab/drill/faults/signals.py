@@ -20,7 +20,7 @@ from azq.process.proc import children
 from azq.wire import keys
 
 SIGNALS = {"kill": signal.SIGKILL, "kill-child": signal.SIGKILL, "stop": signal.SIGSTOP, "stop-child": signal.SIGSTOP}
-NO_REQUEST = "0-0"  # the last id of a stream that nobody has written to
+NO_REQUEST = "0-0"  # the last id of a stream without entries
 SLOW_S = 10.0
 SLOW_STEP_S = 25.0
 LEAST_SHARE = 0.02  # of each second, in which a process gets something done
@@ -71,11 +71,11 @@ def kill_unacknowledged(system: System, scenario: Scenario, rng: random.Random) 
     def size() -> int:
         return sum(path.stat().st_size for path in segments.glob("*.seg"))
 
-    known = [size()]
+    last = [size()]
 
     def grows() -> bool:
-        before, known[0] = known[0], size()
-        return known[0] > before
+        before, last[0] = last[0], size()
+        return last[0] > before
 
     return _kill_when(system, scenario, grows, lambda: system.counted(lambda now: system.log_reader.read().games > now.inserted))
 
@@ -112,11 +112,11 @@ def slow(system: System, scenario: Scenario, rng: random.Random) -> InjectedFaul
     slowed = system.working(scenario.role)
     entries, memory = [0], [_used(system)]
 
-    def look() -> None:
+    def sample() -> None:
         entries.append(_waiting(system))
         memory.append(_used(system))
 
-    release = system.kin.braked(slowed, look)
+    release = system.kin.braked(slowed, sample)
 
     def lift() -> None:
         release()
@@ -134,13 +134,13 @@ def slow_step(system: System, scenario: Scenario, rng: random.Random) -> Injecte
     """
     slowed, batch_s = system.working(scenario.role), [0.0]
 
-    def look() -> bool:
+    def sample() -> bool:
         status = system.learner_status()
         batch_s.append(status.batch_s if status is not None else 0.0)
         return batch_s[-1] > 0
 
-    system.until(look, "a first training step", READY_S)
-    release = system.kin.braked(slowed, look, share=max(LEAST_SHARE, min(1.0, batch_s[-1] / SLOW_STEP_S)))
+    system.until(sample, "a first training step", READY_S)
+    release = system.kin.braked(slowed, sample, share=max(LEAST_SHARE, min(1.0, batch_s[-1] / SLOW_STEP_S)))
 
     def lift() -> None:
         release()
@@ -163,50 +163,50 @@ def restart(system: System, scenario: Scenario, rng: random.Random) -> InjectedF
             return False
         if not left:
             return True
-        if (found := system.victim(left[0])) is not None:
+        if (victim := system.victim(left[0])) is not None:
             left.pop(0)
-            now[:] = [found]
-            system.kin.send(signal.SIGTERM, found)
+            now[:] = [victim]
+            system.kin.send(signal.SIGTERM, victim)
         return False
 
     return InjectedFault(healed)
 
 
 class JournalWatch:
-    """When the open games were journaled last, as anybody sees it in the control plane."""
+    """When the open games were journaled last, as the control plane has it."""
 
     def __init__(self, system: System) -> None:
         self._system = system
         self._seen: dict[bytes, bytes] = {}
-        self._looked_s = time.monotonic()
+        self._read_s = time.monotonic()
         self._written_s: float | None = None  # the look before the one that saw it: what is lost is never said too small
 
     def wait(self, rng: random.Random) -> float:
         """Waits for a journal write and then a random part of the interval; returns the seconds since the last write."""
-        self._system.until(lambda: self._look() is not None, "a journal write of open games", CATCH_S)
+        self._system.until(lambda: self._read() is not None, "a journal write of open games", CATCH_S)
         end_s = time.monotonic() + rng.random() * self._system.journal_s()
-        self._system.until(lambda: self._look() is not None and time.monotonic() >= end_s, "the moment of the fault", CATCH_S)
+        self._system.until(lambda: self._read() is not None and time.monotonic() >= end_s, "the moment of the fault", CATCH_S)
         assert self._written_s is not None
         return time.monotonic() - self._written_s
 
-    def _look(self) -> float | None:
+    def _read(self) -> float | None:
         now = time.monotonic()
-        found: Any = self._system.query(lambda client: client.hgetall(keys.open_games(RUN)))
-        if found is None:
+        frames: Any = self._system.query(lambda client: client.hgetall(keys.open_games(RUN)))
+        if frames is None:
             return self._written_s
-        if any(frame and self._seen.get(uid, frame) != frame for uid, frame in found.items()):
-            self._written_s = self._looked_s
-        self._seen, self._looked_s = found, now
+        if any(frame and self._seen.get(uid, frame) != frame for uid, frame in frames.items()):
+            self._written_s = self._read_s
+        self._seen, self._read_s = frames, now
         return self._written_s
 
 
 def _kill_when(system: System, scenario: Scenario, seems: Callable[[], bool], is_there: Callable[[], bool]) -> InjectedFault:
     """Kills a role at a moment: it is stopped when that seems to be there, and looked at."""
-    found = system.working(scenario.role)
+    victim = system.working(scenario.role)
     deadline = time.monotonic() + CATCH_S
     while time.monotonic() < deadline:
-        if seems() and system.kin.killed_if(found, is_there):
-            return InjectedFault(lambda: system.replaced(scenario.role, found))
+        if seems() and system.kin.killed_if(victim, is_there):
+            return InjectedFault(lambda: system.replaced(scenario.role, victim))
     raise EvaluationTimeout(f"the moment of {scenario.name} was not caught within {CATCH_S:g} s; run the drill again")
 
 

@@ -41,7 +41,7 @@ def test_every_drill_has_its_section_in_the_documentation() -> None:
     ("text", "named"),
     [
         ('summary = "x"\nrole = "learner"\nfault = "kill"\n', "within_s"),
-        ('summary = "x"\nrole = "learner"\nfault = "poison"\nwithin_s = 1.0\n', "no fault 'poison' befalls 'learner'"),
+        ('summary = "x"\nrole = "learner"\nfault = "poison"\nwithin_s = 1.0\n', "no fault 'poison' hits 'learner'"),
         ("summary = ", "needs summary, role, fault"),
         ('summary = "x"\nrole = "learner"\nfault = "kill"\nwithin_s = 1.0\nhow = "so"\n', "unknown key 'how'"),
         ('summary = "x"\nrole = "learner"\nfault = "kill"\nwithin_s = 1.0\nfsync = "no"\n', "fsync 'no' is none of"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.parts.lab.drill.scenarios import FAULTS
-from azq.parts.lab.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, victim
+from azq.parts.lab.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, target
 from azq.process.kin import role_of
 
 SEEDS = st.integers(0, 1 << 32)
@@ -41,7 +41,7 @@ def test_gaps_have_the_mean_that_was_asked_for_and_every_pair_comes_as_often() -
 def test_a_strike_falls_on_whom_it_names_or_the_next_of_its_kind_that_is_there(kind: str, data: st.DataObject) -> None:
     role = data.draw(st.sampled_from(KINDS[kind].roles))
     alive = data.draw(st.lists(st.sampled_from(SIGNALLED), unique=True))
-    found = victim(Strike(0.0, kind, role, 0.0), alive)
+    found = target(Strike(0.0, kind, role, 0.0), alive)
     there = [one for one in KINDS[kind].roles if one in alive or one not in SIGNALLED]
     assert found == (role if role in there else found)
     assert (found in there) if there else (found is None)

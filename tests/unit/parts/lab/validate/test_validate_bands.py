@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from azq.errors import AzqError, ConfigError, UnknownGameError
 from azq.parts.lab.validate import banded, curve
-from azq.parts.lab.validate.banded import Banding, check_bands
+from azq.parts.lab.validate.banded import BandRequest, check_bands
 from azq.parts.lab.validate.bands import Band, BandPoint, SeedCurve, chances_of, cpu_ratio, judge, spread
 from azq.parts.lab.validate.curve import PLANS, band_sections, curves_of, plan_of
 
@@ -112,25 +112,25 @@ def kept(tmp_path):
 
 
 def test_other_seeds_are_judged_told_drawn_and_kept(kept, runs, tmp_path):
-    report = check_bands(Banding("tic_tac_toe", out=tmp_path / "out", kept=kept), print)
+    report = check_bands(BandRequest("tic_tac_toe", out=tmp_path / "out", band=kept), print)
     assert runs.ran == [13, 14, 15, 16, 17]
     assert report.passed
     assert "CPU-seconds 1.00 times the band's; passed" in report.as_text()
     page = (tmp_path / "out" / "tic_tac_toe.html").read_text()
     assert page.count("<polygon") == 2
-    check_bands(Banding("tic_tac_toe", 6, out=tmp_path / "out", kept=kept), print)
+    check_bands(BandRequest("tic_tac_toe", 6, out=tmp_path / "out", band=kept), print)
     assert runs.ran == [13, 14, 15, 16, 17, 18]
     msgspec.json.encode(report.values())
 
 
 def test_a_slower_program_fails_and_a_dearer_one_where_that_is_asked(kept, runs):
     runs.slower_by = 0.3
-    report = check_bands(Banding("tic_tac_toe", kept=kept), print)
+    report = check_bands(BandRequest("tic_tac_toe", band=kept), print)
     assert not report.passed
     assert "| slower |" in report.as_text()
     assert report.as_text().count("; failed") == 1
     runs.slower_by = 0.0
-    dear = msgspec.structs.replace(report.found, curves=curves(group(np.random.default_rng(4), 5), 13, 9.0))
+    dear = msgspec.structs.replace(report.measured, curves=curves(group(np.random.default_rng(4), 5), 13, 9.0))
     same = banded.BandReport(report.band, dear, [], judges_cpu=False)
     assert (same.passed, banded.BandReport(report.band, dear, [], judges_cpu=True).passed) == (True, False)
 
@@ -141,28 +141,28 @@ def test_what_does_not_fit_is_one_line_with_the_remedy(kept, runs, tmp_path):
     def refused(match, asked=None, **changes):
         kept.write_bytes(msgspec.json.encode(msgspec.structs.replace(band, **changes)))
         with pytest.raises(ConfigError, match=match) as error:
-            check_bands(asked or Banding("tic_tac_toe", kept=kept, judges_cpu=True), print)
+            check_bands(asked or BandRequest("tic_tac_toe", band=kept, judges_cpu=True), print)
         assert "\n" not in str(error.value)
 
-    refused("another settings .*make it anew: azq validate --bands tic_tac_toe", settings="old")
+    refused("another settings .*make it again: azq validate --bands tic_tac_toe", settings="old")
     refused("another game", game="hex")
     refused("another kind of machine .*leave --cpu out", machine="an abacus")
-    assert check_bands(Banding("tic_tac_toe", kept=kept), print).cpu_ratio is None  # where losses are compared none the less
-    refused("4 or more", Banding("tic_tac_toe", 3, kept=kept))
-    refused("blob has no curve to compare: .*azq compare", Banding("blob", out=tmp_path))
-    refused("no band of tic_tac_toe is at", Banding("tic_tac_toe", kept=tmp_path / "none"))
+    assert check_bands(BandRequest("tic_tac_toe", band=kept), print).cpu_ratio is None  # where losses are compared none the less
+    refused("4 or more", BandRequest("tic_tac_toe", 3, band=kept))
+    refused("blob has no curve to compare: .*azq compare", BandRequest("blob", out=tmp_path))
+    refused("no band of tic_tac_toe is at", BandRequest("tic_tac_toe", band=tmp_path / "none"))
     kept.write_text("nonsense")
     with pytest.raises(ConfigError, match="cannot be read"):
-        check_bands(Banding("tic_tac_toe", kept=kept), print)
+        check_bands(BandRequest("tic_tac_toe", band=kept), print)
     with pytest.raises(UnknownGameError):
-        check_bands(Banding("poker", kept=kept), print)
+        check_bands(BandRequest("poker", band=kept), print)
 
 
 def test_curves_of_another_program_are_not_gone_on_with(kept, runs, tmp_path, monkeypatch):
-    check_bands(Banding("tic_tac_toe", out=tmp_path / "out", kept=kept), print)
+    check_bands(BandRequest("tic_tac_toe", out=tmp_path / "out", band=kept), print)
     monkeypatch.setattr(banded, "files_sha256", lambda: "changed")
     with pytest.raises(ConfigError, match="another program"):
-        check_bands(Banding("tic_tac_toe", out=tmp_path / "out", kept=kept), print)
+        check_bands(BandRequest("tic_tac_toe", out=tmp_path / "out", band=kept), print)
 
 
 def test_processes_bring_curves_as_they_finish_and_one_that_fails_is_told(monkeypatch):
@@ -191,7 +191,7 @@ def test_kept_bands_fit_the_presets():
     kept = [file.stem for file in Path(banded.__file__).with_name("bands").iterdir()]
     assert {"tic_tac_toe", "connect_four"} <= set(kept)
     for game in kept:
-        band = banded._band_for(banded._without_curves(game), Banding(game))
+        band = banded._band_for(banded._without_curves(game), BandRequest(game))
         assert len(band.curves) >= 6
 
 

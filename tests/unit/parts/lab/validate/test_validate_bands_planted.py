@@ -7,7 +7,7 @@ import pytest
 from azq.arena.players import make_player
 from azq.learner.step.optimizer import learning_rate
 from azq.parts.lab.validate import curve
-from azq.parts.lab.validate.banded import Banding, _band_for, _without_curves
+from azq.parts.lab.validate.banded import BandRequest, _band_for, _without_curves
 from azq.parts.lab.validate.bands import SeedCurve, judge
 from azq.replay.samples import samples_of
 
@@ -49,6 +49,6 @@ def test_a_planted_change_is_called_what_it_is(plant, verdict, monkeypatch):
     plant(monkeypatch)
     fresh = _without_curves(GAME)
     found = fresh.having([SeedCurve(seed, list(curve.curve(GAME, seed))) for seed in range(101, 106)])
-    verdicts = {each.verdict for each in judge(_band_for(fresh, Banding(GAME)), found)}
+    verdicts = {each.verdict for each in judge(_band_for(fresh, BandRequest(GAME)), found)}
     assert verdict in verdicts
     assert verdicts <= {verdict, "within"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from azq.config import RunSections, load, parse_run
 from azq.errors import ConfigError
-from azq.parts.lab.validate.validate import ValidationReport, kept_baseline, machine_kind, read_baseline
+from azq.parts.lab.validate.validate import ValidationReport, machine_kind, read_baseline, shipped_baseline
 from azq.parts.lab.validate.versions import LockstepVersion, fingerprint, first_difference, lockstep_sections, overrides_of
 
 VERSIONS = [
@@ -77,10 +77,10 @@ def test_an_answer_is_a_baseline_for_its_own_kind_of_machine_alone(tmp_path):
         read_baseline(tmp_path / "none", "g", "m", "s")
 
 
-def test_kept_baselines_are_sound_and_found_by_machine_and_settings():
-    assert str(kept_baseline("tic_tac_toe", "an abacus", "s")).startswith("none of tic_tac_toe on this kind of machine")
+def test_shipped_baselines_are_sound_and_found_by_machine_and_settings():
+    assert str(shipped_baseline("tic_tac_toe", "an abacus", "s")).startswith("none of tic_tac_toe on this kind of machine")
     sections = lockstep_sections("tic_tac_toe", 0, "local")
-    found = kept_baseline("tic_tac_toe", machine_kind(), fingerprint(sections))
+    found = shipped_baseline("tic_tac_toe", machine_kind(), fingerprint(sections))
     assert isinstance(found, str) or (found.passed and found.versions[0].games == 0)
 
 
