@@ -8,7 +8,7 @@ LOCKED := $(BIN)/python -m pip install -q --require-hashes
 # Packages too: Python finds them where they lay when azq was installed.
 CORE := $(shell find azq/core azq/nets/native -name '*.[ch]pp' 2>/dev/null) $(shell find azq workers daemon -name __init__.py 2>/dev/null) CMakeLists.txt
 
-.PHONY: setup up install uninstall test release-tests drills mutants check sanitize wasm docs lock clean
+.PHONY: setup up install uninstall test release-tests drills mutants check sanitize wasm docs pictures lock clean
 
 setup: $(VENV)/.built
 
@@ -89,6 +89,10 @@ $(VENV)/.wasm: ops/locks/wasm.txt | $(BIN)/python
 $(VENV)/.extras: ops/locks/extras.txt | setup
 	$(LOCKED) -r $<
 	@touch $@
+
+# README's live table and dashboard, from ten minutes of connect four; wants playwright and chromium.
+pictures: setup
+	$(BIN)/python ops/pictures.py
 
 # The pages as a site in build/site; a dead link ends it.
 docs: $(VENV)/.docs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import json
 import shutil
 import subprocess
@@ -10,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from azq.host.browser import web
-
-WEB = web()
+WEB = Path(str(importlib.resources.files("azq") / "web"))
 SUPPORT = Path(__file__).parent
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="node (Debian: nodejs) is not installed")
 

@@ -1,0 +1,107 @@
+"""README's pictures, from one seeded run of connect four on this machine: its live table as a moving SVG, with a self-play worker
+killed on the way, and its page as a PNG.
+
+Usage: pictures.py [--minutes 10] [--out docs/img]    `make pictures`; needs playwright and chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import re
+import socket
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from azq.console.table import panel
+from azq.local import Local
+from azq.status.summary import RunStatus
+
+ROOT = Path(__file__).parents[1]
+COLUMNS = 118
+SHOWN_S = (3, 10, 20, 40, 60, 120, 180, 240)  # of the run, before its worker dies
+KILLED_AT = 0.6  # of the run
+AFTER_KILL_S = (0, 1, 2, 4, 8, 30)
+FRAME_S = 1.5
+FONT_FACES = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The live table at a moment."""
+
+    status: RunStatus
+    note: str = ""
+
+
+def record(local: Local, minutes: float) -> list[Frame]:
+    """Frames of a run's first minutes, in which it loses its self-play worker."""
+    killed_s, frames, note = KILLED_AT * 60 * minutes, [], ""
+    moments = [second for second in SHOWN_S if second < killed_s] + [killed_s + second for second in AFTER_KILL_S] + [60 * minutes]
+    for status in local.statuses():
+        if not note and status.active_s >= killed_s:
+            local.kill("selfplay")
+            note = "kill -9 of the self-play worker: the next one adopts its games"
+        if status.active_s >= moments[0]:
+            frames.append(Frame(status, note))
+            moments = [second for second in moments if second > status.active_s]
+        if not moments:
+            break
+    return frames
+
+
+def film(frames: Sequence[Frame]) -> str:
+    """One SVG that shows the frames in turn; the last one alone to those who want no motion."""
+    drawn = [_drawn(frame, f"f{number}") for number, frame in enumerate(frames)]
+    sizes = [tuple(map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0])) for svg in drawn]
+    width, height = map(max, zip(*sizes, strict=True))
+    share, length_s = 100 / len(drawn), FRAME_S * len(drawn)
+    groups = [f'<g class="frame" style="animation-delay:{number * FRAME_S}s">{svg}</g>' for number, svg in enumerate(drawn)]
+    return f"""<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg"><style>
+.frame {{ visibility: hidden; animation: film {length_s}s steps(1) infinite; }}
+@keyframes film {{ 0% {{ visibility: visible }} {share:.3f}% {{ visibility: hidden }} }}
+@media (prefers-reduced-motion: reduce) {{ .frame {{ animation: none }} .frame:last-child {{ visibility: visible }} }}
+</style>{"".join(groups)}</svg>
+"""
+
+
+def _drawn(frame: Frame, name: str) -> str:
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    console.print(panel(frame.status, frame.note))
+    return FONT_FACES.sub("", console.export_svg(title="azq up --game connect_four", unique_id=name))
+
+
+def photograph(door: str, address: str, file: Path) -> None:
+    """A page behind its sign-in, once its figures are drawn."""
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    from browsing import launched
+
+    with launched() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 860})
+        page.goto(door)
+        page.goto(address)
+        page.wait_for_timeout(5_000)  # two answers of every figure
+        page.screenshot(path=str(file))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "img")
+    arguments = parser.parse_args()
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
+        port = free.getsockname()[1]
+    with Local("connect_four", settings=[f"daemon.port={port}", "run.seed=1"]) as local:
+        frames = record(local, arguments.minutes)
+        (arguments.out / "live-table.svg").write_text(film(frames), "utf-8")
+        token = (local.folder / ".token").read_text("utf-8").strip()
+        photograph(f"http://127.0.0.1:{port}/#token={token}", f"http://127.0.0.1:{port}/#/run/{local.run}", arguments.out / "dashboard.png")
+
+
+if __name__ == "__main__":
+    main()
