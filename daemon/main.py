@@ -21,19 +21,19 @@ from azq.config.access import check_binding, check_tls, with_own_token
 from azq.errors import AzqError, BrokerError, ExitCode
 from azq.process.interrupts import Interrupts
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
-from azq.process.webserver import open_door
+from azq.process.webserver import open_listener
 from azq.store.signing import make_key
 from azq.wire.connect import agree_on_schema, open_client
-from azq.wire.doorman import admit
+from azq.wire.fitness import admit
 from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
 from daemon.serve.notices import Webhook
 
 if TYPE_CHECKING:
     import redis
 
-    from azq.process.webserver import Door, WebServer
+    from azq.process.webserver import BoundedListener, WebServer
 
-    Serving: TypeAlias = Callable[[Config, redis.Redis, Loop, Door], AbstractContextManager[WebServer]]
+    Serving: TypeAlias = Callable[[Config, redis.Redis, Loop, BoundedListener], AbstractContextManager[WebServer]]
 
 SWITCH_S = 0.001  # a large answer under way must not hold up the small ones
 
@@ -51,7 +51,7 @@ def main(config: Config, load_interface: Callable[[], Serving]) -> int:
     url = control_url_of(config.broker)
     config = with_own_token(config, make=True)
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(open_door(config.daemon))
+        listener = stack.enter_context(open_listener(config.daemon))
         client = open_client(url, timeout_s=config.broker.connect_timeout_s)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process

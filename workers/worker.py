@@ -25,7 +25,7 @@ from azq.ledger import Ledger
 from azq.process.liveness import STOPPING, notify
 from azq.queue import detect_tags, make_app
 from azq.wire.connect import address, agree_on_schema, connect
-from azq.wire.doorman import CONTROL, judge, look
+from azq.wire.fitness import CONTROL, facts_of, judge
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.children import Board, Care, Signs
 from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, SoftWorker, end_for_sure, may_listen, node_name, read_only
@@ -93,7 +93,7 @@ class WorkerParts:
         """Whether the control plane is there and takes writes; where it never will, whoever connects next says why."""
         try:
             with closing(self._connect()) as client:
-                return judge(look(client), CONTROL, address(self.config.broker.control_url)).verdict not in ("full", "passing")
+                return judge(facts_of(client), CONTROL, address(self.config.broker.control_url)).verdict not in ("full", "passing")
         except BrokerUnavailable:
             return False
         except AzqError:

@@ -31,18 +31,18 @@ def cut_zeros(folder: Path) -> None:
     if path is None or not (zeros := zeros_at_end(path)):
         return
     size = path.stat().st_size
-    kept = folder / f"{path.name}.{size}-bytes-before-cut"
+    remainder = folder / f"{path.name}.{size}-bytes-before-cut"
     try:
-        shutil.copyfile(path, kept)
-        with kept.open("rb") as copy:
+        shutil.copyfile(path, remainder)
+        with remainder.open("rb") as copy:
             os.fsync(copy.fileno())
         sync_folder(folder)
         with path.open("r+b") as file:
             file.truncate(size - zeros)
             os.fsync(file.fileno())
     except OSError as error:
-        raise BrokerUnavailable(f"{path} ends in {zeros} zeros; they are cut once {kept} can be written: {error.strerror}") from None
-    log.warning("append_only_file_cut", file=str(path), zeros=zeros, copy=str(kept), reason="a power cut leaves zeros at its end")
+        raise BrokerUnavailable(f"{path} ends in {zeros} zeros; they are cut once {remainder} can be written: {error.strerror}") from None
+    log.warning("append_only_file_cut", file=str(path), zeros=zeros, copy=str(remainder), reason="a power cut leaves zeros at its end")
 
 
 def appended_file(folder: Path) -> Path | None:
@@ -52,7 +52,7 @@ def appended_file(folder: Path) -> Path | None:
         single = folder / "appendonly.aof"
         return single if single.is_file() else None
     appended = _APPENDED.findall(manifests[0].read_text("utf-8", "replace"))
-    path = manifests[0].parent / max(appended, key=lambda found: int(found[1]))[0] if appended else None
+    path = manifests[0].parent / max(appended, key=lambda match: int(match[1]))[0] if appended else None
     return path if path is not None and path.is_file() else None
 
 
@@ -63,8 +63,8 @@ def zeros_at_end(path: Path) -> int:
         while end:
             start = max(0, end - CHUNK_BYTES)
             file.seek(start)
-            if kept := file.read(end - start).rstrip(b"\0"):
-                return size - start - len(kept)
+            if remainder := file.read(end - start).rstrip(b"\0"):
+                return size - start - len(remainder)
             end = start
     return size
 

@@ -69,7 +69,7 @@ def make(names: tuple[str, ...]) -> Pair:
         (x509.BasicConstraints(ca=False, path_length=None), True),
         (x509.KeyUsage(digital_signature=True, **usage), True),
         (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-        (x509.SubjectAlternativeName([_general(one) for one in names]), False),
+        (x509.SubjectAlternativeName([_general(name_) for name_ in names]), False),
         (identifier, False),
         (x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), False),
     )

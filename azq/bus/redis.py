@@ -20,7 +20,7 @@ from azq.process.liveness import kept_alive, more_time, notify
 from azq.waiting import Backoff
 from azq.wire import keys
 from azq.wire.connect import connect, socket_timeout_s, translate
-from azq.wire.doorman import CONTROL, admit
+from azq.wire.fitness import CONTROL, admit
 
 BACKOFF = Backoff(0.2, 5.0)  # of a start that waits for its broker
 FIELD = b"f"  # the one field of every stream entry
@@ -62,17 +62,17 @@ class RedisBus(Bus):
             self._posted = line
 
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
-        asked, wanted = ("XREADGROUP", "GROUP", group, consumer, "COUNT", count), ("STREAMS", *streams, *(">" for _ in streams))
+        head, wanted = ("XREADGROUP", "GROUP", group, consumer, "COUNT", count), ("STREAMS", *streams, *(">" for _ in streams))
 
         def once(wait_s: float) -> list[Entry]:
             try:
-                return _entries(_ask(self._client, (*asked, *_block(wait_s), *wanted))[0])
+                return _entries(_ask(self._client, (*head, *_block(wait_s), *wanted))[0])
             except ResponseError as error:
                 if not _group_is_gone(error):
                     raise
             for stream in streams:
                 self._create_group(stream, group)
-            return _entries(_ask(self._client, (*asked, *wanted))[0])
+            return _entries(_ask(self._client, (*head, *wanted))[0])
 
         return self._waiting(once, block_ms / 1000)
 
@@ -119,8 +119,8 @@ class RedisBus(Bus):
     def newest_each(self, streams: Sequence[str]) -> list[Entry | None]:
         with translate(self._client):
             answers = _ask(self._client, *(_newest(stream) for stream in streams))
-        found = [_entries([(stream.encode(), answer)]) for stream, answer in zip(streams, answers, strict=True)]
-        return [entries[0] if entries else None for entries in found]
+        result = [_entries([(stream.encode(), answer)]) for stream, answer in zip(streams, answers, strict=True)]
+        return [entries[0] if entries else None for entries in result]
 
     def length(self, stream: str) -> int:
         with translate(self._client):
@@ -148,14 +148,14 @@ class RedisBus(Bus):
 
     def get_each(self, names: Sequence[str]) -> list[bytes | None]:
         with translate(self._client):
-            found: Any = self._client.mget(names) if names else []
-        return [value if value is None else bytes(value) for value in found]
+            result: Any = self._client.mget(names) if names else []
+        return [value if value is None else bytes(value) for value in result]
 
     def values(self, prefix: str) -> dict[str, bytes]:
         with translate(self._client):
             names = sorted(set(self._client.scan_iter(match=f"{prefix.translate(_GLOB)}*", count=_SCAN_COUNT)))
-            found: Any = self._client.mget(names) if names else []
-        return {name.decode(): value for name, value in zip(names, found, strict=True) if value is not None}
+            result: Any = self._client.mget(names) if names else []
+        return {name.decode(): value for name, value in zip(names, result, strict=True) if value is not None}
 
     def delete(self, *names: str) -> None:
         if names:
@@ -185,9 +185,9 @@ class RedisBus(Bus):
         deadline = time.monotonic() + wait_s
         while True:
             with translate(self._client):
-                found = once(min(deadline - time.monotonic(), self._longest_wait_s))
-            if found or time.monotonic() >= deadline:
-                return found
+                result = once(min(deadline - time.monotonic(), self._longest_wait_s))
+            if result or time.monotonic() >= deadline:
+                return result
 
     def _pop(self, key: str, wait_s: float, count: int) -> list[bytes]:
         line, self._posted = self._posted or _Line(self._client), None
@@ -299,7 +299,7 @@ def another_control(broker: BrokerConfig) -> RedisBus:
 
 
 def admitted(url: str, *, timeout_s: float, plane: str = CONTROL) -> redis.Redis:
-    """As `connect`, to a server that is fit for a plane. Raises also as `azq.wire.doorman.admit`."""
+    """As `connect`, to a server that is fit for a plane. Raises also as `azq.wire.fitness.admit`."""
     client = connect(url, timeout_s=timeout_s)
     try:
         admit(client, plane)
@@ -321,7 +321,7 @@ def connect_at_start(broker: BrokerConfig) -> redis.Redis:
 
     Whole sites lose power: their machines boot before the broker does, and a service that ends each time may run out of starts, or
     spends the wait on loading Python; in a container it is the same. Else a person waits for an answer: `BrokerUnavailable` at once.
-    Raises also as `azq.wire.doorman.admit`.
+    Raises also as `azq.wire.fitness.admit`.
     """
     url, timeout_s, failures = control_url_of(broker), broker.connect_timeout_s, 0
     while True:

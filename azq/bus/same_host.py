@@ -186,9 +186,9 @@ class HostRequests(RequestBus):
                 self._selector.register(connection, selectors.EVENT_READ, _Client(connection))
         elif client is None:
             self._woken.recv(4096)
-            for each in self._clients.values():
-                if each.queue:
-                    self._selector.modify(each.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, each)
+            for waiting in self._clients.values():
+                if waiting.queue:
+                    self._selector.modify(waiting.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, waiting)
         else:
             try:
                 if events & selectors.EVENT_WRITE and client.send():
@@ -262,14 +262,14 @@ class HostFirstBus(AskingBus):
             if frames:
                 return frames
             timeout_s = min(timeout_s, 0.005)
-        found: list[bytes] = []
+        arrived_frames: list[bytes] = []
         for ready, _ in self._poll.select(timeout_s):
             peer: _Connection = ready.data
             with self._lost_with(peer):
                 arrived = list(peer.frames())
             self._peers[peer] = max(0, self._peers[peer] - len(arrived))
-            found += arrived
-        return found
+            arrived_frames += arrived
+        return arrived_frames
 
     def delete(self, *names: str) -> None:
         """As the broker's."""

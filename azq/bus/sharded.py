@@ -86,25 +86,27 @@ class ShardedBus(RequestBus):
         claimed: list[Entry] = []
         for shard in self._shards:
             if self._carried([stream], shard):
-                found = shard.attempt(partial(shard.bus.claim, stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
+                items_there = shard.attempt(partial(shard.bus.claim, stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
                 with self._changed:
-                    claimed += [entry for entry in shard.marked(found or ()) if entry not in shard.ready]  # read ahead and not looked at
+                    claimed += [
+                        entry for entry in shard.marked(items_there or ()) if entry not in shard.ready
+                    ]  # read ahead and not looked at
         return claimed
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
         """Acknowledges entries where they came from; those of a lost broker are lost with it or claimed when it is back."""
-        for shard, found in self._apart(map(_unmarked, ids)):
-            shard.attempt(partial(shard.bus.ack, stream, group, found))
+        for shard, items_there in self._apart(map(_unmarked, ids)):
+            shard.attempt(partial(shard.bus.ack, stream, group, items_there))
 
     def answer(self, replies: Iterable[tuple[str, bytes]], stream: str, group: str, ids: Sequence[str], *, life_s: int = 60) -> None:
         """Answers clients where they listen and acknowledges entries where they came from, in one round trip to each broker.
 
         A client of a lost broker has moved on and asks again.
         """
-        told = dict(self._apart((self._place_of(key), (key, frame)) for key, frame in replies))
+        answered = dict(self._apart((self._place_of(key), (key, frame)) for key, frame in replies))
         done = dict(self._apart(map(_unmarked, ids)))
-        for shard in {**told, **done}:
-            shard.attempt(partial(shard.bus.answer, told.get(shard, []), stream, group, done.get(shard, []), life_s=life_s))
+        for shard in {**answered, **done}:
+            shard.attempt(partial(shard.bus.answer, answered.get(shard, []), stream, group, done.get(shard, []), life_s=life_s))
 
     def dead_letter(self, entry: Entry, reason: str) -> None:
         """Keeps an unreadable frame on the broker that it came from, one of this host's on the first."""
@@ -126,8 +128,8 @@ class ShardedBus(RequestBus):
         by_place: dict[int, list[T]] = defaultdict(list)
         for place, item in items:
             by_place[place].append(item)
-        for place, found in by_place.items():
-            yield self._shards[place], found
+        for place, items_there in by_place.items():
+            yield self._shards[place], items_there
 
     def _place_of(self, replies: str) -> int:
         """Where the client of a reply list listens."""

@@ -44,8 +44,8 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
     file = path or Path("azq.toml")
     values: dict[str, Any] = merge({}, base or {})
     if file.is_file() and not (apart and path is None):
-        found = read_toml(file)
-        values = merge(values, {name: found[name] for name in DESCRIBES_A_RUN if name in found} if apart else found)
+        document = read_toml(file)
+        values = merge(values, {name: document[name] for name in DESCRIBES_A_RUN if name in document} if apart else document)
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
     if strays := [name for name in os.environ if names_no_section(name)]:

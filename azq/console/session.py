@@ -23,10 +23,10 @@ from azq.console.table import Screen
 from azq.errors import BrokerError, ExitCode, StateConflict
 from azq.goals import is_spent
 from azq.host import rundir
+from azq.host.broker_supervisor import BrokerSupervisor
 from azq.host.brokers import Brokers
 from azq.host.devices import DevicePlan
 from azq.host.fronts import children
-from azq.host.keeping import BrokerKeeper
 from azq.host.machine_end import End, MachineWatch, switch_off, watching
 from azq.host.users import in_roles
 from azq.ledger import Ledger
@@ -92,7 +92,7 @@ class Session:
     spent: End | None = None  # the run ended by what may be spent
 
     def __post_init__(self) -> None:
-        self._keeper = BrokerKeeper(self.brokers)
+        self._keeper = BrokerSupervisor(self.brokers)
         self._adviser = Adviser(self.start.run, self.config, self.watch.bus, time.monotonic)
 
     def run(self, view: RunView) -> int:

@@ -41,7 +41,7 @@ from azq.status.observe import Watch
 from azq.status.summary import RanksStatus, RunStatus
 from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client
-from azq.wire.doorman import CONTROL
+from azq.wire.fitness import CONTROL
 
 ASK_TIMEOUT_S = 1.0  # a plane that hangs holds up whoever looks for so long
 

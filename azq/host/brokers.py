@@ -40,8 +40,8 @@ STARTS = 3  # of a server that died, before `azq up` ends with its words
 
 def with_urls(config: Config, control_url: str, *data_urls: str) -> Config:
     """The same settings with broker addresses filled in."""
-    told = {"control_url": control_url, "data_url": "", "data_urls": (), **data_settings(data_urls)}
-    return config.model_copy(update={"broker": config.broker.model_copy(update=told)})
+    addresses = {"control_url": control_url, "data_url": "", "data_urls": (), **data_settings(data_urls)}
+    return config.model_copy(update={"broker": config.broker.model_copy(update=addresses)})
 
 
 def resolve(config: Config) -> Config:
@@ -176,9 +176,13 @@ class Brokers:
         deaths = []
         for role, server in self._servers.items():
             if server.died() and not (role in self._restarts and self._restarts[role].is_alive()):
-                code, said = server.ended_with()
+                code, last_words = server.ended_with()
                 deaths.append(
-                    Death(ChildSpec(f"broker-{role}", (), server.log_file), server.pid, cause_of(code, self._hung_s.pop(role, None), said))
+                    Death(
+                        ChildSpec(f"broker-{role}", (), server.log_file),
+                        server.pid,
+                        cause_of(code, self._hung_s.pop(role, None), last_words),
+                    )
                 )
                 self._heard_s.pop(role, None)
                 self._restarts[role] = threading.Thread(target=self._restart, args=(server,), name=f"keeps {role}", daemon=True)

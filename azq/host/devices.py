@@ -167,8 +167,8 @@ def vanished(home: Path, machine: Machine) -> dict[str, str]:
 def remember(home: Path, machine: Machine) -> None:
     """Notes the GPUs of now beside those of earlier starts."""
     seen = _seen(home)
-    if (known := seen | {gpu.uuid: f"{gpu.device} ({gpu.name})" for gpu in machine.gpus if gpu.uuid}) != seen:
-        publish_file(home / SEEN, json.dumps(known).encode())
+    if (every := seen | {gpu.uuid: f"{gpu.device} ({gpu.name})" for gpu in machine.gpus if gpu.uuid}) != seen:
+        publish_file(home / SEEN, json.dumps(every).encode())
 
 
 def _seen(home: Path) -> dict[str, str]:

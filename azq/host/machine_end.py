@@ -96,7 +96,7 @@ class Notes:
         """Asks whoever may stop services to end this machine."""
         publish_file(self.folder / ASKED, json.dumps(asdict(end)).encode())
 
-    def asked(self) -> End:
+    def take_end(self) -> End:
         """Takes what was asked for. Raises `StateConflict` where nothing was."""
         path = self.folder / ASKED
         try:
@@ -151,9 +151,9 @@ class SpotNotice:
 
     @staticmethod
     def _said(body: bytes) -> str:
-        said = json.loads(body)
-        known = isinstance(said, dict) and {"action", "time"} <= said.keys()
-        return f"spot interruption: {said['action']} at {said['time']}" if known else ""
+        notice = json.loads(body)
+        known = isinstance(notice, dict) and {"action", "time"} <= notice.keys()
+        return f"spot interruption: {notice['action']} at {notice['time']}" if known else ""
 
     def _missed(self, why: str) -> None:
         if why and not self._away:
@@ -302,12 +302,12 @@ def watch(config: Config, folder: Path) -> int:
 
 def end(config: Config, folder: Path) -> End:
     """Stops the services, whatever fails on the way, then switches the machine off. Raises `StateConflict` where nobody asked."""
-    asked = Notes(folder).asked()
+    requested = Notes(folder).take_end()
     for units in STOP_ORDER:
         try:
-            log.info("stopping", units=" ".join(units), reason=asked.reason)
+            log.info("stopping", units=" ".join(units), reason=requested.reason)
             carry_out(RunCommand(("systemctl", "stop", *units)))
         except AzqError as error:
             log.error("not_stopped", units=" ".join(units), reason=str(error))
-    switch_off(asked, config.machine.poweroff_command)
-    return asked
+    switch_off(requested, config.machine.poweroff_command)
+    return requested

@@ -56,9 +56,9 @@ class RunDir:
     def host_values(self) -> dict[str, Any]:
         """What the run's preset sets of the host that runs it: no address, and nothing that may be loaded or started there."""
         file = self.path / "host.toml"
-        found = read_toml(file) if file.is_file() else {}
-        broker = {name: value for name, value in found.get("broker", {}).items() if name == "data_shards"}
-        return {name: found[name] for name in ("inference",) if name in found} | ({"broker": broker} if broker else {})
+        settings_read = read_toml(file) if file.is_file() else {}
+        broker = {name: value for name, value in settings_read.get("broker", {}).items() if name == "data_shards"}
+        return {name: settings_read[name] for name in ("inference",) if name in settings_read} | ({"broker": broker} if broker else {})
 
     def sections(self) -> RunSections:
         return parse_run(self.values(), str(self.settings))

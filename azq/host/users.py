@@ -106,7 +106,11 @@ class Machines:
         with translate(self._control):
             clients: Any = self._control.client_list()
         return [
-            SeenMachine(name, machine, tuple(sorted({_host(one["addr"]) for one in clients if one.get("user") == acl.machine_user(name)})))
+            SeenMachine(
+                name,
+                machine,
+                tuple(sorted({_host(client_["addr"]) for client_ in clients if client_.get("user") == acl.machine_user(name)})),
+            )
             for name, machine in sorted(self.all().items())
         ]
 
@@ -199,9 +203,9 @@ def give_roles(config: Config, *, apply: bool) -> Iterator[str]:
             yield from (acl.line(user, words) for user, words in acl.role_users(password).items())
             continue
         with contextlib.closing(server):
-            kept = keep_roles(server, password)
+            saved = keep_roles(server, password)
         yield f"{address(url)} has the users {', '.join(map(acl.role_user, acl.ROLES))}"
-        if not kept:
+        if not saved:
             yield f"warning: {address(url)} forgets them when it ends; start it with `aclfile FILE`, or put these lines into its settings"
 
 

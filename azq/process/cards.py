@@ -61,7 +61,7 @@ def survey(devices: Path = Path("/dev")) -> Cards:
         return (), ""
     try:
         done = subprocess.run(SURVEY, capture_output=True, timeout=SURVEY_S, check=True, env=dict([ORDER]) | os.environ)
-        found: Cards = msgspec.json.decode(done.stdout.splitlines()[-1], type=Cards)
-        return found
+        cards: Cards = msgspec.json.decode(done.stdout.splitlines()[-1], type=Cards)
+        return cards
     except (subprocess.SubprocessError, IndexError, msgspec.DecodeError) as error:
         return (), f"nobody could look at the GPUs ({reason_of(error)}); see `dmesg`"

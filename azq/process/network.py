@@ -25,8 +25,8 @@ def open_web(url: str, *, timeout_s: float, trust: ssl.SSLContext | None = None)
             return httpx2.Client(timeout=timeout_s, transport=httpx2.HTTPTransport(verify=verify))  # passes by what the environment names
         return httpx2.Client(timeout=timeout_s, verify=verify)
     except (OSError, ValueError, ImportError) as error:
-        said = masked(str(error))
-        raise ConfigError(f"this environment's HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE cannot be used: {said}") from None
+        reason = masked(str(error))
+        raise ConfigError(f"this environment's HTTP_PROXY, HTTPS_PROXY, ALL_PROXY or SSL_CERT_FILE cannot be used: {reason}") from None
 
 
 def way_to(url: str) -> str:

@@ -88,7 +88,7 @@ def usage(pid: int | None = None) -> dict[str, float]:
         return {}
     tree = [own, *(children(own) if pid is not None or _has_children() else ())]
     # In whole hundredths, the kernel's unit: the sum never falls, in whichever order it is added up.
-    return {CPU_S: round(sum(sum(_cpu_s(found)) for found in tree), 2), RESIDENT_BYTES: float(sum(map(resident_bytes, tree)))}
+    return {CPU_S: round(sum(sum(_cpu_s(process)) for process in tree), 2), RESIDENT_BYTES: float(sum(map(resident_bytes, tree)))}
 
 
 def _cpu_s(pid: int) -> tuple[float, float]:

@@ -91,7 +91,7 @@ def cause_of(code: int, silent_s: float | None, said: str) -> str:
     if silent_s is not None:
         return f"SIGKILL, no sign of life for {silent_s:.0f} s"
     if code < 0:
-        known = {one.value: one.name for one in signal.Signals}
+        known = {known_signal.value: known_signal.name for known_signal in signal.Signals}
         return known.get(-code, f"signal {-code}")
     return f"exit code {code}" + (f", {masked(said)}"[:LONGEST_CAUSE] if code else "")
 
@@ -118,8 +118,8 @@ def reason_in(line: str) -> str:
     if line.startswith("{"):
         with contextlib.suppress(json.JSONDecodeError):
             return str(json.loads(line).get("reason", line))
-    found = re.search(r"""\breason=(['"])(.*)\1""", line)
-    return found[2].replace(f"\\{found[1]}", found[1]) if found else line
+    match = re.search(r"""\breason=(['"])(.*)\1""", line)
+    return match[2].replace(f"\\{match[1]}", match[1]) if match else line
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
-"""HTTP from a process that does other things too: uvicorn in a thread, behind a door that bounds connections and their patience.
+"""HTTP from a process that does other things too: uvicorn in a thread, whose listening socket bounds connections and their idle time.
 
 Connections share the process's descriptors with those of brokers, without which nothing ticks. So there is a bound on all and on those of
-one address, counted from the moment of acceptance (also before any handshake). A newcomer beyond it takes the place of whoever has taken
-longest to say what it wants; one who is being answered, or speaks over a WebSocket, is never turned away.
+one address, counted from the moment of acceptance (also before any handshake). A new one beyond it takes the place of the
+one whose request takes longest; one that is being answered, or is a WebSocket, is never dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from azq.errors import AzqError, ConfigError
 
 SWEEP_S = 1
 START_WITHIN_S = 15.0
-OWN_WORD: Any = {
+UVICORN_SETTINGS: Any = {
     "workers": 1,
     "forwarded_allow_ips": "127.0.0.1,::1",
 }  # of uvicorn's settings, in place of WEB_CONCURRENCY and FORWARDED_ALLOW_IPS
@@ -61,13 +61,13 @@ def bind(host: str, port: int, setting: str, make: Callable[[int, int, int], S])
     return listener
 
 
-def open_door(config: ListenConfig, section: str = "daemon", **limits: Any) -> Door:
-    """The door at the address that a section configures; `limits` as of `Door`. Raises as `bind`."""
-    return bind(config.host, config.port, f"{section}.port", partial(Door, **limits))
+def open_listener(config: ListenConfig, section: str = "daemon", **limits: Any) -> BoundedListener:
+    """The listener at the address that a section configures; `limits` as of `BoundedListener`. Raises as `bind`."""
+    return bind(config.host, config.port, f"{section}.port", partial(BoundedListener, **limits))
 
 
 def url_of(listener: socket.socket, *, tls: bool = False) -> str:
-    """Where who listens answers."""
+    """URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -77,11 +77,11 @@ class _Uvicorn(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self.loop = asyncio.get_running_loop()
-        self.loop.set_exception_handler(_noted)
+        self.loop.set_exception_handler(_log_pause)
         await super().startup(sockets)
 
 
-def _noted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _log_pause(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A line in place of a traceback where no connection can be accepted for a while."""
     if isinstance(error := context.get("exception"), OSError) and error.errno in USED_UP:
         log.warning("accepting_paused", reason=str(error))
@@ -89,21 +89,21 @@ def _noted(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-class Conversation(H11Protocol):
-    """uvicorn's protocol over a connection that came through a door."""
+class TrackingProtocol(H11Protocol):
+    """uvicorn's protocol, which tells its connection which phase it is in."""
 
-    def __init__(self, door: Door, *arguments: Any, **named: Any) -> None:
+    def __init__(self, listener: BoundedListener, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self._door = door
+        self._listener = listener
         self._upgraded = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._visitor = self._door.visitors.get(transport.get_extra_info("socket").fileno())
+        self._tracked = self._listener.connections.get(transport.get_extra_info("socket").fileno())
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._tell()
+        self._report_phase()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._upgraded = True
@@ -111,11 +111,11 @@ class Conversation(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._tell()
+        self._report_phase()
 
-    def _tell(self) -> None:
-        if self._visitor is not None:
-            self._visitor.enter(self._phase())
+    def _report_phase(self) -> None:
+        if self._tracked is not None:
+            self._tracked.enter(self._phase())
 
     def _phase(self) -> Phase:
         if self._upgraded:
@@ -126,16 +126,18 @@ class Conversation(H11Protocol):
 
 
 class WebServer:
-    """Serves an app behind a door; signals stay with the main thread. `what` names it where it does not start, `settings` are uvicorn's."""
+    """Serves an app; signals stay with the main thread. `what` names it where it does not start, `settings` are uvicorn's."""
 
-    def __init__(self, app: ASGIApp, door: Door, what: str, config: ListenConfig, *, stop_within_s: float, **settings: Any) -> None:
+    def __init__(
+        self, app: ASGIApp, listener: BoundedListener, what: str, config: ListenConfig, *, stop_within_s: float, **settings: Any
+    ) -> None:
         self._server = _Uvicorn(
             uvicorn.Config(
                 app,
-                http=partial(Conversation, door),  # type: ignore[arg-type]
-                loop="asyncio",  # which accepts through the door's own method
+                http=partial(TrackingProtocol, listener),  # type: ignore[arg-type]
+                loop="asyncio",  # which calls the listener's `accept`
                 backlog=BACKLOG,
-                callback_notify=door.sweep,
+                callback_notify=listener.sweep,
                 timeout_notify=SWEEP_S,
                 log_config=None,
                 access_log=False,
@@ -143,13 +145,13 @@ class WebServer:
                 timeout_graceful_shutdown=2,
                 ssl_certfile=config.tls_certificate,
                 ssl_keyfile=config.tls_key,
-                **OWN_WORD | settings,
+                **UVICORN_SETTINGS | settings,
             )
         )
         self._what = what
-        self._door = door
+        self._listener = listener
         self._stop_within_s = stop_within_s
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [door]}, name="web", daemon=True)
+        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [listener]}, name="web", daemon=True)
 
     def start(self) -> None:
         """Returns once it listens; `AzqError` when it does not get that far."""
@@ -179,43 +181,43 @@ class WebServer:
         self._server.should_exit = True
         if self._thread.ident is not None:
             self._thread.join(self._stop_within_s)
-        self._door.close()
+        self._listener.close()
 
 
-MOST = 2048
-KEPT_BACK = 256  # descriptors for brokers, files and what is being accepted
-FEWEST = 16
+MOST_CONNECTIONS = 2048
+RESERVED = 256  # descriptors for brokers, files and what is being accepted
+FEWEST_CONNECTIONS = 16
 BACKLOG = 128  # connections that wait to be accepted, and that are accepted at once
 HEADERS_S = 10.0
 BODY_S = 30.0
-SAY_EVERY_S = 60.0
+LOG_EVERY_S = 60.0
 PAUSE_S = 0.5  # without accepting, where descriptors or memory are used up; less than asyncio's own second
 USED_UP = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-ONE_HOLDER = 64  # bits of an IPv6 address that one customer of a network has
+CLIENT_PREFIX_BITS = 64  # bits of an IPv6 address that one customer of a network has
 
 Network = IPv4Network | IPv6Network
 
 
-def holder_of(address: str) -> str:
-    """Who has an address, as far as it tells: IPv6 is dealt out by 64 bits, and IPv4 in the form of IPv6 is IPv4."""
+def client_of(address: str) -> str:
+    """Key of the client behind an address: the /64 of IPv6, and IPv4 also where it is mapped into IPv6."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return address
     if not isinstance(parsed, IPv6Address):
         return str(parsed)
-    return str(parsed.ipv4_mapped or ip_network((parsed, ONE_HOLDER), strict=False))
+    return str(parsed.ipv4_mapped or ip_network((parsed, CLIENT_PREFIX_BITS), strict=False))
 
 
 class Phase(Enum):
-    """What a connection does: the client asks, sends a body, or waits for its answer."""
+    """Phase of a request, and its time limit in seconds."""
 
     HEADERS = HEADERS_S
     BODY = BODY_S
     ANSWER = float("inf")
 
 
-class Guest(Protocol):
+class OpenRequest(Protocol):
     """What deciding about a connection needs."""
 
     address: str
@@ -223,37 +225,41 @@ class Guest(Protocol):
     since_s: float  # when the phase began
 
 
-GuestT = TypeVar("GuestT", bound=Guest)
+RequestT = TypeVar("RequestT", bound=OpenRequest)
 
 
-def most_guests(descriptors: int, wanted: int = MOST) -> int:
-    """How many connections a process with so many descriptors can bear, at most those that are wanted; -1: without limit."""
-    return wanted if descriptors < 0 else max(FEWEST, min(wanted, descriptors - KEPT_BACK))
+def connection_limit(descriptors: int, wanted: int = MOST_CONNECTIONS) -> int:
+    """Most connections for a process with so many descriptors (-1: no limit), at most those wanted."""
+    return wanted if descriptors < 0 else max(FEWEST_CONNECTIONS, min(wanted, descriptors - RESERVED))
 
 
-def whom_to_turn_away(guests: Collection[GuestT], newcomer: GuestT, most: int, each: int) -> GuestT | None:
-    """Who goes so that a newcomer can stay: nobody while there is room, the newcomer itself where all others are being answered.
+def connection_to_drop(pending: Collection[RequestT], newest: RequestT, most: int, per_client: int) -> RequestT | None:
+    """Connection to drop so that the newest can stay: None while there is room, the newest where all others are being answered.
 
-    One address has room for `each`; where that is used up, one of its own goes.
+    One address has room for `per_client`; beyond that one from the same address goes.
     """
-    of_address = [guest for guest in guests if guest.address == newcomer.address]
-    crowd = of_address if len(of_address) >= each else guests if len(guests) >= most else []
+    of_address = [connection for connection in pending if connection.address == newest.address]
+    crowd = of_address if len(of_address) >= per_client else pending if len(pending) >= most else []
     if not crowd:
         return None
-    return min((guest for guest in crowd if guest.phase is not Phase.ANSWER), key=lambda guest: guest.since_s, default=newcomer)
+    return min(
+        (connection for connection in crowd if connection.phase is not Phase.ANSWER),
+        key=lambda connection: connection.since_s,
+        default=newest,
+    )
 
 
-def overdue(guests: Collection[GuestT], now_s: float) -> list[GuestT]:
-    """Those who take longer to ask than anybody needs."""
-    return [guest for guest in guests if now_s - guest.since_s > guest.phase.value]
+def overdue(pending: Collection[RequestT], now_s: float) -> list[RequestT]:
+    """Connections beyond the time limit of their phase."""
+    return [connection for connection in pending if now_s - connection.since_s > connection.phase.value]
 
 
-class Visitor(socket.socket):
-    """An accepted connection; the door knows of it until it is closed or turned away."""
+class TrackedConnection(socket.socket):
+    """An accepted connection, counted by its listener until it is closed or dropped."""
 
-    def __init__(self, door: Door, accepted: socket.socket, address: str) -> None:
+    def __init__(self, listener: BoundedListener, accepted: socket.socket, address: str) -> None:
         super().__init__(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
-        self._door = door
+        self._listener = listener
         self.address = address
         self.phase = Phase.HEADERS
         self.since_s = time.monotonic()
@@ -263,28 +269,28 @@ class Visitor(socket.socket):
         if phase is not self.phase:
             self.phase, self.since_s = phase, time.monotonic()
 
-    def turn_away(self) -> None:
-        """Ends the conversation; whoever reads from it sees its end and closes it."""
-        self._door.forget(self)
+    def drop(self) -> None:
+        """Shuts the connection down; its reader sees the end and closes it."""
+        self._listener.forget(self)
         with contextlib.suppress(OSError):
             self.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._door.forget(self)
+        self._listener.forget(self)
         super().close()
 
 
-class Door(socket.socket):
-    """A listening socket that knows who came in through it; one address has half of the room, a proxy's all of it."""
+class BoundedListener(socket.socket):
+    """A listening socket that counts what it accepted; one address may use half of the room, a proxy all of it."""
 
-    def __init__(self, family: int, kind: int, protocol: int, most: int = MOST, proxies: Collection[Network] = ()) -> None:
+    def __init__(self, family: int, kind: int, protocol: int, most: int = MOST_CONNECTIONS, proxies: Collection[Network] = ()) -> None:
         super().__init__(family, kind, protocol)
-        self.visitors: dict[int, Visitor] = {}  # by descriptor
+        self.connections: dict[int, TrackedConnection] = {}  # by descriptor
         self._of: Counter[str] = Counter()
-        self._most = most_guests(resource.getrlimit(resource.RLIMIT_NOFILE)[0], most)
+        self._most = connection_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0], most)
         self._proxies = tuple(proxies)
         self._turned_away = 0
-        self._said_s = -SAY_EVERY_S
+        self._logged_s = -LOG_EVERY_S
         self._paused_until_s = 0.0
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -301,36 +307,36 @@ class Door(socket.socket):
             if error.errno in USED_UP:
                 self._paused_until_s = time.monotonic() + PAUSE_S
             raise
-        visitor = Visitor(self, accepted, holder_of(host))
-        each = self._most if self._proxies and any(ip_address(host) in network for network in self._proxies) else self._most // 2
-        if len(self.visitors) >= self._most or self._of[visitor.address] >= each:
-            self._make_room(visitor, each)
-        self.visitors[visitor.fileno()] = visitor
-        self._of[visitor.address] += 1
-        return visitor, (host, *_)
+        connection = TrackedConnection(self, accepted, client_of(host))
+        per_client = self._most if self._proxies and any(ip_address(host) in network for network in self._proxies) else self._most // 2
+        if len(self.connections) >= self._most or self._of[connection.address] >= per_client:
+            self._make_room(connection, per_client)
+        self.connections[connection.fileno()] = connection
+        self._of[connection.address] += 1
+        return connection, (host, *_)
 
-    def forget(self, visitor: Visitor) -> None:
-        """A visitor's place is free."""
-        if self.visitors.get(visitor.fileno()) is visitor:
-            del self.visitors[visitor.fileno()]
-            self._of[visitor.address] -= 1
-            if not self._of[visitor.address]:
-                del self._of[visitor.address]
+    def forget(self, connection: TrackedConnection) -> None:
+        """Stops counting a connection."""
+        if self.connections.get(connection.fileno()) is connection:
+            del self.connections[connection.fileno()]
+            self._of[connection.address] -= 1
+            if not self._of[connection.address]:
+                del self._of[connection.address]
 
     async def sweep(self) -> None:
-        """Turns away those who take too long to ask, and says how many had to go."""
+        """Drops overdue connections, and logs how many were dropped for room."""
         now_s = time.monotonic()
-        for visitor in overdue(self.visitors.values(), now_s):
-            visitor.turn_away()
-        if self._turned_away and now_s - self._said_s >= SAY_EVERY_S:
+        for connection in overdue(self.connections.values(), now_s):
+            connection.drop()
+        if self._turned_away and now_s - self._logged_s >= LOG_EVERY_S:
             log.warning("connections_turned_away", number=self._turned_away, room=self._most)
-            self._turned_away, self._said_s = 0, now_s
+            self._turned_away, self._logged_s = 0, now_s
 
-    def _make_room(self, newcomer: Visitor, each: int) -> None:
+    def _make_room(self, newest: TrackedConnection, per_client: int) -> None:
         self._turned_away += 1
-        gone = whom_to_turn_away(self.visitors.values(), newcomer, self._most, each)
-        if gone is newcomer:
-            newcomer.close()
+        gone = connection_to_drop(self.connections.values(), newest, self._most, per_client)
+        if gone is newest:
+            newest.close()
             raise ConnectionAbortedError("no room for another connection")
         if gone is not None:
-            gone.turn_away()
+            gone.drop()

@@ -35,7 +35,7 @@ _WRITES = {
     "zset": "zadd zrem",
     "stream": "xadd xdel xack xreadgroup xautoclaim xgroup|create",
     "string": "set incr incrby",
-    "none": "setrange",  # the doorman's probe
+    "none": "setrange",  # the probe of azq.wire.fitness
 }
 _ENDS = "del unlink expire pexpire persist"
 # Celery's channels. Who listens to a pattern of them must be given that very pattern; what is in brackets is judged by itself.
@@ -138,10 +138,10 @@ def glob_of(key: Key, user: str, role: Role) -> tuple[str, str]:
 
 def _patterns(user: str, roles: tuple[Role, ...], rows: Iterable[Key], letter: str = "") -> dict[str, str]:
     """Globs of those keys on which roles have a right, and which."""
-    found: dict[str, str] = {}
+    globs: dict[str, str] = {}
     for key in rows:
         for role in roles:
             if key.rights.get(role) and letter in rights_of(key, role):
                 glob, sign = glob_of(key, user, role)
-                found[glob] = sign if found.setdefault(glob, sign) == sign else ""
-    return found
+                globs[glob] = sign if globs.setdefault(glob, sign) == sign else ""
+    return globs

@@ -91,19 +91,19 @@ def printable(value: T) -> T:
 
     White space becomes a blank, all else U+FFFD.
     """
-    found: Any = value
+    cleaned: Any = value
     if isinstance(value, str):
-        found = value if value.isprintable() else "".join(map(_shown, value))
+        cleaned = value if value.isprintable() else "".join(map(_shown, value))
     elif isinstance(value, msgspec.Struct):  # with care for time: each request for evaluations comes by here
         for name in _fields_with_text(type(value)):
             old = getattr(value, name)
             if not (type(old) is str and old.isprintable()) and (new := printable(old)) != old:
-                found = msgspec.structs.replace(found, **{name: new})
+                cleaned = msgspec.structs.replace(cleaned, **{name: new})
     elif isinstance(value, tuple):
-        found = tuple(map(printable, value))
+        cleaned = tuple(map(printable, value))
     elif isinstance(value, dict):
-        found = {printable(name): printable(each) for name, each in value.items()}
-    return found  # type: ignore[no-any-return]
+        cleaned = {printable(name): printable(item) for name, item in value.items()}
+    return cleaned  # type: ignore[no-any-return]
 
 
 def _shown(letter: str) -> str:

@@ -184,9 +184,11 @@ def agree_on_schema(client: redis.Redis, *, upgrade: bool = False) -> None:
     oldest = min(READABLE) if upgrade else SCHEMA
     with translate(client):
         answer = client.eval(_AGREE, 0, str(SCHEMA), str(UNMARKED), str(oldest), keys.SCHEMA, keys.RUNS)
-    kept = bytes(answer).decode()
-    if kept != str(SCHEMA):
-        raise SchemaMismatch(f"the control plane at {address_of(client)} has schema {kept}, this azq speaks {SCHEMA}; {_remedy(int(kept))}")
+    theirs = bytes(answer).decode()
+    if theirs != str(SCHEMA):
+        raise SchemaMismatch(
+            f"the control plane at {address_of(client)} has schema {theirs}, this azq speaks {SCHEMA}; {_remedy(int(theirs))}"
+        )
 
 
 def _check(url: str) -> None:
@@ -241,9 +243,9 @@ def _reason(error: Exception) -> str:
     return text.splitlines()[0] if text else type(error).__name__
 
 
-def _remedy(kept: int) -> str:
-    if kept > SCHEMA:
+def _remedy(theirs: int) -> str:
+    if theirs > SCHEMA:
         return "install the azq that its daemon runs"
-    if kept in READABLE:
+    if theirs in READABLE:
         return "start the daemon of this azq first"
     return "finish its runs with the azq that began them, or use another broker"

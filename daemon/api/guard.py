@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from azq.config.access import is_loopback
 from azq.errors import AccessDenied, AzqError, InvalidRequest, TooManyRequests
-from azq.process.webserver import holder_of
+from azq.process.webserver import client_of
 from daemon.api.access import IDENTITY, LOCAL, Identity, Keyring, forwarding, why_foreign, why_no_json
 from daemon.api.conventions import BodyTooLarge, problem, urn
 from daemon.api.limits import Limiter
@@ -57,7 +57,7 @@ class Guard:
         if path in PROBES:
             return None
         named = identity if identity is not LOCAL else None
-        address = holder_of((scope.get("client") or ("unknown", 0))[0])
+        address = client_of((scope.get("client") or ("unknown", 0))[0])
         wait_s = self._limiter.wait_s(f"token {named.name}" if named else f"address {address}")
         if not wait_s:
             return None

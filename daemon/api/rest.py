@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from azq import games, logs, parts
 from azq.config import BrokerConfig, Config, DaemonConfig, RunSections
 from azq.inference.ask.stream import open_stream
-from azq.process.webserver import Door, WebServer, url_of
+from azq.process.webserver import BoundedListener, WebServer, url_of
 from azq.search.evaluator import Evaluator
 from azq.status.brokers import open_planes
 from azq.store import open_run_store
@@ -33,7 +33,7 @@ log = logs.get(__name__)
 
 
 @contextlib.contextmanager
-def serving(config: Config, client: redis.Redis, loop: Loop, listener: Door) -> Iterator[WebServer]:
+def serving(config: Config, client: redis.Redis, loop: Loop, listener: BoundedListener) -> Iterator[WebServer]:
     """Serves on a bound socket while entered; raises `AzqError` when it does not get that far."""
     services = services_of(config, client, loop)
     app = create_app(services, [module.make_router(config, client) for module in parts.extensions("routes")])
@@ -52,8 +52,8 @@ def serving(config: Config, client: redis.Redis, loop: Loop, listener: Door) -> 
         app.state.auditor.close()
 
 
-def rest_server(app: ASGIApp, listener: Door, config: DaemonConfig) -> WebServer:
-    """The REST interface behind its door."""
+def rest_server(app: ASGIApp, listener: BoundedListener, config: DaemonConfig) -> WebServer:
+    """The REST interface behind its listener."""
     return WebServer(app, listener, "the REST interface", config, stop_within_s=STOP_WITHIN_S, ws="none", lifespan="off")
 
 

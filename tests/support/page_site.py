@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from azq import games
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, dump_run
-from azq.process.webserver import WebServer, open_door, url_of
+from azq.process.webserver import WebServer, open_listener, url_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -82,7 +82,7 @@ class Site:
     def start(self) -> None:
         """Serves; again at the same address after `stop`."""
         config = self.config if not self.url else self.config.model_copy(update={"port": int(self.url.rpartition(":")[2])})
-        listener = open_door(config)
+        listener = open_listener(config)
         self.url = url_of(listener)
         self._server = rest_server(self.app, listener, config)
         self._server.start()

@@ -21,7 +21,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState
 from azq.status.observe import read_weights
 from azq.store import open_run_store
-from azq.wire import doorman, keys
+from azq.wire import fitness, keys
 from azq.wire.codec import decode
 from azq.wire.connect import address, address_of, translate
 from azq.wire.messages import Fleet
@@ -36,16 +36,16 @@ def check_broker(client: redis.Redis, plane: str) -> list[Finding]:
     with translate(client):
         client.ping()
     delay_ms, place = 1e3 * (time.perf_counter() - began), address_of(client)
-    facts = doorman.look(client)
-    found = [Finding(plane, "ok", f"{place} answers in {delay_ms:.1f} ms, {facts.program}")]
-    fitness = doorman.judge(facts, plane, place)
-    if fitness.error:
-        raise fitness.error
-    if fitness.reason:
-        found.append(Finding("durable" if plane == doorman.CONTROL else plane, "warn", fitness.reason))
-    elif plane == doorman.CONTROL:
-        found.append(Finding("durable", "ok", "append-only file is on, nothing is evicted"))
-    return found
+    facts = fitness.facts_of(client)
+    rows = [Finding(plane, "ok", f"{place} answers in {delay_ms:.1f} ms, {facts.program}")]
+    verdict = fitness.judge(facts, plane, place)
+    if verdict.error:
+        raise verdict.error
+    if verdict.reason:
+        rows.append(Finding("durable" if plane == fitness.CONTROL else plane, "warn", verdict.reason))
+    elif plane == fitness.CONTROL:
+        rows.append(Finding("durable", "ok", "append-only file is on, nothing is evicted"))
+    return rows
 
 
 def check_clock(client: redis.Redis) -> Finding:

@@ -70,7 +70,7 @@ class RunSeen(msgspec.Struct, frozen=True):
     ranks_at_work: int = 0  # beside the learner
 
 
-class Told(msgspec.Struct):
+class MemberReport(msgspec.Struct):
     """The answer."""
 
     host: str
@@ -119,41 +119,41 @@ def text_of(path: Path) -> str:
         return ""
 
 
-def answer(order: MemberOrder) -> Told:
+def answer(order: MemberOrder) -> MemberReport:
     """Does what is asked; raises `AzqError` where it cannot."""
     try:
-        folder, told = Path(order.folder).expanduser().absolute(), Told(socket.gethostname())
+        folder, report = Path(order.folder).expanduser().absolute(), MemberReport(socket.gethostname())
     except RuntimeError:
         raise ConfigError(f"folder {order.folder}: user {os.getuid()} has no home here; name it without ~") from None
     match order.what:
         case "run":
             done = subprocess.run([*AZQ, *order.arguments], env=_environment(order), capture_output=True, text=True, check=False)
-            told.code, told.said = done.returncode, done.stdout if done.returncode == 0 else done.stderr.strip()
+            report.code, report.said = done.returncode, done.stdout if done.returncode == 0 else done.stderr.strip()
         case "admit":
             os.environ.update(_settings(order))
-            told.tokens = dict(_admitted(order.guests))
+            report.tokens = dict(_admitted(order.guests))
         case "start":
             _start(order, folder)
-            _look(order, folder, told)
+            _look(order, folder, report)
         case "stop":
             _stop(folder, order.within_s)
-            _look(order, folder, told)
+            _look(order, folder, report)
         case "look":
-            _look(order, folder, told)
-    return told
+            _look(order, folder, report)
+    return report
 
 
-def _look(order: MemberOrder, folder: Path, told: Told) -> None:
+def _look(order: MemberOrder, folder: Path, report: MemberReport) -> None:
     pid = worker_of(folder)
-    told.works, told.said = bool(pid), last_lines(folder / LOG)
-    told.digest = text_of(folder / ORDER) if pid else ""
+    report.works, report.said = bool(pid), last_lines(folder / LOG)
+    report.digest = text_of(folder / ORDER) if pid else ""
     with contextlib.suppress(ValueError):
-        found: dict[str, Any] = json.loads(text_of(folder / WORKING) or "{}")
-        told.services = found.get("services", {}) if found.get("pid") == pid else {}
+        working: dict[str, Any] = json.loads(text_of(folder / WORKING) or "{}")
+        report.services = working.get("services", {}) if working.get("pid") == pid else {}
     if order.settings and pid:
         os.environ.update(_settings(order))
         with contextlib.suppress(AzqError):
-            told.beats, told.runs = _fleet_facts()
+            report.beats, report.runs = _fleet_facts()
 
 
 def _start(order: MemberOrder, folder: Path) -> None:

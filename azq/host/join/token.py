@@ -57,9 +57,9 @@ def parse_token(text: str, *, exposed: bool = False) -> Token:
     """A token from its text. Raises `ConfigError`, which does not repeat it, for one that was damaged on its way."""
     if "." not in text:
         return Token(text, exposed)
-    if not (found := _FORM.fullmatch(text)):
+    if not (match := _FORM.fullmatch(text)):
         raise ConfigError("the token is no <user>.<secret>.<fingerprint>; copy it whole from what `azq join-token` printed")
-    user, secret, fingerprint = found.groups()
+    user, secret, fingerprint = match.groups()
     return Token(secret, exposed, user, fingerprint or "")
 
 

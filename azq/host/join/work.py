@@ -16,13 +16,13 @@ from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError, ExitCode
 from azq.files import publish_file
 from azq.host import rundir
+from azq.host.broker_supervisor import BrokerSupervisor
 from azq.host.brokers import Brokers, home_lock
 from azq.host.devices import Machine
 from azq.host.fronts import FrontPlan, Listen, children, parse_listen
 from azq.host.join import plan
 from azq.host.join.member import WORKING, holding
 from azq.host.join.plan import Service, sizing
-from azq.host.keeping import BrokerKeeper
 from azq.host.machine_end import MachineWatch, switch_off, watching
 from azq.host.systemd import install
 from azq.host.systemd.steps import RunCommand, Step, carry_out
@@ -46,7 +46,7 @@ log = logs.get(__name__)
 class MachineWork:
     """The services of one machine, from the first child to the last; with a `keeper` its brokers too."""
 
-    def __init__(self, of_role: Callable[[Role], Config], folder: Path, keeper: BrokerKeeper | None = None) -> None:
+    def __init__(self, of_role: Callable[[Role], Config], folder: Path, keeper: BrokerSupervisor | None = None) -> None:
         self._of_role = of_role
         self._folder = folder
         self._keeper = keeper
@@ -103,7 +103,7 @@ class MachineWork:
         keeper.send_away(self._looked_s)
         if self._waiting:
             runs = {view.record.run for view in Ledger(keeper.brokers.control).runs()}
-            for service in [each for each in self._waiting if each.instance in runs]:
+            for service in [candidate for candidate in self._waiting if candidate.instance in runs]:
                 self._waiting.remove(service)
                 self._supervisor.start(self._child(service))
 
@@ -168,7 +168,9 @@ def keep_by_systemd(url: str, services: Sequence[Service], tell: Callable[[str],
         tell(f"     {line}")
     learners = [service.unit for service in services if service.kind == "learner"]
     names = [plan.TARGET, *(service.unit for service in services if service.unit not in learners)]
-    steps: list[Step] = [file for each in services if each.sizing() and (file := sizing(install.UNIT_FOLDER, each, force).step)]
+    steps: list[Step] = [
+        file for candidate in services if candidate.sizing() and (file := sizing(install.UNIT_FOLDER, candidate, force).step)
+    ]
     steps += [RunCommand(("systemctl", "daemon-reload")), RunCommand(("systemctl", "enable", "--now", *names))]
     if learners:  # whose run may have to be created first
         steps += [RunCommand(("systemctl", *verb, *learners)) for verb in (("enable",), ("start", "--no-block"))]
@@ -188,7 +190,7 @@ def keep(url: str, services: Sequence[Service], folder: Path, tell: Callable[[st
         agree_on_schema(brokers.control, upgrade=True)
         tell(f"brokers at {address(url)}, runs in {config.home.absolute()}; `azq join-token` there lets a machine in")
         tell(f"working in the foreground: {', '.join(map(str, services)) or 'brokers alone'}; logs in {folder / LOGS}, Ctrl-C drains")
-        return MachineWork(in_roles(config), folder, BrokerKeeper(brokers)).run(services, brokers.fronts)
+        return MachineWork(in_roles(config), folder, BrokerSupervisor(brokers)).run(services, brokers.fronts)
 
 
 def describe(machine: Machine) -> str:

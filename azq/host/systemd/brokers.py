@@ -28,15 +28,17 @@ _OURS = re.compile(r"unix://:([^@]+)@(/run/azq-\w+/broker\.sock)")
 TOKEN_NOTE = "# AZQ_DAEMON__TOKEN=... is needed once daemon.host is not a loopback address"
 
 
-def wanted_count(settings: Path, asked: int | None) -> int:
+def wanted_count(settings: Path, requested: int | None) -> int:
     """How many data planes this host is to have: `asked`, else broker.data_shards of its azq.toml, else one.
 
     Raises `ConfigError` where that file has settings and another number: it belongs to the operator.
     """
-    kept = load(settings).broker.data_shards if has_settings(settings) else None
-    if None not in (asked, kept) and asked != kept:
-        raise ConfigError(f"{settings} is kept as it is and has broker.data_shards = {kept}; set {asked} there, then install again")
-    return asked or kept or 1
+    lines_left = load(settings).broker.data_shards if has_settings(settings) else None
+    if None not in (requested, lines_left) and requested != lines_left:
+        raise ConfigError(
+            f"{settings} is kept as it is and has broker.data_shards = {lines_left}; set {requested} there, then install again"
+        )
+    return requested or lines_left or 1
 
 
 def ending(config: Path) -> tuple[str, ...]:
@@ -113,14 +115,14 @@ _DAEMONS = ("AZQ_DAEMON__TOKEN", "AZQ_NOTICES__")  # what begins so is the daemo
 def role_environment(config: Path, role: Role) -> str:
     """`azq.env`, as it is by then, for a role's services: its user at this host's brokers, and what is secret of the daemon's for that."""
     lines = _text(config / ADDRESSES).splitlines()
-    kept = [line for line in lines if role == "daemon" or not line.strip().startswith(_DAEMONS)]
+    lines_left = [line for line in lines if role == "daemon" or not line.strip().startswith(_DAEMONS)]
     user = acl.role_user(role)
-    return _OURS.sub(lambda found: f"unix://{user}:{acl.role_password(found[1], role)}@{found[2]}", "\n".join([*kept, ""]))
+    return _OURS.sub(lambda found: f"unix://{user}:{acl.role_password(found[1], role)}@{found[2]}", "\n".join([*lines_left, ""]))
 
 
-def installed_listen(config: Path, asked: str | None) -> Listen | None:
+def installed_listen(config: Path, requested: str | None) -> Listen | None:
     """Where brokers are to be reached: as asked, else as an installation before this one had it. Raises `ConfigError`."""
-    return parse_listen(asked or _text(_front_file(config, CONTROL)).strip().removeprefix("LISTEN="))
+    return parse_listen(requested or _text(_front_file(config, CONTROL)).strip().removeprefix("LISTEN="))
 
 
 def front_files(config: Path, listen: Listen | None, roles: Sequence[str]) -> Iterator[WriteFile]:

@@ -157,13 +157,13 @@ def install(*, root: Path = Path("/"), dry_run: bool = False, data_shards: int |
     config = below(root, CONFIG_FOLDER)
     count = brokers.wanted_count(config / brokers.SETTINGS, data_shards)
     server = find_server(below(root, STATE_FOLDER) / f"broker-{brokers.CONTROL}")
-    found = server_at(server)
+    program = server_at(server)
     places = Places(
         prefix=Path(sys.prefix),
         server=server,
         systemd_version=installed_version(),
         data_brokers=count,
-        users=found is not None and found.version >= SINCE,
+        users=program is not None and program.version >= SINCE,
         listen=brokers.installed_listen(config, listen),
         ending=brokers.ending(config),
     )

@@ -40,10 +40,10 @@ class PlanStep:
 
 def read_figures(path: Path | None = None) -> tuple[dict[str, float], dict[str, str]]:
     """Every figure by its name, and the source of each measured one."""
-    found = tomllib.loads((path or files("azq.parts.cluster") / "figures.toml").read_text("utf-8"))
-    measured = found["measured"]
-    sources = {name: found["sources"][entry["source"]] for name, entry in measured.items()}
-    return {**found["fleet"], **{name: float(entry["value"]) for name, entry in measured.items()}}, sources
+    document = tomllib.loads((path or files("azq.parts.cluster") / "figures.toml").read_text("utf-8"))
+    measured = document["measured"]
+    sources = {name: document["sources"][entry["source"]] for name, entry in measured.items()}
+    return {**document["fleet"], **{name: float(entry["value"]) for name, entry in measured.items()}}, sources
 
 
 def microseconds(figures: Mapping[str, float], party: str, request_bytes: float) -> float:
@@ -177,7 +177,7 @@ class _Touched(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         if not func.is_view:
-            self.numbers += sum(each.numel() for each in tree_leaves((args, kwargs, out)) if isinstance(each, torch.Tensor))
+            self.numbers += sum(tensor.numel() for tensor in tree_leaves((args, kwargs, out)) if isinstance(tensor, torch.Tensor))
         return out
 
 

@@ -137,5 +137,5 @@ def margin_s_of(cluster: Cluster) -> float:
 
 def _number(cluster: Cluster, section: str, key: str, default: float) -> float:
     """A number of the hosts' settings."""
-    said = cluster.settings.get(section, {}).get(key, default)
-    return float(said) if isinstance(said, (int, float)) else default  # what is no number, the host's settings refuse
+    value = cluster.settings.get(section, {}).get(key, default)
+    return float(value) if isinstance(value, (int, float)) else default  # what is no number, the host's settings refuse

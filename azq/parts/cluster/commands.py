@@ -35,8 +35,8 @@ def cost(
         from azq.parts.cluster.cost import bill
         from azq.parts.cluster.description import read_cluster
 
-        found = bill(read_cluster(Path(what), smallest), hours)
-        return Answer(found.values(), found.as_text())
+        result = bill(read_cluster(Path(what), smallest), hours)
+        return Answer(result.values(), result.as_text())
     from azq.config import load
     from azq.console.show import cost_of_run
 
@@ -55,11 +55,11 @@ def check(file: ClusterFile, smallest: Smallest = False) -> Answer:
     from azq.parts.cluster.expected import figures_or_general
 
     cluster = read_cluster(file, smallest)
-    found = command(cluster, figures_or_general(cluster))
-    wrong = any(finding.severity == "fail" for finding in found)
-    values = [{"error": each.severity == "fail", "place": each.rule, "text": each.evidence} for each in found]
+    result = command(cluster, figures_or_general(cluster))
+    wrong = any(finding.severity == "fail" for finding in result)
+    values = [{"error": each.severity == "fail", "place": each.rule, "text": each.evidence} for each in result]
     return Answer(
-        {"fits": not wrong, "findings": values}, list(map(str, found)) or "No problems found.", ExitCode.CONFIG if wrong else ExitCode.OK
+        {"fits": not wrong, "findings": values}, list(map(str, result)) or "No problems found.", ExitCode.CONFIG if wrong else ExitCode.OK
     )
 
 
@@ -72,11 +72,11 @@ def plan(file: ClusterFile, smallest: Smallest = False) -> Answer:
     from azq.parts.cluster.expected import expected
 
     cluster = read_cluster(file, smallest)
-    found, (steps, assumed) = bill(cluster), expected(cluster)
+    result, (steps, assumed) = bill(cluster), expected(cluster)
     lines = [f"{step.what:<40} {step.value:>14,.4g} {step.unit}" for step in steps]
     return Answer(
-        {"bill": found.values(), "steps": steps, "assumptions": assumed},
-        [*lines, "assumed:", *(f"- {line}" for line in assumed), *found.as_text()],
+        {"bill": result.values(), "steps": steps, "assumptions": assumed},
+        [*lines, "assumed:", *(f"- {line}" for line in assumed), *result.as_text()],
     )
 
 
@@ -98,8 +98,8 @@ def render(
 
     files = command(read_cluster(file, smallest), target)
     changed = write(files, target, out, force=force)
-    said = f"{out}: {len(files)} files for {target}, {len(changed)} written anew or removed"
-    return Answer({"target": target, "folder": str(out), "files": list(files), "changed": changed}, said)
+    summary = f"{out}: {len(files)} files for {target}, {len(changed)} written anew or removed"
+    return Answer({"target": target, "folder": str(out), "files": list(files), "changed": changed}, summary)
 
 
 @cluster_app.command("secrets")
@@ -129,14 +129,14 @@ def translate(
     from azq.files import publish_file
     from azq.parts.cluster.foreign import cluster_text, read_foreign, settings_of
 
-    fates = read_foreign(file)
+    mappings = read_foreign(file)
     if out is not None:
-        text = cluster_text(fates, out.stem, file.name, game)
+        text = cluster_text(mappings, out.stem, file.name, game)
         if out.exists() and out.read_text("utf-8") != text and not force:
             raise StateConflict(f"{out} exists and says something else; name another with --out, or lose it with --force")
         publish_file(out, text.encode())
-    told = [f"{out}: the cluster; `azq cluster check {out}`"] if out else []
-    return Answer({"settings": settings_of(fates), "keys": fates}, [*map(str, fates), *told])
+    next_step = [f"{out}: the cluster; `azq cluster check {out}`"] if out else []
+    return Answer({"settings": settings_of(mappings), "keys": mappings}, [*map(str, mappings), *next_step])
 
 
 @cluster_app.command("up")
@@ -151,18 +151,18 @@ def up(file: ClusterFile, local: Local = False, smallest: Smallest = False, with
             typer.echo(f"interrupted: `azq cluster up {file}` goes on, `azq cluster down {file}` undoes what is there", err=True)
             raise
     if missing:
-        said = "; ".join(f"{name}: {', '.join(what)}" for name, what in missing.items())
-        raise HostError(f"the cluster is not whole: {said}; `azq cluster up {file}` tries again, `azq cluster down {file}` undoes it")
-    found = conductor.status()
-    return Answer(found, _told(found))
+        summary = "; ".join(f"{name}: {', '.join(what)}" for name, what in missing.items())
+        raise HostError(f"the cluster is not whole: {summary}; `azq cluster up {file}` tries again, `azq cluster down {file}` undoes it")
+    result = conductor.status()
+    return Answer(result, _status_lines(result))
 
 
 @cluster_app.command("status")
 @with_answer
 def status(file: ClusterFile, local: Local = False, smallest: Smallest = False) -> Answer:
     """What each machine of a cluster does, and what is missing; exit code 15 where something is."""
-    found = _conductor(file, local, smallest).status()
-    return Answer(found, _told(found), ExitCode.OK if found["whole"] else ExitCode.HOST)
+    result = _conductor(file, local, smallest).status()
+    return Answer(result, _status_lines(result), ExitCode.OK if result["whole"] else ExitCode.HOST)
 
 
 @cluster_app.command("down")
@@ -173,8 +173,8 @@ def down(file: ClusterFile, local: Local = False, smallest: Smallest = False) ->
     with conductor.alone():
         lost = conductor.down()
     if lost:
-        said = "; ".join(f"{name}: {why}" for name, why in lost.items())
-        raise HostError(f"not reached, and perhaps at work: {said}; `azq cluster down {file}` tries again")
+        summary = "; ".join(f"{name}: {why}" for name, why in lost.items())
+        raise HostError(f"not reached, and perhaps at work: {summary}; `azq cluster down {file}` tries again")
     return Answer({"down": True}, "all machines are stopped")
 
 
@@ -204,13 +204,13 @@ def _conductor(file: Path, local: bool, smallest: bool) -> Conductor:
     return Conductor(cluster, file, lambda line: typer.echo(line, err=True), str(load().home.absolute()) if local else "")
 
 
-def _told(found: dict[str, Any]) -> list[str]:
+def _status_lines(result: dict[str, Any]) -> list[str]:
     lines = []
-    for row in found["machines"]:
+    for row in result["machines"]:
         lines.append(f"{row['name']:<20} {row['host']:<22} {','.join(row['roles']):<26} {'; '.join(row['missing']) or 'works'}")
-    for name, run in found["runs"].items():
+    for name, run in result["runs"].items():
         lines.append(f"run {name}: {run['state']}, {run['games']} games learned from, version {run['version']}")
-    lines += [f"{name}: was started, and is no longer in the file; `azq cluster down` stops it" for name in found["strays"]]
+    lines += [f"{name}: was started, and is no longer in the file; `azq cluster down` stops it" for name in result["strays"]]
     return lines
 
 

@@ -15,10 +15,22 @@ import msgspec
 
 from azq.errors import ConfigError, HostError, NotFound
 from azq.files import locked, publish_file
-from azq.host.join.member import MemberOrder, Told
+from azq.host.join.member import MemberOrder, MemberReport
 from azq.parts.cluster.checks import refuse
 from azq.parts.cluster.description import Cluster, FirstRun
-from azq.parts.cluster.members import Deed, Member, Seen, admit_order, creation, deeds, lacking, members_of, start_order, variables, waves
+from azq.parts.cluster.members import (
+    Member,
+    MemberAction,
+    Seen,
+    actions,
+    admit_order,
+    creation,
+    lacking,
+    members_of,
+    start_order,
+    variables,
+    waves,
+)
 from azq.parts.cluster.reach import Reach
 
 LOOK_S = 1.0
@@ -60,30 +72,30 @@ class Conductor:
         Raises `ConfigError` for what `azq cluster check` refuses, `HostError` where nothing can work.
         """
         refuse(self.cluster)
-        plan = deeds(self.cluster, self.members, self.look())
-        todo = [deed for deed in plan if deed.do != "keep"]
+        plan = actions(self.cluster, self.members, self.look())
+        todo = [action for action in plan if action.do != "keep"]
         if not (todo or self._waiting_runs() or self.lack()):
             return {}
         self._remember(self.noted() | self._names)
-        for deed in todo:
-            self._tell(f"{deed.member.name}: {deed}")
+        for action in todo:
+            self._tell(f"{action.member.name}: {action}")
         ahead = 1 if self._chief is self._first else 2  # without a daemon no run is created, and nobody is told where brokers are
-        for deed in plan[:ahead]:
-            self._must(deed)
+        for action in plan[:ahead]:
+            self._must(action)
         self._await_daemon(within_s)
         self._create_runs()
         return self._await_health(within_s, self._start(plan[ahead:]))
 
-    def _must(self, deed: Deed) -> None:
-        """Carries out a deed without which nothing else can be done; raises `HostError`."""
-        if failed := self._start([deed]):
+    def _must(self, action: MemberAction) -> None:
+        """Carries out a action without which nothing else can be done; raises `HostError`."""
+        if failed := self._start([action]):
             raise HostError("; ".join(f"{name}: {why}" for name, why in failed.items()) + "; nothing can be started without it")
 
-    def _start(self, plan: Sequence[Deed]) -> dict[str, str]:
+    def _start(self, plan: Sequence[MemberAction]) -> dict[str, str]:
         """Lets machines in and starts them, all at once; returns why some were not."""
-        failed = {deed.member.name: deed.why for deed in plan if deed.do == "reach"}
-        starts = {deed.member.name: deed.member for deed in plan if deed.do in ("start", "restart")}
-        self._reach.ask_all({deed.member.name: (deed.member, stop_order(deed.member)) for deed in plan if deed.do == "restart"})
+        failed = {action.member.name: action.why for action in plan if action.do == "reach"}
+        starts = {action.member.name: action.member for action in plan if action.do in ("start", "restart")}
+        self._reach.ask_all({action.member.name: (action.member, stop_order(action.member)) for action in plan if action.do == "restart"})
         guests = [member for member in starts.values() if member is not self._first]
         tokens = self._reach.ask(self._first, admit_order(self.cluster, self._first, guests)).tokens if guests else {}
         orders = {name: (member, start_order(self.cluster, member, self._first, tokens.get(name, ""))) for name, member in starts.items()}
@@ -99,9 +111,9 @@ class Conductor:
     def _run(self, *arguments: str) -> None:
         """A command of azq's where the daemon is. Raises `HostError`."""
         settings = variables(self.cluster, self._chief)
-        told = self._reach.ask(self._chief, MemberOrder("run", self._chief.folder, settings, arguments=list(arguments)))
-        if told.code:
-            raise HostError(f"{self._chief.name}: `azq {' '.join(arguments[:3])}` failed: {told.said.rpartition('azq: ')[2]}")
+        report = self._reach.ask(self._chief, MemberOrder("run", self._chief.folder, settings, arguments=list(arguments)))
+        if report.code:
+            raise HostError(f"{self._chief.name}: `azq {' '.join(arguments[:3])}` failed: {report.said.rpartition('azq: ')[2]}")
 
     def _create_runs(self) -> None:
         """Creates the runs of the file that are not there, and goes on with those that rest because the cluster was down."""
@@ -112,7 +124,7 @@ class Conductor:
     def _waiting_runs(self) -> list[tuple[FirstRun, bool]]:
         """Runs of the file that are to be created, or resumed, which then is true."""
         seen = self._seen[self._first.name]
-        there = seen.runs if isinstance(seen, Told) else {}
+        there = seen.runs if isinstance(seen, MemberReport) else {}
         wanted = self.cluster.wanted_runs()
         return [(wish, wish.name in there) for wish in wanted if wish.name not in there or there[wish.name].state == "paused"]
 
@@ -127,15 +139,15 @@ class Conductor:
             threading.Event().wait(LOOK_S)
 
     def _await_health(self, within_s: float, failed: Mapping[str, str]) -> dict[str, list[str]]:
-        deadline, told = time.monotonic() + within_s, ""
+        deadline, report = time.monotonic() + within_s, ""
         while True:
             self.look()
             lack = self.lack() | {name: [f"not started: {why}"] for name, why in failed.items()}
             if lack.keys() <= failed.keys() or time.monotonic() > deadline:
                 return lack
-            if (now := "; ".join(f"{name}: {', '.join(what)}" for name, what in lack.items())) != told:
+            if (now := "; ".join(f"{name}: {', '.join(what)}" for name, what in lack.items())) != report:
                 self._tell(f"waiting: {now}")
-                told = now
+                report = now
             threading.Event().wait(LOOK_S)
 
     # -- status
@@ -158,7 +170,7 @@ class Conductor:
         seen, lack = self._seen or self.look(), self.lack()
         rows = [_row(member, seen[member.name], lack.get(member.name, [])) for member in self.members]
         first = seen[self._first.name]
-        runs = {name: msgspec.structs.asdict(run) for name, run in first.runs.items()} if isinstance(first, Told) else {}
+        runs = {name: msgspec.structs.asdict(run) for name, run in first.runs.items()} if isinstance(first, MemberReport) else {}
         strays = sorted(self.noted().keys() - self._names.keys())
         return {"cluster": self.cluster.name, "whole": not lack, "machines": rows, "runs": runs, "missing": lack, "strays": strays}
 
@@ -166,21 +178,21 @@ class Conductor:
 
     def down(self) -> dict[str, str]:
         """Drains and stops everything that was ever noted; returns who could not be reached. Raises `NotFound` where nothing was."""
-        known = self.noted()
-        if not known:
+        noted_members = self.noted()
+        if not noted_members:
             raise NotFound(f"{self._note} notes no machine: this cluster is not up; `azq cluster up` starts it")
         first = self.look([self._first])[self._first.name]
-        for name in [name for name, run in first.runs.items() if run.state == "running"] if isinstance(first, Told) else []:
+        for name in [name for name, run in first.runs.items() if run.state == "running"] if isinstance(first, MemberReport) else []:
             try:
                 self._run("runs", "pause", name, "--reason", REASON)
                 self._tell(f"run {name}: paused")
             except HostError as error:  # its games go back all the same
                 self._tell(f"run {name}: {error}")
         lost: dict[str, str] = {}
-        for wave in waves(list({**self._names, **known}.values())):
+        for wave in waves(list({**self._names, **noted_members}.values())):
             answers = self._reach.ask_all({member.name: (member, stop_order(member)) for member in wave}, self._tell_stop)
-            lost |= {name: answer for name, answer in answers.items() if isinstance(answer, str) and name in known}
-        self._remember({name: member for name, member in known.items() if name in lost})
+            lost |= {name: answer for name, answer in answers.items() if isinstance(answer, str) and name in noted_members}
+        self._remember({name: member for name, member in noted_members.items() if name in lost})
         return lost
 
     def _tell_stop(self, name: str, seen: Seen) -> None:
@@ -198,10 +210,10 @@ class Conductor:
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise ConfigError(f"{self._note}, which tells what was started, cannot be read: {error}; mend or delete it") from None
 
-    def _remember(self, known: Mapping[str, Member]) -> None:
+    def _remember(self, noted_members: Mapping[str, Member]) -> None:
         """Before a machine is started, so that `down` finds it whatever happens."""
-        if known:
-            rows = [asdict(member) for member in known.values()]
+        if noted_members:
+            rows = [asdict(member) for member in noted_members.values()]
             publish_file(self._note, json.dumps({"cluster": self.cluster.name, "members": rows}, indent=1).encode(), 0o600)
         else:
             self._note.unlink(missing_ok=True)
@@ -213,16 +225,16 @@ def stop_order(member: Member) -> MemberOrder:
 
 
 def _has(seen: Seen, role: str) -> bool:
-    return isinstance(seen, Told) and any(beat.role == role for beat in seen.beats or ())
+    return isinstance(seen, MemberReport) and any(beat.role == role for beat in seen.beats or ())
 
 
 def _row(member: Member, seen: Seen, missing: Sequence[str]) -> dict[str, Any]:
-    told = seen if isinstance(seen, Told) else None
+    report = seen if isinstance(seen, MemberReport) else None
     return {
         "name": member.name,
         "host": member.host or "this machine",
         "roles": list(member.roles),
-        "works": bool(told and told.works),
-        "services": told.services if told else {},
+        "works": bool(report and report.works),
+        "services": report.services if report else {},
         "missing": list(missing),
     }

@@ -33,9 +33,9 @@ class Reference:
 
 def read_gpus() -> tuple[dict[str, DataSheet], Reference]:
     """The data sheets, and what was measured on one of them."""
-    found = tomllib.loads((files("azq.parts.cluster") / "figures.toml").read_text("utf-8"))
-    gpus = {name: DataSheet(sheet["tflops"] * 1e12, sheet["gb_per_s"] * 1e9) for name, sheet in found["gpus"].items()}
-    at = found["reference"]
+    counts = tomllib.loads((files("azq.parts.cluster") / "figures.toml").read_text("utf-8"))
+    gpus = {name: DataSheet(sheet["tflops"] * 1e12, sheet["gb_per_s"] * 1e9) for name, sheet in counts["gpus"].items()}
+    at = counts["reference"]
     gpu, figures = gpus[at["gpu"]], read_figures()[0]
     load = Workload(at["flops"], at["traffic"], 0, 0, 0, figures["plies_per_game"])
     arithmetic = at["matmul_tflops"] * 1e12 / gpu.flops
@@ -99,20 +99,20 @@ def expected(cluster: Cluster) -> tuple[list[PlanStep], list[str]]:
     return plan(figures), assumed
 
 
-def _gpus(cluster: Cluster, role: Role, known: Mapping[str, DataSheet]) -> dict[str, int]:
+def _gpus(cluster: Cluster, role: Role, sheets: Mapping[str, DataSheet]) -> dict[str, int]:
     """GPUs with a role by their kind."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for group in cluster.of_role(role).values():
         kind = cluster.kinds[group.kind]
-        if kind.gpus and kind.gpu not in known:
+        if kind.gpus and kind.gpu not in sheets:
             raise ConfigError(
-                f'no data sheet of the GPUs of {group.kind}: say gpu = "NAME" in [kinds.{group.kind!r}], of {", ".join(known)}'
+                f'no data sheet of the GPUs of {group.kind}: say gpu = "NAME" in [kinds.{group.kind!r}], of {", ".join(sheets)}'
             )
         if kind.gpus:
-            found[kind.gpu] = found.get(kind.gpu, 0) + group.count * kind.gpus
-    if not found:
+            counts[kind.gpu] = counts.get(kind.gpu, 0) + group.count * kind.gpus
+    if not counts:
         raise ConfigError(f"cluster {cluster.name}: no GPU has the role {role!r}, and rates are known for GPUs alone; `azq bench` measures")
-    return found
+    return counts
 
 
 def _assumptions(cluster: Cluster, load: Workload, rates: Mapping[str, float], measured: Reference) -> list[str]:

@@ -23,7 +23,7 @@ Settings = dict[str, Any]  # by setting, as `learner.batch_size`
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class KeyMapping:
     """What became of a key: settings of azq, or nothing and why."""
 
     key: str
@@ -91,7 +91,7 @@ RULES: Mapping[str, Rule] = {
 }
 
 
-def read_foreign(path: Path) -> list[Fate]:
+def read_foreign(path: Path) -> list[KeyMapping]:
     """Each key of such a file, in its order; raises `ConfigError` where it cannot be read, `MissingExtra` without a parser."""
     try:
         import yaml
@@ -103,22 +103,22 @@ def read_foreign(path: Path) -> list[Fate]:
         raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{path} holds no sections; is it a cluster's settings?")
-    return [fate_of(key, value) for key, value in _flat(found)]
+    return [map_key(key, value) for key, value in _flat(found)]
 
 
-def fate_of(key: str, value: Any) -> Fate:
+def map_key(key: str, value: Any) -> KeyMapping:
     """What becomes of one key; one that no rule names is left out, and said to be unknown."""
     make, note = RULES.get(key, _dropped("unknown to azq"))
     try:
-        return Fate(key, value, make(value), note)
+        return KeyMapping(key, value, make(value), note)
     except TypeError:
         raise ConfigError(f"{key}: {value!r} is no number") from None
 
 
-def settings_of(fates: Sequence[Fate]) -> Settings:
+def settings_of(mappings: Sequence[KeyMapping]) -> Settings:
     """All settings that came of it; lists for one setting are joined."""
     found: Settings = {}
-    for name, value in (item for fate in fates for item in fate.settings.items()):
+    for name, value in (item for mapping in mappings for item in mapping.settings.items()):
         found[name] = [*found.get(name, ()), *value] if isinstance(value, list) else value
     return found
 
@@ -137,10 +137,10 @@ ROUND = 100.0  # the money that so many hours come to is rounded up to
 BY_MACHINES = ("broker.control_url", "inference.devices", "worker.concurrency")  # settings that the machines stand for
 
 
-def cluster_text(fates: Sequence[Fate], name: str, source: str, game: str = "") -> str:
+def cluster_text(mappings: Sequence[KeyMapping], name: str, source: str, game: str = "") -> str:
     """The file's text. Raises `ConfigError` where no game or goal is named, or no kind of machine suits."""
-    said = settings_of(fates)
-    machines = _machines(fates, said)
+    said = settings_of(mappings)
+    machines = _machines(mappings, said)
     budget = {"hours": HOURS}
     tables = {
         "cluster": {"name": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")},
@@ -165,10 +165,10 @@ def _a_setting_a_line(line: str) -> str:
     return f"{mark}\n    {items},\n]"
 
 
-def _machines(fates: Sequence[Fate], said: Settings) -> dict[str, Settings]:
+def _machines(mappings: Sequence[KeyMapping], said: Settings) -> dict[str, Settings]:
     kinds = {name: MachineKind(**values) for name, values in catalogue()["kinds"].items()}
     hosts = {name: kind for name, kind in kinds.items() if not kind.service}
-    servers = next((len(fate.value) for fate in fates if fate.key == "cluster.inference_servers"), 1)
+    servers = next((len(mapping.value) for mapping in mappings if mapping.key == "cluster.inference_servers"), 1)
     gpus, workers = max(1, len(said.get("inference.devices", ()))), said.get("worker.concurrency", 0)
     plays = _cheapest(hosts, f"more than {workers} cores and no GPU", lambda kind: not kind.gpus and kind.vcpus > workers)
     infers = _cheapest(hosts, f"{gpus} GPUs", lambda kind: kind.gpus >= gpus)

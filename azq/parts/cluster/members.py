@@ -10,7 +10,7 @@ from typing import Any, Literal
 from azq.config import merge
 from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError
-from azq.host.join.member import Beat, MemberOrder, Told
+from azq.host.join.member import Beat, MemberOrder, MemberReport
 from azq.parts.cluster.description import Cluster, FirstRun, as_variables
 
 HERE = "127.0.0.1"
@@ -19,7 +19,7 @@ START_S = 60.0
 STAGES = (("selfplay", "eval", "gateway"), ("learner", "rank"), ("inference",), ("daemon",), ("broker",))
 BEATING = ("selfplay", "eval", "inference", "learner", "gateway")  # roles whose processes tell by heartbeat that they live
 
-Seen = Told | str  # what a member answered, or why it did not
+Seen = MemberReport | str  # what a member answered, or why it did not
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +52,18 @@ def members_of(cluster: Cluster, home: str = "") -> list[Member]:
 
     Raises `ConfigError` for a group without hosts, and for a cluster that has no machine for its brokers or several.
     """
-    found = [member for name in cluster.machines for member in _of_group(cluster, name, home)]
-    brokers = [member.name for member in found if "broker" in member.roles]
+    result = [member for name in cluster.machines for member in _of_group(cluster, name, home)]
+    brokers = [member.name for member in result if "broker" in member.roles]
     if len(brokers) != 1:
         who = ", ".join(brokers) or "none"
         raise ConfigError(f"cluster {cluster.name}: one machine keeps all brokers (broker.data_shards says how many), and there are: {who}")
-    found.sort(key=lambda member: ("broker" not in member.roles, "daemon" not in member.roles))
-    ranks = [member.name for member in found if "rank" in member.roles]
+    result.sort(key=lambda member: ("broker" not in member.roles, "daemon" not in member.roles))
+    ranks = [member.name for member in result if "rank" in member.roles]
     if not ranks:
-        return found
-    numbers = {name: number for number, name in enumerate(ranks, 1)} | {each.name: 0 for each in found if "learner" in each.roles}
-    away = next((each.address for each in found[1:] if "learner" in each.roles and each.host), "")  # of jobs no host is known yet
-    return [replace(member, rank=numbers[member.name], learner_host=away) if member.name in numbers else member for member in found]
+        return result
+    numbers = {name: number for number, name in enumerate(ranks, 1)} | {other.name: 0 for other in result if "learner" in other.roles}
+    away = next((other.address for other in result[1:] if "learner" in other.roles and other.host), "")  # of jobs no host is known yet
+    return [replace(member, rank=numbers[member.name], learner_host=away) if member.name in numbers else member for member in result]
 
 
 def _of_group(cluster: Cluster, name: str, home: str) -> Iterator[Member]:
@@ -102,7 +102,9 @@ def start_order(cluster: Cluster, member: Member, first: Member, token: str = ""
 def admit_order(cluster: Cluster, first: Member, guests: Iterable[Member]) -> MemberOrder:
     """What lets members in."""
     public = {"AZQ_BROKER__PUBLIC_CONTROL_URL": url_of(cluster, first)}
-    return MemberOrder("admit", first.folder, variables(cluster, first) | public, guests={each.name: list(each.roles) for each in guests})
+    return MemberOrder(
+        "admit", first.folder, variables(cluster, first) | public, guests={other.name: list(other.roles) for other in guests}
+    )
 
 
 def variables(cluster: Cluster, member: Member) -> dict[str, str]:
@@ -114,7 +116,9 @@ def host_settings(cluster: Cluster, member: Member) -> dict[str, dict[str, Any]]
     """The same by section: what it costs and what ends it, and what the file sets for all."""
     own = {"machine": _machine(cluster, member), "budget": budget_of(cluster) if "daemon" in member.roles else {}}
     sections = merge(own, cluster.settings)
-    return {name: told for name, of in sections.items() if (told := {key: value for key, value in of.items() if value not in (None, {})})}
+    return {
+        name: report for name, of in sections.items() if (report := {key: value for key, value in of.items() if value not in (None, {})})
+    }
 
 
 def _machine(cluster: Cluster, member: Member) -> dict[str, Any]:
@@ -136,7 +140,7 @@ def creation(wish: FirstRun, members: Sequence[Member]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class MemberAction:
     """What is to happen with a member, and why."""
 
     member: Member
@@ -147,41 +151,41 @@ class Deed:
         return f"{'not reached' if self.do == 'reach' else self.do}{f': {self.why}' if self.why else ''}"
 
 
-def deeds(cluster: Cluster, members: Sequence[Member], seen: Mapping[str, Seen]) -> list[Deed]:
+def actions(cluster: Cluster, members: Sequence[Member], seen: Mapping[str, Seen]) -> list[MemberAction]:
     """What brings a cluster from what is there to what should be."""
-    return [_deed(member, seen[member.name], start_order(cluster, member, members[0]).digest()) for member in members]
+    return [_action(member, seen[member.name], start_order(cluster, member, members[0]).digest()) for member in members]
 
 
-def _deed(member: Member, seen: Seen, digest: str) -> Deed:
+def _action(member: Member, seen: Seen, digest: str) -> MemberAction:
     if isinstance(seen, str):
-        return Deed(member, "reach", seen)
+        return MemberAction(member, "reach", seen)
     if not seen.works:
-        return Deed(member, "start")
+        return MemberAction(member, "start")
     if seen.digest != digest:
-        return Deed(member, "restart", "does something else")
+        return MemberAction(member, "restart", "does something else")
     given_up = [f"{name} {state}" for name, state in seen.services.items() if state.startswith("given up")]
-    return Deed(member, "restart", given_up[0]) if given_up else Deed(member, "keep")
+    return MemberAction(member, "restart", given_up[0]) if given_up else MemberAction(member, "keep")
 
 
 def lacking(cluster: Cluster, members: Sequence[Member], seen: Mapping[str, Seen]) -> dict[str, list[str]]:
     """What is missing, by member; and by run, as `run NAME`. Nothing where all is as it should be."""
     first = seen.get(members[0].name)
-    beats = first.beats if isinstance(first, Told) and first.works else None
+    beats = first.beats if isinstance(first, MemberReport) and first.works else None
     needed: Counter[tuple[str, str]] = Counter()
-    found = {member.name: list(_own_lack(member, seen[member.name])) for member in members}
+    result = {member.name: list(_own_lack(member, seen[member.name])) for member in members}
     for member in members:
-        told = seen[member.name]
-        if isinstance(told, str) or not told.works:
+        report = seen[member.name]
+        if isinstance(report, str) or not report.works:
             continue
         if beats is None:
-            found[member.name] += ["the brokers tell nothing"] if member is members[0] else []
+            result[member.name] += ["the brokers tell nothing"] if member is members[0] else []
             continue
-        needed.update((role, told.host) for role in member.roles if role in BEATING)
-        found[member.name] += [f"no heartbeat of {what}" for what in _silent(member, told.host, beats, needed)]
+        needed.update((role, report.host) for role in member.roles if role in BEATING)
+        result[member.name] += [f"no heartbeat of {what}" for what in _silent(member, report.host, beats, needed)]
     states = {name: run.state for name, run in _runs(first).items()}
     for name in [run.name for run in cluster.wanted_runs()] if beats is not None else []:
-        found[f"run {name}"] = [] if name in states and states[name] != "failed" else [states.get(name, "is not there")]
-    return {name: what for name, what in found.items() if what}
+        result[f"run {name}"] = [] if name in states and states[name] != "failed" else [states.get(name, "is not there")]
+    return {name: what for name, what in result.items() if what}
 
 
 def _own_lack(member: Member, seen: Seen) -> Iterator[str]:
@@ -204,7 +208,7 @@ def _silent(member: Member, host: str, beats: Iterable[Beat], needed: Mapping[tu
 
 
 def _runs(seen: Seen | None) -> Mapping[str, Any]:
-    return seen.runs if isinstance(seen, Told) else {}
+    return seen.runs if isinstance(seen, MemberReport) else {}
 
 
 def waves(members: Sequence[Member]) -> list[list[Member]]:

@@ -13,7 +13,7 @@ import msgspec
 
 from azq import __version__
 from azq.errors import AzqError, HostError
-from azq.host.join.member import MemberOrder, Told, answer
+from azq.host.join.member import MemberOrder, MemberReport, answer
 from azq.parts.cluster.description import Reaching
 from azq.parts.cluster.members import Member, Seen
 from azq.process.start import foreign_environment
@@ -37,9 +37,9 @@ class OrderRefused(HostError):
 def words_for(reaching: Reaching, host: str) -> list[str]:
     """The command that has azq answer an order on a host."""
     user, _, address = host.rpartition("@")
-    said = {"{host}": host, "{user}": user, "{address}": address}
+    output = {"{host}": host, "{user}": user, "{address}": address}
     wanted = [*reaching.azq, "cluster", "member"]
-    words = [said.get(word, word) for word in reaching.command]
+    words = [output.get(word, word) for word in reaching.command]
     if "{command}" not in words:
         return [*words, *wanted]
     return [shlex.join(wanted) if word == "{command}" else word for word in words]
@@ -53,7 +53,7 @@ class Reach:
         self._under_way: set[subprocess.Popen[str]] = set()
         self._lock = Lock()
 
-    def ask(self, member: Member, order: MemberOrder) -> Told:
+    def ask(self, member: Member, order: MemberOrder) -> MemberReport:
         """The answer. Raises `OrderRefused` where azq there says no, `HostError` where nobody answers."""
         if not member.host:
             return _here(order)
@@ -73,19 +73,19 @@ class Reach:
         with self._lock:
             self._under_way.add(process)
         try:
-            said, wrong = process.communicate(msgspec.json.encode(order).decode(), within_s)
+            output, complaint = process.communicate(msgspec.json.encode(order).decode(), within_s)
         except subprocess.TimeoutExpired:
             raise HostError(f"no answer within {within_s:g} s") from None
         finally:
             with process, self._lock:
                 process.kill()  # where it did not end by itself
                 self._under_way.discard(process)
-        return _told(process.returncode, said, wrong)
+        return _report(process.returncode, output, complaint)
 
     def ask_all(self, orders: Mapping[str, tuple[Member, MemberOrder]], hear: Hear = _deaf) -> dict[str, Seen]:
         """The answers of several at once, by name, or why there is none; `hear` is told of each as it comes."""
 
-        def one(name: str) -> Seen:
+        def ask_one(name: str) -> Seen:
             try:
                 seen: Seen = self.ask(*orders[name])
             except HostError as error:
@@ -95,7 +95,7 @@ class Reach:
 
         pool = ThreadPoolExecutor(AT_ONCE)
         try:
-            return dict(zip(orders, pool.map(one, orders), strict=True))
+            return dict(zip(orders, pool.map(ask_one, orders), strict=True))
         finally:
             self.close()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -107,7 +107,7 @@ class Reach:
                 process.kill()
 
 
-def _here(order: MemberOrder) -> Told:
+def _here(order: MemberOrder) -> MemberReport:
     """What this machine answers itself."""
     try:
         return answer(order)
@@ -115,16 +115,16 @@ def _here(order: MemberOrder) -> Told:
         raise OrderRefused(str(error)) from None
 
 
-def _told(code: int, said: str, wrong: str) -> Told:
-    lines = [line for line in wrong.strip().splitlines() if line]
+def _report(code: int, output: str, complaint: str) -> MemberReport:
+    lines = [line for line in complaint.strip().splitlines() if line]
     if code != 0:
         own = [line.removeprefix(OURS) for line in lines if line.startswith(OURS)]
         if own:
             raise OrderRefused(own[-1])
         raise HostError(f"{lines[-1] if lines else 'it said nothing'} (exit code {code})")
     with contextlib.suppress(msgspec.DecodeError):
-        told = msgspec.json.decode(said, type=Told)
-        if told.version != __version__:
-            raise OrderRefused(f"azq {told.version} is installed there and {__version__} here; install one version on all hosts")
-        return told
-    raise HostError(f"what answers there is no azq of this version: {said[:80]!r}")
+        report = msgspec.json.decode(output, type=MemberReport)
+        if report.version != __version__:
+            raise OrderRefused(f"azq {report.version} is installed there and {__version__} here; install one version on all hosts")
+        return report
+    raise HostError(f"what answers there is no azq of this version: {output[:80]!r}")

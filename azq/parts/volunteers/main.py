@@ -40,7 +40,7 @@ from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
 from azq.process.start import PYTHON
 from azq.process.supervisor import ChildSpec, Supervisor
-from azq.process.webserver import Door, WebServer, open_door, url_of
+from azq.process.webserver import BoundedListener, WebServer, open_listener, url_of
 from azq.queue import make_app, make_queue
 from azq.status.workers import GATEWAY
 from azq.waiting import Backoff
@@ -70,7 +70,7 @@ def main(config: Config) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # each tab is a descriptor
     with contextlib.ExitStack() as stack:
         proxies = [ip_network(proxy) for proxy in settings.proxies]
-        listener = stack.enter_context(open_door(settings, "gateway", most=settings.max_tabs + VISITORS, proxies=proxies))
+        listener = stack.enter_context(open_listener(settings, "gateway", most=settings.max_tabs + VISITORS, proxies=proxies))
         client = connect_at_start(config.broker)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())
@@ -100,11 +100,11 @@ def backing_of(config: Config, client: redis.Redis) -> Backing:
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, door: Door, config: GatewayConfig) -> Iterator[WebServer]:
+def serving(app: ASGIApp, listener: BoundedListener, config: GatewayConfig) -> Iterator[WebServer]:
     """Serves while entered. Raises `AzqError` where it does not get that far."""
     server = WebServer(
         app,
-        door,
+        listener,
         "the gateway",
         config,
         stop_within_s=STOP_WITHIN_S,

@@ -24,7 +24,7 @@ from azq.parts.volunteers.matches import TabMatch, in_hand
 from azq.parts.volunteers.plausibility import QUALITIES, tab_budget
 from azq.parts.volunteers.sessions import Sessions, TabPatience
 from azq.parts.volunteers.tickets import Terms, Tickets
-from azq.process.webserver import holder_of
+from azq.process.webserver import client_of
 from azq.wire import keys
 from azq.wire.arrays import legal_bytes
 from azq.wire.connect import translate
@@ -156,7 +156,7 @@ class Link:
 
     def __init__(self, number: int, socket: WebSocket, reader: asyncio.Task[None]) -> None:
         self.number = number
-        self.address = holder_of(socket.client.host) if socket.client else "unknown"
+        self.address = client_of(socket.client.host) if socket.client else "unknown"
         self.guest: Volunteer | None = None
         self.ready: WorkerReady | None = None
         self.room: Room | None = None

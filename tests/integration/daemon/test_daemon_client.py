@@ -23,7 +23,7 @@ from azq.client import Client
 from azq.config import DaemonConfig, TokenConfig
 from azq.errors import AccessDenied, ConfigError, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
 from azq.ledger.types import RunState
-from azq.process.webserver import open_door, url_of
+from azq.process.webserver import open_listener, url_of
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -59,7 +59,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     services = Services(ledger, bus, config, health, tmp_path, lambda: ["connect_four", "tic_tac_toe"])
     beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
     bus.put(keys.beat("w1"), encode(beat), life_s=60)
-    with capture_logs(), open_door(config) as listener:  # what a command prints is then the command's alone
+    with capture_logs(), open_listener(config) as listener:  # what a command prints is then the command's alone
         server = rest_server(create_app(services), listener, services.config)
         server.start()
         try:

@@ -22,7 +22,7 @@ from waiting import until
 
 from azq.config import DaemonConfig
 from azq.process import webserver
-from azq.process.webserver import BODY_S, HEADERS_S, open_door, url_of
+from azq.process.webserver import BODY_S, HEADERS_S, open_listener, url_of
 from daemon.api.app import create_app
 from daemon.api.rest import rest_server
 from daemon.api.services import Services
@@ -85,7 +85,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setattr(webserver, "time", clock)
     bus, config = MemoryBus(), DaemonConfig(port=0)
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), tmp_path, list))
-    with open_door(config) as listener:
+    with open_listener(config) as listener:
         serving = rest_server(app, listener, config)
         serving.start()
         ahead.url = url_of(listener)

@@ -19,7 +19,7 @@ from waiting import until
 
 from azq.config import DaemonConfig
 from azq.ledger.types import RunState
-from azq.process.webserver import open_door, url_of
+from azq.process.webserver import open_listener, url_of
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from daemon.api.app import create_app
@@ -41,7 +41,7 @@ class Place:
     def serving(self, **options: Any) -> Iterator[tuple[str, Services]]:
         config = DaemonConfig(port=0, **options)
         services = Services(self.ledger, self.bus, config, self.health, Path("runs"), list)
-        with open_door(config) as listener:
+        with open_listener(config) as listener:
             server = rest_server(create_app(services), listener, services.config)
             server.start()
             try:
@@ -158,5 +158,5 @@ def test_small_answers_are_sent_at_once_over_a_connection_that_stays_open() -> N
             client.get(f"{url}/healthz")
             waits.append(time.perf_counter() - began)
     assert min(waits) < 0.035
-    with open_door(DaemonConfig(port=0)) as listener:
+    with open_listener(DaemonConfig(port=0)) as listener:
         assert listener.proto == socket.IPPROTO_TCP

@@ -15,7 +15,7 @@ from memory_broker import MemoryBus, MemoryLedger
 from azq.config import DaemonConfig
 from azq.config.access import check_tls
 from azq.errors import ConfigError
-from azq.process.webserver import open_door, url_of
+from azq.process.webserver import open_listener, url_of
 from daemon.api.app import create_app
 from daemon.api.rest import rest_server
 from daemon.api.services import Services
@@ -41,7 +41,7 @@ def test_requests_are_answered_over_tls_and_not_without(pair: tuple[Path, Path])
     check_tls(config)
     bus = MemoryBus()
     app = create_app(Services(MemoryLedger(bus), bus, config, Health(), Path("runs"), list))
-    with open_door(config) as listener:
+    with open_listener(config) as listener:
         server = rest_server(app, listener, config)
         server.start()
         try:

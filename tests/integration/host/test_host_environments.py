@@ -118,11 +118,11 @@ def celery_stays_ours(monkeypatch: pytest.MonkeyPatch) -> None:
 def uvicorn_stays_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     import uvicorn
 
-    from azq.process.webserver import OWN_WORD
+    from azq.process.webserver import UVICORN_SETTINGS
 
     monkeypatch.setenv("WEB_CONCURRENCY", "many")
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
-    settings = uvicorn.Config("nothing", **OWN_WORD)
+    settings = uvicorn.Config("nothing", **UVICORN_SETTINGS)
     assert (settings.workers, settings.forwarded_allow_ips) == (1, "127.0.0.1,::1")
 
 

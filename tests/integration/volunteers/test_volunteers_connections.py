@@ -20,7 +20,7 @@ from azq.config import GatewayConfig
 from azq.parts.volunteers.main import serving
 from azq.parts.volunteers.pages import make_site
 from azq.process import webserver as module
-from azq.process.webserver import Door, open_door
+from azq.process.webserver import BoundedListener, open_listener
 
 MOST = 32
 HALF_OPEN = 300
@@ -37,7 +37,7 @@ async def echo(tab: WebSocket) -> None:
 
 
 @pytest.fixture
-def door(request: Any) -> Iterator[Door]:
+def listener(request: Any) -> Iterator[BoundedListener]:
     """A gateway's, whose tabs hear what they say."""
 
     async def nothing() -> None:
@@ -46,51 +46,54 @@ def door(request: Any) -> Iterator[Door]:
     gateway: Any = SimpleNamespace(talk=echo, look=nothing, turn=nothing, stop=nothing)
     told: Any = SimpleNamespace(read=None, figures=None, playable=None)
     config = GatewayConfig(port=0, proxies=getattr(request, "param", ()))
-    with open_door(config, "gateway", most=MOST) as listener, serving(make_site(gateway, told, told), listener, config):
+    with open_listener(config, "gateway", most=MOST) as listener, serving(make_site(gateway, told, told), listener, config):
         yield listener
 
 
-def tab(door: Door, **headers: str) -> ClientConnection:
-    url = f"ws://127.0.0.1:{door.getsockname()[1]}/v1/volunteers/tab"
+def tab(listener: BoundedListener, **headers: str) -> ClientConnection:
+    url = f"ws://127.0.0.1:{listener.getsockname()[1]}/v1/volunteers/tab"
     return connect(url, source_address=(TAB, 0), compression=None, proxy=None, additional_headers=headers)
 
 
-def answer(door: Door) -> bytes:
+def answer(listener: BoundedListener) -> bytes:
     """What a visitor is answered who asks for the gateway's health."""
-    with socket.create_connection(door.getsockname(), 30, (VISITOR, 0)) as visitor:
+    with socket.create_connection(listener.getsockname(), 30, (VISITOR, 0)) as visitor:
         visitor.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         return visitor.recv(12)
 
 
-def test_half_open_connections_of_one_address_harm_nobody(door: Door) -> None:
+def test_half_open_connections_of_one_address_harm_nobody(listener: BoundedListener) -> None:
     with capture_logs() as lines, contextlib.ExitStack() as stack:
-        mine = stack.enter_context(tab(door))
+        mine = stack.enter_context(tab(listener))
         assert mine.recv(30) == TAB
         for number in range(HALF_OPEN):
-            one = stack.enter_context(socket.create_connection(door.getsockname(), 30, (STRANGER, 0)))
+            one = stack.enter_context(socket.create_connection(listener.getsockname(), 30, (STRANGER, 0)))
             with contextlib.suppress(ConnectionError):
                 one.sendall(b"GET / HTTP/1.1\r\nHost: 127.")
             if number % 100 == 0:
-                assert answer(door) == b"HTTP/1.1 200"
-        until(lambda: sum(each.address == STRANGER for each in tuple(door.visitors.values())) <= MOST // 2, "those who were turned away")
+                assert answer(listener) == b"HTTP/1.1 200"
+        until(
+            lambda: sum(each.address == STRANGER for each in tuple(listener.connections.values())) <= MOST // 2,
+            "those who were turned away",
+        )
         mine.send(b"still here")
         assert mine.recv(30) == b"still here"
-        assert answer(door) == b"HTTP/1.1 200"
-        assert len(door.visitors) <= MOST
+        assert answer(listener) == b"HTTP/1.1 200"
+        assert len(listener.connections) <= MOST
     assert len([line for line in lines if line["event"] == "connections_turned_away"]) <= 1
 
 
-@pytest.mark.parametrize(("door", "seen"), [((), TAB), (("127.0.0.4",), "10.9.8.7"), (("10.0.0.0/8",), TAB)], indirect=["door"])
-def test_who_forwards_is_believed_only_where_he_is_named(door: Door, seen: str) -> None:
-    with tab(door, **{"X-Forwarded-For": "10.9.8.7"}) as one:
+@pytest.mark.parametrize(("listener", "seen"), [((), TAB), (("127.0.0.4",), "10.9.8.7"), (("10.0.0.0/8",), TAB)], indirect=["listener"])
+def test_who_forwards_is_believed_only_where_he_is_named(listener: BoundedListener, seen: str) -> None:
+    with tab(listener, **{"X-Forwarded-For": "10.9.8.7"}) as one:
         assert one.recv(30) == seen
 
 
-def test_a_tab_may_be_silent_for_as_long_as_it_likes(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    with tab(door) as mine:
+def test_a_tab_may_be_silent_for_as_long_as_it_likes(listener: BoundedListener, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tab(listener) as mine:
         assert mine.recv(30) == TAB
         ahead = time.monotonic() + 1e6
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: ahead))
-        asyncio.run(door.sweep())
+        asyncio.run(listener.sweep())
         mine.send(b"still here")
         assert mine.recv(30) == b"still here"

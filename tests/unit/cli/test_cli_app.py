@@ -145,14 +145,14 @@ def test_a_word_that_is_nearly_known_is_named(words: list[str], said: str, tmp_p
 
 def test_common_options_stand_before_json_in_place_of_the_first_parameter() -> None:
     def command(settings: object, run: str = "", as_json: bool = False) -> None:
-        """Told."""
+        """MemberReport."""
 
     for wrap, options in ((with_settings, ["run", "config", "overrides", "as_json"]), (with_client, ["run", "url", "config", "as_json"])):
         alone = typer.Typer()
         alone.command()(wrap(command))
         found = typer.main.get_command(alone)
         assert [parameter.name for parameter in found.params][:4] == options
-        assert found.help == "Told."
+        assert found.help == "MemberReport."
 
 
 @pytest.mark.parametrize(("text", "shown"), [("one line", "one line"), (["two", "lines"], "two\nlines")])

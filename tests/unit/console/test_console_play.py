@@ -104,7 +104,7 @@ def test_the_candidates_are_compared_over_all_dice() -> None:
 
 
 def test_outcomes_are_told_by_name_where_game_and_network_have_them() -> None:
-    class Told:
+    class MemberReport:
         def __init__(self, game: games.Game, name: str) -> None:
             self.name = name
 
@@ -116,7 +116,7 @@ def test_outcomes_are_told_by_name_where_game_and_network_have_them() -> None:
             return np.tile(np.array([0.7, 0.25, 0.0, 0.1, 0.0], np.float32), (len(packed), 1))
 
     state = GAME.new_initial_state()
-    backgammon: Any = Told(GAME, "backgammon")
+    backgammon: Any = MemberReport(GAME, "backgammon")
     (row,) = analyse.outcomes_of(backgammon, Knows(9), [state]) or [{}]
     assert row["win"] == pytest.approx(0.7)
     assert row["lose_gammon"] == pytest.approx(0.1)

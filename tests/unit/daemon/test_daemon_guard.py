@@ -347,7 +347,7 @@ def out(number: int) -> AuditOut:
 def test_it_is_shown_in_order_and_followed() -> None:
     written = [out(number) for number in range(150)]
 
-    class Told(Client):
+    class MemberReport(Client):
         def __init__(self) -> None:
             pass
 
@@ -355,7 +355,7 @@ def test_it_is_shown_in_order_and_followed() -> None:
             return iter(list(reversed(written)))
 
     grow: Callable[[float], object] = lambda _: written.extend([out(len(written)), out(len(written) + 1)])  # noqa: E731
-    assert [one.at_ms for one in read_audit(Told(), follow=False)] == list(range(50, 150))
-    told = read_audit(Told(), follow=True, pause=grow)
+    assert [one.at_ms for one in read_audit(MemberReport(), follow=False)] == list(range(50, 150))
+    told = read_audit(MemberReport(), follow=True, pause=grow)
     assert [next(told).at_ms for _ in range(106)] == list(range(50, 156))
     assert "POST /7 -> 200" in audit_text(out(7))

@@ -86,9 +86,9 @@ def test_the_timers_first_look_begins_to_count_and_its_notes_are_all_it_needs(tm
 def test_what_was_asked_for_is_taken_once(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
     notes.ask(End("so", off=False))
-    assert notes.asked() == End("so", off=False)
+    assert notes.take_end() == End("so", off=False)
     with pytest.raises(StateConflict, match="nobody asked"):
-        notes.asked()
+        notes.take_end()
 
 
 def test_a_provider_announces_nothing_then_an_end_also_after_its_token_ran_out() -> None:
@@ -233,7 +233,7 @@ def test_the_timers_command_asks_for_the_end(tmp_path: Path) -> None:
     (tmp_path / BEGAN).write_text("0.0\n")
     said = CliRunner().invoke(machine_app, ["deadman", "--config", str(settings), "--folder", str(tmp_path), "--json"])
     assert "no daemon was heard of" in json.loads(said.output)["end"]
-    assert "no daemon was heard of" in Notes(tmp_path).asked().reason
+    assert "no daemon was heard of" in Notes(tmp_path).take_end().reason
 
 
 class Metadata(ThreadingHTTPServer):

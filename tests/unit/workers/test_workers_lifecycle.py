@@ -25,7 +25,7 @@ from azq.config import BrokerConfig, Config, WorkerConfig
 from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
 from azq.process.liveness import READY_PID, watchdog_interval_s
 from azq.wire.codec import decode
-from azq.wire.doorman import ServerFacts
+from azq.wire.fitness import ServerFacts
 from azq.wire.messages import Heartbeat
 from workers import lifecycle, worker
 from workers.children import Board, ChildFigures, merge, versions

@@ -35,8 +35,8 @@ def compose(cluster: Cluster) -> Rendering:
             raise ConfigError(
                 f"machines.{name}: compose is one machine, and {group.count} with GPUs are not; --smallest renders one of each"
             )
-    found = {each.name: each for process in processes(cluster) for each in _by_gpu(process)}
-    roles = dict.fromkeys(str(process.role) for process in found.values() if process.role != "broker")
+    services = {each.name: each for process in processes(cluster) for each in _by_gpu(process)}
+    roles = dict.fromkeys(str(process.role) for process in services.values() if process.role != "broker")
     files = {"broker": PASSWORD, **{role: f"{role}.env" for role in (*roles, "client")}}
     head = _template(
         "compose.yaml",
@@ -51,7 +51,7 @@ def compose(cluster: Cluster) -> Rendering:
         secret=_secret("client", "azq.env"),
     )
     brokers = {plane: {"condition": "service_healthy"} for plane in planes(cluster)}
-    text = head + "".join(_service(process, brokers) for process in found.values())
+    text = head + "".join(_service(process, brokers) for process in services.values())
     return {"compose.yaml": RenderedFile(text), ".gitignore": RenderedFile("secrets/\n")}
 
 

@@ -76,7 +76,7 @@ def planes(cluster: Cluster) -> tuple[str, ...]:
 
 def processes(cluster: Cluster) -> list[ContainerProcess]:
     """Everything but the creation of the run, brokers first; raises `ConfigError` for ranks on machines of their own."""
-    return [replace(each, settings=as_variables(cluster.settings)) for each in _processes(cluster)]
+    return [replace(process, settings=as_variables(cluster.settings)) for process in _processes(cluster)]
 
 
 def _processes(cluster: Cluster) -> Iterator[ContainerProcess]:

@@ -37,7 +37,7 @@ Rendering = Mapping[str, RenderedFile]  # by path relative to the folder
 
 def static(folder: str, *, executable: tuple[str, ...] = (".sh",)) -> dict[str, RenderedFile]:
     """The files of a folder beside this module that are the same for every cluster, by their path in it."""
-    found: dict[str, RenderedFile] = {}
+    digest: dict[str, RenderedFile] = {}
     waiting = [("", files("azq.parts.cluster") / "targets" / folder)]
     while waiting:
         above, place = waiting.pop()
@@ -45,8 +45,8 @@ def static(folder: str, *, executable: tuple[str, ...] = (".sh",)) -> dict[str, 
             if entry.is_dir():
                 waiting.append((f"{above}{entry.name}/", entry))
             else:
-                found[above + entry.name] = RenderedFile(entry.read_text("utf-8"), entry.name.endswith(executable))
-    return dict(sorted(found.items()))
+                digest[above + entry.name] = RenderedFile(entry.read_text("utf-8"), entry.name.endswith(executable))
+    return dict(sorted(digest.items()))
 
 
 def filled(folder: str, name: str, /, **values: Any) -> str:
@@ -96,28 +96,28 @@ def _write_again(rendering: Rendering, target: str, folder: Path, force: bool) -
     there = {name: _hash_of(folder / name) for name in {*before, *rendering}}
     wanted = {name: _hash(file.text) for name, file in rendering.items()}
     # A render that was cut off left some files as they are wanted now.
-    edited = sorted(name for name, found in there.items() if found and found not in (before.get(name), wanted.get(name)))
+    edited = sorted(name for name, digest in there.items() if digest and digest not in (before.get(name), wanted.get(name)))
     if edited and not force:
         raise StateConflict(f"{folder}: {', '.join(edited)} changed since azq wrote it; move it away, or lose the changes with --force")
     _fill(rendering, target, folder)
     gone = [name for name in before if name not in rendering and there[name]]
     for name in gone:
         (folder / name).unlink()
-    return sorted([*gone, *(name for name, found in there.items() if name in wanted and found != wanted[name])])
+    return sorted([*gone, *(name for name, digest in there.items() if name in wanted and digest != wanted[name])])
 
 
 def _fill(rendering: Rendering, target: str, folder: Path) -> None:
     for name, file in rendering.items():
         make_folders((folder / name).parent)
         publish_file(folder / name, file.text.encode(), file.mode)
-    told = {"target": target, "files": {name: _hash(file.text) for name, file in sorted(rendering.items())}}
-    publish_file(folder / MANIFEST, json.dumps(told, indent=1).encode())
+    manifest = {"target": target, "files": {name: _hash(file.text) for name, file in sorted(rendering.items())}}
+    publish_file(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
 
 
 def _manifest(folder: Path, target: str) -> dict[str, str]:
     try:
-        told = json.loads((folder / MANIFEST).read_text("utf-8"))
-        kind, hashes = told["target"], {str(name): str(found) for name, found in told["files"].items()}
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        kind, hashes = manifest["target"], {str(name): str(digest) for name, digest in manifest["files"].items()}
     except FileNotFoundError:
         raise StateConflict(f"{folder} holds files that azq did not render; name an empty folder with --out") from None
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:

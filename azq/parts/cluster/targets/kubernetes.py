@@ -47,37 +47,37 @@ def kubernetes(cluster: Cluster) -> Rendering:
     for name, group in cluster.machines.items():
         if {"learner", "inference"} <= set(group.roles) and cluster.kinds[group.kind].gpus == 1:
             raise ConfigError(f"machines.{name}: a GPU is one pod's, and learner and inference are two; give inference machines of its own")
-    found = list(processes(cluster))
+    chosen_processes = list(processes(cluster))
     pull = "IfNotPresent" if cluster.image else "Never"
     ports = {f"{role}_port": port for role, port in PORTS.items()}
     ours = {"matchExpressions": [{"key": "azq/role", "operator": "Exists"}]}
     run = _template("run.yaml", pull=pull, creation=creation(cluster), secrets=SECRETS)
     files = {
         "namespace.yaml": _template("namespace.yaml", cluster=cluster.name),
-        "brokers.yaml": _workloads(found, pull, "broker"),
-        "daemon.yaml": _workloads(found, pull, "daemon", "gateway") + run,
-        "learner.yaml": _workloads(found, pull, "learner"),
-        "workers.yaml": _workloads(found, pull, "worker", "inference"),
-        "scaling.yaml": _template("monitor.yaml") + "".join(map(_scaled, filter(_scales, found))),
+        "brokers.yaml": _workloads(chosen_processes, pull, "broker"),
+        "daemon.yaml": _workloads(chosen_processes, pull, "daemon", "gateway") + run,
+        "learner.yaml": _workloads(chosen_processes, pull, "learner"),
+        "workers.yaml": _workloads(chosen_processes, pull, "worker", "inference"),
+        "scaling.yaml": _template("monitor.yaml") + "".join(map(_scaled, filter(_scales, chosen_processes))),
         "network.yaml": _template("network.yaml", ours=ours, **ports),
     }
-    wanted = {"kustomization.yaml": _kustomization(cluster, list(files), found), **files, ".gitignore": "secrets/\n"}
+    wanted = {"kustomization.yaml": _kustomization(cluster, list(files), chosen_processes), **files, ".gitignore": "secrets/\n"}
     return {name: RenderedFile(text) for name, text in wanted.items()}
 
 
-def _kustomization(cluster: Cluster, resources: list[str], found: list[ContainerProcess]) -> str:
-    roles = dict.fromkeys(str(process.role) for process in found if process.role != "broker")
+def _kustomization(cluster: Cluster, resources: list[str], chosen_processes: list[ContainerProcess]) -> str:
+    roles = dict.fromkeys(str(process.role) for process in chosen_processes if process.role != "broker")
     name, _, digest = cluster.image.partition("@")
     image = {"newName": name, "digest": digest} if digest else {"newTag": IMAGE.partition(":")[2]}
-    known = {"cluster": cluster.name, "image": {"name": "azq", **image}, "resources": resources, "password": f"secrets/{PASSWORD}"}
+    facts = {"cluster": cluster.name, "image": {"name": "azq", **image}, "resources": resources, "password": f"secrets/{PASSWORD}"}
     secrets = [f"- {{name: {role}, files: [azq.env=secrets/{role}.env]}}\n" for role in (*roles, "client")]
-    return _template("kustomization.yaml", **known) + "".join(secrets)
+    return _template("kustomization.yaml", **facts) + "".join(secrets)
 
 
-def _workloads(found: list[ContainerProcess], pull: str, *roles: str) -> str:
+def _workloads(chosen_processes: list[ContainerProcess], pull: str, *roles: str) -> str:
     """What runs processes of these roles, and their services."""
-    most = min(MOST_AHEAD, sum(process.count for process in found if _scales(process)))
-    chosen = [process for process in found if process.role in roles]
+    most = min(MOST_AHEAD, sum(process.count for process in chosen_processes if _scales(process)))
+    chosen = [process for process in chosen_processes if process.role in roles]
     return "".join(part for each in chosen for part in (_workload(each, pull, most), _service(each)))
 
 
@@ -95,7 +95,7 @@ def _workload(process: ContainerProcess, pull: str, most: int) -> str:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": f"{disk_gb}Gi"}}}
     taints = [*([SPOT_TAINT] if process.spot else []), *(["nvidia.com/gpu"] if process.gpus else [])]
     alive = ["sh", "-c", HEALTHY]
-    asked = {"httpGet": {"path": "/readyz", "port": DAEMON_PORT}, "periodSeconds": 5}
+    probe = {"httpGet": {"path": "/readyz", "port": DAEMON_PORT}, "periodSeconds": 5}
     return _template(
         "workload.yaml",
         kind="StatefulSet" if disk_gb else "Deployment",
@@ -113,7 +113,7 @@ def _workload(process: ContainerProcess, pull: str, most: int) -> str:
         env=[{"name": name, "value": value} for name, value in environment.items()],
         listens=[{"containerPort": PORTS[process.role]}] if process.role in PORTS else None,
         alive=alive,
-        ready=asked if process.role == "daemon" else {"exec": {"command": alive}, "periodSeconds": 10},
+        ready=probe if process.role == "daemon" else {"exec": {"command": alive}, "periodSeconds": 10},
         resources=_resources(process),
         home=HOME,
         secrets=SECRETS,

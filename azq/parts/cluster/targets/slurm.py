@@ -19,7 +19,11 @@ def slurm(cluster: Cluster) -> Rendering:
     first = members[0]
     if "daemon" not in first.roles:
         raise ConfigError(f"machines.{first.name}: in Slurm broker and daemon are one job, which lets the others in; give it both roles")
-    groups = {name: of_group[0] for name in cluster.machines if (of_group := [each for each in members if _is_of(each, name, cluster)])}
+    groups = {
+        name: of_group[0]
+        for name in cluster.machines
+        if (of_group := [candidate for candidate in members if _is_of(candidate, name, cluster)])
+    }
     jobs = {f"{name}.sbatch": RenderedFile(_job(cluster, name, member, first)) for name, member in groups.items()}
     return {**static("sbatch", executable=SCRIPTS), "cluster.sh": RenderedFile(_values(cluster, groups, members)), **jobs}
 

@@ -61,8 +61,8 @@ def _way(reaching: Reaching, host: str) -> str:
     command = reaching.command if mark in reaching.command else (*reaching.command, "sh", "-c", mark)
     words = words_for(reaching.model_copy(update={"command": tuple(word for word in command if word != mark), "azq": ()}), host)
     place = command.index(mark)
-    kept = words[: len(command) - 1]
-    return " ".join([*map(shlex.quote, kept[:place]), '"$2"', *map(shlex.quote, kept[place:])])
+    arguments = words[: len(command) - 1]
+    return " ".join([*map(shlex.quote, arguments[:place]), '"$2"', *map(shlex.quote, arguments[place:])])
 
 
 def _host(cluster: Cluster, member: Member, members: Sequence[Member]) -> str:
@@ -74,8 +74,8 @@ def _host(cluster: Cluster, member: Member, members: Sequence[Member]) -> str:
         lines = [f"settings={shlex.quote(_toml(cluster, member, own))}", f"words=({shlex.join(joins)})", *_of_first(cluster, members)]
     else:
         of_hosts = {section: values for section, values in own.items() if section != "broker"}
-        told = [f"{section}.{key}={_value(value)}" for section, values in of_hosts.items() for key, value in values.items()]
-        lines = ["settings=''", f"words=({shlex.join([*joins, *(word for text in told for word in ('--set', text))])})"]
+        overrides = [f"{section}.{key}={_value(value)}" for section, values in of_hosts.items() for key, value in values.items()]
+        lines = ["settings=''", f"words=({shlex.join([*joins, *(word for text in overrides for word in ('--set', text))])})"]
     digest = sha256("\n".join(lines).encode()).hexdigest()[:16]
     head = [
         "# shellcheck shell=bash disable=SC2034,SC2054,SC2154",

@@ -62,7 +62,7 @@ def _group(cluster: Cluster, group: MachineGroup, head: bool) -> dict[str, Any]:
         "efa": kind.network_gbps >= EFA_GBPS,
         "spot": group.spot,
         "head": head,
-        "settings": _settings(cluster) if head else _told(cluster, group),
+        "settings": _settings(cluster) if head else _join_words(cluster, group),
     }
 
 
@@ -76,15 +76,15 @@ def _settings(cluster: Cluster) -> list[str]:
     return to_toml({section: values for section, values in sections.items() if section != "machine"}).splitlines()
 
 
-def _told(cluster: Cluster, group: MachineGroup) -> list[str]:
+def _join_words(cluster: Cluster, group: MachineGroup) -> list[str]:
     """The same for a machine that joins, as words of `azq join`."""
-    said = [
+    overrides = [
         f"--set={section}.{key}={value if isinstance(value, str) else json.dumps(value)}"
         for section, values in cluster.settings.items()
         if section != "machine"
         for key, value in values.items()
     ]
-    return [shlex.quote(word) for word in (*said, *([f"--concurrency={group.concurrency}"] if group.concurrency else []))]
+    return [shlex.quote(word) for word in (*overrides, *([f"--concurrency={group.concurrency}"] if group.concurrency else []))]
 
 
 def _broker(cluster: Cluster, head: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from azq.errors import ConfigError, HostError, NotFound, StateConflict
-from azq.host.join.member import Beat, MemberOrder, RunSeen, Told
+from azq.host.join.member import Beat, MemberOrder, MemberReport, RunSeen
 from azq.parts.cluster.conduct import Conductor
 from azq.parts.cluster.description import Budget, cluster_of
 from azq.parts.cluster.members import Member, Seen
@@ -26,7 +26,7 @@ class Machines:
         self.runs: dict[str, str] = {}
         self.done: list[tuple[str, ...]] = []
 
-    def ask(self, member: Member, order: MemberOrder) -> Told:
+    def ask(self, member: Member, order: MemberOrder) -> MemberReport:
         if member.name in self.away:
             raise HostError("no route to host")
         if order.what != "look":
@@ -43,12 +43,12 @@ class Machines:
                 _, deed, name, *_ = order.arguments
                 self.runs[name] = {"create": "running", "resume": "running", "pause": "paused"}[deed]
             case "admit":
-                return Told("h", tokens={name: f"machine-{name}.secret." for name in order.guests})
+                return MemberReport("h", tokens={name: f"machine-{name}.secret." for name in order.guests})
         return self._told(member)
 
-    def _told(self, member: Member) -> Told:
+    def _told(self, member: Member) -> MemberReport:
         digest = self.works.get(member.name, ("", member))[0]
-        found = Told(member.name, works=bool(digest), digest=digest)
+        found = MemberReport(member.name, works=bool(digest), digest=digest)
         if digest and "broker" in member.roles:
             there = [each for _, each in self.works.values()]
             found.beats = [Beat(role, each.name) for each in there for role in each.roles if role in BEATING]

@@ -86,6 +86,6 @@ def test_nothing_is_expected_where_nothing_is_known(wanted: Any, said: str) -> N
 def test_the_brokers_that_the_plan_counts_are_those_that_the_note_asks_for() -> None:
     figures = figures_or_general(MAXOUT)
     wanted = next(step.value for step in expected(MAXOUT)[0] if step.what == "data brokers")
-    (note,) = [finding.text for finding in check(MAXOUT, figures) if "data brokers" in finding.text]
+    (note,) = [finding.evidence for finding in check(MAXOUT, figures) if "data brokers" in finding.evidence]
     assert note.startswith(f"16 GPUs need {wanted:.0f} data brokers")
     assert "selfplay.games_in_flight" in note

@@ -1,4 +1,4 @@
-"""A foreign cluster's settings: each key has a fate, and what came of them are settings that azq takes."""
+"""A foreign cluster's settings: each key has a mapping, and what came of them are settings that azq takes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from azq.errors import ConfigError
 from azq.parts.cluster.arithmetic import read_figures
 from azq.parts.cluster.checks import check
 from azq.parts.cluster.description import cluster_of, read_cluster
-from azq.parts.cluster.foreign import cluster_text, fate_of, read_foreign, settings_of
+from azq.parts.cluster.foreign import cluster_text, map_key, read_foreign, settings_of
 
 MAXOUT = Path(__file__).parents[4] / "ops" / "clusters" / "cluster_maxout.yaml"
 
 
 def test_every_key_of_the_published_file_has_a_fate_and_azq_takes_the_settings():
-    fates = read_foreign(MAXOUT)
-    assert len(fates) == 29
-    assert all(fate.settings or fate.note for fate in fates)
-    assert not [fate.key for fate in fates if fate.note == "unknown to azq"]
-    settings = settings_of(fates)
+    mappings = read_foreign(MAXOUT)
+    assert len(mappings) == 29
+    assert all(mapping.settings or mapping.note for mapping in mappings)
+    assert not [mapping.key for mapping in mappings if mapping.note == "unknown to azq"]
+    settings = settings_of(mappings)
     assert settings.pop("until.steps") == 2000
     config = load(None, [f"{name}={json.dumps(value)}" for name, value in settings.items()])
     assert (config.search.algorithm, config.search.num_simulations, config.search.dirichlet_fraction) == ("puct", 200, 0.25)
@@ -64,11 +64,11 @@ ENOUGH = {"training.total_iterations": 10}
 )
 def test_what_a_cluster_needs_and_the_file_does_not_say_is_asked_for(keys, game, said):
     with pytest.raises(ConfigError, match=said):
-        cluster_text([fate_of(key, value) for key, value in keys.items()], "c", "c.yaml", game)
+        cluster_text([map_key(key, value) for key, value in keys.items()], "c", "c.yaml", game)
 
 
 def test_a_short_file_becomes_a_cluster_too():
-    made = cluster_of(tomllib.loads(cluster_text([fate_of(key, value) for key, value in ENOUGH.items()], "c", "c.yaml", "othello")), "made")
+    made = cluster_of(tomllib.loads(cluster_text([map_key(key, value) for key, value in ENOUGH.items()], "c", "c.yaml", "othello")), "made")
     assert (made.run.game, made.run.preset, made.run.until, made.settings) == ("othello", "gpu", "steps=10", {})
     assert {name: group.count for name, group in made.of_role("inference").items()} == {"inference": 1}
 
@@ -87,8 +87,8 @@ def test_the_file_is_written_once_and_again_and_not_over_what_somebody_changed(t
 
 
 def test_a_key_that_is_unknown_is_left_out_and_said():
-    assert str(fate_of("training.magic", 3)) == "training.magic = 3 -> left out (unknown to azq)"
-    assert str(fate_of("training.batch_size", 64)) == "training.batch_size = 64 -> learner.batch_size=64"
+    assert str(map_key("training.magic", 3)) == "training.magic = 3 -> left out (unknown to azq)"
+    assert str(map_key("training.batch_size", 64)) == "training.batch_size = 64 -> learner.batch_size=64"
 
 
 @pytest.mark.parametrize(("text", "said"), [("a: [", "cannot be read as YAML"), ("- 1", "holds no sections")])
@@ -101,4 +101,4 @@ def test_a_file_that_is_none_is_refused(tmp_path, text, said):
 
 def test_a_value_of_the_wrong_kind_is_named():
     with pytest.raises(ConfigError, match=r"mcts.batch_size: None is no number"):
-        fate_of("mcts.batch_size", None)
+        map_key("mcts.batch_size", None)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from azq.errors import ConfigError
-from azq.host.join.member import Beat, RunSeen, Told
+from azq.host.join.member import Beat, MemberReport, RunSeen
 from azq.parts.cluster.description import Cluster, cluster_of
-from azq.parts.cluster.members import Member, Seen, admit_order, creation, deeds, lacking, members_of, start_order, variables, waves
+from azq.parts.cluster.members import Member, Seen, actions, admit_order, creation, lacking, members_of, start_order, variables, waves
 
 MACHINES: dict[str, Any] = {
     "players": {"kind": "box", "count": 2, "roles": ["selfplay"], "hosts": ["ada@10.0.0.3", "10.0.0.4"], "concurrency": 3},
@@ -26,10 +26,10 @@ def cluster(machines: dict[str, Any] = MACHINES, **parts: Any) -> Cluster:
     return cluster_of({"cluster": {"name": "c", "folder": "/x"}, "kinds": kinds, "machines": machines, "run": RUN, **parts}, "here")
 
 
-def told(member: Member, **what: Any) -> Told:
+def told(member: Member, **what: Any) -> MemberReport:
     """A member's answer, as it works."""
     digest = start_order(cluster(), member, members_of(cluster())[0]).digest()
-    return Told(**{"host": member.address, "works": True, "digest": digest, **what})
+    return MemberReport(**{"host": member.address, "works": True, "digest": digest, **what})
 
 
 def whole() -> dict[str, Seen]:
@@ -143,7 +143,7 @@ def test_further_runs_stand_beside_the_first_or_alone() -> None:
 
 def test_nothing_is_done_and_nothing_lacks_where_all_is_as_it_should_be() -> None:
     members, seen = members_of(cluster()), whole()
-    assert {deed.do for deed in deeds(cluster(), members, seen)} == {"keep"}
+    assert {action.do for action in actions(cluster(), members, seen)} == {"keep"}
     assert lacking(cluster(), members, seen) == {}
 
 
@@ -160,10 +160,10 @@ def test_nothing_is_done_and_nothing_lacks_where_all_is_as_it_should_be() -> Non
 def test_what_is_missing_is_started_and_what_differs_anew(change: Any, do: str, why: str) -> None:
     members, seen = members_of(cluster()), whole()
     seen["players-1"] = change if isinstance(change, str) else told(members[1], **change)
-    found = {deed.member.name: deed for deed in deeds(cluster(), members, seen)}
+    found = {action.member.name: action for action in actions(cluster(), members, seen)}
     assert found["players-1"].do == do
     assert why in found["players-1"].why
-    assert {deed.do for name, deed in found.items() if name != "players-1"} == {"keep"}
+    assert {action.do for name, action in found.items() if name != "players-1"} == {"keep"}
     assert (lacking(cluster(), members, seen).keys() == {"players-1"}) == (change != {"digest": "other"})
 
 
@@ -174,7 +174,7 @@ def test_a_role_without_heartbeat_lacks_and_hosts_of_two_members_need_two() -> N
     seen["more"] = told(members[-1])
     assert lacking(found, members, seen) == {"more": ["no heartbeat of selfplay"]}
     first = seen["first"]
-    assert isinstance(first, Told)
+    assert isinstance(first, MemberReport)
     first.beats = [*(first.beats or []), Beat("selfplay", "10.0.0.3")]
     assert lacking(found, members, seen) == {}
     first.beats = [beat for beat in first.beats if beat.role != "daemon"]
@@ -184,7 +184,7 @@ def test_a_role_without_heartbeat_lacks_and_hosts_of_two_members_need_two() -> N
 def test_brokers_that_say_nothing_and_runs_that_failed_are_told() -> None:
     members, seen = members_of(cluster()), whole()
     first = seen["first"]
-    assert isinstance(first, Told)
+    assert isinstance(first, MemberReport)
     seen["first"] = told(members[0], beats=first.beats, runs={"tic_tac_toe": RunSeen("failed")})
     assert lacking(cluster(), members, seen) == {"run tic_tac_toe": ["failed"]}
     seen["first"] = told(members[0], beats=first.beats)

@@ -16,7 +16,7 @@ from azq.parts.volunteers import pages
 SHA = "ab" * 32
 
 
-class Told:
+class MemberReport:
     """Networks and public figures that count how often they were asked."""
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def told() -> MemberReport:
+    return MemberReport()
 
 
 @pytest.fixture
-def client(told: Told, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> TestClient:
+def client(told: MemberReport, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     (tmp_path / "contribute").mkdir()
     (tmp_path / "contribute" / "index.html").write_text("<p>contribute</p>")
     (tmp_path / "azq.wasm").write_bytes(b"core")
@@ -60,7 +60,7 @@ def client(told: Told, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> TestCl
     return TestClient(pages.make_site(gateway, told, told, "https://azq.example/tabs/"), "http://10.0.0.1:8090")  # type: ignore[arg-type]
 
 
-def test_a_network_never_changes_and_is_read_once(client: TestClient, told: Told) -> None:
+def test_a_network_never_changes_and_is_read_once(client: TestClient, told: MemberReport) -> None:
     for _ in range(2):
         answer = client.get(f"/models/{SHA}.onnx")
         assert (answer.content, answer.headers["etag"], answer.headers["content-length"]) == (b"network", f'"{SHA}"', "7")
@@ -108,7 +108,7 @@ def test_a_file_is_downloaded_again_only_if_it_changed(client: TestClient, tmp_p
     assert client.get("/web/contribute/", headers=known).text == "<p>contributf</p>"
 
 
-def test_public_figures_are_worked_out_once_for_all_who_ask(client: TestClient, told: Told) -> None:
+def test_public_figures_are_worked_out_once_for_all_who_ask(client: TestClient, told: MemberReport) -> None:
     assert [client.get("/v1/public").json() for _ in range(3)] == [{"run": "r"}] * 3
     assert told.asked == 1
     assert [client.get("/v1/public", params={"run": "s"}).json() for _ in range(2)] == [{"run": "s"}] * 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from azq.errors import ExitCode
-from azq.wire.doorman import CLUSTER, ServerFacts, judge
+from azq.wire.fitness import CLUSTER, ServerFacts, judge
 
 SOUND = {"redis_version": "8.2.2", "redis_mode": "standalone", "maxmemory_policy": "noeviction", "maxmemory": 1000, "aof_enabled": 1}
 EVICTS = {"maxmemory_policy": "allkeys-lru"}

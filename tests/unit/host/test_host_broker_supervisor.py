@@ -9,7 +9,7 @@ from memory_broker import MemoryBus
 from structlog.testing import capture_logs
 
 from azq.errors import BrokerUnavailable
-from azq.host.keeping import TELL_AGAIN_S, BrokerKeeper, DeathNotes
+from azq.host.broker_supervisor import TELL_AGAIN_S, BrokerSupervisor, DeathReporter
 from azq.process.supervisor import ChildSpec, Death, Supervisor
 from azq.status.conditions import crash_loops, read_deaths
 
@@ -17,7 +17,7 @@ LEARNER = Death(ChildSpec("learner", ["x"], Path("/logs/learner.log"), run="firs
 
 
 def test_every_death_is_told_and_a_crash_loop_is_an_error_once() -> None:
-    bus, notes = MemoryBus(), DeathNotes()
+    bus, notes = MemoryBus(), DeathReporter()
     with capture_logs() as lines:
         for _ in range(4):
             notes.note([LEARNER], 1_000)
@@ -28,7 +28,7 @@ def test_every_death_is_told_and_a_crash_loop_is_an_error_once() -> None:
 
 
 def test_what_could_not_be_told_is_told_once_the_control_plane_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    bus, notes = MemoryBus(), DeathNotes()
+    bus, notes = MemoryBus(), DeathReporter()
     notes.note([LEARNER, LEARNER], 1_000)
     asked = []
     with monkeypatch.context() as patched:
@@ -60,7 +60,7 @@ class DyingBrokers:
 
 
 def test_a_broker_that_dies_again_and_again_is_a_crash_loop() -> None:
-    keeper = BrokerKeeper(DyingBrokers())  # type: ignore[arg-type]
+    keeper = BrokerSupervisor(DyingBrokers())  # type: ignore[arg-type]
     with capture_logs() as lines:
         for _ in range(3):
             keeper.revive(Supervisor())

@@ -21,7 +21,7 @@ from azq.host.brokers import Brokers
 from azq.host.join.checks import check_broker
 from azq.wire import acl
 from azq.wire.connect import connect, open_client
-from azq.wire.doorman import admit, judge, look
+from azq.wire.fitness import admit, facts_of, judge
 
 SOUND = ("--appendonly", "yes")
 EVICTS = (*SOUND, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
@@ -133,9 +133,9 @@ def test_what_servers_answer_is_understood(program: Path, options: tuple[str, ..
     with bare_server(program, *options) as url, contextlib.closing(open_client(url)) as client:
         if verdict == "away":
             with pytest.raises(BrokerUnavailable, match="primary"):
-                look(client)
+                facts_of(client)
         else:
-            assert judge(look(client), "control", "here").verdict == verdict
+            assert judge(facts_of(client), "control", "here").verdict == verdict
 
 
 def test_a_replica_refuses_until_it_is_the_primary(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_every_role_may_ask(tmp_path: Path) -> None:
             user, password = acl.role_user(role), acl.role_password(server.password, role)
             url = f"unix://{user}:{quote(password, safe='')}@{server.socket}"
             with contextlib.closing(connect(url)) as client:
-                found = look(client)
+                found = facts_of(client)
                 assert found.info
                 assert judge(found, "control", "here").verdict == "sound", role
     finally:

@@ -74,7 +74,7 @@ class Fitness:
         return kind(self.reason) if kind else None
 
 
-def look(client: redis.Redis) -> ServerFacts:
+def facts_of(client: redis.Redis) -> ServerFacts:
     """The facts, by two questions that change nothing. Raises `BrokerError` where there is no answer to the second."""
     info: dict[str, Any] = {}
     with contextlib.suppress(BrokerRefused), translate(client):
@@ -145,10 +145,10 @@ def _judge_keeping(info: Mapping[str, Any], plane: str, place: str) -> Fitness:
 def _judge_scripts(info: Mapping[str, Any], place: str) -> Fitness:
     kind = "valkey" if "valkey_version" in info else "redis"
     version = tuple(int(part) for part in str(info[f"{kind}_version"]).split(".") if part.isdigit())
-    known = MENDED_SCRIPTS[kind]
-    if version[:2] > max(known) or version[2:3] >= (known.get(version[:2], 1 << 30),):
+    mended_lines = MENDED_SCRIPTS[kind]
+    if version[:2] > max(mended_lines) or version[2:3] >= (mended_lines.get(version[:2], 1 << 30),):
         return Fitness()
-    mended = ", ".join(f"{line[0]}.{line[1]}.{patch}" for line, patch in known.items())
+    mended = ", ".join(f"{line[0]}.{line[1]}.{patch}" for line, patch in mended_lines.items())
     why = f"{kind} {'.'.join(map(str, version))} at {place} lets any machine's script run programs there (CVE-2025-49844)"
     return Fitness("advice", f"{why}; update to one of {mended} or newer, unless its distribution mended it")
 
@@ -162,8 +162,8 @@ def admit(client: redis.Redis, plane: str = CONTROL) -> None:
 
     Raises `ConfigError` for what never works, `AccessRefused` for a right that is missing, `BrokerUnavailable` for what may pass.
     """
-    found = judge(look(client), plane, address_of(client))
-    if found.error and found.verdict != "full":
-        raise found.error
-    if found.reason:
-        log.warning("broker", reason=found.reason)
+    fitness = judge(facts_of(client), plane, address_of(client))
+    if fitness.error and fitness.verdict != "full":
+        raise fitness.error
+    if fitness.reason:
+        log.warning("broker", reason=fitness.reason)

@@ -26,7 +26,7 @@ BROKER_HANG_AFTER_S = 8.0  # shorter than that of children, for all others have 
 log = logs.get(__name__)
 
 
-class DeathNotes:
+class DeathReporter:
     """Deaths among the children of this process: tells the control plane of each, and the log of crash loops."""
 
     def __init__(self) -> None:
@@ -58,13 +58,13 @@ class DeathNotes:
 
 
 @dataclass
-class BrokerKeeper:
+class BrokerSupervisor:
     """Looks after the brokers of this machine."""
 
     brokers: Brokers
     expire_s: float = 0.0  # when machines whose time is over are looked for again
     awake_s: AwakeClock = field(default_factory=AwakeClock)
-    deaths: DeathNotes = field(default_factory=lambda: DeathNotes())
+    deaths: DeathReporter = field(default_factory=lambda: DeathReporter())
 
     def revive(self, supervisor: Supervisor) -> dict[str, int]:
         """Ends brokers that hang, and has what died start again: children after their delay, brokers at once; as `Supervisor.look`."""
