@@ -86,5 +86,5 @@ def test_everything_at_once_measures_what_fits_and_names_the_rest(tmp_path: Path
     assert first["stream_evaluations_per_cpu_s"] > 0
     todo = {part.name for part in parts("tiny", cases("tiny"), on_gpu=False, peers=())}
     assert todo <= {*found["parts"], *found["left_out"]}
-    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"bench.json", "bench.md", "bench.png"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"bench.json", "bench.md"}
     assert "connect four 1x8, 32" in docs.read_text()

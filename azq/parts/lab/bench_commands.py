@@ -98,20 +98,20 @@ def bench_all(
     minutes: Annotated[float, typer.Option("--minutes", min=0.1, help="Time for everything; what does not fit is named.")] = 9.0,
     size: Annotated[str, typer.Option("--size", help="tiny, small or full; full on a GPU, else small, by default.")] = "",
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1")] = "auto",
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json, bench.md and pictures.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json and bench.md.")] = None,
     write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
-    reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables and pictures of this bench.json.")] = None,
+    reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables of this bench.json.")] = None,
     overrides: Overrides = None,
 ) -> Answer:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
     from azq.parts.lab.bench.plan import markdown, replace_section
-    from azq.parts.lab.bench.suite import read, run_all, write, write_tables
+    from azq.parts.lab.bench.suite import read, run_all, write
 
-    def keep(so_far: dict[str, Any]) -> None:
+    def save(so_far: dict[str, Any]) -> None:
         if out is not None:
-            write_tables(so_far, out)
+            write(so_far, out)
 
-    result = run_all(size, minutes, device, overrides or (), keep=keep) if reuse is None else read(reuse)
+    result = run_all(size, minutes, device, overrides or (), keep=save) if reuse is None else read(reuse)
     if out is not None:
         write(result, out)
     if write_docs is not None:

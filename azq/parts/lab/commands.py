@@ -31,12 +31,11 @@ def estimate(
 ) -> Answer:
     """Say how fast this machine would learn a game, whether it fits and what it costs, from half a minute of play and training."""
     from azq import logs
-    from azq.parts.lab.calibrate.estimate import EstimateRequest
     from azq.parts.lab.calibrate.estimate import estimate as command
 
     end_as_ctrl_c()
     logs.setup("estimate", level=logging.WARNING)
-    report = command(EstimateRequest(game, preset, overrides or (), config, seconds, watts), _progress)
+    report = command(game, preset=preset, overrides=overrides or (), config_file=config, seconds=seconds, watts=watts, progress=_progress)
     return Answer(report.values(), report.as_text())
 
 

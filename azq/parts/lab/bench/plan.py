@@ -1,4 +1,4 @@
-"""What `azq bench all` measures, with what sizes and for how long, and its figures as ratios within the run, as Markdown and pictures."""
+"""What `azq bench all` measures, with what sizes and for how long, and its figures as ratios within the run, as Markdown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from azq.config import NetworkConfig
-from azq.console.profile import plot, profile_of_shares, pyplot_of
 from azq.errors import ConfigError
 
 LATENCY_BATCH = 256
@@ -156,12 +155,6 @@ SELFPLAY = {
     "GPU busy": "gpu_busy",
     "cores, all processes": "cpu_cores",
 }
-BARS = (
-    ("bare_evaluations_per_s", "bare network", "#9aa0a8"),
-    ("stream_evaluations_per_s", "through the stream", "#2460c8"),
-    ("selfplay_200_evaluations_per_s", "self-play, 200 simulations", "#b4530f"),
-    ("selfplay_32_evaluations_per_s", "self-play, 32 simulations", "#6b3fb5"),
-)
 Source = tuple[str, str]  # a part of the case, and its figure
 BARE, DEEP = ("network", "bare_evaluations_per_s"), "selfplay/200"
 #: key of a summary's row -> where it is taken from
@@ -285,38 +278,3 @@ def _latency(parts: Figures) -> list[str]:
 
 def _left_out(reasons: Mapping[str, str]) -> list[str]:
     return [f"Not measured: {'; '.join(f'{name} ({reason})' for name, reason in reasons.items())}.", ""] if reasons else []
-
-
-def pictures(result: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Writes `bench.png`, and `bench-phases.png` where a run of self-play reported its phases. Raises `MissingExtra` without matplotlib."""
-    written = [_bars(result, folder / "bench.png")]
-    for name, figures in result["parts"].items():
-        if name.startswith("selfplay/") and figures.get("selfplay_phases"):
-            shares = {"selfplay": figures["selfplay_phases"], "inference": figures["inference_phases"]}
-            plot(profile_of_shares(shares), folder / "bench-phases.png", f"where the time goes: {name}")
-            written.append(folder / "bench-phases.png")
-            break
-    return written
-
-
-def _bars(result: Mapping[str, Any], out: Path) -> Path:
-    pyplot = pyplot_of("the pictures of `azq bench all`")
-    rows = result["summary"]
-    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.9 * len(rows)), dpi=120)
-    height = 0.8 / len(BARS)
-    for index, (key, label, colour) in enumerate(BARS):
-        places = [place + index * height for place in range(len(rows))]
-        bars = axes.barh(places, [row[key] or 0.0 for row in rows], height=height, label=label, color=colour)
-        axes.bar_label(bars, [f"{row[key]:,.0f}" if row[key] else "open" for row in rows], fontsize=7, padding=2)
-    axes.set_yticks(
-        [place + 0.4 - height / 2 for place in range(len(rows))], [f"{row['case']}\nbatch {row['batch']:,}" for row in rows], fontsize=8
-    )
-    axes.invert_yaxis()
-    axes.set(xlabel="evaluations/s", title=f"{result['machine']['device_name']}, {result['machine']['cores']} cores")
-    axes.margins(x=0.14)
-    axes.legend(fontsize=7)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(out)
-    pyplot.close(figure)
-    return out

@@ -20,11 +20,11 @@ from pydantic import validate_call
 import azq
 from azq import logs
 from azq.config import Config, InferenceConfig, load, merge, parse_overrides
-from azq.errors import AzqError, ConfigError, MissingExtra
+from azq.errors import AzqError, ConfigError
 from azq.files import publish_file
 from azq.host.devices import Wishes, detect, plan
 from azq.parts.lab.bench.inference import latency, throughput
-from azq.parts.lab.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, markdown, parts, pictures, split, summary
+from azq.parts.lab.bench.plan import LATENCY_BATCH, PEERS, Case, Part, cases, markdown, parts, split, summary
 from azq.parts.lab.bench.rig import READY_ON_GPU_S, PartProcess, rig
 from azq.parts.lab.bench.selfplay import peer_figures, selfplay_figures, why_no_peer
 from azq.process.apart import environment
@@ -163,15 +163,6 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def write(result: dict[str, Any], folder: Path) -> None:
-    """`bench.json`, `bench.md` and, where matplotlib is installed, pictures."""
-    write_tables(result, folder)
-    try:
-        pictures(result, folder)
-    except MissingExtra as error:
-        log.warning("no_pictures", reason=str(error))
-
-
-def write_tables(result: dict[str, Any], folder: Path) -> None:
     """`bench.json` and `bench.md`, each whole at any moment."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("bench.json", json.dumps(result, indent=1) + "\n"), ("bench.md", markdown(result))):

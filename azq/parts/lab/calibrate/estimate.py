@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from azq.config import Config, RunSections
+from azq.console.table import tabled
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError
 from azq.host.devices import Wishes, detect, plan
@@ -40,8 +41,8 @@ from azq.presets import preset as preset_of
 from azq.prices import catalogue
 from azq.process.proc import usable_memory_bytes
 
+Rows = Iterator[tuple[str, str]]  # a heading and its text
 NOTED_CORES = 0.1  # that others took
-WATTS = 60.0  # of a small desktop at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,77 +108,63 @@ class Estimate:
         }
 
     def as_text(self) -> list[str]:
-        return [
-            f"{self.game}: {self.setting}, {self.sides.cores} cores",
+        rows = [
             *self._speed(),
-            *self._ahead(),
             *self._later(),
-            *memory_lines(self.needs, self.usable_bytes),
+            *memory_rows(self.needs, self.usable_bytes),
             *self._disk(),
-            f"electricity  {self.watts / 1000:.3f} kWh an hour at {self.watts:g} W; --watts says what this machine takes at work",
-            *(f"price        {_priced(price)}" for price in self.prices),
-            *(f"until        {_reached(reach, self.watts)}" for reach in self.reached),
-            *([f"until        {self.unpublished}"] if self.unpublished else []),
+            ("electricity", f"{self.watts / 1000:.3f} kWh an hour at {self.watts:g} W; set what this machine takes at work by --watts"),
+            *(("price", _priced(price)) for price in self.prices),
+            *(("until", _reached(reach, self.watts)) for reach in self.reached),
+            *([("until", self.unpublished)] if self.unpublished else []),
             *self._noise(),
         ]
+        return [f"{self.game}: {self.setting}, {self.sides.cores} cores", *tabled(rows, "", "")]
 
-    def _speed(self) -> list[str]:
+    def _speed(self) -> Rows:
         sides, rates, reuse = self.sides, self.rates, self.reuse
         learner = sides.learner.per_s / reuse.steps
         games = "too few ended in the time, give more --seconds" if rates.games is None else f"{rates.games:,.0f}"
         slower = "self-play" if sides.selfplay.per_s < learner else "the learner"
         binds = f"{rates.binds} bind" if rates.binds == CORES else f"{rates.binds} binds"
         trains = f"the learner {sides.learner.per_s:.2f} steps/s, enough for {learner:,.0f}"
-        return [
-            f"alone        self-play {sides.selfplay.per_s:,.0f} samples/s; {trains}",
-            f"limiter      {reuse.samples_per_insert:g} draws a sample, a step each {1 / reuse.steps:,.0f}; {slower} is the slower side",
-            f"together     {binds}; {rates.cores:.1f} cores at work",
-            f"an hour      games {games}; samples {rates.samples:,.0f}; training steps {rates.steps:,.0f}",
-            f"             evaluations {rates.evaluations:,.0f}; simulations {rates.simulations:,.0f}",
-            *self._games(),
-        ]
+        yield "alone", f"self-play {sides.selfplay.per_s:,.0f} samples/s; {trains}"
+        yield "limiter", f"{reuse.samples_per_insert:g} draws a sample, a step for {1 / reuse.steps:,.0f}; {slower} is the slower side"
+        yield "together", f"{binds}; {rates.cores:.1f} cores at work"
+        yield "an hour", f"games {games}; samples {rates.samples:,.0f}; training steps {rates.steps:,.0f}"
+        yield "", f"evaluations {rates.evaluations:,.0f}; simulations {rates.simulations:,.0f}"
+        if self.trained_games is not None:
+            samples = f"{self.trained_game_samples:.1f} samples, as in the run behind azq:{self.game}"
+            yield "", f"games {self.trained_games:,.0f} by what is learned, if a game comes to {samples}"
+        if (ahead := self.stages[0].ahead) is not None:
+            until = f"until it is {reuse.slack:,} samples ahead (learner.limiter_slack)"
+            hours = reuse.slack / gained_by(ahead, reuse) / ahead.samples
+            rate = f"samples {ahead.samples:,.0f} an hour, training steps {ahead.steps:,.0f}"
+            yield "at first", f"self-play does not wait, {until}, after {hours:.2f} h: {rate}"
 
-    def _games(self) -> list[str]:
-        """How many they become by what is learned."""
-        if self.trained_games is None:
-            return []
-        samples = f"{self.trained_game_samples:.1f} samples each, as in the run behind azq:{self.game}"
-        return [f"             games {self.trained_games:,.0f} by what is learned, if they come to {samples}"]
-
-    def _ahead(self) -> list[str]:
-        """The time before the limiter ties the sides."""
-        ahead, slack = self.stages[0].ahead, self.reuse.slack
-        if ahead is None:
-            return []
-        hours = slack / gained_by(ahead, self.reuse) / ahead.samples
-        until = f"until it is {slack:,} samples ahead (learner.limiter_slack), after {hours:.2f} h"
-        return [f"at first     self-play does not wait, {until}: samples {ahead.samples:,.0f} an hour, training steps {ahead.steps:,.0f}"]
-
-    def _later(self) -> list[str]:
+    def _later(self) -> Rows:
         """Stages after the first, whose simulations are more."""
-        return [_stage(stage, hours_until(stage.samples, self.stages, self.reuse)) for stage in self.stages[1:]]
+        for stage in self.stages[1:]:
+            begins_h = hours_until(stage.samples, self.stages, self.reuse)
+            begins = f"{stage.num_simulations} simulations from {stage.samples:,} samples on, after {begins_h:.2f} h"
+            yield "later", f"{begins}: samples {stage.rates.samples:,.0f} an hour; {stage.rates.binds} would bind"
 
-    def _disk(self) -> list[str]:
-        grows, free = self.rates.disk_bytes, self.free_disk_bytes
-        return [f"disk         {gigabytes(grows)} of games an hour; {gigabytes(free)} are free, for {free / grows:,.0f} h"] if grows else []
+    def _disk(self) -> Rows:
+        if grows := self.rates.disk_bytes:
+            free = self.free_disk_bytes
+            yield "disk", f"{gigabytes(grows)} of games an hour; {gigabytes(free)} are free, for {free / grows:,.0f} h"
 
-    def _noise(self) -> list[str]:
-        others = self.others_cores
-        if others is None or others < NOTED_CORES:
-            return []
-        return [f"meanwhile    other programs took {others:.1f} of {self.sides.cores} cores: without them all is faster"]
-
-
-def _stage(stage: StageRates, begins_h: float) -> str:
-    begins = f"{stage.num_simulations} simulations from {stage.samples:,} samples on, after {begins_h:.2f} h"
-    return f"later        {begins}: samples {stage.rates.samples:,.0f} an hour; {stage.rates.binds} would bind"
+    def _noise(self) -> Rows:
+        if self.others_cores is not None and self.others_cores >= NOTED_CORES:
+            yield "meanwhile", f"other programs took {self.others_cores:.1f} of {self.sides.cores} cores: without them all is faster"
 
 
-def memory_lines(needs: Sequence[Need], usable: int) -> list[str]:
+def memory_rows(needs: Sequence[Need], usable: int) -> Rows:
     """Worst case by thing, and what to change where it does not fit."""
     parts = ", ".join(f"{need.what} {gigabytes(need.amount)}" for need in needs if need.amount)
-    lines = [f"memory       at worst {gigabytes(total(needs))} of {gigabytes(usable)}: {parts}"]
-    return [*lines, *(f"WARNING      {text}" for text in (advice(needs, usable),) if text)]
+    yield "memory", f"at worst {gigabytes(total(needs))} of {gigabytes(usable)}: {parts}"
+    if remedy := advice(needs, usable):
+        yield "WARNING", remedy
 
 
 def prices_of(catalogue: Mapping[str, Any], sides: TwoSides, reuse: SampleReuse) -> list[KindPrice]:
@@ -217,43 +204,40 @@ def _reached(reach: ReachedLevel, watts: float) -> str:
 LENGTHS_SHARE = 0.1  # of the time, for games to their end
 
 
-@dataclass(frozen=True, slots=True)
-class EstimateRequest:
-    """The command line's arguments."""
-
-    game: str | None = None
-    preset: str = ""
-    overrides: Sequence[str] = ()
-    config_file: Path | None = None
-    seconds: float = 30.0
-    watts: float = WATTS
-
-
-def estimate(request: EstimateRequest, progress: Callable[[str], None]) -> Estimate:
-    """Measures and tells; nothing of it stays. Raises `ConfigError` where not even the measurement would fit into memory."""
+def estimate(
+    game: str,
+    *,
+    preset: str,
+    overrides: Sequence[str],
+    config_file: Path | None,
+    seconds: float,
+    watts: float,
+    progress: Callable[[str], None],
+) -> Estimate:
+    """Measures and estimates; no file of it stays. Raises `ConfigError` where not even the measurement would fit into memory."""
     run = f"estimate-{os.getpid()}"  # that no folder has: the game's preset counts, whatever runs of it there are
-    config = read_start(UpRequest(request.game, run, request.overrides, None, request.config_file, request.preset)).config
+    config = read_start(UpRequest(game, run, overrides, None, config_file, preset)).config
     sections, devices = config.run_sections(), plan(detect(), Wishes.of(config))
-    size = game_size(sections, LENGTHS_SHARE * request.seconds)
+    size = game_size(sections, LENGTHS_SHARE * seconds)
     needs, usable = needs_of(sections, devices, size), usable_memory_bytes()
-    for line in memory_lines(needs, usable):
-        progress(line)
+    for row in memory_rows(needs, usable):
+        progress(": ".join(row))
     _check_room([need for need in needs if need.setting != "learner.max_window"], usable)
-    measurement = measure(config, devices, size, request.seconds, progress)
+    measurement = measure(config, devices, size, seconds, progress)
     learner = sections.learner
     reuse = SampleReuse(learner.samples_per_insert, learner.batch_size, learner.limiter_slack)
     stages = by_stages(measurement.measured, reuse, _budgets(sections))
     points, missing = _published(sections)
     return Estimate(
         game=sections.run.game,
-        setting=setting_of(sections, request.preset),
+        setting=setting_of(sections, preset),
         reuse=reuse,
         sides=measurement.measured,
         stages=stages,
         needs=[*needs, Need("programs", measurement.resident_bytes)],
         usable_bytes=usable,
         free_disk_bytes=_free_disk(config),
-        watts=request.watts,
+        watts=watts,
         prices=prices_of(catalogue(), measurement.measured, reuse),
         reached=reaches(points, stages, measurement.measured.cores, reuse),
         unpublished=missing,

@@ -21,14 +21,13 @@ from azq.parts.lab.bench.plan import (
     markdown,
     number,
     parts,
-    pictures,
     ratio,
     replace_section,
     split,
     summary,
 )
 from azq.parts.lab.bench.selfplay import together
-from azq.parts.lab.bench.suite import config_of, measured, processor, read, run_all, write, write_tables
+from azq.parts.lab.bench.suite import config_of, measured, processor, read, run_all, write
 
 CASE = Case("c", "connect_four", NetworkConfig(blocks=1, channels=8), 100, 64)
 PARTS = st.builds(
@@ -191,12 +190,6 @@ def test_a_section_of_a_document_is_replaced_and_nothing_else(tmp_path: Path) ->
         replace_section(page, "new\n")
 
 
-def test_the_pictures_are_drawn(tmp_path: Path) -> None:
-    for picture in pictures(result(), tmp_path):
-        assert picture.read_bytes().startswith(b"\x89PNG")
-    assert {path.name for path in tmp_path.iterdir()} == {"bench.png", "bench-phases.png"}
-
-
 def test_time_that_a_slow_part_took_is_missing_for_the_later_ones_and_a_failure_is_named() -> None:
     now_s = [0.0]
     asked: dict[str, tuple[float, float]] = {}
@@ -236,7 +229,7 @@ def test_what_was_measured_is_kept_after_each_part_whatever_becomes_of_the_other
     seen: list[tuple[int, int]] = []
 
     def keep(so_far: dict[str, Any]) -> None:
-        write_tables(so_far, tmp_path)
+        write(so_far, tmp_path)
         again = read(tmp_path / "bench.json")
         seen.append((len(again["parts"]), len(again["left_out"])))
 

@@ -19,7 +19,7 @@ from azq.prices import catalogue
 DOCS = Path(__file__).parents[5] / "docs"
 
 
-def told(*later: tuple[int, int], **changes: object) -> Estimate:
+def estimated(*later: tuple[int, int], **changes: object) -> Estimate:
     stages = by_stages(sides(), REUSE, [(0, 16), *later])
     points = points_of("connect_four")
     values: dict[str, object] = {
@@ -32,7 +32,7 @@ def told(*later: tuple[int, int], **changes: object) -> Estimate:
 
 
 def test_the_text_holds_what_matters() -> None:
-    text = "\n".join(told().as_text())
+    text = "\n".join(estimated().as_text())
     for part in (
         "self-play binds",
         "self-play is the slower side",
@@ -50,7 +50,7 @@ def test_the_text_holds_what_matters() -> None:
 
 
 def test_what_is_wrong_or_unknown_is_said() -> None:
-    text = "\n".join(told(usable_bytes=10**9, others_cores=1.25, reached=[], unpublished="no curve of it").as_text())
+    text = "\n".join(estimated(usable_bytes=10**9, others_cores=1.25, reached=[], unpublished="no curve of it").as_text())
     assert "WARNING      at worst 1.00 GB of 1.00 GB" in text
     assert "set learner.max_window=800 or less" in text
     assert "other programs took 1.2 of 64 cores" in text
@@ -58,12 +58,12 @@ def test_what_is_wrong_or_unknown_is_said() -> None:
 
 
 def test_games_are_told_as_they_begin_and_as_a_run_that_learned_had_them() -> None:
-    learned = told(trained_game_samples=30.0)
+    learned = estimated(trained_game_samples=30.0)
     assert "games 180,000; samples 3,600,000" in (text := "\n".join(learned.as_text()))
-    assert "games 120,000 by what is learned, if they come to 30.0 samples each, as in the run behind azq:connect_four" in text
+    assert "games 120,000 by what is learned, if a game comes to 30.0 samples, as in the run behind azq:connect_four" in text
     assert learned.values()["trained_games"] == 120_000
-    assert told().values()["trained_games"] is None
-    assert "by what is learned" not in "\n".join(told().as_text())
+    assert estimated().values()["trained_games"] is None
+    assert "by what is learned" not in "\n".join(estimated().as_text())
 
 
 def test_samples_of_a_game_are_those_of_the_run_behind_its_weights() -> None:
@@ -80,7 +80,7 @@ def test_machines_with_gpus_get_no_rate() -> None:
 
 
 def test_values_are_json() -> None:
-    values = json.loads(json.dumps(told().values()))
+    values = json.loads(json.dumps(estimated().values()))
     assert (values["memory_bytes"], values["kwh_per_hour"], values["rates"]["binds"]) == (10**9, 0.1, "self-play")
 
 
@@ -92,7 +92,7 @@ def test_a_level_is_reached_by_samples_or_by_cores() -> None:
 
 
 def test_later_stages_with_more_simulations_are_told_and_counted() -> None:
-    estimate = told((1_800_000, 32), (3_600_000, 64))
+    estimate = estimated((1_800_000, 32), (3_600_000, 64))
     lines = [line for line in estimate.as_text() if line.startswith("later")]
     assert "32 simulations from 1,800,000 samples on, after 0.50 h: samples 1,800,000 an hour; self-play would bind" in lines[0]
     assert "64 simulations from 3,600,000 samples on, after 1.50 h: samples 900,000 an hour" in lines[1]
@@ -102,10 +102,10 @@ def test_later_stages_with_more_simulations_are_told_and_counted() -> None:
 def test_the_time_in_which_self_play_runs_ahead_is_told() -> None:
     reuse = dataclasses.replace(REUSE, slack=100_000)
     both = dataclasses.replace(sides(steps_per_s=5.0), at_once=AtOnce(900.0, 4.0))  # 388 samples a second more than are learned from
-    text = "\n".join(told(stages=by_stages(both, reuse, [(0, 16)]), reuse=reuse).as_text())
+    text = "\n".join(estimated(stages=by_stages(both, reuse, [(0, 16)]), reuse=reuse).as_text())
     until = "until it is 100,000 samples ahead (learner.limiter_slack), after 0.07 h"
     assert f"{until}: samples 3,240,000 an hour, training steps 14,400" in text
-    assert "at first" not in "\n".join(told().as_text())
+    assert "at first" not in "\n".join(estimated().as_text())
 
 
 def test_other_rules_have_no_published_curve() -> None:
