@@ -177,6 +177,39 @@ def test_a_game_for_one_is_played_by_keys_to_its_end_and_has_no_opponent(table: 
     assert seen.complaints == []
 
 
+ACTIVE = """(() => {
+  const place = document.activeElement;
+  return { inside: Boolean(place.closest(".board")), action: "action" in place.dataset, from: "from" in place.dataset };
+})()"""
+ARROWS = ("ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight")
+
+
+def press(seen: Table, arrows: bool, luck: random.Random, kinds: tuple[str, ...] = ("action", "from")) -> None:
+    """Goes on by arrows or Tab until what has the focus may be played, then plays it."""
+    for _ in range(400):
+        active = seen.page.evaluate(ACTIVE)
+        if active["inside"] and any(active[kind] for kind in kinds):
+            break
+        seen.page.keyboard.press(luck.choice(ARROWS) if arrows and active["inside"] else "Tab")
+    seen.page.keyboard.press("Enter")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("game", ["tic_tac_toe", "connect_four", "hex", "othello", "blob", "beasty_bar", "backgammon"])
+def test_the_keyboard_alone_plays_a_game(table: Any, game: str) -> None:
+    seen, luck = table(game), random.Random(2)
+    for turn in range(30 if game == "backgammon" else 500):
+        if not seen.wait():
+            break
+        assert seen.page.evaluate(ACTIVE)["inside"] or not turn, "the focus stays on the board"
+        press(seen, seen.page.locator(".scene .can").count() > 0, luck)
+        if seen.page.locator(".scene .chosen").count():
+            press(seen, game == "backgammon", luck, ("action",))
+    assert seen.status in RESULTS or (game == "backgammon" and seen.page.locator("#played li").count() > 30)
+    assert seen.page.locator(".announced").inner_text()
+    assert seen.complaints == []
+
+
 def test_dark_and_narrow(table: Any) -> None:
     seen = table("othello", color_scheme="dark")
     assert seen.wait()
