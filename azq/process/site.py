@@ -21,7 +21,7 @@ POLICY = "; ".join(
 )
 SOCKETS = "; connect-src 'self' ws: wss:"  # of pages that speak over a WebSocket, which not every browser counts as 'self'
 HEADERS = {"Cross-Origin-Resource-Policy": "same-origin", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
-CORE = "azq.wasm"
+PACKED = (".css", ".html", ".js", ".mjs", ".svg", ".wasm", ".webmanifest")
 
 
 class Guarded:
@@ -45,7 +45,7 @@ class Guarded:
 class WebFiles(StaticFiles):
     """The files of pages, known by what is in them, so that an upgrade leaves with browsers what it did not change.
 
-    What is kept packed is sent as it lies there, and the core is packed for who takes that.
+    What is kept packed is sent as it lies there; text and the core are packed for browsers that accept it.
     """
 
     def file_response(self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = HTTPStatus.OK) -> Response:
@@ -57,11 +57,13 @@ class WebFiles(StaticFiles):
         response = await super().get_response(path, scope)
         if path.endswith(".gz"):
             response.headers["Content-Encoding"] = "gzip"
-        if path == CORE and response.status_code == HTTPStatus.OK and "gzip" in Headers(scope=scope).get("accept-encoding", ""):
-            headers = {"ETag": response.headers["etag"], "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-            body = await asyncio.to_thread(_packed, Path(str(self.directory), path))
-            return Response(body, media_type="application/wasm", headers=headers)
-        return response
+        if not isinstance(response, FileResponse) or Path(response.path).suffix not in PACKED:
+            return response
+        if response.status_code != HTTPStatus.OK or "gzip" not in Headers(scope=scope).get("accept-encoding", ""):
+            return response
+        headers = {"ETag": response.headers["etag"], "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        body = await asyncio.to_thread(_packed, str(response.path), response.headers["etag"])
+        return Response(body, media_type=response.media_type, headers=headers)
 
 
 @cache
@@ -70,8 +72,8 @@ def _digest(file: str, mtime_ns: int) -> str:
 
 
 @cache
-def _packed(file: Path) -> bytes:
-    return gzip.compress(file.read_bytes(), mtime=0)
+def _packed(file: str, _etag: str) -> bytes:
+    return gzip.compress(Path(file).read_bytes(), mtime=0)
 
 
 class RelativeRedirects:

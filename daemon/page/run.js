@@ -170,7 +170,7 @@ export class RunView {
   }
 
   async askArena() {
-    const arena = await call(path(this.run, "/matches"));
+    const arena = await call(path(this.run, "/matches?limit=20"));
     show(this.matches, arenaPanel(arena));
     show(this.ratings, arena.scores.length ? scoresPanel(arena.scores) : ratingsPanel(arena.ratings));
     this.strength.draw(arena);

@@ -17,7 +17,7 @@ from azq.parts.volunteers.gateway import Gateway
 from azq.parts.volunteers.rooms import Room
 from azq.ratings.elo import version_of
 from azq.status.observe import Standing, Standings, read_standing
-from azq.status.strength import TOO_FEW, headline_kind, measures, trends
+from azq.status.strength import TOO_FEW, headline_kind, trends
 from azq.status.viewer import GameView, view
 from azq.wire import keys
 from azq.wire.codec import decode
@@ -73,13 +73,14 @@ class Public:
         run, links, game = room.record.run, tuple(self._gateway.links.values()), room.sections.run.game
         standing = read_standing(self._bus, run, self._standings)
         known = trends(game, standing.grades, standing.ratings, standing.scores, standing.matches)
-        first = headline_kind(game, known)
+        kind = headline_kind(game, known)
+        first = kind if kind in known or not known else next(iter(known))  # what is measured, where its own measure is not
         return {
             "run": run,
             "game": game,
             "params": room.sections.run.params,
             "headline": first,
-            "strength": measures(game, known)[0].text,
+            "strength": known[first][-1].text if first in known else "–",
             "trend": [
                 {"version": measure.version, "value": measure.value, "low": measure.low, "high": measure.high}
                 for measure in known.get(first, ())

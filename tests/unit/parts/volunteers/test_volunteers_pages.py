@@ -95,6 +95,8 @@ def test_the_core_is_packed_for_who_takes_that(client: TestClient) -> None:
     assert (packed.headers["Content-Encoding"], packed.headers["ETag"]) == ("gzip", plain.headers["ETag"])
     assert packed.headers["Content-Type"] == plain.headers["Content-Type"] == "application/wasm"
     assert "Content-Encoding" not in plain.headers
+    script, text = (client.get("/web/dom.js", headers={"Accept-Encoding": encoding}) for encoding in ("gzip", "identity"))
+    assert (script.headers["Content-Encoding"], script.text) == ("gzip", text.text)
     again = client.get("/web/azq.wasm", headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]})
     assert again.status_code == 304
 
