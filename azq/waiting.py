@@ -33,10 +33,10 @@ class Backoff:
 
 
 class AwakeClock:
-    """Seconds in which whoever reads this clock was awake: what passes between two readings counts for `longest_s` at most.
+    """Seconds in which the reader of this clock was awake: time between two readings counts for `longest_s` at most.
 
-    Whoever judges others by their silence reads it at each look. A pause of the whole machine, a frozen group of processes or a share of
-    a core too small for both is then no silence of the others.
+    For watchdogs, which read it at each look: a pause of the whole machine, a frozen group of processes or too small a share of a core is
+    then no silence of the watched.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, longest_s: float = 2.0) -> None:
@@ -53,7 +53,7 @@ class AwakeClock:
 
 
 class Waits:
-    """Which threads wait for a broker's answer, and since when: whoever watches such a thread excuses it meanwhile."""
+    """Which threads wait for a broker's answer, and since when: watchdogs excuse them meanwhile."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

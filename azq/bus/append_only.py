@@ -1,4 +1,4 @@
-"""The end of an append-only file after a power cut: zeros that nobody wrote.
+"""The end of an append-only file after a power cut: unwritten zeros.
 
 A journalling file system may keep a file's new length and not what was written there, and reads zeros in its place. A command ends in
 a line break, so zeros at the end belong to no whole command: without them the server goes on with all that is whole before.

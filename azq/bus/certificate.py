@@ -51,7 +51,7 @@ def names_of(host: str) -> tuple[str, ...]:
 
 
 def make(names: tuple[str, ...]) -> Pair:
-    """A new certificate for hosts and addresses, good for ten years, that may sign no other: whoever trusts it trusts this server alone."""
+    """A new certificate for hosts and addresses, good for ten years, that may sign no other: it vouches for this server alone."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -1,7 +1,7 @@
-"""An embedded server: a Valkey or Redis process in a folder of its own, with its own settings and password.
+"""An embedded server: a Valkey or Redis process with its own folder, settings and password.
 
-The folder keeps the owner's password, the users, the settings, the log and, for the control plane, the append-only file. Whoever starts a
-server there while one answers adopts it.
+The folder keeps the owner's password, the users, the settings, the log and, for the control plane, the append-only file. A start
+in a folder whose server answers adopts that one.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class EmbeddedServer:
         return f"unix://:{quote(password, safe='')}@{quote(str(self.socket))}"
 
     def _check_listening(self) -> None:
-        """An adopted server has the settings of whoever started it."""
+        """Checks an adopted server, which has the settings it was started with."""
         if self._listen is None:
             return
         port = int(self._info()["tcp_port"])
@@ -207,7 +207,7 @@ class EmbeddedServer:
     def _spawn(self, binary: Path) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-I", "-S", "-c", _SHIM, str(binary), str(self._settings_file)]
         with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C on the terminal must reach azq, which drains first, and not the broker.
+            # A new session: Ctrl-C on the terminal must reach azq, which drains first, and not the broker.
             return subprocess.Popen(
                 command, stdin=parent_pipe(), stdout=log, stderr=log, start_new_session=True, cwd=self._directory, umask=0o077
             )

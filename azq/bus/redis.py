@@ -33,8 +33,8 @@ _GLOB = str.maketrans({character: f"\\{character}" for character in "*?[]^\\"})
 
 
 class RedisBus(Bus):
-    """One broker instance. Safe to share between threads and to use after a fork: every call takes a connection of its own, but what one
-    thread asks by `post` and hears by `take_replies` goes over one.
+    """One broker instance. Safe to share between threads and to use after a fork: every call takes its own connection, but `post`
+    and the `take_replies` after it in the same thread share one.
 
     A call that was cut off by a lost connection may have been done all the same: an appended frame can appear twice when the caller
     appends it again, and entries that were read stay pending for this consumer until they are claimed.
@@ -242,7 +242,7 @@ class _Line:
 
     @contextmanager
     def _given_back_broken(self) -> Iterator[None]:
-        """After a failure nobody knows which answers are still to come."""
+        """Drops the connection after an error: its replies may be out of step."""
         try:
             yield
         except BaseException:
@@ -294,7 +294,7 @@ def control_url_of(broker: BrokerConfig) -> str:
 
 
 def another_control(broker: BrokerConfig) -> RedisBus:
-    """The control plane over a connection that nobody else closes; raises as `connect`."""
+    """The control plane over a connection of the caller's alone; raises as `connect`."""
     return RedisBus(connect(control_url_of(broker), timeout_s=broker.connect_timeout_s))
 
 

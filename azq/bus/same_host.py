@@ -214,7 +214,7 @@ class HostRequests(RequestBus):
 
 
 def _remove_stale(folder: Path) -> None:
-    """Takes away sockets on which nobody listens any more."""
+    """Removes sockets without a listener."""
     for path in folder.glob("*.sock"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(SEND_S)
@@ -286,7 +286,7 @@ class HostFirstBus(AskingBus):
         self._connect_at_s = time.monotonic() + CONNECT_EVERY_S
         for path in self._folder.glob("*.sock"):
             connection = socket.socket(socket.AF_UNIX)
-            connection.settimeout(SEND_S)  # one that hangs may accept nobody
+            connection.settimeout(SEND_S)  # one that hangs does not accept
             try:
                 connection.connect(str(path))
                 peer = _Connection(connection)

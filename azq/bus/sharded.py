@@ -64,7 +64,7 @@ class ShardedBus(RequestBus):
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
         """New frames of the streams, up to `count` of each from each broker; as many more are read ahead, so that those become one batch.
 
-        Raises what is wrong with a broker of these streams while none of them can be reached and nobody of this host asks.
+        Raises what is wrong with a broker of these streams while none of them can be reached and no client of this host is connected.
         """
         deadline_s = time.monotonic() + block_ms / 1e3
         asked = {shard: _ReadRequest(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
@@ -115,7 +115,7 @@ class ShardedBus(RequestBus):
         shard.attempt(partial(shard.bus.dead_letter, replace(entry, id=entry_id), reason))
 
     def close(self) -> None:
-        """Ends the threads and drops all connections; entries read ahead stay pending for whoever claims them."""
+        """Ends the threads and drops all connections; entries read ahead stay pending until claimed."""
         with self._changed:
             for shard in self._shards:
                 shard.closing = True

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from azq import logs
-from azq.bus.front import MAX_CLIENTS, Front, listen, serve
+from azq.bus.tls_proxy import MAX_CLIENTS, TlsProxy, listen, serve
 from azq.config import Config
 from azq.config.host import TLS_SCHEME
 from azq.errors import ConfigError, ExitCode
@@ -114,7 +114,7 @@ def main(address: str, server: Path, certificate: Path, key: Path) -> int:
     if not separator or not port.isdigit():
         raise ConfigError(f"--listen {address!r} is not HOST:PORT")
     _raise_limit()
-    with Interrupts() as stop, contextlib.closing(Front(listen(host.strip("[]"), int(port)), server, certificate, key)) as front:
+    with Interrupts() as stop, contextlib.closing(TlsProxy(listen(host.strip("[]"), int(port)), server, certificate, key)) as front:
         log.info("listening", address=address, server=str(server))
         notify(READY)
         serve(front, partial(notify, WATCHDOG), stop.is_set)

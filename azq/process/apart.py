@@ -1,4 +1,4 @@
-"""The one way to start azq apart from what is live here: own home, brokers and ports, and no settings but those of a command line.
+"""The one way to start azq apart from what is live here: own home, brokers and ports, and only the settings of a command line.
 
 Neither `azq.toml`, a service's credentials nor `AZQ_` variables reach it.
 """
@@ -35,12 +35,12 @@ def alone() -> Iterator[None]:
 
 
 def own(folder: Path, overrides: Sequence[str] = ()) -> list[str]:
-    """The settings of an azq in a folder of its own; raises `ConfigError` where `overrides` name another home or brokers."""
+    """Settings of an azq that has `folder` to itself; raises `ConfigError` where `overrides` name another home or brokers."""
     chosen = parse_overrides(overrides)
     broker = chosen.get("broker", {})
     named = [*(name for name in ("home",) if name in chosen), *(f"broker.{name}" for name in OWN_BROKER if name in broker)]
     if named:
-        raise ConfigError(f"--set {named[0]}: a rehearsal has a home and brokers of its own, and touches no others; leave it out")
+        raise ConfigError(f"--set {named[0]}: a rehearsal uses its own home and brokers; leave it out")
     return [f'home="{folder.absolute()}"', "daemon.port=0", *overrides]
 
 
@@ -48,14 +48,14 @@ def up(
     folder: Path, log: Path, game: str, run: str, overrides: Sequence[str], *options: str,
     env: Mapping[str, str] = NO_SETTING, **process: Any,
 ) -> subprocess.Popen[Any]:  # fmt: skip
-    """`azq up` in a folder of its own, with these settings and options; it ends with this process. `log` gets what it says."""
+    """Starts `azq up` in its own folder with these settings and options; it ends with this process. `log` gets its output."""
     sets = [word for setting in own(folder, overrides) for word in ("--set", setting)]
     command = [*AZQ, "up", "--json", "--game", absolute(game), "--run", run, *options, *sets]
     return start(command, folder, log, {APART: "1", PARENT_PIPE: "stdin", **env}, stdin=parent_pipe(), **process)
 
 
 def start(arguments: Sequence[str], folder: Path, log: Path, env: Mapping[str, str] = NO_SETTING, **process: Any) -> subprocess.Popen[Any]:
-    """A process in a folder and a session of its own, with no setting of azq but those in `env`; it writes to the end of a log."""
+    """Starts a process in a folder and a new session, with no setting of azq but those in `env`; its output is appended to a log."""
     with log.open("ab") as file:
         streams = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file, **process}
         return subprocess.Popen(arguments, cwd=folder, env={**_bare(), **env}, start_new_session=True, **streams)

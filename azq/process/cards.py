@@ -56,7 +56,7 @@ class LateGpu:
 
 
 def survey(devices: Path = Path("/dev")) -> Cards:
-    """Looks at each card from a process of its own: this one needs no torch, and a driver that hangs or crashes harms nobody."""
+    """Surveys the cards in a subprocess: this one needs no torch, and survives a driver that hangs or crashes."""
     if not drivers(devices):
         return (), ""
     try:
@@ -64,4 +64,4 @@ def survey(devices: Path = Path("/dev")) -> Cards:
         cards: Cards = msgspec.json.decode(done.stdout.splitlines()[-1], type=Cards)
         return cards
     except (subprocess.SubprocessError, IndexError, msgspec.DecodeError) as error:
-        return (), f"nobody could look at the GPUs ({reason_of(error)}); see `dmesg`"
+        return (), f"the GPUs could not be surveyed ({reason_of(error)}); see `dmesg`"

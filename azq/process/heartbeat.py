@@ -60,5 +60,5 @@ class Presence:
         bus.put(keys.beat(self.worker), encode(heartbeat), life_s=self._life_s)
 
     def leave(self, bus: HeartbeatBus) -> None:
-        """Takes the heartbeat away, so that nobody waits for its life to run out. Raises `BrokerError`."""
+        """Deletes the heartbeat before its life runs out. Raises `BrokerError`."""
         bus.delete(keys.beat(self.worker))

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP: a process is asked to stop. The first drains; whoever supervises others aborts at the second.
+"""SIGINT, SIGTERM and SIGHUP: a process is asked to stop. The first drains; a supervisor aborts at the second.
 
 SIGHUP comes when a terminal goes away, often twice, from the kernel and from the shell, which is one request; where it is ignored
 (`nohup`) it stays so.

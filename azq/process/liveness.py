@@ -1,6 +1,6 @@
 """Signs of life by systemd's protocol: ready, alive, stopping. `azq up` reads them from its children as systemd does from its services.
 
-In a container, where nobody listens, the age of a file says the same: health checks look at it.
+In a container, without a listener, the age of a file says the same: health checks look at it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STOPPING = "STOPPING=1"
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")  # how a process learns whom to tell, and how often
 READY_PID = "NOTIFY_READY_PID"  # the process that said READY
 ALIVE_FILE = "AZQ_ALIVE_FILE"  # the variable that names the file
-HANG_AFTER_S = 10.0  # who said READY and then nothing for so long is killed and started again; the units of systemd say the same
+HANG_AFTER_S = 10.0  # a process that said READY and then nothing for so long is killed and started again; the units of systemd say the same
 PATIENCE_EVERY_S = 1.0
 UNTRIED_S = 300.0  # work that was never done before may take so long: a device loads its kernels, a file system wakes up
 STILL_S = 30.0  # and other work between two marks, at least: a step of a large network on a machine that others use
@@ -34,7 +34,7 @@ TIMES = 5.0  # or this times the longest of late
 LATE_S = 600.0
 LONGEST_MESSAGE = 4096  # bytes
 
-DROPPED = Rate()  # messages that found the socket's buffer full: whoever should read does not
+DROPPED = Rate()  # messages that found the socket's buffer full: the reader is stuck
 
 
 def kept_alive(environment: MutableMapping[str, str] = os.environ) -> bool:
@@ -176,7 +176,7 @@ def waits_for_brokers() -> Iterator[None]:
 
 
 def watchdog_interval_s() -> float | None:
-    """Seconds between WATCHDOG=1 messages: half of what a manager waits. None where nobody watches this process."""
+    """Seconds between WATCHDOG=1 messages: half of what a manager waits. None where this process is not watched."""
     usec = os.environ.get("WATCHDOG_USEC", "")
     if not usec.isdigit() or os.environ.get("WATCHDOG_PID") not in (None, "", str(os.getpid())):
         return None
@@ -214,4 +214,4 @@ def _drop() -> None:
     DROPPED.add(1)
     number = int(DROPPED.total)
     if number & (number - 1) == 0:  # the 1st, 2nd, 4th, 8th, ...: a line for each would be as many as there were messages
-        logs.get(__name__).warning("notify_dropped", messages=number, reason="nobody reads the socket in NOTIFY_SOCKET")
+        logs.get(__name__).warning("notify_dropped", messages=number, reason="the socket in NOTIFY_SOCKET is not read")

@@ -30,7 +30,7 @@ MACHINE_SECTIONS = tuple(name for name in HostSections.model_fields if name != "
 
 @cache
 def parent_pipe() -> int:
-    """Read end of a pipe that nobody writes to and only this process holds open: its end of file is this process's death."""
+    """Read end of a pipe that is never written to and that only this process holds open: its end of file is this process's death."""
     read_end, _held = os.pipe()
     return read_end
 

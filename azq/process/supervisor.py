@@ -130,7 +130,7 @@ class Supervisor:
     start_process: Callable[[ChildSpec, Mapping[str, str]], Process] = spawn
     clock: Callable[[], float] = time.monotonic
     children: dict[str, Child] = field(default_factory=dict)
-    hang_after_s: float | None = None  # None: nobody is watched
+    hang_after_s: float | None = None  # None: no child is watched
     backoff: Backoff = BACKOFF
     _deaths: deque[Death] = field(default_factory=lambda: deque(maxlen=DEATHS_KEPT))
     _awake_s: AwakeClock = field(init=False)

@@ -1,6 +1,6 @@
 """TLS to a broker, from the client's side: every `rediss://` connection is verified, against one file or the system's authorities.
 
-A URL carries the file of `broker.tls_ca` as `?ssl_ca_certs=FILE`, so that whoever has the URL has all it takes to connect.
+A URL carries the file of `broker.tls_ca` as `?ssl_ca_certs=FILE`, so that a URL is all it takes to connect.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def test_settings_survive_the_file(tmp_path: Path) -> None:
 
 
 def test_toml_writer_agrees_with_the_reader() -> None:
-    stages = {"growth": [{"at": 0.25, "blocks": 5, "channels": 64}, {"at": 0.5, "blocks": 6, "channels": 64}]}
+    stages = {"lr_schedule": [{"at": 0.25, "factor": 0.5}, {"at": 0.5, "factor": 0.1}]}
     values = dump_run(parse_run({"learner": stages}, "here"))
     assert tomllib.loads(to_toml(values)) == values
 

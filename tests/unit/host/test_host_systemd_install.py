@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from azq.bus.front import server_context
+from azq.bus.tls_proxy import server_context
 from azq.config import load
 from azq.errors import ConfigError
 from azq.host.fronts import Listen

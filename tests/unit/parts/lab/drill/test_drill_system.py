@@ -24,7 +24,7 @@ def test_a_process_finds_no_setting_but_its_own(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("setting", ["home=/live", "broker.control_url=unix:///live", 'broker.data_urls=["unix:///live"]'])
 def test_a_drill_takes_no_home_and_no_brokers_of_others(tmp_path: Path, setting: str) -> None:
-    with pytest.raises(ConfigError, match=rf"--set {setting.partition('=')[0]}: a rehearsal has a home and brokers of its own"):
+    with pytest.raises(ConfigError, match=rf"--set {setting.partition('=')[0]}: a rehearsal uses its own home and brokers"):
         System(tmp_path, "tic_tac_toe", [setting]).journal_s()
 
 

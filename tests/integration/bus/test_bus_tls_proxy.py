@@ -13,10 +13,10 @@ import pytest
 import redis
 from front_doubles import FrontProcess
 
-from azq.bus import certificate, front
+from azq.bus import certificate, tls_proxy
 from azq.bus.embedded import EmbeddedServer
-from azq.bus.front import Front, listen
 from azq.bus.redis import RedisBus
+from azq.bus.tls_proxy import TlsProxy, listen
 from azq.config.host import trusting
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.host.fronts import free_port
@@ -47,9 +47,9 @@ class Inside:
         listener = listen("127.0.0.1", 0)
         self.address = listener.getsockname()
         self.certificate, key = certificate.ensure(folder / "tls", "127.0.0.1")
-        self.front = Front(listener, server, self.certificate, key, max_clients=max_clients)
+        self.front = TlsProxy(listener, server, self.certificate, key, max_clients=max_clients)
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=front.serve, args=(self.front, lambda: None, self._stop.is_set))
+        self._thread = threading.Thread(target=tls_proxy.serve, args=(self.front, lambda: None, self._stop.is_set))
         self._thread.start()
 
     def shake_hands(self) -> ssl.SSLSocket:
@@ -191,7 +191,7 @@ def test_who_shows_no_password_is_sent_away(server: EmbeddedServer, tmp_path: Pa
         known = inside.shake_hands()
         known.sendall(f"AUTH {server.password}\r\n".encode())
         assert known.recv(100) == b"+OK\r\n"
-        monkeypatch.setattr(front, "STRANGER_S", 0.05)
+        monkeypatch.setattr(tls_proxy, "LOGIN_S", 0.05)
         with inside.shake_hands() as silent, socket.create_connection(inside.address, timeout=10.0) as mute:
             assert silent.recv(1) == b""
             assert mute.recv(1) == b""
@@ -228,4 +228,4 @@ def test_a_front_that_cannot_serve_says_why(server: EmbeddedServer, tmp_path: Pa
             listen("127.0.0.1", taken.getsockname()[1])
         files[1].write_text("no key")
         with pytest.raises(ConfigError, match="delete both"):
-            Front(taken, server.socket, *files)
+            TlsProxy(taken, server.socket, *files)
