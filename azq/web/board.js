@@ -159,10 +159,10 @@ export class Board {
       const { from, place } = this.held.source.dataset;
       if (from !== undefined && this.from !== from) this.#take(from);
       const source = this.element.querySelector(`[data-place="${place}"]`);
-      this.held.piece = source.localName === "button" ? source : [...source.querySelectorAll(".disc")].at(-1);
+      this.held.piece = source.localName === "button" ? source : lifted([...source.querySelectorAll(".disc")].at(-1));
     }
     const scale = this.held.piece.getScreenCTM?.().a ?? 1;
-    Object.assign(this.held.piece.style, { translate: `${dx / scale}px ${dy / scale}px`, pointerEvents: "none" });
+    Object.assign(this.held.piece.style, { translate: `${dx / scale}px ${dy / scale}px`, pointerEvents: "none", zIndex: 1 });
   }
 
   #release(event) {
@@ -184,9 +184,19 @@ export class Board {
   }
 
   #drop() {
-    this.held?.piece?.removeAttribute("style");
+    const piece = this.held?.piece;
+    if (piece?.localName === "button") piece.removeAttribute("style");
+    else piece?.remove();
     this.held = null;
   }
+}
+
+/** A copy of a piece above everything else that is drawn. */
+function lifted(piece) {
+  const copy = piece.cloneNode(true);
+  copy.removeAttribute("data-disc");
+  piece.ownerSVGElement.append(copy);
+  return copy;
 }
 
 /** Whose turn it is, or how the game went. */
