@@ -100,18 +100,17 @@ def bench_all(
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:1")] = "auto",
     out: Annotated[Path | None, typer.Option("--out", help="Folder for bench.json and bench.md.")] = None,
     write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Markdown file whose `bench all` section is replaced.")] = None,
-    reuse: Annotated[Path | None, typer.Option("--reuse", help="Measure nothing: tables of this bench.json.")] = None,
     overrides: Overrides = None,
 ) -> Answer:
     """Everything in one run: bare network, stream, self-play and learner for five games, and the peers that are installed."""
     from azq.parts.lab.bench.plan import markdown, replace_section
-    from azq.parts.lab.bench.suite import read, run_all, write
+    from azq.parts.lab.bench.suite import run_all, write
 
     def save(so_far: dict[str, Any]) -> None:
         if out is not None:
             write(so_far, out)
 
-    result = run_all(size, minutes, device, overrides or (), keep=save) if reuse is None else read(reuse)
+    result = run_all(size, minutes, device, overrides or (), keep=save)
     if out is not None:
         write(result, out)
     if write_docs is not None:

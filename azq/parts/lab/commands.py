@@ -185,12 +185,12 @@ def drill_chaos(
     overrides: Overrides = None,
 ) -> None:
     """Hurt an isolated system at random times, healed or not, and compare the ledger with the disk in between and at the end."""
-    from azq.parts.lab.drill import Intent, Storm, weather
+    from azq.parts.lab.drill import ChaosPlan, Intent, run_chaos
 
     end_as_ctrl_c()
     lasts_s = 60 * minutes if minutes or faults else 600.0
     plan = Intent(game=game, overrides=tuple(overrides or ()), patience=patience)
-    _answer(weather(Storm(mtbf_s, faults, lasts_s, seed), plan, _progress), as_json)
+    _answer(run_chaos(ChaosPlan(mtbf_s, faults, lasts_s, seed), plan, _progress), as_json)
 
 
 def _answer(rehearsal: Rehearsal, as_json: bool) -> None:

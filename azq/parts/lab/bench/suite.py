@@ -20,7 +20,7 @@ from pydantic import validate_call
 import azq
 from azq import logs
 from azq.config import Config, InferenceConfig, load, merge, parse_overrides
-from azq.errors import AzqError, ConfigError
+from azq.errors import AzqError
 from azq.files import publish_file
 from azq.host.devices import Wishes, detect, plan
 from azq.parts.lab.bench.inference import latency, throughput
@@ -149,17 +149,6 @@ def measured(
 
 def described(case: Case) -> dict[str, Any]:
     return {**dataclasses.asdict(case), "network": case.network.model_dump(mode="json"), "params": dict(case.params)}
-
-
-def read(path: Path) -> dict[str, Any]:
-    """What a run, perhaps on another machine, wrote as `bench.json`. Raises `ConfigError`."""
-    try:
-        result: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read as figures of `azq bench all`: {error}") from None
-    if missing := {"machine", "summary", "parts", "left_out"} - result.keys():
-        raise ConfigError(f"{path} lacks {', '.join(sorted(missing))}: it is none that `azq bench all --out` wrote")
-    return result
 
 
 def write(result: dict[str, Any], folder: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from azq.parts.lab.drill.chaos import KINDS, SIGNALLED, ChaosPlan, ScheduledFault, schedule, target
 from azq.parts.lab.drill.scenarios import FAULTS
-from azq.parts.lab.drill.storm import KINDS, SIGNALLED, Storm, Strike, strikes, target
 from azq.process.kin import role_of
 
 SEEDS = st.integers(0, 1 << 32)
@@ -19,19 +19,19 @@ SEEDS = st.integers(0, 1 << 32)
 
 @given(SEEDS, st.floats(0.1, 100.0))
 def test_the_seed_says_everything(seed: int, mtbf_s: float) -> None:
-    first, again = (list(islice(strikes(seed, mtbf_s), 50)) for _ in range(2))
+    first, again = (list(islice(schedule(seed, mtbf_s), 50)) for _ in range(2))
     assert first == again
-    assert [strike.at_s for strike in first] == sorted(strike.at_s for strike in first)
-    for strike in first:
-        assert strike.role in KINDS[strike.kind].roles
-        shortest, longest = KINDS[strike.kind].lasts_s
-        assert shortest <= strike.lasts_s <= longest
+    assert [fault.at_s for fault in first] == sorted(fault.at_s for fault in first)
+    for fault in first:
+        assert fault.role in KINDS[fault.kind].roles
+        shortest, longest = KINDS[fault.kind].lasts_s
+        assert shortest <= fault.lasts_s <= longest
 
 
 def test_gaps_have_the_mean_that_was_asked_for_and_every_pair_comes_as_often() -> None:
-    found = list(islice(strikes(7, 3.0), 20_000))
+    found = list(islice(schedule(7, 3.0), 20_000))
     assert 2.9 < found[-1].at_s / len(found) < 3.1
-    counted = Counter((strike.kind, strike.role) for strike in found)
+    counted = Counter((fault.kind, fault.role) for fault in found)
     pairs = [(kind, role) for kind, found in KINDS.items() for role in found.roles]
     assert counted.keys() == set(pairs)
     assert min(counted.values()) > 0.7 * len(found) / len(pairs)
@@ -41,17 +41,17 @@ def test_gaps_have_the_mean_that_was_asked_for_and_every_pair_comes_as_often() -
 def test_a_strike_falls_on_whom_it_names_or_the_next_of_its_kind_that_is_there(kind: str, data: st.DataObject) -> None:
     role = data.draw(st.sampled_from(KINDS[kind].roles))
     alive = data.draw(st.lists(st.sampled_from(SIGNALLED), unique=True))
-    found = target(Strike(0.0, kind, role, 0.0), alive)
+    found = target(ScheduledFault(0.0, kind, role, 0.0), alive)
     there = [one for one in KINDS[kind].roles if one in alive or one not in SIGNALLED]
     assert found == (role if role in there else found)
     assert (found in there) if there else (found is None)
 
 
-def test_a_storm_ends_with_its_faults_or_its_time() -> None:
-    assert len(list(Storm(1.0, faults=30).strikes())) == 30
-    timed = list(Storm(1.0, lasts_s=20.0).strikes())
-    assert timed[-1].at_s <= 20.0 < next(islice(strikes(0, 1.0), len(timed), None)).at_s
-    assert list(Storm(1.0, faults=30, lasts_s=5.0).strikes()) == list(Storm(1.0, lasts_s=5.0).strikes())
+def test_chaos_ends_with_its_faults_or_its_time() -> None:
+    assert len(list(ChaosPlan(1.0, faults=30).schedule())) == 30
+    timed = list(ChaosPlan(1.0, lasts_s=20.0).schedule())
+    assert timed[-1].at_s <= 20.0 < next(islice(schedule(0, 1.0), len(timed), None)).at_s
+    assert list(ChaosPlan(1.0, faults=30, lasts_s=5.0).schedule()) == list(ChaosPlan(1.0, lasts_s=5.0).schedule())
 
 
 def test_kinds_are_signals_or_faults_that_drills_know() -> None:

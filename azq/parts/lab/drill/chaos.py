@@ -1,4 +1,4 @@
-"""Chaos by mean time between failures: faults strike whether or not the one before has healed; ledger and disk are compared in between."""
+"""Chaos by mean time between failures: faults occur whether or not the one before has healed; ledger and disk are compared in between."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Lift = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class ScheduledFault:
     """One fault: seconds since the first one was awaited, its kind, the role it hits, and how long it lasts."""
 
     at_s: float
@@ -51,61 +51,58 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True)
-class StrikeKind:
+class FaultKind:
     """The roles that it can hit, a function that makes it and returns what ends it, and how long it lasts."""
 
     roles: tuple[str, ...]
-    make: Callable[[System, Strike, Victim | None], Lift]
+    make: Callable[[System, ScheduledFault, Victim | None], Lift]
     lasts_s: tuple[float, float] = (0.0, 0.0)
 
 
-def _signal(sig: signal.Signals, system: System, strike: Strike, victim: Victim | None) -> Lift:
+def _signal(sig: signal.Signals, system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
     return system.kin.signalled(sig, victim) if victim else nothing
 
 
-def _cut(system: System, strike: Strike, victim: Victim | None) -> Lift:
+def _cut(system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
     """Drops all connections; new ones get no answer for so long, as with a cable that is pulled."""
-    with (
-        system.client(strike.plane) as client,
-        client.pipeline(transaction=False) as pipe,
-    ):  # at once: no client connects between
+    with system.client(fault.plane) as client, client.pipeline(transaction=False) as pipe:  # at once: no client connects between
         for kind in ("normal", "pubsub"):
             pipe.client_kill_filter(_type=kind, skipme=True)
-        pipe.client_pause(int(1000 * strike.lasts_s), all=True)
+        pipe.client_pause(int(1000 * fault.lasts_s), all=True)
         pipe.execute()
     return nothing
 
 
-def _disk_full(system: System, strike: Strike, victim: Victim | None) -> Lift:
+def _disk_full(system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
     return limit_files(system, victim) if victim else nothing
 
 
-def _poison(system: System, strike: Strike, victim: Victim | None) -> Lift:
-    send_poison(system, random.Random(strike.at_s))
+def _poison(system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
+    send_poison(system, random.Random(fault.at_s))
     return nothing
 
 
-def _bad_weights(system: System, strike: Strike, victim: Victim | None) -> Lift:
-    offer_weights(system, strike.kind)
+def _bad_weights(system: System, fault: ScheduledFault, victim: Victim | None) -> Lift:
+    offer_weights(system, fault.kind)
     return nothing
 
 
-KINDS: dict[str, StrikeKind] = {
-    "kill": StrikeKind(SIGNALLED, partial(_signal, signal.SIGKILL)),
-    "segv": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSEGV)),
-    "stop": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (20.0, 20.0)),  # longer than any timeout
-    "freeze": StrikeKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (0.1, 8.0)),  # shorter, or just long enough for a lease to run out
-    "cut": StrikeKind(BROKERS, _cut, (0.2, 5.0)),
-    "memory": StrikeKind(BROKERS, lambda system, strike, _: limit_memory(system, strike.plane), (0.5, 5.0)),
-    "disk-full": StrikeKind(("learner",), _disk_full, (0.5, 5.0)),
-    "poison": StrikeKind(("streams",), _poison),
-    "nan": StrikeKind(("weights",), _bad_weights),
-    "truncated": StrikeKind(("weights",), _bad_weights),
-    "wrong-hash": StrikeKind(("weights",), _bad_weights),
+KINDS: dict[str, FaultKind] = {
+    "kill": FaultKind(SIGNALLED, partial(_signal, signal.SIGKILL)),
+    "segv": FaultKind(SIGNALLED, partial(_signal, signal.SIGSEGV)),
+    "stop": FaultKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (20.0, 20.0)),  # longer than any timeout
+    "freeze": FaultKind(SIGNALLED, partial(_signal, signal.SIGSTOP), (0.1, 8.0)),  # shorter, or just long enough for a lease to run out
+    "cut": FaultKind(BROKERS, _cut, (0.2, 5.0)),
+    "memory": FaultKind(BROKERS, lambda system, fault, _: limit_memory(system, fault.plane), (0.5, 5.0)),
+    "disk-full": FaultKind(("learner",), _disk_full, (0.5, 5.0)),
+    "poison": FaultKind(("streams",), _poison),
+    "nan": FaultKind(("weights",), _bad_weights),
+    "truncated": FaultKind(("weights",), _bad_weights),
+    "wrong-hash": FaultKind(("weights",), _bad_weights),
 }
 
 
-def strikes(seed: int, mtbf_s: float, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[Strike]:
+def schedule(seed: int, mtbf_s: float, kinds: Sequence[str] = tuple(KINDS)) -> Iterator[ScheduledFault]:
     """Without end: exponential gaps of mean `mtbf_s`, each pair of kind and role as likely as any other. A pure function of the seed."""
     rng = random.Random(seed)
     pairs = [(kind, role) for kind in kinds for role in KINDS[kind].roles]
@@ -113,18 +110,18 @@ def strikes(seed: int, mtbf_s: float, kinds: Sequence[str] = tuple(KINDS)) -> It
     while True:
         at_s += rng.expovariate(1.0 / mtbf_s)
         kind, role = rng.choice(pairs)
-        yield Strike(at_s, kind, role, rng.uniform(*KINDS[kind].lasts_s))
+        yield ScheduledFault(at_s, kind, role, rng.uniform(*KINDS[kind].lasts_s))
 
 
-def target(strike: Strike, alive: Sequence[str]) -> str | None:
-    """The role that is struck: the one that is named, or the next one of its kind that is there."""
-    roles = KINDS[strike.kind].roles
-    first = roles.index(strike.role)
+def target(fault: ScheduledFault, alive: Sequence[str]) -> str | None:
+    """The role that is hit: the one that is named, or the next one of its kind that is there."""
+    roles = KINDS[fault.kind].roles
+    first = roles.index(fault.role)
     return next((role for role in (*roles[first:], *roles[:first]) if role in alive or role not in SIGNALLED), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Storm:
+class ChaosPlan:
     """How often, and how long: `faults` or `lasts_s`, whichever ends first; 0: no such end. The same seed: the same faults."""
 
     mtbf_s: float
@@ -132,20 +129,20 @@ class Storm:
     lasts_s: float = 0.0
     seed: int = 0
 
-    def strikes(self) -> Iterable[Strike]:
+    def schedule(self) -> Iterable[ScheduledFault]:
         """All faults of it, in their order."""
-        endless = strikes(self.seed, self.mtbf_s)
-        timed = takewhile(lambda strike: strike.at_s <= self.lasts_s, endless) if self.lasts_s else endless
+        endless = schedule(self.seed, self.mtbf_s)
+        timed = takewhile(lambda fault: fault.at_s <= self.lasts_s, endless) if self.lasts_s else endless
         return islice(timed, self.faults) if self.faults else timed
 
 
-def weather(storm: Storm, plan: Intent, progress: Progress) -> Rehearsal:
-    """One storm over one system, whose files stay where it did not pass."""
+def run_chaos(chaos_plan: ChaosPlan, plan: Intent, progress: Progress) -> Rehearsal:
+    """Chaos in one system, whose files stay where it did not pass."""
     system = System(Path(tempfile.mkdtemp(prefix="azq-chaos-")), plan.game, plan.overrides)
-    chaos = Weather(system, storm, plan.patience, progress)
+    chaos = ChaosRun(system, chaos_plan, plan.patience, progress)
     try:
         system.start()
-        chaos.pass_over()
+        chaos.run()
     except (AzqError, OSError, redis.RedisError) as error:
         chaos.outcome.failed = str(error)
     finally:
@@ -154,13 +151,13 @@ def weather(storm: Storm, plan: Intent, progress: Progress) -> Rehearsal:
     return Rehearsal([chaos.outcome], chaos.values(), chaos.as_line())
 
 
-class Weather:
-    """A storm over a system: makes its faults in time, lifts those that last, and collects the outcome."""
+class ChaosRun:
+    """Chaos in a system: makes its faults in time, lifts those that last, and collects the outcome."""
 
-    def __init__(self, system: System, storm: Storm, patience: float, progress: Progress) -> None:
+    def __init__(self, system: System, chaos_plan: ChaosPlan, patience: float, progress: Progress) -> None:
         self.outcome = Outcome(SCENARIO, system.journal_s(), patience)
         self._system = system
-        self._storm = storm
+        self._plan = chaos_plan
         self._progress = progress
         self._auditor = DiskAuditor(system)
         self._lasting: list[tuple[float, Lift]] = []
@@ -170,21 +167,21 @@ class Weather:
 
     def values(self) -> dict[str, Any]:
         kinds = dict(sorted(self._made.items()))
-        facts = {"mtbf_s": self._storm.mtbf_s, "seed": self._storm.seed}
+        facts = {"mtbf_s": self._plan.mtbf_s, "seed": self._plan.seed}
         return {**facts, "faults": self._made.total(), "by_kind": kinds, "games": self._games}
 
     def as_line(self) -> str:
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self._made.items()))
-        return f"{self._made.total()} faults, one each {self._storm.mtbf_s:g} s ({kinds}); {self._games} games on disk"
+        return f"{self._made.total()} faults, one each {self._plan.mtbf_s:g} s ({kinds}); {self._games} games on disk"
 
-    def pass_over(self) -> None:
+    def run(self) -> None:
         """All faults, then the last comparison, which reads all of the log again."""
         system, began_s, watch = self._system, time.monotonic(), RecoveryWatch(self._system)
         try:
             with system.watched(watch.sample), system.watched(self._lift_over):
-                for number, strike in enumerate(self._storm.strikes(), 1):
-                    system.rest(began_s + self._late_s + strike.at_s, "the next fault")
-                    self._make(strike)
+                for number, fault in enumerate(self._plan.schedule(), 1):
+                    system.rest(began_s + self._late_s + fault.at_s, "the next fault")
+                    self._make(fault)
                     if number % COMPARE_EVERY == 0:
                         self._compare(number)
                 self._heal()
@@ -213,7 +210,7 @@ class Weather:
         patient_s = self.outcome.patience * SCENARIO.pause_within_s
         # Noise in the sample stream counts as in transit until the learner put it aside: the sums hold a moment later.
         healed = partial(self._system.counted, lambda now: now.balanced and now.inserted > before.inserted)
-        self._system.until(healed, "games and a ledger that balances after the storm", patient_s)
+        self._system.until(healed, "games and a ledger that balances after the last fault", patient_s)
         self.outcome.recovery_s.append(time.monotonic() - began_s)
 
     def _nothing_lasts(self) -> bool:
@@ -225,18 +222,18 @@ class Weather:
         now = time.monotonic()
         self._lasting = [(end_s, lift) for end_s, lift in self._lasting if not (all_of_them or end_s <= now) or not _lifted(lift)]
 
-    def _make(self, strike: Strike) -> None:
+    def _make(self, fault: ScheduledFault) -> None:
         """Makes one fault; it waits for a process of the role, or for a broker that is away."""
-        lift = self._system.until(lambda: self._try(strike), f"a process for {strike.kind}", FOUND_S)
-        self._made[strike.kind] += 1
-        self._lasting.append((time.monotonic() + strike.lasts_s, lift))
+        lift = self._system.until(lambda: self._try(fault), f"a process for {fault.kind}", FOUND_S)
+        self._made[fault.kind] += 1
+        self._lasting.append((time.monotonic() + fault.lasts_s, lift))
 
-    def _try(self, strike: Strike) -> Lift | None:
+    def _try(self, fault: ScheduledFault) -> Lift | None:
         there = self._system.kin.processes()
-        if (role := target(strike, list(there))) is None:
+        if (role := target(fault, list(there))) is None:
             return None
         with contextlib.suppress(OSError), borne():
-            return KINDS[strike.kind].make(self._system, replace(strike, role=role), there.get(role))
+            return KINDS[fault.kind].make(self._system, replace(fault, role=role), there.get(role))
         return None
 
 

@@ -11,7 +11,7 @@ import pytest
 from waiting import until
 
 from azq.errors import StateConflict
-from azq.parts.lab.drill.faults.patience import ReadyWatch, readiness, tree
+from azq.parts.lab.drill.faults.pauses import ReadyWatch, readiness, tree
 from azq.process.kin import Kin
 
 
