@@ -12,7 +12,7 @@ from azq.bus.catalog import VersionCatalog
 from azq.bus.promotions import Promotions
 from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError
-from azq.inference.device.engine import Rung
+from azq.inference.device.engine import Execution
 from azq.inference.device.model import Model
 from azq.nets import from_bytes, network_of
 from azq.store import Store
@@ -109,18 +109,18 @@ class ResidentModels:
             if self._spares or not self._models or len(self._models) >= self._capacity:
                 return False
             newest = self._models[max(self._models)]
-        self._spares.append(newest.twin())
+        self._spares.append(newest.copy())
         return True
 
     def renew(self, version: int) -> bool:
-        """Puts a model that is run a faster way in the place of one that fell, when it is time to try that; True when it did."""
+        """Replaces a model that fell back by one in a faster execution, when it is time to try that; True when it did."""
         with self._changing:
             model = self._models.get(version)
-        if model is None or (risen := model.risen()) is None:
+        if model is None or (recovered := model.recovered()) is None:
             return False
         with self._changing:
-            self._models[version] = risen
-        logs.get(__name__).info("weights_rose", version=version, rung=str(risen.rung))
+            self._models[version] = recovered
+        logs.get(__name__).info("weights_rose", version=version, execution=str(recovered.execution))
         return True
 
     def borrow(self, version: int) -> Model | None:
@@ -130,11 +130,11 @@ class ResidentModels:
                 self._borrowed[version] += 1
             return model
 
-    def rung(self, version: int) -> Rung | None:
+    def execution(self, version: int) -> Execution | None:
         """How a resident version is evaluated."""
         with self._changing:
             model = self._models.get(version)
-            return model.rung if model else None
+            return model.execution if model else None
 
     def give_back(self, version: int) -> None:
         with self._changing:

@@ -246,7 +246,7 @@ class Learner:
         """Tells the run's readers how it goes, and learns how the run goes."""
         bus, run = self.intake.bus, self.intake.run
         self._follow_run(self.intake.ledger.run(run))
-        self._look_at_losses()
+        self._read_losses()
         status = self.status()
         bus.put(keys.learner_status(run), encode(status), life_s=STATUS_LIFE_S)
         bus.put(keys.learned(run), encode(status))
@@ -271,7 +271,7 @@ class Learner:
         self._watch.done("step", once=False)
         self._new_at = self.trainer.step
 
-    def _look_at_losses(self) -> None:
+    def _read_losses(self) -> None:
         losses = self.trainer.mean_losses()
         if losses.steps:
             self._losses = losses
@@ -286,19 +286,19 @@ class Learner:
         step = self.trainer.step  # of then: a rank that is lost meanwhile may take steps with it
         if step <= self._published_step:
             return
-        self._look_at_losses()
+        self._read_losses()
         version = self.publisher.next_version()
         meta = replace(self.meta, version=version, step=step, network=self.network.description())
         data = state_to_bytes(state, meta)
-        told = {"blocks": self.network.blocks, "channels": self.network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
-        event = self.publisher.publish(data, version, step, samples=self._samples_told(), **told)
+        fields = {"blocks": self.network.blocks, "channels": self.network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
+        event = self.publisher.publish(data, version, step, samples=self._samples_made(), **fields)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
         self.tracker.published(event, partial(self.publisher.fetch, event))
         self._track()
         self.trainer.reset_losses()
 
-    def _samples_told(self) -> int:
+    def _samples_made(self) -> int:
         """What new weights say of the samples made so far; in lockstep nothing, for there weights are all that is told of a version."""
         return self.intake.segments.samples if self.lockstep is None else 0
 

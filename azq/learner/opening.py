@@ -112,8 +112,8 @@ class LearnerSetup:
         trainer, columns = open_trainer(self.sections, self.game, self.local)
         intake = self._intake(columns)
         publisher = self._publisher()
-        found = checkpoint.load_newest(self.directory / "checkpoints")
-        start = self._start(found, intake, trainer, publisher)
+        saved = checkpoint.load_newest(self.directory / "checkpoints")
+        start = self._start(saved, intake, trainer, publisher)
         publisher.version, intake.duplicates = start.version, start.duplicates
         _log_start(intake, trainer, start)
         return Learner(
@@ -142,9 +142,9 @@ class LearnerSetup:
     def _uploader(self, segments: SegmentLog) -> Uploader | None:
         return Uploader(self.prefix, self.directory, segments, self._token(), self.most_bytes) if self.prefix else None
 
-    def _start(self, found: Checkpoint | None, intake: Intake, trainer: Trainer, publisher: Publisher) -> TrainingStart:
-        if found is not None:
-            return _restore(found, intake.segments.game, trainer, publisher)
+    def _start(self, saved: Checkpoint | None, intake: Intake, trainer: Trainer, publisher: Publisher) -> TrainingStart:
+        if saved is not None:
+            return _restore(saved, intake.segments.game, trainer, publisher)
         if intake.lockstep is None:
             return _from_published(trainer, publisher)
         newest = _last_published(publisher, 0)  # whose optimiser nobody has: all steps up to it are taken again
@@ -181,8 +181,8 @@ class LearnerSetup:
         announce = partial(self.ledger.announce_weights, self.run, lease=self.lease)
         publisher = Publisher(self.bus, self.store, self.run, announce=announce, prefix=self.prefix)
         if next(publisher.announced(), None) is None:
-            kept = read_events(self.prefix) if self.prefix else []
-            publisher.offer_again([*kept, *_kept_weights(self.run, self.directory / "weights")])
+            stored = read_events(self.prefix) if self.prefix else []
+            publisher.offer_again([*stored, *_stored_weights(self.run, self.directory / "weights")])
         return publisher
 
     def _ranks(self, trainer: Trainer, intake: Intake) -> Ranks[Trainer]:
@@ -193,7 +193,7 @@ class LearnerSetup:
         return self.make_ranks(trainer, feed)
 
 
-def _kept_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
+def _stored_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
     """The weights in a run's folder, as they were announced."""
     for path in folder.glob(f"*{SUFFIX}"):
         try:
@@ -213,11 +213,11 @@ def open_trainer(sections: RunSections, game: Game, local: int = 0) -> tuple[Tra
     return trainer, Columns.of(game, sections.network.auxiliary, sections.learner)
 
 
-def _restore(found: Checkpoint, key: str, trainer: Trainer, publisher: Publisher) -> TrainingStart:
-    state = found.state
+def _restore(saved: Checkpoint, key: str, trainer: Trainer, publisher: Publisher) -> TrainingStart:
+    state = saved.state
     if state.game != key:
         raise StateConflict(f"the run's checkpoints are of {state.game!r}, the run plays {key!r}; give the run another name")
-    trainer.load_tensors(found.tensors, state.step)
+    trainer.load_tensors(saved.tensors, state.step)
     published = _last_published(publisher, state.weight_version)
     return TrainingStart(
         published.step if published else -1,

@@ -71,13 +71,13 @@ class Publisher:
         newest = next(self.announced(), None)
         return max(self.version, newest.version if newest else 0) + 1
 
-    def publish(self, data: bytes, version: int, step: int, **told: Any) -> WeightEvent:
+    def publish(self, data: bytes, version: int, step: int, **fields: Any) -> WeightEvent:
         """Stores weights and announces them, with what further fields of a `WeightEvent` are told.
 
         Raises `BrokerUnavailable`, `StoreError`, or what `announce` raises; nothing is announced then.
         """
         sha256, uri = self._store.put(data)
-        event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), size=len(data), **told)
+        event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), size=len(data), **fields)
         if self._shelf is not None:
             write_event(self._shelf, event)
         self._announce(encode(event))
@@ -102,12 +102,12 @@ class Publisher:
         entries = self._bus.newest(keys.weights(self._run), KEPT_IN_BROKER + 1)
         if len(entries) <= KEPT_IN_BROKER:
             return
-        *kept, oldest = [decode(entry.frame, WeightEvent) for entry in entries]
+        *needed_events, oldest = [decode(entry.frame, WeightEvent) for entry in entries]
         self._promotions.refresh()
         still = needed(self._promotions.events)
         old = [*self._spared, oldest]
         self._spared = [event for event in old if event.version in still]
-        kept += self._spared
+        needed_events += self._spared
         for event in old:
-            if event.uri.startswith(BROKER_SCHEME) and event.sha256 not in {other.sha256 for other in kept}:
+            if event.uri.startswith(BROKER_SCHEME) and event.sha256 not in {other.sha256 for other in needed_events}:
                 self._store.delete(event.uri)

@@ -48,8 +48,8 @@ log = logs.get(__name__)
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an exception says, by its type or by the words of CUDA, cuDNN and torch, that there was no memory left."""
-    said = str(error).lower()
-    return isinstance(error, MemoryError) or any(words in said for words in ("out of memory", "can't allocate memory", "alloc_failed"))
+    message = str(error).lower()
+    return isinstance(error, MemoryError) or any(words in message for words in ("out of memory", "can't allocate memory", "alloc_failed"))
 
 
 def pick_device(name: str, setting: str, local: int = 0) -> torch.device:

@@ -91,10 +91,10 @@ class Network(nn.Module, ABC):
         """The same with every head's output, for training."""
         wide, narrow = self._features(planes, scalars)
         values, outcomes = self.values_of(narrow)
-        said = {name: head(narrow if name == "margin" else wide) for name, head in self.auxiliary.items()}
-        if "margin" in said:
-            said["margin"] = torch.tanh(said["margin"].squeeze(1))
-        return Outputs(self.policy(wide), values, outcomes, **said)
+        outputs = {name: head(narrow if name == "margin" else wide) for name, head in self.auxiliary.items()}
+        if "margin" in outputs:
+            outputs["margin"] = torch.tanh(outputs["margin"].squeeze(1))
+        return Outputs(self.policy(wide), values, outcomes, **outputs)
 
     def outcomes(self, planes: Tensor, scalars: Tensor) -> Tensor:
         """Probabilities (B, K) of the game's outcomes; raises ConfigError for a game without them."""

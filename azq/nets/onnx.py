@@ -59,8 +59,8 @@ class _WholeLanes(nn.Module):
         self.weight = layer.weight
 
     def forward(self, planes: Tensor) -> Tensor:
-        found: Tensor = self._layer(torch.cat((planes, torch.zeros_like(planes[:, : self._more])), 1))
-        return found
+        output: Tensor = self._layer(torch.cat((planes, torch.zeros_like(planes[:, : self._more])), 1))
+        return output
 
 
 def _export(module: nn.Module, inputs: dict[str, Tensor], outputs: tuple[str, ...]) -> bytes:

@@ -55,31 +55,31 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
 
     They are permuted within a version, and each version has one weight in both groups, so another mix of versions is no difference.
     """
-    kept = [first, second]
+    compared = [first, second]
     if match_versions:
         common = np.intersect1d(first["version"], second["version"])
         # The first and last versions have the short ones of the games that began before and ended after, more so of who plays slowly.
         common = common[1:-1] if len(common) > EDGES else common
-        kept = [rows[np.isin(rows["version"], common)] for rows in kept]
-    kept = [rows[-MOST_GAMES:] for rows in kept]
-    sizes, left_out = (len(kept[0]), len(kept[1])), (len(first) - len(kept[0]), len(second) - len(kept[1]))
+        compared = [rows[np.isin(rows["version"], common)] for rows in compared]
+    compared = [rows[-MOST_GAMES:] for rows in compared]
+    sizes, left_out = (len(compared[0]), len(compared[1])), (len(first) - len(compared[0]), len(second) - len(compared[1]))
     if not min(sizes):
         return SamplesDiff(sizes, left_out, [], TOO_FEW)
-    rows = np.concatenate(kept)
+    rows = np.concatenate(compared)
     strata = np.unique(rows["version"] if match_versions else np.zeros(len(rows)), return_inverse=True)[1]
     labels, weights = _labels(strata, sizes[0], np.random.default_rng(seed)), _weights(strata, sizes[0])
     distances = {name: _distances(rows[name], labels, weights, name in CLASSES) for name in NUMBERS + CLASSES}
     # Equal sums in another order differ by a rounding.
-    p_values = {name: float((found >= found[0] - 1e-9).mean()) for name, found in distances.items()}
+    p_values = {name: float((distance >= distance[0] - 1e-9).mean()) for name, distance in distances.items()}
     corrected = holm(p_values)
     figures = []
-    for name, found in distances.items():
-        noticed = float(np.quantile(found[1:], 1 - ALPHA / len(distances)))
+    for name, distance in distances.items():
+        noticed = float(np.quantile(distance[1:], 1 - ALPHA / len(distances)))
         verdict = DIFFERS if corrected[name] < ALPHA else TOO_FEW if noticed > COARSE else AGREES
-        of_first, of_second = (_told(rows[name], np.where(labels[0] == own, weights[own], 0.0), name in CLASSES) for own in (1, 0))
-        figures.append(FigureDiff(name, of_first, of_second, float(found[0]), noticed, p_values[name], corrected[name], verdict))
+        of_first, of_second = (_summary(rows[name], np.where(labels[0] == own, weights[own], 0.0), name in CLASSES) for own in (1, 0))
+        figures.append(FigureDiff(name, of_first, of_second, float(distance[0]), noticed, p_values[name], corrected[name], verdict))
     verdicts = {figure.verdict for figure in figures}
-    return SamplesDiff(sizes, left_out, figures, next(each for each in (DIFFERS, TOO_FEW, AGREES) if each in verdicts))
+    return SamplesDiff(sizes, left_out, figures, next(verdict for verdict in (DIFFERS, TOO_FEW, AGREES) if verdict in verdicts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ def _labels(strata: NDArray[Any], first: int, rng: np.random.Generator) -> NDArr
     order = np.argsort(strata, kind="stable")
     labels = np.empty((1 + PERMUTATIONS, len(strata)), np.bool_)
     labels[0] = own
-    for each in labels[1:]:
-        each[order] = own[np.lexsort((rng.random(len(strata)), strata))]
+    for labelling in labels[1:]:
+        labelling[order] = own[np.lexsort((rng.random(len(strata)), strata))]
     return labels
 
 
@@ -133,16 +133,16 @@ def _distances(figures: NDArray[Any], labels: NDArray[np.bool_], weights: NDArra
     if classes:
         rank = np.argsort(np.argsort(-np.bincount(of), kind="stable"), kind="stable")
         of = np.minimum(rank, TOLD_APART)[of]
-    width, found = of.max() + 1, []
+    width, distances = of.max() + 1, []
     for start in range(0, len(labels), AT_ONCE):
         part = labels[start : start + AT_ONCE]
         flat = of + width * np.arange(len(part))[:, None]
         apart = np.bincount(flat.ravel(), np.where(part, weights[1], -weights[0]).ravel(), len(part) * width).reshape(len(part), -1)
-        found.append(np.abs(apart).sum(axis=1) / 2 if classes else np.abs(apart.cumsum(axis=1)).max(axis=1))
-    return np.concatenate(found)
+        distances.append(np.abs(apart).sum(axis=1) / 2 if classes else np.abs(apart.cumsum(axis=1)).max(axis=1))
+    return np.concatenate(distances)
 
 
-def _told(figures: NDArray[Any], weights: NDArray[np.float64], classes: bool) -> float:
+def _summary(figures: NDArray[Any], weights: NDArray[np.float64], classes: bool) -> float:
     """A mean, or the share of what is commonest."""
     if classes:
         values, counts = np.unique(figures, return_counts=True)

@@ -50,7 +50,7 @@ class PlayedGames:
 
     def of_worker(self, worker: str) -> NDArray[np.bool_]:
         """Which games (G,) one worker made."""
-        made: NDArray[np.bool_] = np.array([each == worker for each in self.workers])[self.rows["worker"]]
+        made: NDArray[np.bool_] = np.array([maker == worker for maker in self.workers])[self.rows["worker"]]
         return made
 
     def groups(self, by: str | None) -> dict[str, NDArray[Any]]:

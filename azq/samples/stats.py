@@ -119,7 +119,7 @@ def _symmetry(game: Game, firsts: NDArray[np.uint16]) -> Symmetry | None:
         shares = rng.multinomial(played[action], np.full(len(images), 1 / len(images)), SHUFFLES)
         for image, share in zip(images[:, action], shares.T, strict=True):
             drawn[:, image] += share
-    imbalance, by_chance = (np.abs(each - even).sum(axis=-1) / (2 * len(firsts)) for each in (played, drawn))
+    imbalance, by_chance = (np.abs(counts - even).sum(axis=-1) / (2 * len(firsts)) for counts in (played, drawn))
     return Symmetry(len(images), float(imbalance), float((1 + (by_chance >= imbalance - 1e-12).sum()) / (1 + SHUFFLES)))
 
 

@@ -32,7 +32,7 @@ from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunConfig,
 from azq.errors import reason_of
 from azq.inference.device.cuda import GraphForward
 from azq.inference.device.engine import Engine, fastest_layout
-from azq.inference.device.forward import Flight, Forward
+from azq.inference.device.forward import Forward, InFlightBatch
 from azq.inference.device.model import random_observations
 from azq.inference.device.placement import place
 from azq.learner.opening import prepare_training
@@ -74,16 +74,16 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
     assert isinstance(module, ResNet)
     for block in module.blocks:  # they start at zero, and kernels draw less power on zeros
         torch.nn.init.kaiming_normal_(block.get_parameter("b.weight"))
-    packed = random_observations(spec, engine.rung.max_batch)
+    packed = random_observations(spec, engine.execution.max_batch)
 
     def make(way: str) -> Forward:
-        forward = engine.forward(module, replace(engine.rung, way=way), (spec, network))[1]
+        forward = engine.forward(module, replace(engine.execution, kernels=way), (spec, network))[1]
         if isinstance(forward, GraphForward):
             forward.refresh(largest_only=True)
         return forward
 
     rates: dict[str, float] = {}
-    names = engine.to_measure(fastest_layout(module), engine.rung, (spec, network)) or ("",)
+    names = engine.to_measure(fastest_layout(module), engine.execution, (spec, network)) or ("",)
     for way in names:
         if given.only and (way or "plain") != given.only:
             continue
@@ -97,7 +97,7 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
             say({**figures, "failed": reason_of(error)})
     if rates:
         best = max(rates, key=rates.__getitem__)
-        forward = engine.forward(module, replace(engine.rung, way=best), (spec, network))[1]
+        forward = engine.forward(module, replace(engine.execution, kernels=best), (spec, network))[1]
         say({"fastest": best or "plain", "all_s": timed(forward.refresh)[1]})
 
 
@@ -133,12 +133,12 @@ def longest_kernels(forward: Forward, packed: NDArray[np.uint8]) -> list[list[An
 
 def rate_of(forward: Forward, packed: NDArray[np.uint8], in_flight: int, seconds: float) -> float:
     """Evaluations per second with so many batches under way, copies to the device and back included."""
-    flying: deque[Flight] = deque()
+    launched: deque[InFlightBatch] = deque()
     done, began_s = 0, time.perf_counter()
     while time.perf_counter() - began_s < seconds:
-        flying.append(forward.launch(packed))
-        if len(flying) == in_flight:
-            flying.popleft().wait()
+        launched.append(forward.launch(packed))
+        if len(launched) == in_flight:
+            launched.popleft().wait()
             done += len(packed)
     return done / (time.perf_counter() - began_s)
 

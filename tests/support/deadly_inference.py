@@ -9,8 +9,8 @@ from inference_doubles import CONFIG, SPEC, Shelf, make_server, weights
 from numpy.typing import NDArray
 
 from azq.bus.redis import RedisBus
-from azq.inference.device.engine import Engine, Rung, Shape
-from azq.inference.device.forward import Flight, Forward
+from azq.inference.device.engine import Engine, Execution, Shape
+from azq.inference.device.forward import Forward, InFlightBatch
 from azq.inference.device.placement import place
 from azq.inference.serve.trials import Patience, Trials
 from azq.nets import Network
@@ -29,8 +29,8 @@ def poison(count: int) -> NDArray[np.uint8]:
 class DeadlyEngine(Engine):
     """Its forward passes look for the mark first."""
 
-    def forward(self, reference: Network, rung: Rung, shape: Shape) -> tuple[Network, Forward]:
-        module, forward = super().forward(reference, rung, shape)
+    def forward(self, reference: Network, execution: Execution, shape: Shape) -> tuple[Network, Forward]:
+        module, forward = super().forward(reference, execution, shape)
         return module, Deadly(forward)
 
 
@@ -40,7 +40,7 @@ class Deadly:
     def __init__(self, forward: Forward) -> None:
         self._forward = forward
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
+    def launch(self, *parts: NDArray[np.uint8]) -> InFlightBatch:
         if any((part == 255).all(1).any() for part in parts):
             os._exit(SEGFAULT)
         return self._forward.launch(*parts)

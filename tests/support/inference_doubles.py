@@ -18,8 +18,8 @@ from azq.bus.base import Bus, RequestBus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
 from azq.errors import WeightsError
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.device.engine import Engine, Mode, Rung, Shape
-from azq.inference.device.forward import Flight, Forward, Landed
+from azq.inference.device.engine import Engine, Execution, Mode, Shape
+from azq.inference.device.forward import CompletedBatch, Forward, InFlightBatch
 from azq.inference.device.placement import place
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import fetch_from
@@ -162,48 +162,51 @@ class FakeEngine(Engine):
     """An engine whose forward passes fail as told: `failing` maps a mode to a failing launch, all other modes are as they are."""
 
     def __init__(
-        self, failing: dict[Mode, Callable[..., Flight]], config: InferenceConfig = CONFIG, now_s: Callable[[], float] = time.monotonic
+        self,
+        failing: dict[Mode, Callable[..., InFlightBatch]],
+        config: InferenceConfig = CONFIG,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(config, place(config), now_s)
         self.failing = failing
-        self.built: list[Rung] = []
+        self.built: list[Execution] = []
 
-    def forward(self, reference: Network, rung: Rung, shape: Shape) -> tuple[Network, Forward]:
-        self.built.append(rung)
-        module, forward = super().forward(reference, rung, shape)
-        return module, Failing(forward, rung, self.failing)
+    def forward(self, reference: Network, execution: Execution, shape: Shape) -> tuple[Network, Forward]:
+        self.built.append(execution)
+        module, forward = super().forward(reference, execution, shape)
+        return module, Failing(forward, execution, self.failing)
 
 
 class Failing:
     """A forward pass in front of which another may be put, also while it is in service."""
 
-    def __init__(self, forward: Forward, rung: Rung, failing: dict[Mode, Callable[..., Flight]]) -> None:
+    def __init__(self, forward: Forward, execution: Execution, failing: dict[Mode, Callable[..., InFlightBatch]]) -> None:
         self._forward = forward
-        self._rung = rung
+        self._execution = execution
         self._failing = failing
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
-        fail = self._failing.get(self._rung.mode)
+    def launch(self, *parts: NDArray[np.uint8]) -> InFlightBatch:
+        fail = self._failing.get(self._execution.mode)
         return self._forward.launch(*parts) if fail is None else fail(*parts)
 
     def refresh(self) -> None:
         self._forward.refresh()
 
 
-def answering(value: float) -> Callable[..., Flight]:
+def answering(value: float) -> Callable[..., InFlightBatch]:
     """A launch that answers every leaf with one value."""
 
-    def launch(*parts: NDArray[np.uint8]) -> Flight:
+    def launch(*parts: NDArray[np.uint8]) -> InFlightBatch:
         count = sum(map(len, parts))
-        return Landed((np.full((count, SPEC.num_actions), value, np.float16), np.full((count, SPEC.value_size), value, np.float16)))
+        return CompletedBatch((np.full((count, SPEC.num_actions), value, np.float16), np.full((count, SPEC.value_size), value, np.float16)))
 
     return launch
 
 
-def raising(error: Exception) -> Callable[..., Flight]:
+def raising(error: Exception) -> Callable[..., InFlightBatch]:
     """A launch that fails."""
 
-    def launch(*_parts: NDArray[np.uint8]) -> Flight:
+    def launch(*_parts: NDArray[np.uint8]) -> InFlightBatch:
         raise type(error)(*error.args)  # a new one, whose traceback keeps nothing alive
 
     return launch

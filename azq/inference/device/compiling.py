@@ -17,7 +17,7 @@ import msgspec
 from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import reason_of
-from azq.inference.device.ways import COMPILED
+from azq.inference.device.kernels import COMPILED
 from azq.nets import NetSpec, build
 from azq.process.start import PYTHON, bound_to_this, die_with_parent
 
@@ -63,7 +63,7 @@ def main() -> None:
     shape, config = (spec, NetworkConfig.model_validate(network)), InferenceConfig.model_validate(settings)
     engine = Engine(config, place(config))
     reference = fastest_layout(build(shape[1], spec, seed=0).eval().requires_grad_(False))
-    engine.forward(reference, replace(engine.rung, way=COMPILED), shape)[1].refresh()
+    engine.forward(reference, replace(engine.execution, kernels=COMPILED), shape)[1].refresh()
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from azq import logs
 from azq.errors import reason_of
 from azq.inference.device.forward import CaptureRefused, Failure, Outputs, bucket_of, classify, gather
-from azq.inference.device.ways import Pass
+from azq.inference.device.kernels import Pass
 from azq.nets import NetSpec
 from azq.nets.device import device_mark
 from azq.phases import DeviceEvent

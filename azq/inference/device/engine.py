@@ -1,4 +1,4 @@
-"""What the models of one process share: the device, and how far down the ladder of ways to use it this process is."""
+"""What the models of one process share: the device, how networks are executed on it, and the fallbacks where that fails."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from azq.inference.device import native
 from azq.inference.device.compiling import Compilations, can_compile
 from azq.inference.device.cuda import SLOTS, CudaStreams, GraphForward, Graphs
 from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe, gpu_buckets
+from azq.inference.device.kernels import COMPILED, Pass, kernel_choices
 from azq.inference.device.placement import Placement
-from azq.inference.device.ways import COMPILED, Pass, ways
 from azq.nets import NetSpec, Network
 from azq.nets.device import explained
 from azq.nets.residual import ResNet
@@ -31,7 +31,7 @@ SMALLEST_BATCH = 64  # leaves below which a smaller batch saves no memory worth 
 
 
 class Mode(IntEnum):
-    """Ways to run a network, fastest first."""
+    """Execution modes, fastest first."""
 
     FAST = 0  # graphs on a CUDA device, compiled kernels on a CPU
     EAGER = 1  # op by op in the same precision
@@ -39,25 +39,25 @@ class Mode(IntEnum):
     PLAIN = 3  # the float32 reference on the CPU
 
 
-LEARNT = frozenset({Failure.OUT_OF_MEMORY, Failure.CAPTURE})  # true of all versions of a network, as long as the device is as it is
-AGAIN = Backoff(60.0, 600.0)  # until the next version of such a network begins at the top again
+PERSISTENT = frozenset({Failure.OUT_OF_MEMORY, Failure.CAPTURE})  # true of all versions of a network, as long as the device is as it is
+AGAIN = Backoff(60.0, 600.0)  # until the next version of such a network is executed the best way again
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
-    """How networks are run: a mode, the leaves of the largest batch, and a way to make graphs of them that is faster than torch's own."""
+class Execution:
+    """How networks are executed: a mode, the leaves of the largest batch, and the kernels of graphs, where they are not torch's own."""
 
     mode: Mode
     max_batch: int
-    way: str = ""  # in `ways`
+    kernels: str = ""  # of `kernel_choices`
 
-    def lower(self, other: Rung) -> Rung:
+    def safer(self, other: Execution) -> Execution:
         """The more careful of each."""
-        way = self.way if self.way == other.way else ""
-        return Rung(max(self.mode, other.mode), min(self.max_batch, other.max_batch), way)
+        kernels = self.kernels if self.kernels == other.kernels else ""
+        return Execution(max(self.mode, other.mode), min(self.max_batch, other.max_batch), kernels)
 
     def __str__(self) -> str:
-        return f"{self.way or self.mode.name.lower()}, at most {self.max_batch} leaves"
+        return f"{self.kernels or self.mode.name.lower()}, at most {self.max_batch} leaves"
 
 
 def modes_on(device_type: str) -> tuple[Mode, ...]:
@@ -65,36 +65,36 @@ def modes_on(device_type: str) -> tuple[Mode, ...]:
     return (Mode.FAST, Mode.EAGER, Mode.PLAIN) if device_type == "cpu" else tuple(Mode)
 
 
-def after(rung: Rung, failure: Failure, modes: Sequence[Mode]) -> Rung | str:
-    """Where to go from a rung on which a forward pass failed, one down, or why there is none left."""
+def fallback_after(execution: Execution, failure: Failure, modes: Sequence[Mode]) -> Execution | str:
+    """The fallback from an execution in which a forward pass failed, or why there is none."""
     if failure is Failure.DEVICE_LOST:
         return "the device is lost to this process"
-    if failure is Failure.OUT_OF_MEMORY and rung.max_batch >= 2 * SMALLEST_BATCH:
-        return replace(rung, max_batch=rung.max_batch // 2)
-    if rung.way:
-        return replace(rung, way="")
-    lower = [mode for mode in modes if mode > rung.mode]
+    if failure is Failure.OUT_OF_MEMORY and execution.max_batch >= 2 * SMALLEST_BATCH:
+        return replace(execution, max_batch=execution.max_batch // 2)
+    if execution.kernels:
+        return replace(execution, kernels="")
+    lower = [mode for mode in modes if mode > execution.mode]
     if not lower:
         return f"even the plain forward pass failed ({describe(failure)})"
-    return replace(rung, mode=min(lower))
+    return replace(execution, mode=min(lower))
 
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """Where networks of a shape begin until `until_s`, when one that fell is tried at the top again; `times` it came to that."""
+    """The fallback of networks of a shape until `until_s`, when the best execution is tried again; `times` it came to that."""
 
-    rung: Rung
+    execution: Execution
     times: int
     until_s: float
 
-    def lowered(self, rung: Rung, now_s: float) -> Demotion:
-        """This one and a further fall, which counts as another only after the time of this one."""
+    def extended(self, execution: Execution, now_s: float) -> Demotion:
+        """This one and a further fallback, which counts as another only after the time of this one."""
         if now_s < self.until_s:
-            return replace(self, rung=self.rung.lower(rung))
-        return Demotion(rung, self.times + 1, now_s + AGAIN.pause_s(self.times + 1))
+            return replace(self, execution=self.execution.safer(execution))
+        return Demotion(execution, self.times + 1, now_s + AGAIN.pause_s(self.times + 1))
 
 
-Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one, until it grows
+Shape = tuple[NetSpec, NetworkConfig]  # of a network; all versions of a run's weights have one
 
 CPU = torch.device("cpu")
 LARGEST_ON_CPU = 4096  # leaves of a batch, above which a CPU gains nothing and all wait longer
@@ -108,17 +108,17 @@ class Engine:
         self.placement = placement
         self._now_s = now_s
         on_cpu = placement.device.type == "cpu"
-        self.rung = Rung(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
+        self.execution = Execution(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
-        self.falls = 0
+        self.fallbacks = 0
         self._compile, self._fused = config.compile is True, config.fused
         self._compilations: Compilations | None = None
-        self._compiled: set[Shape] = set()  # whose ways were measured with that of torch.compile
+        self._compiled: set[Shape] = set()  # whose kernels were measured with those of torch.compile
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
-        self._learnt: dict[Shape, Demotion] = {}
-        self._fastest: dict[Shape, str] = {}  # of the ways that were measured
+        self._demotions: dict[Shape, Demotion] = {}
+        self._fastest: dict[Shape, str] = {}  # of the kernels that were measured
         self._changing = threading.Lock()
-        self._graphs: WeakValueDictionary[tuple[Shape, Rung], Graphs] = WeakValueDictionary()
+        self._graphs: WeakValueDictionary[tuple[Shape, Execution], Graphs] = WeakValueDictionary()
         self._streams: CudaStreams | None = None
         # Held by whoever uses the device: torch's MPS has one stream, which no two threads may use at a time.
         self.exclusive: AbstractContextManager[object] = threading.RLock() if placement.device.type == "mps" else nullcontext()
@@ -133,50 +133,50 @@ class Engine:
             torch.backends.cudnn.allow_tf32 = False
         self._log = logs.get(__name__)
 
-    def forward(self, reference: Network, rung: Rung, shape: Shape) -> tuple[Network, Forward]:
+    def forward(self, reference: Network, execution: Execution, shape: Shape) -> tuple[Network, Forward]:
         """A forward pass of a network (float32, on the CPU), and the module whose weights it takes. Raises what the device raises."""
-        sizes = self.sizes(rung)
-        if rung.mode is Mode.PLAIN:
+        sizes = self.sizes(execution)
+        if execution.mode is Mode.PLAIN:
             return reference, EagerForward(reference, CPU, sizes)
         module = copy.deepcopy(reference)
-        if rung.mode is Mode.FAST and isinstance(module, ResNet) and (kernel := native.kernel_for(module, self.placement)):
+        if execution.mode is Mode.FAST and isinstance(module, ResNet) and (kernel := native.kernel_for(module, self.placement)):
             return module, native.NativeForward(kernel, module, lambda: self.threads, quantised=bool(self.placement.whole))
         # On CUDA torch frees and takes memory here, which is not to meet another thread's capture.
         with self._streams.capturing if self._streams is not None else self.exclusive:
-            if self._streams is not None and rung != self._top(shape):
-                torch.cuda.empty_cache()  # what a higher rung held
-            module = module.trunk_to(torch.float32 if rung.mode is Mode.EXACT else self.placement.dtype).to(self.placement.device)
-            if rung.mode is Mode.FAST and self._streams is not None:
-                return module, self._graph_forward(module, rung, shape, self._streams)
-            if rung.mode is Mode.FAST and self._compile:
+            if self._streams is not None and execution != self._best(shape):
+                torch.cuda.empty_cache()  # what a faster execution held
+            module = module.trunk_to(torch.float32 if execution.mode is Mode.EXACT else self.placement.dtype).to(self.placement.device)
+            if execution.mode is Mode.FAST and self._streams is not None:
+                return module, self._graph_forward(module, execution, shape, self._streams)
+            if execution.mode is Mode.FAST and self._compile:
                 module.compile(dynamic=True)
             return module, EagerForward(module, self.placement.device, sizes, self.exclusive)
 
-    def _graph_forward(self, module: Network, rung: Rung, shape: Shape, streams: CudaStreams) -> GraphForward:
-        make = self._ways(module, shape)[rung.way]
-        if (graphs := self._graphs.get((shape, rung))) is None:
-            graphs = Graphs(make(copy.deepcopy(module)), self.sizes(rung), streams, compiled=rung.way == COMPILED)
-            self._graphs[shape, rung] = graphs
+    def _graph_forward(self, module: Network, execution: Execution, shape: Shape, streams: CudaStreams) -> GraphForward:
+        make = self._kernels(module, shape)[execution.kernels]
+        if (graphs := self._graphs.get((shape, execution))) is None:
+            graphs = Graphs(make(copy.deepcopy(module)), self.sizes(execution), streams, compiled=execution.kernels == COMPILED)
+            self._graphs[shape, execution] = graphs
         return GraphForward(make(module), graphs)
 
-    def _ways(self, network: Network, shape: Shape) -> Mapping[str, Callable[[Network], Pass]]:
+    def _kernels(self, network: Network, shape: Shape) -> Mapping[str, Callable[[Network], Pass]]:
         compiled = self._compile or (self._compilations is not None and self._compilations.done(shape))
-        return ways(network, self.placement.dtype, compiled=compiled, fused=self._fused)
+        return kernel_choices(network, self.placement.dtype, compiled=compiled, fused=self._fused)
 
-    def to_measure(self, network: Network, rung: Rung, shape: Shape) -> Sequence[str]:
-        """The ways of a rung among which is still to be chosen; none where there is but one."""
-        if self._streams is None or rung.mode is not Mode.FAST or shape in self._fastest:
+    def to_measure(self, network: Network, execution: Execution, shape: Shape) -> Sequence[str]:
+        """The kernels that an execution may have and of which none is chosen yet; nothing where there is but one choice."""
+        if self._streams is None or execution.mode is not Mode.FAST or shape in self._fastest:
             return ()
-        names = tuple(self._ways(network, shape))
+        names = tuple(self._kernels(network, shape))
         if COMPILED in names:
             self._compiled.add(shape)
         return names if len(names) > 1 else ()
 
     def choose(self, shape: Shape, seconds: Mapping[str, float]) -> str:
-        """The fastest of the ways that did not fail, by what each takes; for all networks of the shape from now on."""
+        """The fastest of the kernels that did not fail, by the seconds of a batch; for all networks of the shape from now on."""
         if seconds:
             self._fastest[shape] = fastest = min(seconds, key=seconds.__getitem__)
-            in_ms = {way or "plain": round(taken_s * 1e3, 3) for way, taken_s in seconds.items()}
+            in_ms = {name or "plain": round(taken_s * 1e3, 3) for name, taken_s in seconds.items()}
             self._log.info("way_chosen", network=shape[1].kind, way=fastest or "plain", in_ms=in_ms)
         return self._fastest.get(shape, "")
 
@@ -195,45 +195,45 @@ class Engine:
         """What loading waits for: `recording graphs: 3 of 20`; mostly nothing."""
         return self._streams.progress if self._streams is not None else ""
 
-    def sizes(self, rung: Rung) -> tuple[int, ...]:
-        if rung.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
-            return gpu_buckets(rung.max_batch)
-        return buckets(rung.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)
+    def sizes(self, execution: Execution) -> tuple[int, ...]:
+        if execution.mode is not Mode.PLAIN and self.placement.device.type != "cpu":
+            return gpu_buckets(execution.max_batch)
+        return buckets(execution.max_batch, per_octave=8, smallest=SMALLEST_EXACT if self._exact else 1)
 
-    def rung_for(self, shape: Shape) -> Rung:
-        """Where networks of a shape begin: at the top, or where they fell to not long ago."""
-        learnt, top = self._learnt.get(shape), self._top(shape)
-        return top.lower(learnt.rung) if learnt and self._now_s() < learnt.until_s else top
+    def execution_for(self, shape: Shape) -> Execution:
+        """The best execution for networks of a shape, or their fallback of not long ago."""
+        demotion, best = self._demotions.get(shape), self._best(shape)
+        return best.safer(demotion.execution) if demotion and self._now_s() < demotion.until_s else best
 
-    def may_rise(self, rung: Rung, shape: Shape) -> bool:
-        """Whether a network that fell to a rung waited long enough to be tried at the top again, or was compiled meanwhile."""
+    def may_recover(self, execution: Execution, shape: Shape) -> bool:
+        """Whether a network in a fallback waited long enough for the best execution to be tried again, or was compiled meanwhile."""
         if self._compilations is not None and shape not in self._compiled and self._compilations.done(shape):
             self._fastest.pop(shape, None)
             return True
-        learnt = self._learnt.get(shape)
-        return learnt is not None and self._now_s() >= learnt.until_s and rung != self._top(shape)
+        demotion = self._demotions.get(shape)
+        return demotion is not None and self._now_s() >= demotion.until_s and execution != self._best(shape)
 
-    def _top(self, shape: Shape) -> Rung:
-        return replace(self.rung, way=self._fastest.get(shape, ""))
+    def _best(self, shape: Shape) -> Execution:
+        return replace(self.execution, kernels=self._fastest.get(shape, ""))
 
-    def fall(self, rung: Rung, failure: Failure, what: str, shape: Shape, *, serving: bool) -> Rung:
-        """The rung below, for a network that failed on this one; DeviceError, naming `what`, where there is none.
+    def fall_back(self, execution: Execution, failure: Failure, what: str, shape: Shape, *, serving: bool) -> Execution:
+        """The fallback for a network whose execution failed; DeviceError, naming `what`, where there is none.
 
         While others wait (`serving`), one that needs no graphs: to record them takes long.
-        Memory and graphs are learnt for networks of this shape alone, a run's enormous one is to slow no other down, and for a while:
-        what else was on the device may be gone. The rest may be one version's own, and the next begins at the top.
+        Out of memory and refused graphs demote networks of this shape alone, a run's enormous one is to slow no other down, and for a
+        while: what else was on the device may be gone. The rest may be one version's own: the next has the best execution.
         """
-        lower = after(rung, failure, modes_on(self.placement.device.type))
-        if isinstance(lower, str):
-            reason = f"{what} on {self.placement.device}: {lower}; others take its requests over"
+        fallback = fallback_after(execution, failure, modes_on(self.placement.device.type))
+        if isinstance(fallback, str):
+            reason = f"{what} on {self.placement.device}: {fallback}; others take its requests over"
             raise DeviceError(f"{reason}. Look at the device (nvidia-smi, dmesg); a restart makes a new context")
-        self._log.error("forward_pass_failed", what=what, failure=describe(failure), rung=str(rung), next=str(lower))
+        self._log.error("forward_pass_failed", what=what, failure=describe(failure), execution=str(execution), next=str(fallback))
         with self._changing:
-            self.falls += 1
-            top = self._top(shape)
-            learnt = self._learnt.get(shape, Demotion(top, 0, 0.0))
-            self._learnt[shape] = learnt.lowered(lower if failure in LEARNT else top, self._now_s())
-        return lower.lower(Rung(Mode.EAGER, lower.max_batch)) if serving and self._streams is not None else lower
+            self.fallbacks += 1
+            best = self._best(shape)
+            demotion = self._demotions.get(shape, Demotion(best, 0, 0.0))
+            self._demotions[shape] = demotion.extended(fallback if failure in PERSISTENT else best, self._now_s())
+        return fallback.safer(Execution(Mode.EAGER, fallback.max_batch)) if serving and self._streams is not None else fallback
 
 
 def fastest_layout(module: Network) -> Network:

@@ -67,8 +67,8 @@ LARGE_ON_GPU = 2048  # leaves from which on a GPU is filled, so that time grows 
 _EXPONENT = np.uint16(0x7C00)  # all ones in a float16 that is NaN or infinite
 
 
-class Flight(Protocol):
-    """A forward pass under way."""
+class InFlightBatch(Protocol):
+    """A forward pass of one batch, launched and not waited for."""
 
     def done(self) -> bool:
         """Whether `wait` would return or raise at once."""
@@ -83,7 +83,7 @@ class Flight(Protocol):
 class Forward(Protocol):
     """One network with its weights on its device."""
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
+    def launch(self, *parts: NDArray[np.uint8]) -> InFlightBatch:
         """Starts the evaluation of arrays (B_i, P), one after the other; the caller may reuse them at once."""
 
     def refresh(self) -> None:
@@ -91,8 +91,8 @@ class Forward(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """A forward pass that was over when it was launched: with outputs, or with the error that ended it."""
+class CompletedBatch:
+    """A forward pass that ended within its launch: with outputs, or with the error that ended it."""
 
     outputs: Outputs | Exception
 
@@ -134,14 +134,14 @@ class EagerForward:
         self._sizes = sizes
         self._input = torch.zeros((sizes[-1], module.spec.packed_size), dtype=torch.uint8)
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Landed:
+    def launch(self, *parts: NDArray[np.uint8]) -> CompletedBatch:
         """Evaluates at once. Rows of padding hold what an earlier batch left there."""
         size = bucket_of(sum(map(len, parts)), self._sizes)
         count = gather(parts, self._input.numpy())
         with self._exclusive, torch.inference_mode():
             planes, scalars = unpack(self._input[:size].to(self._device), self._module.spec)
             logits, values = (output.to(torch.float16)[:count].cpu().numpy() for output in self._module(planes, scalars))
-        return Landed((logits, values))
+        return CompletedBatch((logits, values))
 
     def refresh(self) -> None:
         """Nothing: the module itself is run."""

@@ -1,4 +1,4 @@
-"""Networks with weights, ready to evaluate: tried on known observations before they are used, and whenever they are run another way."""
+"""Networks with weights, ready to evaluate: tested on known observations before they are used, and after each change of execution."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import DeviceError, WeightsError, reason_of
 from azq.inference.device.cuda import SLOTS, GraphForward
-from azq.inference.device.engine import Engine, Rung, fastest_layout
-from azq.inference.device.forward import Failure, Flight, Forward, Landed, Outputs, classify, describe
+from azq.inference.device.engine import Engine, Execution, fastest_layout
+from azq.inference.device.forward import CompletedBatch, Failure, Forward, InFlightBatch, Outputs, classify, describe
 from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
 
 PROBE_SIZE = 8  # observations of the self-test
-TRIALS = 20  # batches of each way
+ROUNDS = 20  # batches of each choice of kernels
 PROBE_TOLERANCE = 0.1  # mean difference of priors and values that low precision may cause
 
 Packed = NDArray[np.uint8]
@@ -29,8 +29,8 @@ Packed = NDArray[np.uint8]
 class Model:
     """One network with one set of weights at a time; loaded by one thread, and used by one thread once it is loaded.
 
-    A forward pass that fails is made again a rung lower, down to the float32 reference on the CPU: what is answered is
-    finite, and comes from a forward pass that agreed with the reference on known observations.
+    A forward pass that fails is repeated in a fallback, down to the float32 reference on the CPU: what is answered is finite,
+    and comes from a forward pass that agreed with the reference on known observations.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class Model:
         self._engine = engine or Engine(config, placement or place(config))
         self.reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
         self._shape = spec, network
-        self.rung = self._engine.rung_for(self._shape)
-        self.built: tuple[Rung, Network, Forward] | None = None  # for a rung: the module whose weights its forward pass takes, and that
+        self.execution = self._engine.execution_for(self._shape)
+        self.built: tuple[Execution, Network, Forward] | None = None  # and the module whose weights that takes
         self._probe = random_observations(spec, PROBE_SIZE)
         self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
 
@@ -70,51 +70,51 @@ class Model:
         self._expected = self.plain(self._probe)
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
-        self.rung = self._engine.rung_for(self._shape)
+        self.execution = self._engine.execution_for(self._shape)
         self._settle(self._try(), serving=False)
         self.version = version
 
-    def twin(self) -> Model:
-        """Another model that runs the same network the same way and has these weights, as a spare for the next ones."""
-        twin = Model(self.spec, self.network, self._config, engine=self._engine)
+    def copy(self) -> Model:
+        """Another model of the same network, execution and weights, as a spare for the next ones."""
+        copy = Model(self.spec, self.network, self._config, engine=self._engine)
         if self.meta is not None:
-            twin.take(self.reference.state_dict(), self.meta, self.version)
-        return twin
+            copy.take(self.reference.state_dict(), self.meta, self.version)
+        return copy
 
-    def risen(self) -> Model | None:
-        """Another model with these weights that is run a faster way, where they fell and it is time to try that again."""
-        if not self._engine.may_rise(self.rung, self._shape):
+    def recovered(self) -> Model | None:
+        """A copy in a faster execution, where this one fell back and it is time to try again; else None."""
+        if not self._engine.may_recover(self.execution, self._shape):
             return None
-        twin = self.twin()
-        lower = twin.rung.mode > self.rung.mode or twin.rung.max_batch < self.rung.max_batch
-        return None if lower or twin.rung == self.rung else twin
+        copy = self.copy()
+        slower = copy.execution.mode > self.execution.mode or copy.execution.max_batch < self.execution.max_batch
+        return None if slower or copy.execution == self.execution else copy
 
-    def launch(self, *parts: Packed) -> Flight:
-        """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it lands."""
+    def launch(self, *parts: Packed) -> InFlightBatch:
+        """Starts the evaluation of arrays (B_i, P), one after the other; what goes wrong shows when it is completed."""
         try:
             assert self.built is not None, "launched before weights were loaded"
-            if sum(map(len, parts)) > self.rung.max_batch:
+            if sum(map(len, parts)) > self.execution.max_batch:
                 return self._in_pieces(parts)
             return self.built[2].launch(*parts)
         except (RuntimeError, MemoryError) as error:
-            return Landed(_without_frames(error))
+            return CompletedBatch(_without_frames(error))
 
-    def land(self, flight: Flight, *parts: Packed) -> Outputs:
-        """The outputs of a flight of these parts, all finite; made again lower down as often as it takes.
+    def complete(self, running: InFlightBatch, *parts: Packed) -> Outputs:
+        """Waits for a batch of these parts; repeats it in fallbacks until its outputs are finite.
 
-        Raises WeightsError where the reference is not finite either, DeviceError where no rung is left.
+        Raises WeightsError where the reference is not finite either, DeviceError where no fallback is left.
         """
-        while failure := _failure_of(flight):
+        while failure := _failure_of(running):
             if failure is Failure.NOT_FINITE and not _finite(self.plain(*parts)):
                 raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
-            del flight  # and with it, where nobody else has it, what it holds of the device's memory
+            del running  # and with it, where nobody else has it, what it holds of the device's memory
             self._settle(failure, serving=True)
-            flight = self.launch(*parts)
-        return flight.wait()
+            running = self.launch(*parts)
+        return running.wait()
 
     def evaluate(self, *parts: Packed) -> Outputs:
-        """Logits (B, A) and values (B, V); raises as `land` does."""
-        return self.land(self.launch(*parts), *parts)
+        """Logits (B, A) and values (B, V); raises as `complete` does."""
+        return self.complete(self.launch(*parts), *parts)
 
     def outcomes(self, packed: Packed) -> NDArray[np.float32]:
         """Probabilities (B, K) of the game's outcomes for the player to move, in float32; ConfigError for a game without outcomes."""
@@ -122,21 +122,21 @@ class Model:
             return self.reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
     def _settle(self, failure: Failure | None, *, serving: bool) -> None:
-        """Goes down until a rung passes the self-test."""
+        """Falls back until an execution passes the self-test."""
         while failure:
             what = f"the forward pass of {self.network.kind} weights"
-            self.rung = self._engine.fall(self.rung, failure, what, self._shape, serving=serving)
+            self.execution = self._engine.fall_back(self.execution, failure, what, self._shape, serving=serving)
             failure = self._try()
 
     def _try(self) -> Failure | None:
-        """Builds what the rung asks for, gives it the weights and compares it with the reference on known observations."""
+        """Builds what the execution asks for, gives it the weights and compares it with the reference on known observations."""
         try:
-            if self.built is None or self.built[0] != self.rung:
+            if self.built is None or self.built[0] != self.execution:
                 self.built = None  # frees its memory first
-                trials = self._trials()
-                if trials is not None:
-                    self.rung = replace(self.rung, way=self._engine.choose(self._shape, self._measured(trials)))
-                self.built = (self.rung, *self._engine.forward(self.reference, self.rung, self._shape))
+                candidates = self._candidates()
+                if candidates is not None:
+                    self.execution = replace(self.execution, kernels=self._engine.choose(self._shape, self._measured(candidates)))
+                self.built = (self.execution, *self._engine.forward(self.reference, self.execution, self._shape))
             _, module, forward = self.built
             with self._engine.exclusive:
                 if module is not self.reference:
@@ -155,42 +155,42 @@ class Model:
         failures = (self._differs(forward.launch(packed, poison=True)) for packed in batches)
         return next(filter(None, failures), None)
 
-    def _differs(self, flight: Flight) -> Failure | None:
+    def _differs(self, running: InFlightBatch) -> Failure | None:
         """What is wrong with an evaluation of the known observations, repeated as often as they fit."""
-        if failure := _failure_of(flight):
+        if failure := _failure_of(running):
             return failure
-        return None if _gap(flight.wait(), self._expected) <= PROBE_TOLERANCE else Failure.WRONG  # as is NaN
+        return None if _gap(running.wait(), self._expected) <= PROBE_TOLERANCE else Failure.WRONG  # as is NaN
 
-    def _trials(self) -> dict[str, GraphForward] | None:
-        """By way, for the largest batch: those that pass the self-test; None where there is nothing to choose."""
-        names = self._engine.to_measure(self.reference, self.rung, self._shape)
-        return {way: forward for way in names if (forward := self._on_trial(replace(self.rung, way=way)))} if names else None
+    def _candidates(self) -> dict[str, GraphForward] | None:
+        """By name of kernels, for the largest batch: those that pass the self-test; None where there is nothing to choose."""
+        names = self._engine.to_measure(self.reference, self.execution, self._shape)
+        return {name: forward for name in names if (forward := self._candidate(replace(self.execution, kernels=name)))} if names else None
 
-    def _measured(self, trials: Mapping[str, GraphForward]) -> dict[str, float]:
-        """Seconds that the largest batch takes in each way: the least of some, as others use the device, too."""
-        packed = random_observations(self.spec, self.rung.max_batch)
-        taken = [{way: forward.device_s(packed) for way, forward in trials.items()} for _ in range(TRIALS)]  # in turns
-        return {way: min(one[way] for one in taken) for way in trials}
+    def _measured(self, candidates: Mapping[str, GraphForward]) -> dict[str, float]:
+        """Seconds that the largest batch takes by each: the least of some, as others use the device, too."""
+        packed = random_observations(self.spec, self.execution.max_batch)
+        taken = [{name: forward.device_s(packed) for name, forward in candidates.items()} for _ in range(ROUNDS)]  # in turns
+        return {name: min(times[name] for times in taken) for name in candidates}
 
-    def _on_trial(self, rung: Rung) -> GraphForward | None:
-        """None, and said, where it fails: it is not for its speed alone."""
+    def _candidate(self, execution: Execution) -> GraphForward | None:
+        """Its forward pass; None, and logged, where it fails the self-test."""
         try:
-            _, forward = self._engine.forward(self.reference, rung, self._shape)
+            _, forward = self._engine.forward(self.reference, execution, self._shape)
             assert isinstance(forward, GraphForward)
             forward.refresh(largest_only=True)
             if failure := self._test(forward):
                 raise DeviceError(describe(failure))
             return forward
         except Exception as error:  # of a compiler, or of a torch that lacks it
-            logs.get(__name__).warning("way_skipped", rung=str(rung), network=self.network.kind, reason=reason_of(error))
+            logs.get(__name__).warning("way_skipped", execution=str(execution), network=self.network.kind, reason=reason_of(error))
             return None
 
-    def _in_pieces(self, parts: tuple[Packed, ...]) -> Landed:
-        """Evaluates more than the rung's largest batch."""
+    def _in_pieces(self, parts: tuple[Packed, ...]) -> CompletedBatch:
+        """Evaluates more than the execution's largest batch."""
         assert self.built is not None
-        whole, step = np.concatenate(parts), self.rung.max_batch
+        whole, step = np.concatenate(parts), self.execution.max_batch
         pieces = [self.built[2].launch(whole[start : start + step]).wait() for start in range(0, len(whole), step)]
-        return Landed((np.concatenate([logits for logits, _ in pieces]), np.concatenate([values for _, values in pieces])))
+        return CompletedBatch((np.concatenate([logits for logits, _ in pieces]), np.concatenate([values for _, values in pieces])))
 
     def plain(self, *parts: Packed) -> tuple[torch.Tensor, torch.Tensor]:
         """What the reference says, in float32."""
@@ -206,9 +206,9 @@ def random_observations(spec: NetSpec, count: int) -> Packed:
     return packed
 
 
-def _failure_of(flight: Flight) -> Failure | None:
+def _failure_of(running: InFlightBatch) -> Failure | None:
     try:
-        return None if flight.finite() else Failure.NOT_FINITE
+        return None if running.finite() else Failure.NOT_FINITE
     except (RuntimeError, MemoryError) as error:
         return classify(error)
 

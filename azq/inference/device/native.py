@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from azq.inference.device.forward import Landed
+from azq.inference.device.forward import CompletedBatch
 from azq.inference.device.placement import Placement
 from azq.nets import Network
 from azq.nets.device import cpu_flags, whole_numbers
@@ -76,12 +76,12 @@ class NativeForward:
         )
         self.refresh()
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Landed:
+    def launch(self, *parts: NDArray[np.uint8]) -> CompletedBatch:
         packed = parts[0] if len(parts) == 1 else np.concatenate(parts)
         logits = np.empty((len(packed), self._actions), np.float16)
         values = np.empty((len(packed), self._values), np.float16)
         self._net.forward(packed, logits.view(np.uint16), values.view(np.uint16), self._threads())
-        return Landed((logits, values))
+        return CompletedBatch((logits, values))
 
     def refresh(self) -> None:
         self._net.load([tensor for layer in _layers(self._module) for tensor in _arrays(layer)])

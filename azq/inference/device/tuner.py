@@ -42,13 +42,13 @@ def tune(
     tuned = Tuned(min(config.batch, config.max_batch) or batch, latency_s, deadline_s=deadline_s)
     enough, wait_s = tuned.limits
     figures = {"batch": enough, "deadline_ms": round(wait_s * 1e3, 3), "threads": engine.threads, "latency_ms": round(latency_s * 1e3, 3)}
-    logs.get(__name__).info("tuned", network=model.network.kind, rung=str(model.rung), **figures)
+    logs.get(__name__).info("tuned", network=model.network.kind, execution=str(model.execution), **figures)
     return tuned
 
 
 def _tune_batch(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callable[[], float]) -> tuple[int, float]:
     """Leaves of a batch, and the seconds that it takes with others in flight."""
-    sizes, in_flight = engine.sizes(model.rung), engine.in_flight
+    sizes, in_flight = engine.sizes(model.execution), engine.in_flight
     evaluate = partial(_evaluate, model, in_flight, random_observations(model.spec, sizes[-1]))
     at = (bucket_of(min(config.batch, sizes[-1]), sizes),) if config.batch else sizes_to_try(sizes)
     latencies_s = measure(evaluate, at, clock_s, budget_s=BUDGET_S)
@@ -73,5 +73,5 @@ def _tune_threads(model: Model, engine: Engine, batch: int, clock_s: Callable[[]
 def _evaluate(model: Model, in_flight: int, packed: Packed, size: int) -> None:
     """Of random observations: a device that multiplies zeros draws less power, and is faster than it will be."""
     rows = packed[:size]
-    for flight in [model.launch(rows) for _ in range(in_flight)]:
-        model.land(flight, rows)
+    for running in [model.launch(rows) for _ in range(in_flight)]:
+        model.complete(running, rows)

@@ -16,7 +16,7 @@ from azq.clock import now_ms
 from azq.config import InferenceConfig, NetworkConfig, RunSections
 from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.games import GameFiles
-from azq.inference.device.engine import Engine, Rung
+from azq.inference.device.engine import Engine, Execution
 from azq.inference.device.model import Model
 from azq.inference.device.tuner import tune
 from azq.inference.device.tuning import BatchLimits, Tuned
@@ -51,9 +51,9 @@ class ServedRun:
         return self.tuned.limits if self.tuned else BatchLimits(1, 0.0)
 
     @property
-    def rung(self) -> Rung | None:
-        """How the newest weights are evaluated, which may fall while they serve."""
-        return self.models.rung(self.current)
+    def execution(self) -> Execution | None:
+        """How the newest weights are executed, which may fall back while they serve."""
+        return self.models.execution(self.current)
 
     def resolve(self, weight_version: int) -> int:
         return self.current if weight_version == LATEST else weight_version
@@ -119,7 +119,7 @@ class RunLoader:
         return bool(wanted)
 
     def prepare(self) -> bool:
-        """Makes a spare model ahead, or has weights that fell tried anew; True when it did."""
+        """Makes a spare model ahead, or retries a faster execution of weights that fell back; True when it did."""
         if time.monotonic() < self._prepare_at_s:
             return False
         models = self.served.models

@@ -20,8 +20,8 @@ from azq.bus.wanted import wanted_runs
 from azq.clock import now_ms
 from azq.config import InferenceConfig, RunSections
 from azq.errors import AzqError, WeightsError, WireError, reason_of
-from azq.inference.device.engine import Engine, Rung
-from azq.inference.device.forward import Flight, Outputs
+from azq.inference.device.engine import Engine, Execution
+from azq.inference.device.forward import InFlightBatch, Outputs
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement, place
 from azq.inference.device.tuning import BatchLimits
@@ -48,12 +48,12 @@ UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
 
 
 @dataclass(frozen=True, slots=True)
-class FlyingBatch:
+class LaunchedBatch:
     served: ServedRun
     group: Group
     members: tuple[Pending, ...]
     model: Model
-    flight: Flight
+    running: InFlightBatch
     began_s: float
     alone: bool  # nothing else was on the device when it was launched
 
@@ -91,7 +91,7 @@ class InferenceServer:
         self._trials = Trials(control, worker, REQUEST)
         self.served: dict[str, ServedRun] = {}
         self._pending: list[Pending] = []
-        self.flying: deque[FlyingBatch] = deque()
+        self.launched: deque[LaunchedBatch] = deque()
         self._request_leaves = 1  # of the request that came last
         self._claim_at_s = 0.0
         self._not_before_s: dict[EntryKey, float] = {}  # suspects that wait for what becomes of another trial, by entry
@@ -112,26 +112,26 @@ class InferenceServer:
             now = self._wait_and_receive(idle_block_ms)
         if now.group and now.group.suspect:
             return self.drain() + self._try_alone(now.group, *now.members)
-        if now.group and len(self.flying) < self._depth:
+        if now.group and len(self.launched) < self._depth:
             self._launch(now.group, now.members)
-        if len(self.flying) < self._depth and not self._landing():
+        if len(self.launched) < self._depth and not self._oldest_done():
             return 0
-        landed = self._land(self.flying.popleft())
+        completed = self._complete(self.launched.popleft())
         if self._depth > 1:
             self._launch_next()
-        return self._reply(landed)
+        return self._reply(completed)
 
-    def _landing(self) -> bool:
+    def _oldest_done(self) -> bool:
         """Whether the oldest batch is over. Until then, while the device has room, the next is looked for rather than this one waited for:
         what comes meanwhile is to be there when it ends."""
-        return bool(self.flying) and self.flying[0].flight.done()
+        return bool(self.launched) and self.launched[0].running.done()
 
     def _wait_and_receive(self, idle_block_ms: float) -> BatchPlan:
         """What is due after a look at what has come; where nothing is due yet, requests are waited for."""
         now = self._plan()
-        if now.members or self._landing():
+        if now.members or self._oldest_done():
             block_ms = 0.0
-        elif self.flying:
+        elif self.launched:
             block_ms = POLL_MS
         elif self._pending:  # waits not in the broker, which looks at the end of a wait only ten times a second
             with self.phases("idle"):
@@ -144,14 +144,14 @@ class InferenceServer:
     def drain(self) -> int:
         """Answers what is in flight; returns its leaves."""
         leaves = 0
-        while self.flying:
-            leaves += self._reply(self._land(self.flying.popleft()))
+        while self.launched:
+            leaves += self._reply(self._complete(self.launched.popleft()))
         return leaves
 
     def release(self) -> None:
         """Forgets everything held after the broker was lost; the streams say what is still to be done."""
-        while self.flying:
-            batch = self.flying.popleft()
+        while self.launched:
+            batch = self.launched.popleft()
             batch.served.models.give_back(batch.group.weight_version)
         self._pending.clear()
         self._not_before_s.clear()
@@ -173,21 +173,21 @@ class InferenceServer:
 
     @property
     def note(self) -> str:
-        """What an operator should know of it: what its loading waits for, and a slower way than weights might be evaluated."""
-        slower = "" if self._rung == self._engine.rung else f"served by: {self._rung}"
+        """What an operator should know of it: what its loading waits for, and a fallback."""
+        slower = "" if self._execution == self._engine.execution else f"served by: {self._execution}"
         return "; ".join(filter(None, (self._engine.doing, slower)))
 
     @property
-    def _rung(self) -> Rung:
-        """The lowest on which a run's newest weights are."""
-        return reduce(Rung.lower, filter(None, (served.rung for served in self.served.values())), self._engine.rung)
+    def _execution(self) -> Execution:
+        """The safest of the executions of all runs' newest weights."""
+        return reduce(Execution.safer, filter(None, (served.execution for served in self.served.values())), self._engine.execution)
 
     def rates(self) -> dict[str, float]:
         """The figures of the last seconds."""
         if (device_s := self._engine.device_s) > self._device_s:
             self.phases.add_device("forward", device_s - self._device_s)
             self._device_s = device_s
-        own = {metrics.FALLBACKS: float(self._engine.falls), metrics.RUNG: float(self._rung.mode)}
+        own = {metrics.FALLBACKS: float(self._engine.fallbacks), metrics.RUNG: float(self._execution.mode)}
         return {**self.stats.rates(), **self.phases.shares(), **own}
 
     def _plan(self) -> BatchPlan:
@@ -199,7 +199,7 @@ class InferenceServer:
         ready = {group: queue for group, queue in groups.items() if self.served[group.run].ready(group.weight_version)}
         if len(ready) < len(groups):
             self._loading.ask()
-        return plan(ready, now_s, max_batch=self._engine.rung.max_batch, limits=self._limits)
+        return plan(ready, now_s, max_batch=self._engine.execution.max_batch, limits=self._limits)
 
     def _limits(self, group: Group) -> BatchLimits:
         """What a batch waits for. A CPU, which takes as long as there are leaves, waits for nobody unless it was told to."""
@@ -242,7 +242,7 @@ class InferenceServer:
         """Takes new entries while there is room for another batch; the rest is left to other workers. False when none came."""
         streams = [keys.eval_stream(run) for run in self.versions]
         room = 2 * self._config.max_batch - sum(pending.count for pending in self._pending)
-        with self.phases("collect" if not block_ms else "forward" if self.flying else "idle"):
+        with self.phases("collect" if not block_ms else "forward" if self.launched else "idle"):
             if not streams or room <= 0:
                 self._loading.news.wait(block_ms / 1e3)
                 return False
@@ -274,7 +274,7 @@ class InferenceServer:
 
     def held(self) -> Iterator[Pending]:
         yield from self._pending
-        for batch in self.flying:
+        for batch in self.launched:
             yield from batch.members
 
     def _bury(self, entry: Entry, error: WireError) -> None:
@@ -297,17 +297,17 @@ class InferenceServer:
         if model is None:
             return  # overwritten since it was planned for; the next step asks for it
         self._leave_queue(members)
-        alone, began_s = not self.flying, time.monotonic()
+        alone, began_s = not self.launched, time.monotonic()
         try:
             with self.phases("forward" if self._depth == 1 else "copy"):  # beyond one in flight, a launch only copies and enqueues
-                flight = model.launch(*(pending.packed for pending in members))
+                running = model.launch(*(pending.packed for pending in members))
         except NOT_THE_RUNS:
             raise
         except Exception as error:
             served.models.give_back(group.weight_version)
             self._part(members, error)
             return
-        self.flying.append(FlyingBatch(served, group, members, model, flight, began_s, alone))
+        self.launched.append(LaunchedBatch(served, group, members, model, running, began_s, alone))
 
     def _try_alone(self, group: Group, pending: Pending) -> int:
         """Evaluates a suspect with nothing else on the device, or refuses what has killed before."""
@@ -345,7 +345,7 @@ class InferenceServer:
         self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
 
     def _launch_next(self) -> None:
-        """Gives a device its next batch before the one that landed is answered, lest it have none meanwhile."""
+        """Gives a device its next batch before the one that completed is answered, lest it have none meanwhile."""
         with self.phases("collect"):
             now = self._plan()
             if not now.group and self._receive(0):  # mostly it came while the device worked
@@ -353,11 +353,11 @@ class InferenceServer:
         if now.group and not now.group.suspect:
             self._launch(now.group, now.members)
 
-    def _land(self, batch: FlyingBatch) -> tuple[FlyingBatch, Outputs] | None:
+    def _complete(self, batch: LaunchedBatch) -> tuple[LaunchedBatch, Outputs] | None:
         """Waits for a batch; weights that evaluate to NaN are named to its clients, and what nobody foresaw parts its requests."""
         try:
             with self.phases("forward"):
-                outputs = batch.model.land(batch.flight, *(pending.packed for pending in batch.members))
+                outputs = batch.model.complete(batch.running, *(pending.packed for pending in batch.members))
             busy_s = time.monotonic() - batch.began_s
         except WeightsError as error:
             self._refuse(batch.group, batch.members, error)
@@ -374,11 +374,11 @@ class InferenceServer:
             batch.served.tuned.observe(batch.leaves, busy_s)
         return batch, outputs
 
-    def _reply(self, landed: tuple[FlyingBatch, Outputs] | None) -> int:
+    def _reply(self, completed: tuple[LaunchedBatch, Outputs] | None) -> int:
         """Answers the requests of a batch; the leaves answered."""
-        if landed is None:
+        if completed is None:
             return 0
-        batch, outputs = landed
+        batch, outputs = completed
         with self.phases("reply"):
             try:
                 replies = requests.replies(batch.members, batch.group.weight_version, outputs)

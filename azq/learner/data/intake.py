@@ -48,8 +48,8 @@ def restore(run: str, ledger: Ledger, bus: Bus, segments: SegmentLog, lease: Lea
     Open games are read before those on their way, so that one which ends meanwhile is seen in one of both. Raises `StateConflict`.
     """
     last = max(ledger.counts(run).opened, segments.uids.highest)
-    kept = ledger.open_uids(run) | _on_their_way(run, bus)
-    missing = [span for gap in segments.uids.gaps(last) for span in _without(gap, kept)]
+    open_uids = ledger.open_uids(run) | _on_their_way(run, bus)
+    missing = [span for gap in segments.uids.gaps(last) for span in _without(gap, open_uids)]
     gone = ledger.restore(run, segments.games, segments.uids.highest, missing, lease)
     log.warning("run_restored", run=run, games=segments.games, written_off=gone, lost="open games, arena results and history of before")
     return gone
@@ -64,9 +64,9 @@ def _on_their_way(run: str, bus: Bus) -> set[int]:
     return uids
 
 
-def _without(span: tuple[int, int], kept: set[int]) -> list[tuple[int, int]]:
+def _without(span: tuple[int, int], open_uids: set[int]) -> list[tuple[int, int]]:
     first, last = span
-    cuts = sorted(uid for uid in kept if first <= uid <= last)
+    cuts = sorted(uid for uid in open_uids if first <= uid <= last)
     edges = zip([first, *(cut + 1 for cut in cuts)], [*(cut - 1 for cut in cuts), last], strict=True)
     return [(low, high) for low, high in edges if low <= high]
 
@@ -91,7 +91,7 @@ def count_ready(reads: Sequence[UnackedRead], uploaded: LogEnd | None, most: int
     if uploaded is None or not reads:
         return len(reads)
     within = reads[-1].games - max(most, 0)
-    return sum(one.end <= uploaded or acknowledged < one.games <= within for one in reads)
+    return sum(read.end <= uploaded or acknowledged < read.games <= within for read in reads)
 
 
 class UnackedReads:
@@ -109,7 +109,7 @@ class UnackedReads:
 
     @property
     def ids(self) -> set[str]:
-        return {entry for one in self._reads for entry in one.ids}
+        return {entry for read in self._reads for entry in read.ids}
 
     @property
     def alone(self) -> int:
@@ -125,14 +125,14 @@ class UnackedReads:
         return [self._reads[index] for index in range(count)]
 
     def acknowledged(self, done: Sequence[UnackedRead], uploaded: LogEnd | None) -> None:
-        for one in done:
+        for read in done:
             self._reads.popleft()
-            if uploaded is not None and one.end > uploaded:
+            if uploaded is not None and read.end > uploaded:
                 if not self._alone:
                     self._before = self.last.games if self.last else 0
                     log.warning("games_on_one_disk", reason="the store is away, or slower than games come", most_waiting=self._most)
-                self._alone.append(one)
-            self.last = one
+                self._alone.append(read)
+            self.last = read
         self._forget(uploaded)
 
     def _forget(self, uploaded: LogEnd | None) -> None:
@@ -262,24 +262,24 @@ class Intake:
             before = len(self.window)
             games, samples = self.window.drop(worker)
             log.warning("games_purged", worker=worker, games=games, samples=samples, window=before)
-            said = encode(PurgedGames(until_ms, games, samples, before))
-            self.bus.put(keys.purged(self.run, worker), said, life_s=PURGED_LIFE_S)
+            report = encode(PurgedGames(until_ms, games, samples, before))
+            self.bus.put(keys.purged(self.run, worker), report, life_s=PURGED_LIFE_S)
 
     def _take(self, entries: Sequence[Entry]) -> None:
-        found = self._sort(entries)
-        self.segments.append(list(found.fresh.values()))
+        result = self._sort(entries)
+        self.segments.append(list(result.fresh.values()))
         if self.lockstep is not None:
-            self.lockstep.bring(found.accepted)
-        for samples in found.samples if self.lockstep is None else ():
+            self.lockstep.bring(result.accepted)
+        for samples in result.samples if self.lockstep is None else ():
             self.window.add(samples)
-        self.duplicates += found.duplicates
+        self.duplicates += result.duplicates
         ids = [entry.id for entry in entries]
-        self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates, ids, found.refused, found.unreadable))
+        self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates, ids, result.refused, result.unreadable))
         self.settle()
-        if found.duplicates:
-            log.info("duplicates_dropped", count=found.duplicates)
-        if found.accepted:
-            self.mean_weight_version = mean_weight_version(*found.accepted)
+        if result.duplicates:
+            log.info("duplicates_dropped", count=result.duplicates)
+        if result.accepted:
+            self.mean_weight_version = mean_weight_version(*result.accepted)
 
     def _refuse(self, entry: Entry, reason: str) -> None:
         """Keeps the head of a frame for inspection where there is memory for it; the entry itself is acknowledged by then."""
@@ -289,57 +289,57 @@ class Intake:
             self.bus.dead_letter(entry, reason)
 
     def _sort(self, entries: Sequence[Entry]) -> _Sorted:
-        found = _Sorted()
-        waiting = self._decoded(entries, found)
+        result = _Sorted()
+        waiting = self._decoded(entries, result)
         while waiting:
             once: dict[int, tuple[Entry, SampleEvent]] = {}
             again: list[tuple[Entry, SampleEvent]] = []  # copies of a game in one read: the next counts where the first is refused
             for entry, event in waiting:
                 uid = event.record.uid
-                if uid in found.fresh or uid in self.segments:
-                    found.duplicates += 1
+                if uid in result.fresh or uid in self.segments:
+                    result.duplicates += 1
                 elif uid in once:
                     again.append((entry, event))
                 else:
                     once[uid] = (entry, event)
-            self._judge(once, found)
+            self._judge(once, result)
             waiting = again
-        return found
+        return result
 
-    def _decoded(self, entries: Sequence[Entry], found: _Sorted) -> list[tuple[Entry, SampleEvent]]:
+    def _decoded(self, entries: Sequence[Entry], result: _Sorted) -> list[tuple[Entry, SampleEvent]]:
         decoded = []
         for entry in entries:
             try:
                 decoded.append((entry, decode(entry.frame, SampleEvent)))
             except WireError as error:
-                found.unreadable.append((entry, str(error)))
+                result.unreadable.append((entry, str(error)))
                 # Its open record is gone, so that nobody can play it again.
                 if (uid := uid_of(entry.frame)) > 0 and uid not in self.segments:
-                    found.refused[uid] = f"its sample was damaged: {error}"
-        return self._without_forged(decoded, found)
+                    result.refused[uid] = f"its sample was damaged: {error}"
+        return self._without_forged(decoded, result)
 
-    def _without_forged(self, decoded: list[tuple[Entry, SampleEvent]], found: _Sorted) -> list[tuple[Entry, SampleEvent]]:
+    def _without_forged(self, decoded: list[tuple[Entry, SampleEvent]], result: _Sorted) -> list[tuple[Entry, SampleEvent]]:
         """Leaves out games that the ledger never opened; it is asked once a read at most."""
         if max((event.record.uid for _, event in decoded), default=0) <= self._opened:
             return decoded
         self._opened = self.ledger.counts(self.run).opened
         forged = [(entry, event.record.uid) for entry, event in decoded if event.record.uid > self._opened]
-        found.unreadable += [(entry, f"game {uid} was never opened; whoever wrote it holds no lease") for entry, uid in forged]
+        result.unreadable += [(entry, f"game {uid} was never opened; whoever wrote it holds no lease") for entry, uid in forged]
         return [(entry, event) for entry, event in decoded if event.record.uid <= self._opened]
 
-    def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted) -> None:
+    def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], result: _Sorted) -> None:
         purged = {uid for uid, (_, event) in once.items() if self.purges and self.purges.drops(event)}
-        self._judge_alike({uid: each for uid, each in once.items() if uid not in purged}, found, into_window=True)
-        self._judge_alike({uid: each for uid, each in once.items() if uid in purged}, found, into_window=False)
+        self._judge_alike({uid: copy for uid, copy in once.items() if uid not in purged}, result, into_window=True)
+        self._judge_alike({uid: copy for uid, copy in once.items() if uid in purged}, result, into_window=False)
 
-    def _judge_alike(self, once: Mapping[int, tuple[Entry, SampleEvent]], found: _Sorted, *, into_window: bool) -> None:
+    def _judge_alike(self, once: Mapping[int, tuple[Entry, SampleEvent]], result: _Sorted, *, into_window: bool) -> None:
         judged = judge(self.game, [event for _, event in once.values()], self.window.columns)
-        found.samples += judged.samples if into_window else []
+        result.samples += judged.samples if into_window else []
         for uid, count in judged.counts.items():
-            found.fresh[uid] = LogEntry(uid, count, once[uid][0].frame)
-            found.accepted.append(once[uid][1])
-            found.refused.pop(uid, None)
+            result.fresh[uid] = LogEntry(uid, count, once[uid][0].frame)
+            result.accepted.append(once[uid][1])
+            result.refused.pop(uid, None)
         for uid, reason in judged.refused.items():
-            found.unreadable.append((once[uid][0], reason))
+            result.unreadable.append((once[uid][0], reason))
             if uid > 0:  # else it is no game of the ledger's
-                found.refused[uid] = reason
+                result.refused[uid] = reason

@@ -54,23 +54,23 @@ def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict
     policy, value = losses(outputs.logits, outputs.values, targets.policies, targets.values, targets.legal)
     if spread:
         value = value / targets.values.float().var(unbiased=False).clamp(min=LEAST_SPREAD**2)
-    found = {"policy": policy, "value": value}
+    by_head = {"policy": policy, "value": value}
     if outputs.outcomes is not None and targets.outcomes is not None:
         per_outcome = binary_cross_entropy_with_logits(outputs.outcomes.float(), targets.outcomes, reduction="none")
-        found["outcome"] = per_outcome.sum(dim=1).mean()
+        by_head["outcome"] = per_outcome.sum(dim=1).mean()
     if outputs.advantage is not None and targets.played is not None:
         of_played = _action_values(outputs.values, outputs.advantage, targets.policies).gather(1, targets.played[:, None])
-        found["advantage"] = (of_played - targets.values[:, :1]).square().mean()
+        by_head["advantage"] = (of_played - targets.values[:, :1]).square().mean()
     if outputs.margin is not None and targets.margin is not None:
-        found["margin"] = (outputs.margin.float() - targets.margin).square().mean()
+        by_head["margin"] = (outputs.margin.float() - targets.margin).square().mean()
     if outputs.hidden is not None and targets.hidden is not None:
-        found["hidden"] = binary_cross_entropy_with_logits(outputs.hidden.float(), targets.hidden)
-    return found
+        by_head["hidden"] = binary_cross_entropy_with_logits(outputs.hidden.float(), targets.hidden)
+    return by_head
 
 
-def weighted(found: dict[str, Tensor], config: LearnerConfig) -> Tensor:
+def weighted(by_head: dict[str, Tensor], config: LearnerConfig) -> Tensor:
     """The policy's loss counts fully, each other one by its `<head>_weight` of the settings."""
-    return torch.stack([loss if name == "policy" else getattr(config, f"{name}_weight") * loss for name, loss in found.items()]).sum()
+    return torch.stack([loss if name == "policy" else getattr(config, f"{name}_weight") * loss for name, loss in by_head.items()]).sum()
 
 
 def _action_values(values: Tensor, advantages: Tensor, policies: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ class Muon(torch.optim.AdamW):
             if parameter.grad is not None:
                 by_shape.setdefault(tuple(parameter.shape), []).append(parameter)
         for alike in by_shape.values():
-            updates = orthogonalised(torch.stack([self._momentum(one).flatten(1) for one in alike]))
+            updates = orthogonalised(torch.stack([self._momentum(parameter).flatten(1) for parameter in alike]))
             scale = RMS * max(updates.shape[1:]) ** 0.5
             for parameter, update in zip(alike, updates, strict=True):
                 parameter.mul_(1 - rate * decay).add_(update.view(parameter.shape), alpha=-rate * scale)
@@ -60,5 +60,5 @@ def orthogonalised(matrices: Tensor) -> Tensor:
     for _ in range(STEPS):
         square = x @ x.mT
         x = a * x + (b * square + c * square @ square) @ x
-    found: Tensor = x.mT if tall else x
-    return found
+    result: Tensor = x.mT if tall else x
+    return result

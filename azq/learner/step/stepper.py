@@ -99,7 +99,7 @@ class Stepper(ABC):
         """Means over a part of a batch, by name."""
 
     @abstractmethod
-    def _total(self, found: dict[str, Tensor]) -> Tensor:
+    def _total(self, losses: dict[str, Tensor]) -> Tensor:
         """The one loss whose gradients count."""
 
     @property
@@ -130,13 +130,13 @@ class Stepper(ABC):
             group["params"] = [fresh[places[id(parameter)]] for parameter in group["params"]]
         self.module, self._held = module, held
 
-    def _kept(self) -> dict[str, nn.Module]:
+    def _modules(self) -> dict[str, nn.Module]:
         """The modules that training changes, by what begins the names of their tensors."""
         return {WEIGHTS: self.held}
 
     def tensors(self) -> dict[str, Tensor]:
         """All that training changes by name, the optimiser's state too; not copied."""
-        named = {prefix + name: tensor for prefix, module in self._kept().items() for name, tensor in module.state_dict().items()}
+        named = {prefix + name: tensor for prefix, module in self._modules().items() for name, tensor in module.state_dict().items()}
         for name, parameter in self.held.named_parameters():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 if value is not None:
@@ -145,12 +145,12 @@ class Stepper(ABC):
 
     def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit the module."""
-        for prefix, module in self._kept().items():
+        for prefix, module in self._modules().items():
             load_into(module, under(prefix, tensors))
         names = {parameter: name for name, parameter in self.held.named_parameters()}
         states: dict[str, dict[str, Tensor]] = {name: {} for name in names.values()}
         for key, _, name in (full.partition("/") for full in tensors):
-            if name in states and f"{key}/" not in self._kept():
+            if name in states and f"{key}/" not in self._modules():
                 states[name][key] = tensors[f"{key}/{name}"]
         for group in self._optimizer.param_groups:
             counts_on_host = not (group.get("fused") or group.get("capturable"))
@@ -174,20 +174,20 @@ class Stepper(ABC):
     def _gradients(self, batch: Rows) -> dict[str, Tensor]:
         """Leaves the gradients of a batch in the parameters, with passes as small as the device's memory asks for; the batch's losses."""
         while True:
-            said = ""
+            reason = ""
             try:
                 return self._accumulated(batch)
             except (RuntimeError, MemoryError) as error:
                 if not ran_short(error) or min(len(batch), self.micro_batch or len(batch)) == 1:
                     raise
-                said = str(error).partition("\n")[0][:200]
-            self._halve(len(batch), said)  # outside of the handler: an error holds the tensors that took the memory
+                reason = str(error).partition("\n")[0][:200]
+            self._halve(len(batch), reason)  # outside of the handler: an error holds the tensors that took the memory
 
-    def _halve(self, rows: int, said: str) -> None:
+    def _halve(self, rows: int, reason: str) -> None:
         self.micro_batch = min(rows, self.micro_batch or rows) // 2
         self.errors += 1
         self._notes["memory"] = f"out of memory: {self.micro_batch} samples a pass, batches as before"
-        log.warning("micro_batch_halved", samples=self.micro_batch, of=rows, reason=said)
+        log.warning("micro_batch_halved", samples=self.micro_batch, of=rows, reason=reason)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.on_new_shape()
@@ -200,12 +200,12 @@ class Stepper(ABC):
         parts, total = batch.parts(self.micro_batch), dict[str, Tensor]()
         for part in parts:
             with self.sync.part(last=part is parts[-1]):
-                found = self._losses(part)
+                losses = self._losses(part)
                 if len(parts) > 1:
-                    found = {name: loss * (len(part) / len(batch)) for name, loss in found.items()}
+                    losses = {name: loss * (len(part) / len(batch)) for name, loss in losses.items()}
                 with self.phases("backward"):
-                    self.sync.backward(self._total(found))
-            total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in found.items()}
+                    self.sync.backward(self._total(losses))
+            total = {name: loss.detach() + total[name] if total else loss.detach() for name, loss in losses.items()}
         return total
 
 

@@ -90,7 +90,7 @@ class Trainer(Stepper):
         if self._may_compile:
             self._may_compile = False
             self._notes["compile"] = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
-        found = self._gradients(batch)
+        losses = self._gradients(batch)
         with self.phases("update"):
             self.sync.clip(list(self.held.parameters()), MAX_GRADIENT_NORM)
             self._optimizer.step()
@@ -98,7 +98,7 @@ class Trainer(Stepper):
             self.sync.after_step(self.step)
         with self.phases("update"):
             self._ema.update(self.held, self.step)
-            self._add_up(found)
+            self._add_up(losses)
         self.step += 1
 
     def mean_losses(self) -> MeanLosses:
@@ -119,8 +119,8 @@ class Trainer(Stepper):
         super().exchange(module, held)
         self._ema.follow(self.held)
 
-    def _kept(self) -> dict[str, nn.Module]:
-        return {**super()._kept(), AVERAGE: self._ema.module}
+    def _modules(self) -> dict[str, nn.Module]:
+        return {**super()._modules(), AVERAGE: self._ema.module}
 
     def load_weights(self, state: Mapping[str, Tensor], step: int) -> None:
         """Starts from published weights, with a fresh optimiser; raises `WeightsError` when they do not fit."""
@@ -128,20 +128,20 @@ class Trainer(Stepper):
         load_into(self._ema.module, state)
         self.step = step
 
-    def _add_up(self, found: dict[str, Tensor]) -> None:
+    def _add_up(self, losses: dict[str, Tensor]) -> None:
         """Sums on the device: reading a loss each step would wait for it."""
-        if self._names != tuple(found):
-            self._names = tuple(found)
-            self._sums = torch.zeros(len(found), device=self.device)
-        self._sums += torch.stack([loss.detach() for loss in found.values()])
+        if self._names != tuple(losses):
+            self._names = tuple(losses)
+            self._sums = torch.zeros(len(losses), device=self.device)
+        self._sums += torch.stack([loss.detach() for loss in losses.values()])
         self._summed += 1
 
     @property
     def _spread(self) -> bool:
         return self._config.value_scaling == "spread"
 
-    def _total(self, found: dict[str, Tensor]) -> Tensor:
-        return weighted(found, self._config)
+    def _total(self, losses: dict[str, Tensor]) -> Tensor:
+        return weighted(losses, self._config)
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.phases("load"):
@@ -185,5 +185,5 @@ class Trainer(Stepper):
 
 def autocast_dtype(config: LearnerConfig, device: torch.device) -> torch.dtype | None:
     """bfloat16 where it is asked for or faster; None for plain float32."""
-    asked = {"bfloat16": torch.bfloat16, "float32": torch.float32}.get(config.precision) or fastest_dtype(device)
-    return asked if asked is torch.bfloat16 else None
+    dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}.get(config.precision) or fastest_dtype(device)
+    return dtype if dtype is torch.bfloat16 else None

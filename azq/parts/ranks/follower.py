@@ -18,8 +18,8 @@ from azq.clock import now_ms
 from azq.config import RankSettings
 from azq.learner.rounds import Batches, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
-from azq.parts.ranks.group import RankGroup, Rendezvous, Word, listen_towards
-from azq.parts.ranks.leader import JOIN_S, said_of
+from azq.parts.ranks.group import Command, RankGroup, Rendezvous, listen_towards
+from azq.parts.ranks.leader import JOIN_S, status_of
 from azq.parts.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.parts.ranks.rules import RankPlace, invited
 from azq.parts.ranks.sharding import Sharded
@@ -111,7 +111,7 @@ class Follower:
         if self._beaten[0] is free and now < self._beaten[1] + BEAT_LIFE_S / 4:
             return
         self._beaten = (free, now)
-        frame = encode(RankBeat(self.place.rank, self._name, free, now_ms(), said_of(self.place.rank, self.work.trainer)))
+        frame = encode(RankBeat(self.place.rank, self._name, free, now_ms(), status_of(self.place.rank, self.work.trainer)))
         self._broker.attempt(lambda: self.bus.put(keys.rank(self.run_name, self.place.rank), frame, life_s=BEAT_LIFE_S))
 
     def _join(self, table: RankTable, stop: StopSign, on_turn: Callable[[], object]) -> None:
@@ -139,13 +139,13 @@ class Follower:
             group.close()
 
     def _serve(self, group: RankGroup, stop: StopSign, on_turn: Callable[[], object]) -> None:
-        word, trainer = group.hear(), self.work.trainer
-        if word.op == "shard":
+        command, trainer = group.receive(), self.work.trainer
+        if command.op == "shard":
             self._dealt = dealt = Sharded(trainer, Stopwatch(trainer.device))
-            dealt.deal(group.take_plan(word), word.step)
+            dealt.deal(group.take_plan(command), command.step)
             sync: Sync = dealt
         else:
-            self.work.restore(group.take_state(word), word.step)
+            self.work.restore(group.take_state(command), command.step)
             sync = sync_of(trainer.module, self.config, trainer.device)
         trainer.join(sync)
         while not stop.is_set() and self._obey(group, sync):
@@ -159,17 +159,17 @@ class Follower:
 
     def _obey(self, group: RankGroup, sync: Sync) -> bool:
         """Does what rank 0 says next; False when the group is to part."""
-        word = group.hear()
-        if word.op == "train":
-            self._train(group, sync, word)
-        if word.op == "gather" and isinstance(sync, Sharded):
+        command = group.receive()
+        if command.op == "train":
+            self._train(group, sync, command)
+        if command.op == "gather" and isinstance(sync, Sharded):
             deque(sync.whole(), maxlen=0)
         self._beat(free=False)
         self.work.take_in()
-        return word.op != "leave"
+        return command.op != "leave"
 
-    def _train(self, group: RankGroup, sync: Sync, word: Word) -> None:
-        assert word.planned is not None
-        sync.share(group.place, word.rows)
-        order = self.work.share(word.planned, word.rows, group.place)
-        train_together(group, sync, self.work.trainer, self.work.feed, word.planned, order)
+    def _train(self, group: RankGroup, sync: Sync, command: Command) -> None:
+        assert command.planned is not None
+        sync.share(group.place, command.rows)
+        order = self.work.share(command.planned, command.rows, group.place)
+        train_together(group, sync, self.work.trainer, self.work.feed, command.planned, order)

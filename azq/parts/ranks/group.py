@@ -38,7 +38,7 @@ from azq.wire import keys
 
 T = TypeVar("T")
 
-WORD_BYTES = 4096
+COMMAND_BYTES = 4096
 LATELY = 16  # rounds
 START_S = 120.0  # that members of a new epoch wait for each other: kernels are loaded or compiled, and NCCL connects, at the first use
 _LENGTH = struct.Struct("<I")
@@ -46,8 +46,8 @@ RENDEZVOUS_LIFE_S = 300.0  # of what members tell each other there: addresses
 RENDEZVOUS_LOOK_S = 0.02
 
 
-class Word(msgspec.Struct, frozen=True):
-    """What rank 0 tells the others."""
+class Command(msgspec.Struct, frozen=True):
+    """What rank 0 has the others do."""
 
     op: str  # "train", "idle", "state", "shard", "gather" or "leave"
     planned: TrainingRound | None = msgspec.field(default=None, name="burst")  # its name between ranks since the first azq
@@ -84,12 +84,12 @@ class RankGroup:
             self.close()
             raise
 
-    def tell(self, word: Word) -> None:
-        """Rank 0's word to all others, each of which is to `hear` it."""
-        _broadcast(msgspec.msgpack.encode(word))
+    def send(self, command: Command) -> None:
+        """Sends a command of rank 0 to all others, each of which is to `receive` it."""
+        _broadcast(msgspec.msgpack.encode(command))
 
-    def hear(self) -> Word:
-        return msgspec.msgpack.decode(_broadcast(), type=Word)
+    def receive(self) -> Command:
+        return msgspec.msgpack.decode(_broadcast(), type=Command)
 
     def meet(self) -> None:
         """Returns when every member's host has come here."""
@@ -117,32 +117,32 @@ class RankGroup:
         return [RoundTiming(int(steps), int(rows), wall_s, waited_s) for steps, rows, wall_s, waited_s in (row.tolist() for row in table)]
 
     def send_state(self, tensors: dict[str, Tensor], step: int) -> None:
-        """Rank 0's tensors to all others, each of which is to `take_state` after the word."""
+        """Rank 0's tensors to all others, each of which is to `take_state` after the command."""
         # Copies, for two names may stand for one tensor, as where two layers share their weights.
         data = safetensors.torch.save(
             {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
         )
         self._send("state", data, step)
 
-    def take_state(self, word: Word) -> dict[str, Tensor]:
-        return safetensors.torch.load(self._take(word))
+    def take_state(self, command: Command) -> dict[str, Tensor]:
+        return safetensors.torch.load(self._take(command))
 
     def send_plan(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Names, shapes and types of what rank 0 deals out to all others next, each of which is to `take_plan` after the word."""
+        """Names, shapes and types of what rank 0 deals out to all others next, each of which is to `take_plan` after the command."""
         plan = [(name, list(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()]
         self._send("shard", msgspec.msgpack.encode(plan), step)
 
-    def take_plan(self, word: Word) -> dict[str, Tensor]:
+    def take_plan(self, command: Command) -> dict[str, Tensor]:
         """The same as tensors without anything in them."""
-        plan = msgspec.msgpack.decode(self._take(word), type=list[tuple[str, list[int], str]])
+        plan = msgspec.msgpack.decode(self._take(command), type=list[tuple[str, list[int], str]])
         return {name: torch.empty(shape, dtype=getattr(torch, kind), device="meta") for name, shape, kind in plan}
 
     def _send(self, op: str, data: bytes, step: int) -> None:
-        self.tell(Word(op, state_bytes=len(data), step=step))
+        self.send(Command(op, state_bytes=len(data), step=step))
         dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0)
 
-    def _take(self, word: Word) -> bytes:
-        data = torch.empty(word.state_bytes, dtype=torch.uint8)
+    def _take(self, command: Command) -> bytes:
+        data = torch.empty(command.state_bytes, dtype=torch.uint8)
         dist.broadcast(data, 0)
         return data.numpy().tobytes()
 
@@ -157,16 +157,16 @@ class RankGroup:
             dist.destroy_process_group()
 
 
-def _broadcast(said: bytes = b"") -> bytes:
-    """What rank 0 says, at every rank."""
-    buffer = torch.zeros(WORD_BYTES, dtype=torch.uint8)
+def _broadcast(sent: bytes = b"") -> bytes:
+    """What rank 0 sends, at every rank."""
+    buffer = torch.zeros(COMMAND_BYTES, dtype=torch.uint8)
     if dist.get_rank() == 0:
-        frame = _LENGTH.pack(len(said)) + said
+        frame = _LENGTH.pack(len(sent)) + sent
         buffer[: len(frame)] = torch.frombuffer(bytearray(frame), dtype=torch.uint8)
     dist.broadcast(buffer, 0)
-    heard = buffer.numpy().tobytes()
-    (length,) = _LENGTH.unpack_from(heard)
-    return heard[_LENGTH.size : _LENGTH.size + length]
+    received = buffer.numpy().tobytes()
+    (length,) = _LENGTH.unpack_from(received)
+    return received[_LENGTH.size : _LENGTH.size + length]
 
 
 class Rendezvous(Store):
@@ -187,8 +187,8 @@ class Rendezvous(Store):
         return self._ask(lambda: self._bus.get(self._key(key))) or b""
 
     def check(self, names: Sequence[str]) -> bool:
-        found = self._ask(lambda: self._bus.get_each([self._key(name) for name in names]))
-        return all(value is not None for value in found)
+        values = self._ask(lambda: self._bus.get_each([self._key(name) for name in names]))
+        return all(value is not None for value in values)
 
     def wait(self, names: Sequence[str], timeout: timedelta | None = None) -> None:
         within_s = timeout.total_seconds() if timeout else self._timeout_s

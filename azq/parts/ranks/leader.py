@@ -22,7 +22,7 @@ from azq.config import RankSettings
 from azq.errors import WireError
 from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
 from azq.learner.step.stepper import Stepper, Sync
-from azq.parts.ranks.group import START_S, RankGroup, Rendezvous, Word, listen_towards
+from azq.parts.ranks.group import START_S, Command, RankGroup, Rendezvous, listen_towards
 from azq.parts.ranks.reducing import Stopwatch, sync_of, train_together
 from azq.parts.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
 from azq.parts.ranks.sharding import Sharded, SpareCopy, bytes_of
@@ -66,7 +66,7 @@ class Leader(Ranks[AnyStepper]):
         self._failures = 0
         self._speeds: tuple[float, ...] = ()  # samples a second of each member
         self._last: tuple[float, tuple[RoundTiming, ...]] = (0.0, ())  # seconds of a round, and each rank's own
-        self._said = said_of(0, self.trainer)
+        self._own_status = status_of(0, self.trainer)
         self._beats: dict[int, RankBeat] = {}  # by rank, of those that live
         self._health = {rank: RankHealth() for rank in range(1, self.place.ranks)}
         self._far: frozenset[str] = frozenset()  # hosts of ranks that cannot reach this one
@@ -81,7 +81,7 @@ class Leader(Ranks[AnyStepper]):
         if now < self._due_s:
             return
         self._due_s = now + LOOK_S
-        self._said = said_of(0, self.trainer)
+        self._own_status = status_of(0, self.trainer)
         beats = self._broker.attempt(self._read_beats)
         if beats is None or self._table is None:
             return
@@ -94,7 +94,7 @@ class Leader(Ranks[AnyStepper]):
         if table is not self._table:
             self._begin(table)
         elif self._group is not None:
-            self._holds(partial(self._group.tell, Word("idle")))
+            self._holds(partial(self._group.send, Command("idle")))
         self._broker.attempt(self._put_table)
 
     def train(self, planned: TrainingRound) -> int:
@@ -124,7 +124,7 @@ class Leader(Ranks[AnyStepper]):
         rows = shares(self._speeds or [0.0] * group.size, planned.rows, self.config.most_ratio)
         start = time.perf_counter()
         is_timed = group.has_trained  # the first step tells how long kernels take to load
-        group.tell(Word("train", planned=planned, rows=rows))
+        group.send(Command("train", planned=planned, rows=rows))
         sync.share(0, rows)
         timings = train_together(group, sync, self.trainer, self.feed, planned, self.feed.order(planned.step, rows[0], planned.size))
         if is_timed:
@@ -142,7 +142,7 @@ class Leader(Ranks[AnyStepper]):
         group, sync = self._group, self._sync
         assert group is not None
         assert isinstance(sync, Sharded)
-        group.tell(Word("gather"))
+        group.send(Command("gather"))
         self._copy.write(sync.whole(), self.trainer.step)
         self._copied_s = self.clock()
 
@@ -169,7 +169,7 @@ class Leader(Ranks[AnyStepper]):
         """This process and the others as they last said and did."""
         members = [rank for rank, _ in self._table.members] if self._table is not None and self._group is not None else []
         timings = dict(zip([0, *members], self._last[1] or [self._timing], strict=False))
-        yield _timed(changed(self._said, seen_ms=now_ms()), "trains", timings.get(0))
+        yield _timed(changed(self._own_status, seen_ms=now_ms()), "trains", timings.get(0))
         for rank, health in self._health.items():
             beat = self._beats.get(rank)
             state = "left_out" if self._left_out(rank) else "trains" if rank in members else "waits" if beat else "away"
@@ -177,7 +177,7 @@ class Leader(Ranks[AnyStepper]):
             yield _timed(changed(said, errors=health.errors, reason=health.reason), state, timings.get(rank))
 
     def close(self) -> None:
-        self._tell_leave()
+        self._send_leave()
         self._release()
         self._copy.close()
         super().close()
@@ -202,7 +202,7 @@ class Leader(Ranks[AnyStepper]):
         """Says once of a host that its ranks cannot come where this one is known by loopback."""
         if self.place.host != LOOPBACK:
             return
-        hosts = frozenset(beat.said.host for beat in self._beats.values()) - {self._said.host, *self._far}
+        hosts = frozenset(beat.said.host for beat in self._beats.values()) - {self._own_status.host, *self._far}
         for host in hosts:
             log.warning("rank_out_of_reach", host=host, remedy="start this rank 0 with MASTER_ADDR, the address that others know it by")
         self._far |= hosts
@@ -213,7 +213,7 @@ class Leader(Ranks[AnyStepper]):
 
     def _begin(self, table: RankTable) -> None:
         """Starts an epoch: the old one's members leave, the new one's meet and get the weights."""
-        self._tell_leave()
+        self._send_leave()
         self._release()
         self._broken = False
         self._table = changed(table, host=self.place.host)
@@ -272,12 +272,12 @@ class Leader(Ranks[AnyStepper]):
             self._table = changed(self._table, meeting="")  # nobody is to look for that meeting place any more
         self._due_s = self.clock() + SETTLE_S
 
-    def _tell_leave(self) -> None:
+    def _send_leave(self) -> None:
         if self._group is not None:
             with contextlib.suppress(RuntimeError), patient(START_S):
                 if isinstance(self._sync, Sharded):
                     self._gather()
-                self._group.tell(Word("leave"))
+                self._group.send(Command("leave"))
 
     def _release(self) -> None:
         group, self._group, sync, self._sync = self._group, None, self._sync, None
@@ -291,7 +291,7 @@ class Leader(Ranks[AnyStepper]):
             group.close()
 
 
-def said_of(rank: int, trainer: Stepper) -> RankStatus:
+def status_of(rank: int, trainer: Stepper) -> RankStatus:
     """What this process knows of itself as a rank."""
     device = trainer.device
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else resident_bytes()

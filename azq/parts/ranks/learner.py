@@ -110,5 +110,5 @@ def rank_spec(run: str, rank: int, folder: Path) -> ChildSpec:
 
 def environment(environ: Mapping[str, str], rank: int) -> dict[str, str]:
     """What a rank finds in its environment: all but the learner's signs of life, which are its own to give."""
-    kept = {name: value for name, value in environ.items() if name not in (*liveness.VARIABLES, liveness.ALIVE_FILE)}
-    return {**kept, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    inherited = {name: value for name, value in environ.items() if name not in (*liveness.VARIABLES, liveness.ALIVE_FILE)}
+    return {**inherited, "RANK": str(rank), "LOCAL_RANK": str(rank)}

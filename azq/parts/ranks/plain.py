@@ -96,8 +96,8 @@ class ModuleTrainer(Stepper):
         with self.phases("forward"):
             return {"loss": self._loss(self.sync.forward, *part.tensors)}
 
-    def _total(self, found: dict[str, Tensor]) -> Tensor:
-        return found["loss"]
+    def _total(self, losses: dict[str, Tensor]) -> Tensor:
+        return losses["loss"]
 
 
 class RowsOrder(NamedTuple):

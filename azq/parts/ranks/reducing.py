@@ -237,16 +237,16 @@ class TopK:
         if key in self._left:
             mine.add_(self._left[key])
         places = mine.abs().topk(sent_of(mine.numel(), self._ratio), sorted=False).indices
-        said = torch.stack([mine[places], places.to(torch.int32).view(torch.float32)])  # a place travels as the bits of a number
+        sent = torch.stack([mine[places], places.to(torch.int32).view(torch.float32)])  # a place travels as the bits of a number
         if self._feedback:
             self._left[key] = mine.index_fill(0, places, 0.0)
-        heard = [torch.empty_like(said) for _ in range(dist.get_world_size())]
-        work = dist.all_gather(heard, said, async_op=True)
+        received = [torch.empty_like(sent) for _ in range(dist.get_world_size())]
+        work = dist.all_gather(received, sent, async_op=True)
 
         def mean(_: Reduced) -> Tensor:
             mine.zero_()
-            for values, where in heard:
-                mine.index_add_(0, where.view(torch.int32), values, alpha=1 / len(heard))
+            for values, where in received:
+                mine.index_add_(0, where.view(torch.int32), values, alpha=1 / len(received))
             return mine
 
         gathered: Reduced = work.get_future()
@@ -262,7 +262,7 @@ def sync_of(module: nn.Module, config: RankSettings, device: torch.device) -> Sy
     """How the members of the group that this process is in train together; every member is to call it."""
     if config.sync_every > 1:
         return Averaging(module, config.sync_every, Stopwatch(device))
-    if device.type == "cpu" and config.compression == "none" and all(one.dtype == torch.float32 for one in module.parameters()):
+    if device.type == "cpu" and config.compression == "none" and all(parameter.dtype == torch.float32 for parameter in module.parameters()):
         memory = shared_memory(sum(parameter.numel() for parameter in module.parameters()))
         if memory is not None:
             return HostReducing(module, memory, Stopwatch(device))

@@ -85,12 +85,12 @@ def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> 
 
     `broken`: a member was lost, so that none of this epoch is counted on until it says that it is free.
     """
-    kept = () if broken else table.members
-    came = tuple((beat.rank, beat.name) for beat in beats if beat.free and (beat.rank, beat.name) not in kept)
+    staying = () if broken else table.members
+    came = tuple((beat.rank, beat.name) for beat in beats if beat.free and (beat.rank, beat.name) not in staying)
     if not came and not broken:
         return table
     numbers = {rank for rank, _ in came}
-    members = sorted([member for member in kept if member[0] not in numbers] + list(dict(came).items()))
+    members = sorted([member for member in staying if member[0] not in numbers] + list(dict(came).items()))
     return replace(table, epoch=table.epoch + 1, members=tuple(members), meeting="")
 
 

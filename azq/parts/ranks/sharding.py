@@ -36,10 +36,10 @@ class Sharded(RankSync):
         from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method  # a fifth of a learner's start, which few need
 
         plain = trainer.module
-        super().__init__(twin(plain, lambda one: one.detach().to("meta")), watch)
+        super().__init__(twin(plain, lambda own: own.detach().to("meta")), watch)
         self._trainer, self._factor = trainer, 1.0
         self._place, self._size = dist.get_rank(), dist.get_world_size()
-        self._sharded: Any = twin(plain, lambda one: one.detach().contiguous())
+        self._sharded: Any = twin(plain, lambda own: own.detach().contiguous())
         world = dist.group.WORLD
         assert world is not None
         mesh = DeviceMesh.from_group(world, trainer.device.type)
@@ -52,8 +52,8 @@ class Sharded(RankSync):
         if trainer.device.type == "cpu":
             self._time_calls(units)
         self._dealt: dict[str, Any] = dict(self._sharded.named_parameters())  # each a `DTensor`
-        names = {id(one): name for name, one in plain.named_parameters()}
-        self._held = twin(plain, lambda one: self._dealt[names[id(one)]].to_local().detach())
+        names = {id(own): name for name, own in plain.named_parameters()}
+        self._held = twin(plain, lambda own: self._dealt[names[id(own)]].to_local().detach())
         self._own = dict(self._held.named_parameters())
         trainer.exchange(self._sharded, self._held)
 
@@ -88,7 +88,7 @@ class Sharded(RankSync):
 
     def whole(self) -> Iterator[tuple[str, Tensor]]:
         """The trainer's tensors by name, put together at rank 0, and this rank's parts elsewhere; every member is to go through them."""
-        full = {name: one.shape for name, one in self._module.named_parameters()}
+        full = {name: parameter.shape for name, parameter in self._module.named_parameters()}
         for name, tensor in self._trainer.tensors().items():
             parameter = name.partition("/")[2]
             own = tensor.detach().cpu()
@@ -120,7 +120,7 @@ class Sharded(RankSync):
         # It holds the group, whose connections would outlive it, so that others wait for this rank in vain.
         _clear_sharding_prop_cache()  # type: ignore[no-untyped-call]
         device = self._trainer.device
-        self._trainer.exchange(twin(self._module, lambda one: torch.empty_like(one, device=device)))
+        self._trainer.exchange(twin(self._module, lambda own: torch.empty_like(own, device=device)))
 
     def share(self, place: int, rows: tuple[int, ...]) -> None:
         self._factor = len(rows) * rows[place] / sum(rows)  # the mean over ranks is then that of the whole batch
@@ -139,7 +139,7 @@ class Sharded(RankSync):
                 self._own[name].grad, dealt.grad = dealt.grad.to_local(), None
 
     def clip(self, parameters: list[Tensor], most: float) -> None:
-        gradients = [one.grad for one in parameters if one.grad is not None]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         square = torch.stack(torch._foreach_norm(gradients)).square().sum() if gradients else torch.zeros((), device=self._trainer.device)
         dist.all_reduce(square)
         torch._foreach_mul_(gradients, (most / (square.sqrt() + 1e-6)).clamp(max=1.0))
@@ -147,14 +147,14 @@ class Sharded(RankSync):
 
 def twin(module: nn.Module, parameter: Callable[[nn.Parameter], Tensor]) -> Any:
     """A copy of a module, whose parameters are what `parameter` makes of its own."""
-    made = {id(one): nn.Parameter(parameter(one), requires_grad=one.requires_grad) for one in module.parameters()}
+    made = {id(own): nn.Parameter(parameter(own), requires_grad=own.requires_grad) for own in module.parameters()}
     return deepcopy(module, dict[int, Any](made))
 
 
 def blocks_of(module: nn.Module) -> list[Any]:
     """What is brought together at once: the members of a module's own lists; all the rest are one more."""
     lists = [child for child in module.children() if isinstance(child, nn.ModuleList | nn.Sequential)]
-    return [one for child in lists for one in child if any(True for _ in one.parameters())]
+    return [block for child in lists for block in child if any(True for _ in block.parameters())]
 
 
 def timed(watch: Stopwatch, call: Callable[[], Any]) -> Any:
@@ -167,7 +167,7 @@ def timed(watch: Stopwatch, call: Callable[[], Any]) -> Any:
 
 def bytes_of(trainer: Stepper) -> int:
     """What weights, gradients, optimiser and average take in this process."""
-    gradients = [one.grad for one in trainer.held.parameters() if one.grad is not None]
+    gradients = [parameter.grad for parameter in trainer.held.parameters() if parameter.grad is not None]
     return sum(tensor.nbytes for tensor in (*trainer.tensors().values(), *gradients))
 
 

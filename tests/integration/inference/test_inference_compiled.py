@@ -14,7 +14,7 @@ import sys, threading, torch
 from inference_doubles import NETWORK, SPEC
 from azq.inference.device import cuda
 from azq.inference.device.forward import CaptureRefused
-from azq.inference.device.ways import ways
+from azq.inference.device.kernels import kernel_choices
 from azq.nets import build
 
 class Streams:
@@ -28,7 +28,7 @@ def backend(module, _inputs):
 
 def record(blocks):
     module = build(NETWORK.model_copy(update={"blocks": blocks}), SPEC).eval().requires_grad_(False)
-    run = ways(module, torch.float32, compiled=True)["compiled"](module)
+    run = kernel_choices(module, torch.float32, compiled=True)["compiled"](module)
     try:
         cuda.Graphs(run, (8, 16, 24, 32, 48, 64), Streams(), compiled=True).record()
     except CaptureRefused:

@@ -72,4 +72,4 @@ def test_weights_that_evaluate_to_nan_by_themselves_are_named_to_the_client(conn
     engine.failing |= dict.fromkeys(Mode, NAN)
     with serving(server), pytest.raises(EvaluatorFailure, match="weights version 1 evaluated to NaN or infinity"):
         ask(client, observations(4))
-    assert engine.falls == 0
+    assert engine.fallbacks == 0

@@ -13,8 +13,8 @@ from azq.config import InferenceConfig, NetworkConfig
 from azq.inference.device.cuda import SLOTS, CudaStreams, GraphForward, Graphs, Slot
 from azq.inference.device.engine import Mode
 from azq.inference.device.forward import CaptureRefused, buckets
+from azq.inference.device.kernels import Pass
 from azq.inference.device.model import Model
-from azq.inference.device.ways import Pass
 from azq.nets import build, from_bytes
 
 SIZES = buckets(64, per_octave=2)
@@ -143,5 +143,5 @@ def test_torch_compile_changes_no_evaluation():
     model, plain = Model(SPEC, network, config), Model(SPEC, network, config.model_copy(update={"compile": False}))
     for one in (model, plain):
         one.load(weights(1, network=network))
-        assert one.rung.mode is Mode.FAST
+        assert one.execution.mode is Mode.FAST
     assert np.allclose(model.evaluate(observations(20))[0], plain.evaluate(observations(20))[0], atol=2e-3)

@@ -1,4 +1,4 @@
-"""The ladder: which rung follows a failure, and what a model makes of forward passes that fail in every way."""
+"""The ladder: which execution follows a failure, and what a model makes of forward passes that fail in every way."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from inference_doubles import CONFIG, NETWORK, SPEC, FakeEngine, answering, obse
 
 from azq.config import NetworkConfig
 from azq.errors import DeviceError, ExitCode, WeightsError
-from azq.inference.device.engine import SMALLEST_BATCH, Mode, Rung, after, modes_on
-from azq.inference.device.forward import CaptureRefused, Failure, Landed, all_finite, classify
+from azq.inference.device.engine import SMALLEST_BATCH, Execution, Mode, fallback_after, modes_on
+from azq.inference.device.forward import CaptureRefused, CompletedBatch, Failure, all_finite, classify
 from azq.inference.device.model import Model
 from azq.nets import build, from_bytes, to_bytes, unpack
 
 devices = st.sampled_from(["cpu", "cuda", "mps"])
-rungs = st.builds(Rung, st.sampled_from(Mode), st.integers(1, 10_000))
+executions = st.builds(Execution, st.sampled_from(Mode), st.integers(1, 10_000))
 
 
 @pytest.fixture(autouse=True)
@@ -25,38 +25,38 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@given(rung=rungs, failure=st.sampled_from(Failure), device=devices)
-def test_every_step_goes_down(rung, failure, device):
-    lower = after(rung, failure, modes_on(device))
+@given(execution=executions, failure=st.sampled_from(Failure), device=devices)
+def test_every_step_goes_down(execution, failure, device):
+    lower = fallback_after(execution, failure, modes_on(device))
     if isinstance(lower, str):
-        assert rung.mode is Mode.PLAIN or failure is Failure.DEVICE_LOST
+        assert execution.mode is Mode.PLAIN or failure is Failure.DEVICE_LOST
         return
-    assert lower.mode >= rung.mode
-    assert lower.max_batch <= rung.max_batch
-    assert lower != rung
-    assert lower.mode in (*modes_on(device), rung.mode)
+    assert lower.mode >= execution.mode
+    assert lower.max_batch <= execution.max_batch
+    assert lower != execution
+    assert lower.mode in (*modes_on(device), execution.mode)
 
 
-@given(rung=rungs, failures=st.lists(st.sampled_from(Failure), min_size=20, max_size=20), device=devices)
-def test_the_ladder_ends(rung, failures, device):
+@given(execution=executions, failures=st.lists(st.sampled_from(Failure), min_size=20, max_size=20), device=devices)
+def test_the_ladder_ends(execution, failures, device):
     for failure in failures:
-        lower = after(rung, failure, modes_on(device))
+        lower = fallback_after(execution, failure, modes_on(device))
         if isinstance(lower, str):
             return
-        rung = lower
-    pytest.fail(f"still on {rung} after {len(failures)} failures")
+        execution = lower
+    pytest.fail(f"still on {execution} after {len(failures)} failures")
 
 
 def test_the_order_of_the_rungs():
     modes = modes_on("cuda")
-    assert after(Rung(Mode.FAST, 4096), Failure.OUT_OF_MEMORY, modes) == Rung(Mode.FAST, 2048)
-    assert after(Rung(Mode.FAST, SMALLEST_BATCH), Failure.OUT_OF_MEMORY, modes) == Rung(Mode.EAGER, SMALLEST_BATCH)
-    assert after(Rung(Mode.FAST, 4096), Failure.CAPTURE, modes) == Rung(Mode.EAGER, 4096)
-    assert after(Rung(Mode.EAGER, 4096), Failure.NOT_FINITE, modes) == Rung(Mode.EXACT, 4096)
-    assert after(Rung(Mode.EXACT, 4096), Failure.WRONG, modes) == Rung(Mode.PLAIN, 4096)
-    assert after(Rung(Mode.EAGER, 4096), Failure.WRONG, modes_on("cpu")) == Rung(Mode.PLAIN, 4096)
-    assert isinstance(after(Rung(Mode.PLAIN, 4096), Failure.BROKEN, modes), str)
-    assert isinstance(after(Rung(Mode.FAST, 4096), Failure.DEVICE_LOST, modes), str)
+    assert fallback_after(Execution(Mode.FAST, 4096), Failure.OUT_OF_MEMORY, modes) == Execution(Mode.FAST, 2048)
+    assert fallback_after(Execution(Mode.FAST, SMALLEST_BATCH), Failure.OUT_OF_MEMORY, modes) == Execution(Mode.EAGER, SMALLEST_BATCH)
+    assert fallback_after(Execution(Mode.FAST, 4096), Failure.CAPTURE, modes) == Execution(Mode.EAGER, 4096)
+    assert fallback_after(Execution(Mode.EAGER, 4096), Failure.NOT_FINITE, modes) == Execution(Mode.EXACT, 4096)
+    assert fallback_after(Execution(Mode.EXACT, 4096), Failure.WRONG, modes) == Execution(Mode.PLAIN, 4096)
+    assert fallback_after(Execution(Mode.EAGER, 4096), Failure.WRONG, modes_on("cpu")) == Execution(Mode.PLAIN, 4096)
+    assert isinstance(fallback_after(Execution(Mode.PLAIN, 4096), Failure.BROKEN, modes), str)
+    assert isinstance(fallback_after(Execution(Mode.FAST, 4096), Failure.DEVICE_LOST, modes), str)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_a_start_goes_down_until_the_self_test_passes(fail):
     data, packed = weights(1, version=4), observations(70)
     model.load(data)
     assert model.version == 4
-    assert model.rung.mode is Mode.PLAIN
-    assert engine.falls >= 2
+    assert model.execution.mode is Mode.PLAIN
+    assert engine.fallbacks >= 2
     expected = reference(data, packed)
     logits, values = model.evaluate(packed)
     assert np.allclose(logits, expected[0], atol=2e-3)
@@ -137,12 +137,12 @@ def test_a_batch_that_fails_in_service_is_made_again_lower_down(fail):
     model, engine = make({})
     data, packed = weights(1), observations(70)
     model.load(data)
-    flight = model.launch(packed)
-    assert model.rung == Rung(Mode.FAST, 256)
+    running = model.launch(packed)
+    assert model.execution == Execution(Mode.FAST, 256)
     engine.failing |= {Mode.FAST: fail, Mode.EAGER: fail}
-    model.land(flight, packed)  # launched before anything was wrong
+    model.complete(running, packed)  # launched before anything was wrong
     logits, _ = model.evaluate(packed[:30], packed[30:])
-    assert model.rung.mode is Mode.PLAIN
+    assert model.execution.mode is Mode.PLAIN
     assert np.allclose(logits, reference(data, packed)[0], atol=2e-3)
 
 
@@ -157,47 +157,47 @@ def test_out_of_memory_halves_batches_and_larger_requests_are_cut():
 
     data, packed = weights(1), observations(250)
     model.load(data)
-    plain = engine.forward(model.reference, Rung(Mode.PLAIN, 256), (SPEC, NETWORK))[1]
+    plain = engine.forward(model.reference, Execution(Mode.PLAIN, 256), (SPEC, NETWORK))[1]
     engine.failing[Mode.FAST] = small_only
     logits, values = model.evaluate(packed)
-    assert model.rung == Rung(Mode.FAST, 64)
-    assert engine.rung_for((SPEC, NETWORK)) == Rung(Mode.FAST, 64)  # its next version need not find out again
-    assert engine.rung_for((SPEC, NetworkConfig(blocks=9))) == Rung(Mode.FAST, 256)  # one that is too large slows no other down
+    assert model.execution == Execution(Mode.FAST, 64)
+    assert engine.execution_for((SPEC, NETWORK)) == Execution(Mode.FAST, 64)  # its next version need not find out again
+    assert engine.execution_for((SPEC, NetworkConfig(blocks=9))) == Execution(Mode.FAST, 256)  # one that is too large slows no other down
     assert logits.shape == (250, 7)
     assert np.allclose(logits, reference(data, packed)[0], atol=2e-3)
     assert np.allclose(values, reference(data, packed)[1], atol=2e-3)
 
 
 @pytest.mark.parametrize("name", ["memory", "capture"])
-def test_what_a_network_learnt_is_forgotten_after_growing_whiles(name):
+def test_what_a_network_demotions_is_forgotten_after_growing_whiles(name):
     now_s = 0.0
     engine = FakeEngine({Mode.FAST: WAYS[name]}, now_s=lambda: now_s)
     model = Model(SPEC, NETWORK, CONFIG, engine=engine)
     other = (SPEC, NetworkConfig(blocks=9))
     for times, pause_s in enumerate((60.0, 120.0, 240.0, 480.0, 600.0, 600.0), start=1):
         model.load(weights(1, version=times))
-        fallen = model.rung
+        fallen = model.execution
         assert fallen.mode is Mode.EAGER
-        falls = engine.falls
+        falls = engine.fallbacks
         assert falls % times == 0  # however many steps it takes, it counts once
         now_s += pause_s - 1.0
         model.load(weights(1, version=times))
-        assert (model.rung, engine.falls) == (fallen, falls)  # not tried again yet
-        assert engine.rung_for(other) == engine.rung == Rung(Mode.FAST, 256)
+        assert (model.execution, engine.fallbacks) == (fallen, falls)  # not tried again yet
+        assert engine.execution_for(other) == engine.execution == Execution(Mode.FAST, 256)
         now_s += 1.0
     engine.failing.clear()
     model.load(weights(2, version=9))
-    assert model.rung == Rung(Mode.FAST, 256)
+    assert model.execution == Execution(Mode.FAST, 256)
 
 
 def test_what_one_network_suffers_from_another_does_not():
     model, engine = make({Mode.FAST: NAN})
     model.load(weights(1))
-    assert model.rung.mode is Mode.EAGER
-    assert engine.rung.mode is Mode.FAST
+    assert model.execution.mode is Mode.EAGER
+    assert engine.execution.mode is Mode.FAST
     engine.failing.clear()
     model.load(weights(2, version=2))
-    assert model.rung.mode is Mode.FAST  # new weights begin at the top
+    assert model.execution.mode is Mode.FAST  # new weights begin at the top
 
 
 @pytest.mark.parametrize("fail", [WAYS["nan"], WAYS["anything"]])
@@ -215,7 +215,7 @@ def test_a_lost_device_is_left_at_once():
     engine.failing[Mode.FAST] = raising(RuntimeError("CUDA error: unspecified launch failure"))
     with pytest.raises(DeviceError, match="the device is lost to this process"):
         model.evaluate(observations(3))
-    assert engine.built == [Rung(Mode.FAST, 256)]
+    assert engine.built == [Execution(Mode.FAST, 256)]
 
 
 def test_weights_whose_reference_is_not_finite_are_to_blame_themselves():
@@ -227,7 +227,7 @@ def test_weights_whose_reference_is_not_finite_are_to_blame_themselves():
     engine.failing[Mode.FAST] = NAN
     with pytest.raises(WeightsError, match="weights version 1 evaluated to NaN or infinity"):
         model.evaluate(observations(3))
-    assert engine.falls == 0  # nobody leaves for it: the next worker would find the same
+    assert engine.fallbacks == 0  # nobody leaves for it: the next worker would find the same
 
 
 def test_weights_too_large_for_the_wire_are_refused():
@@ -237,9 +237,9 @@ def test_weights_too_large_for_the_wire_are_refused():
     model, engine = make({})
     with pytest.raises(WeightsError, match="evaluate to NaN or infinity"):
         model.load(to_bytes(module, from_bytes(weights(1))[1]))
-    assert engine.falls == 0
+    assert engine.fallbacks == 0
 
 
 def test_a_flight_that_landed_says_whether_it_is_finite():
-    assert Landed((np.zeros((2, 7), np.float16), np.zeros((2, 1), np.float16))).finite()
-    assert not Landed((np.zeros((2, 7), np.float16), np.full((2, 1), np.nan, np.float16))).finite()
+    assert CompletedBatch((np.zeros((2, 7), np.float16), np.zeros((2, 1), np.float16))).finite()
+    assert not CompletedBatch((np.zeros((2, 7), np.float16), np.full((2, 1), np.nan, np.float16))).finite()

@@ -17,8 +17,8 @@ from waiting import until
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.cuda import SLOTS, CudaStreams, Graphs
-from azq.inference.device.engine import Engine, Mode, Rung
-from azq.inference.device.forward import CaptureRefused, EagerForward, Flight
+from azq.inference.device.engine import Engine, Execution, Mode
+from azq.inference.device.forward import CaptureRefused, EagerForward, InFlightBatch
 from azq.inference.device.model import Model
 from azq.inference.device.placement import place
 from azq.search.evaluator import Evaluation
@@ -37,7 +37,7 @@ def engine_of(config):
 def loaded(engine, seed=1, config=BRIEF, network=NETWORK, mode=Mode.FAST):
     model = Model(SPEC, network, config, engine=engine)
     model.load(weights(seed, network=network))
-    assert model.rung.mode is mode
+    assert model.execution.mode is mode
     return model
 
 
@@ -47,7 +47,7 @@ def pairs():
     found = {}
     for config in (BRIEF, EXACT):
         engine, plain = engine_of(config), engine_of(config)
-        plain.rung = Rung(Mode.EAGER, 512)
+        plain.execution = Execution(Mode.EAGER, 512)
         found[config.precision] = loaded(engine, config=config), loaded(plain, config=config, mode=Mode.EAGER)
     return found
 
@@ -61,9 +61,9 @@ def pairs():
 def test_graphs_op_by_op_and_the_reference_agree(pairs, precision, counts, seed):
     graph, eager = pairs[precision]
     packed = [observations(count, seed=seed + index) for index, count in enumerate(counts)]
-    flights = [graph.launch(rows) for rows in packed]  # more than there are slots
-    for rows, flight in zip(packed, flights, strict=True):
-        logits, values = graph.land(flight, rows)
+    batches = [graph.launch(rows) for rows in packed]  # more than there are slots
+    for rows, running in zip(packed, batches, strict=True):
+        logits, values = graph.complete(running, rows)
         beside = eager.evaluate(rows)
         expected = graph.plain(rows)
         # Bit for bit in float32; in bfloat16 cuDNN tries kernels, and may choose another one for each.
@@ -72,7 +72,7 @@ def test_graphs_op_by_op_and_the_reference_agree(pairs, precision, counts, seed)
         bounds = (0.15, 0.03) if precision == "bfloat16" else (2e-3, 1e-3)
         assert np.abs(logits.astype(np.float32) - expected[0].numpy()).max() <= bounds[0]
         assert np.abs(values.astype(np.float32) - expected[1].numpy()).max() <= bounds[1]
-    assert graph.rung.mode is Mode.FAST
+    assert graph.execution.mode is Mode.FAST
 
 
 def test_all_graphs_are_recorded_before_a_network_serves(monkeypatch):
@@ -80,7 +80,7 @@ def test_all_graphs_are_recorded_before_a_network_serves(monkeypatch):
     assert model.built[2].sizes == [64, 128, 256, 512]
     monkeypatch.delattr(CudaStreams, "record")
     assert all(len(model.evaluate(observations(count))[0]) == count for count in EDGES)
-    assert model.rung.mode is Mode.FAST
+    assert model.execution.mode is Mode.FAST
     assert not torch.backends.cudnn.benchmark  # kernels are searched for where graphs are recorded
 
 
@@ -105,13 +105,13 @@ def test_batches_in_flight_for_long_stay_apart(kind):
     model = loaded(engine_of(BRIEF), network=network)
     packed = [observations(512, seed=seed) for seed in range(4)]
     expected = [model.evaluate(rows) for rows in packed]
-    flights: deque[tuple[int, Flight]] = deque()
+    batches: deque[tuple[int, InFlightBatch]] = deque()
     for number in range(2000):
-        flights.append((number % 4, model.launch(packed[number % 4])))
-        if len(flights) == SLOTS:
-            index, flight = flights.popleft()
-            assert all(map(np.array_equal, flight.wait(), expected[index]))
-    assert model.rung.mode is Mode.FAST
+        batches.append((number % 4, model.launch(packed[number % 4])))
+        if len(batches) == SLOTS:
+            index, running = batches.popleft()
+            assert all(map(np.array_equal, running.wait(), expected[index]))
+    assert model.execution.mode is Mode.FAST
 
 
 def test_weights_are_swapped_under_load_with_batches_in_flight():
@@ -170,13 +170,13 @@ def test_graphs_are_recorded_while_another_thread_evaluates_and_loads():
         while len(rounds) < 5 and not failures:
             size = sizes[number % len(sizes)]
             number += 1
-            flight = serving_model.launch(packed[size])
-            assert np.array_equal(serving_model.land(flight, packed[size])[0], expected[size])
+            running = serving_model.launch(packed[size])
+            assert np.array_equal(serving_model.complete(running, packed[size])[0], expected[size])
     finally:
         stop.set()
         thread.join(60.0)
     assert not failures
-    assert engine.falls == 0
+    assert engine.fallbacks == 0
 
 
 def test_memory_that_runs_out_makes_batches_smaller():
@@ -192,7 +192,7 @@ def test_memory_that_runs_out_makes_batches_smaller():
         logits, _ = model.evaluate(packed)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    assert model.rung.max_batch < 65536 or model.rung.mode is not Mode.FAST
+    assert model.execution.max_batch < 65536 or model.execution.mode is not Mode.FAST
     assert np.abs(logits[:64].astype(np.float32) - model.plain(packed[:64])[0].numpy()).max() <= 0.15
 
 
@@ -215,7 +215,7 @@ def test_outputs_that_are_not_finite_are_seen_on_the_device():
     torch.cuda.synchronize()
     assert not model.launch(packed).finite()
     logits, _ = model.evaluate(packed)
-    assert model.rung.mode is not Mode.FAST
+    assert model.execution.mode is not Mode.FAST
     assert np.abs(logits.astype(np.float32) - expected).max() <= 0.15
 
 
@@ -225,7 +225,7 @@ def test_every_way_to_run_a_network_computes_it(way):
     engine = engine_of(BRIEF.model_copy(update={"compile": True}))
     engine.choose((SPEC, network), {way: 0.001})
     model = loaded(engine, network=network)
-    assert model.rung.way == way
+    assert model.execution.kernels == way
     for count in (100, 512):
         packed = observations(count)
         assert np.abs(model.evaluate(packed)[0].astype(np.float32) - model.plain(packed)[0].numpy()).max() <= 0.15

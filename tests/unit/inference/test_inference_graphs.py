@@ -20,7 +20,7 @@ from waiting import until
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.cuda import APART, SLOTS, GraphForward, Graphs
-from azq.inference.device.engine import Engine, Mode, Rung, fastest_layout
+from azq.inference.device.engine import Engine, Execution, Mode, fastest_layout
 from azq.inference.device.forward import CaptureRefused, EagerForward, buckets
 from azq.inference.device.model import Model
 from azq.inference.device.placement import Placement, place
@@ -39,8 +39,8 @@ class GraphEngine(Engine):
     def __init__(self, config: InferenceConfig) -> None:
         super().__init__(config, place(config))
 
-    def sizes(self, rung: Rung) -> tuple[int, ...]:
-        return buckets(rung.max_batch, per_octave=2, smallest=4)
+    def sizes(self, execution: Execution) -> tuple[int, ...]:
+        return buckets(execution.max_batch, per_octave=2, smallest=4)
 
 
 @pytest.fixture
@@ -52,43 +52,43 @@ def engine(fake_cuda):
 def loaded(engine, seed=1):
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(seed))
-    assert model.rung == Rung(Mode.FAST, 64)
+    assert model.execution == Execution(Mode.FAST, 64)
     return model
 
 
 def expected_of(engine, seed, packed):
     module = fastest_layout(build(NETWORK, SPEC)).eval().requires_grad_(False)
     module.load_state_dict(from_bytes(weights(seed))[0])
-    return EagerForward(module, CPU, engine.sizes(Rung(Mode.FAST, 64))).launch(packed).wait()
+    return EagerForward(module, CPU, engine.sizes(Execution(Mode.FAST, 64))).launch(packed).wait()
 
 
 @QUICK
 @given(data=st.data())
 def test_batches_in_flight_keep_their_own_inputs_and_outputs(engine, data):
     models = [loaded(engine, seed) for seed in (1, 2)]
-    flights = []
+    batches = []
     for number in range(data.draw(st.integers(1, 8))):
         seed, count = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 64))
         packed = observations(count, seed=number)
-        flights.append((seed, packed.copy(), models[seed - 1].launch(packed)))
+        batches.append((seed, packed.copy(), models[seed - 1].launch(packed)))
         packed[:] = 0  # the caller may reuse it at once
-        while flights and data.draw(st.booleans()):
-            seed, asked, flight = flights.pop(data.draw(st.integers(0, len(flights) - 1)))
-            assert flight.finite()
-            assert all(map(np.array_equal, flight.wait(), expected_of(engine, seed, asked)))
-    for seed, asked, flight in flights:
-        assert all(map(np.array_equal, flight.wait(), expected_of(engine, seed, asked)))
+        while batches and data.draw(st.booleans()):
+            seed, asked, running = batches.pop(data.draw(st.integers(0, len(batches) - 1)))
+            assert running.finite()
+            assert all(map(np.array_equal, running.wait(), expected_of(engine, seed, asked)))
+    for seed, asked, running in batches:
+        assert all(map(np.array_equal, running.wait(), expected_of(engine, seed, asked)))
 
 
 def test_a_flight_says_when_it_is_done_and_lets_its_slot_go(engine):
-    flight = loaded(engine).launch(observations(9))
+    running = loaded(engine).launch(observations(9))
     looks = 1
-    while not flight.done():
+    while not running.done():
         looks += 1
     assert looks > 1
-    flight.wait()
-    assert flight.done()
-    assert flight.wait() is flight.wait()
+    running.wait()
+    assert running.done()
+    assert running.wait() is running.wait()
 
 
 def test_all_versions_share_graphs_captured_on_a_stream_on_which_nothing_runs(engine, fake_cuda):
@@ -97,7 +97,7 @@ def test_all_versions_share_graphs_captured_on_a_stream_on_which_nothing_runs(en
         for count in (5, 20, 64):
             for _ in range(SLOTS):
                 model.evaluate(observations(count))
-    assert len(fake_cuda.captures) == len(engine.sizes(engine.rung))  # whatever versions come
+    assert len(fake_cuda.captures) == len(engine.sizes(engine.execution))  # whatever versions come
     assert not fake_cuda.stalls  # batches of others go on meanwhile
     ((stream, _pool),) = set(fake_cuda.captures)
     assert stream.captured
@@ -145,7 +145,7 @@ def test_the_self_test_sees_what_is_wrong_in_one_graph_alone(engine, monkeypatch
     monkeypatch.setattr(Graphs, "_body", spoilt)
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(1))
-    assert model.rung.mode is Mode.EAGER
+    assert model.execution.mode is Mode.EAGER
 
 
 def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cuda):
@@ -156,13 +156,13 @@ def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cu
     packed = observations(50)
     logits, _ = model.evaluate(packed)
     assert torch.cuda.current_stream() is before
-    assert model.rung.mode is Mode.EAGER
-    assert engine.rung_for((SPEC, NETWORK)).mode is Mode.EAGER
+    assert model.execution.mode is Mode.EAGER
+    assert engine.execution_for((SPEC, NETWORK)).mode is Mode.EAGER
     fake_cuda.fail = None
     grown = NETWORK.model_copy(update={"blocks": 2})
     larger = Model(SPEC, grown, EXACT, engine=engine)
     larger.load(weights(1, network=grown))
-    assert larger.rung.mode is Mode.FAST  # what one network could not, another may
+    assert larger.execution.mode is Mode.FAST  # what one network could not, another may
     assert np.array_equal(logits, expected_of(engine, 1, packed)[0])
 
 
@@ -177,9 +177,9 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     old: list[Any] = []
     sizes, seen = engine.sizes, []
 
-    def sized(rung):
-        seen.append((rung.max_batch, [one() is None for one in old]))
-        return sizes(rung)
+    def sized(execution):
+        seen.append((execution.max_batch, [one() is None for one in old]))
+        return sizes(execution)
 
     def noted(graphs, *given, **options):
         old.append(weakref.ref(graphs))
@@ -192,7 +192,7 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     gc.collect()
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(1))
-    assert model.rung == Rung(Mode.FAST, 128)
+    assert model.execution == Execution(Mode.FAST, 128)
     assert (256, []) in seen
     assert (128, [True]) in seen
     assert len(model.evaluate(observations(250))[0]) == 250
@@ -204,7 +204,7 @@ def test_whoever_waits_for_the_first_start_is_told_what_for(engine, fake_cuda, m
     shelf = Shelf(bus)
     shelf.publish(1, weights(1))
     server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
-    graphs, record, go_on = len(engine.sizes(engine.rung)), Graphs._record, threading.Event()
+    graphs, record, go_on = len(engine.sizes(engine.execution)), Graphs._record, threading.Event()
 
     def slow(some, size):
         if len(fake_cuda.captures) == 3:
@@ -228,7 +228,7 @@ def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda, monkeypa
     monkeypatch.setattr(model.built[2], "launch", raising(torch.OutOfMemoryError("CUDA out of memory")))
     captured = len(fake_cuda.captures)
     assert np.array_equal(model.evaluate(packed)[0], expected_of(engine, 1, packed)[0])
-    assert model.rung == Rung(Mode.EAGER, 64)
+    assert model.execution == Execution(Mode.EAGER, 64)
     assert len(fake_cuda.captures) == captured  # others wait
     loaded(engine, 2)  # with graphs for so many leaves
 
@@ -242,7 +242,7 @@ def test_captures_are_taken_one_at_a_time(engine, fake_cuda, monkeypatch):
 
     monkeypatch.setattr(FakeGraph, "capture_begin", noted)
     loaded(engine)
-    assert locked == [True] * len(engine.sizes(engine.rung))
+    assert locked == [True] * len(engine.sizes(engine.execution))
 
 
 def test_a_batch_that_fails_waits_for_no_warm_up(engine, monkeypatch):
@@ -276,7 +276,7 @@ def test_a_body_that_waits_for_the_device_is_refused_as_torch_refuses_it(engine,
 
     monkeypatch.setattr(Graphs, "_body", waits)
     with pytest.raises(CaptureRefused, match="previous error during capture"):
-        engine.forward(build(NETWORK, SPEC).eval(), engine.rung, (SPEC, NETWORK))[1].refresh()
+        engine.forward(build(NETWORK, SPEC).eval(), engine.execution, (SPEC, NETWORK))[1].refresh()
     assert not fake_cuda.captures
 
 
@@ -292,7 +292,7 @@ def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
         for version in (1, 2):
             shelf.publish(version, weights(version, version=version))
             until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
-            assert len(fake_cuda.captures) == len(engine.sizes(engine.rung)) + 1  # and one of a way that is slower
+            assert len(fake_cuda.captures) == len(engine.sizes(engine.execution)) + 1  # and one of a way that is slower
             for count in range(1, 65, 7):
                 assert client.result(client.submit(observations(count)), timeout_s=60.0) is not None
         assert server.rates()["fallbacks"] == 0
@@ -331,11 +331,11 @@ def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(e
     try:
         until(lambda: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
         first = client.submit(observations(64))
-        until(lambda: server.step(5) == 0 and bool(server.flying), "the first is launched")
+        until(lambda: server.step(5) == 0 and bool(server.launched), "the first is launched")
         ended = threading.Event()
-        monkeypatch.setattr(server.flying[0].flight, "done", ended.is_set)  # a long batch
+        monkeypatch.setattr(server.launched[0].running, "done", ended.is_set)  # a long batch
         second = client.submit(observations(64, seed=2))
-        until(lambda: server.step(5) == 0 and len(server.flying) == 2, "the second is launched")
+        until(lambda: server.step(5) == 0 and len(server.launched) == 2, "the second is launched")
         ended.set()
         until(lambda: server.step(5) >= 0 and server.stats.evaluations == 128, "both are answered")
         assert all(client.result(handle, timeout_s=60.0) is not None for handle in (first, second))
@@ -358,7 +358,7 @@ def test_only_the_large_sizes_are_compiled_each_by_itself(fake_cuda, monkeypatch
     monkeypatch.setattr(GraphForward, "device_s", lambda forward, _packed: float(not forward._graphs._compiled))
     model = Model(SPEC, NETWORK, EXACT, engine=GraphEngine(EXACT.model_copy(update={"compile": True})))
     model.load(weights(1))
-    assert model.rung == Rung(Mode.FAST, 64, "compiled")
+    assert model.execution == Execution(Mode.FAST, 64, "compiled")
     assert options[0] == {"dynamic": False, "fullgraph": True}
     assert set(compiled) == {16, 24, 32, 48, 64}
     compiled.clear()
@@ -371,7 +371,7 @@ def test_other_networks_run_as_graphs_too(engine, kind):
     network = NETWORK.model_copy(update={"kind": kind, "heads": 2})
     model = Model(SPEC, network, EXACT, engine=engine)
     model.load(weights(1, network=network))
-    assert model.rung.mode is Mode.FAST
+    assert model.execution.mode is Mode.FAST
     packed = observations(30)
     logits, values = model.evaluate(packed)
     expected = model.plain(packed)
@@ -383,12 +383,12 @@ def test_an_engine_on_cuda_keeps_three_batches_under_way_and_few_sizes(fake_cuda
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", torch.backends.cudnn.allow_tf32)  # put back at the end
     placement = Placement(torch.device("cuda:0"), torch.bfloat16, 1)
     engine = Engine(InferenceConfig(), placement)
-    sizes = engine.sizes(engine.rung)
+    sizes = engine.sizes(engine.execution)
     assert engine.in_flight == SLOTS == 3
-    assert engine.rung == Rung(Mode.FAST, 8192)
+    assert engine.execution == Execution(Mode.FAST, 8192)
     assert sizes == (64, 128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192)
     assert not torch.backends.cudnn.allow_tf32  # float32 is what bfloat16 is checked against and falls back to
-    assert Engine(InferenceConfig(), Placement(CPU, torch.bfloat16, 1)).rung.max_batch == 4096
+    assert Engine(InferenceConfig(), Placement(CPU, torch.bfloat16, 1)).execution.max_batch == 4096
 
 
 def test_one_thread_at_a_time_uses_an_mps_device(fake_cuda, monkeypatch):
@@ -415,7 +415,7 @@ def test_tuning_records_nothing(engine, fake_cuda):
     recorded = len(fake_cuda.captures)
     config = EXACT.model_copy(update={"batch": 0, "deadline_ms": "auto", "threads": 1})
     enough = tune(model, engine, config).limits.enough
-    assert enough in engine.sizes(model.rung)
+    assert enough in engine.sizes(model.execution)
     assert len(fake_cuda.captures) == recorded
 
 

@@ -161,7 +161,7 @@ def test_threads_are_chosen_by_what_they_bring(monkeypatch):
     model, engine = loaded(config, cores=3)
     machine = Machine(lambda _size: {1: 0.004, 2: 0.0021, 3: 0.002}[torch.get_num_threads()])
     monkeypatch.setattr(model, "launch", lambda packed: machine.evaluate(len(packed)))
-    monkeypatch.setattr(model, "land", lambda _flight, _packed: np.empty(0))
+    monkeypatch.setattr(model, "complete", lambda _batch, _packed: np.empty(0))
     before = torch.get_num_threads()
     tuned = tune(model, engine, config, clock_s=machine.clock_s)
     assert engine.threads == 2

@@ -10,8 +10,7 @@ import pytest
 
 from azq.config import TrackingConfig
 from azq.errors import MissingExtra
-from azq.learner.tracking.beside import TRIES, TrackerBeside
-from azq.learner.tracking.opening import Trackers, open_trackers
+from azq.learner.tracking.opening import TRIES, AsyncTracker, Trackers, open_trackers
 from azq.learner.tracking.tensorboard import TensorBoardTracker
 from azq.learner.tracking.tracker import TrackedRun
 from azq.waiting import Backoff
@@ -71,7 +70,7 @@ def test_a_run_of_the_same_name_made_anew_is_another_to_services(tmp_path):
 
 def test_a_service_gets_all_calls_in_order_whatever_fails_in_between(caplog):
     service = Service(failures=3)
-    tracker = TrackerBeside("wandb", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
+    tracker = AsyncTracker("wandb", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
     tracker.scalars({"a": 1.0}, 1)
     tracker.scalars({"a": 2.0}, 2)
     tracker.close()
@@ -80,7 +79,7 @@ def test_a_service_gets_all_calls_in_order_whatever_fails_in_between(caplog):
 
 def test_what_a_service_never_takes_is_given_up_and_the_next_call_is_made():
     service = Service(failures=TRIES)
-    tracker = TrackerBeside("wandb", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
+    tracker = AsyncTracker("wandb", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
     tracker.scalars({"refused": 1.0}, 1)
     tracker.scalars({"a": 2.0}, 2)
     tracker.close()
@@ -95,7 +94,7 @@ def test_a_service_that_cannot_be_reached_is_made_later():
             raise error
         return service
 
-    tracker = TrackerBeside("wandb", make, weights_every_s=600.0, backoff=NO_PAUSE)
+    tracker = AsyncTracker("wandb", make, weights_every_s=600.0, backoff=NO_PAUSE)
     tracker.scalars({"a": 1.0}, 1)
     tracker.close()
     assert service.said == [(1, {"a": 1.0}), "closed"]
@@ -108,7 +107,7 @@ def test_a_slow_service_keeps_nobody_waiting():
         release.wait(30.0)
         return service
 
-    tracker = TrackerBeside("wandb", make, weights_every_s=600.0)
+    tracker = AsyncTracker("wandb", make, weights_every_s=600.0)
     for step in range(100):
         tracker.scalars({"a": 1.0}, step)  # returns, though nobody answers
     release.set()
@@ -118,7 +117,7 @@ def test_a_slow_service_keeps_nobody_waiting():
 
 def test_services_get_the_first_and_the_last_of_many_versions():
     service = Service()
-    tracker = TrackerBeside("wandb", lambda: service, weights_every_s=600.0)
+    tracker = AsyncTracker("wandb", lambda: service, weights_every_s=600.0)
     for version in range(1, 6):
         tracker.published(WeightEvent("r", version, "ab" * 32, "file:x", version, 1), str(version).encode)
     tracker.close()

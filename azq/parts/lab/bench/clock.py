@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from azq.config import Config, NetworkConfig, load
 from azq.errors import ConfigError
 from azq.inference.device.cuda import SLOTS
-from azq.inference.device.engine import Engine, Rung, Shape
-from azq.inference.device.forward import EagerForward, Flight, Forward, Outputs
+from azq.inference.device.engine import Engine, Execution, Shape
+from azq.inference.device.forward import EagerForward, Forward, InFlightBatch, Outputs
 from azq.inference.device.model import PROBE_SIZE
 from azq.nets import Network
 from azq.parts.lab.bench.rig import changed, command_of, rig
@@ -143,14 +143,14 @@ class ClockEngine(Engine):
 
     def __init__(self, *given: Any, clock_s: float, leaves: int = 0) -> None:
         super().__init__(*given)
-        self.rung = Rung(self.rung.mode, given[0].max_batch)
+        self.execution = Execution(self.execution.mode, given[0].max_batch)
         self._clock_s = clock_s
         self._leaves = leaves
         self._free_s = 0.0
 
-    def forward(self, reference: Network, rung: Rung, _shape: Shape) -> tuple[Network, Forward]:
+    def forward(self, reference: Network, execution: Execution, _shape: Shape) -> tuple[Network, Forward]:
         """The reference, asked by the clock."""
-        return reference, ClockForward(self, reference, rung.max_batch)
+        return reference, ClockForward(self, reference, execution.max_batch)
 
     @property
     def in_flight(self) -> int:
@@ -174,7 +174,7 @@ class ClockForward:
         self._logits = dice.normal(0.0, 1.0, (max_batch, spec.num_actions)).astype(np.float16)
         self._values = dice.uniform(-0.5, 0.5, (max_batch, spec.value_size)).astype(np.float16)
 
-    def launch(self, *parts: NDArray[np.uint8]) -> Flight:
+    def launch(self, *parts: NDArray[np.uint8]) -> InFlightBatch:
         """Starts a batch, which begins when the one before it is over."""
         count = sum(map(len, parts))
         if count <= PROBE_SIZE:

@@ -24,7 +24,7 @@ from azq.phases import Phases
 from azq.process.proc import cpu_s
 
 if TYPE_CHECKING:
-    from azq.inference.device.forward import Flight
+    from azq.inference.device.forward import InFlightBatch
     from azq.inference.device.model import Model
 
 IN_FLIGHT = 2  # batches of the bare network, as many as a GPU's worker has
@@ -114,13 +114,13 @@ def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
 
 def _bare_turn(model: Model, packed: NDArray[np.uint8], seconds: float) -> int:
     """Batches evaluated; as many in flight as the server has, so that both overlap alike."""
-    flying: deque[Flight] = deque()
+    launched: deque[InFlightBatch] = deque()
     count, end_s = 0, time.monotonic() + seconds
-    while flying or not count or time.monotonic() < end_s:
+    while launched or not count or time.monotonic() < end_s:
         if time.monotonic() < end_s or not count:
-            flying.append(model.launch(packed))
-        if len(flying) >= IN_FLIGHT or time.monotonic() >= end_s:
-            flying.popleft().wait()
+            launched.append(model.launch(packed))
+        if len(launched) >= IN_FLIGHT or time.monotonic() >= end_s:
+            launched.popleft().wait()
             count += 1
     return count
 

@@ -117,7 +117,7 @@ class Rig:
         engine = Engine(self.config.inference, placement)
         model = Model(NetSpec.of(rules(self.sections)), self.sections.network, self.config.inference, engine=engine)
         model.load(self.weights)
-        refuse_falls(engine.falls, str(model.rung))
+        refuse_fallbacks(engine.fallbacks, str(model.execution))
         return model
 
 
@@ -147,7 +147,7 @@ def rig(
         until(partial(machine.serving, 1), lambda: unready(machine.beats(), home), ready_s(config.inference.device))
         yield machine
         for beat in machine.beats():
-            refuse_falls(int(beat.rates.get(metrics.FALLBACKS, 0.0)), beat.note or beat.worker)
+            refuse_fallbacks(int(beat.rates.get(metrics.FALLBACKS, 0.0)), beat.note or beat.worker)
 
 
 def ready_s(device: str) -> float:
@@ -164,11 +164,11 @@ def unready(beats: Sequence[Heartbeat], home: Path) -> str:
     return f"inference workers do not serve: {'; '.join(notes or silent)[:300]}"
 
 
-def refuse_falls(falls: int, way: str) -> None:
+def refuse_fallbacks(fallbacks: int, execution: str) -> None:
     """`DeviceError` where forward passes fell back: what was measured is not what this machine does."""
-    if falls:
+    if fallbacks:
         remedy = "free the device's memory, or set a smaller inference.max_batch"
-        raise DeviceError(f"forward passes fell back {falls} times while they were measured ({way}); {remedy}")
+        raise DeviceError(f"forward passes fell back {fallbacks} times while they were measured ({execution}); {remedy}")
 
 
 def changed(settings: Settings, **sections: Any) -> Settings:

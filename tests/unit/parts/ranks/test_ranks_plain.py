@@ -87,7 +87,7 @@ def test_two_ranks_equal_one_and_whoever_joins_takes_all_over(kind):
             alone(trainer, 3)  # the other one comes later
             group.send_state(trainer.tensors(), trainer.step)
         else:
-            word = group.hear()
+            word = group.receive()
             work.restore(group.take_state(word), word.step)
         sync = sync_of(trainer.module, RankSettings(), CPU)
         trainer.join(sync)

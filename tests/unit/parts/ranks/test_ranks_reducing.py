@@ -20,7 +20,7 @@ from azq.learner.rounds import RoundTiming, TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.parts.ranks import group as group_module
-from azq.parts.ranks.group import RankGroup, Word
+from azq.parts.ranks.group import Command, RankGroup
 from azq.parts.ranks.reducing import POWER_SGD_AFTER, Hook, Stopwatch, TopK, hook_of, sent_of, sync_of
 from azq.replay.samples import Samples
 
@@ -161,19 +161,19 @@ def test_every_way_to_synchronise_converges_on_a_planted_problem(changes, steps)
 
 def test_a_group_carries_words_timings_and_a_trainers_state():
     planned = TrainingRound(7, 3, 96, 1000, 0.25)
-    spoken = Word("train", planned=planned, rows=(64, 32))
+    spoken = Command("train", planned=planned, rows=(64, 32))
 
-    def body(group: RankGroup) -> tuple[Word, list[RoundTiming], bool]:
+    def body(group: RankGroup) -> tuple[Command, list[RoundTiming], bool]:
         trainer = trainer_of(config_of())
         if group.place == 0:
             spec = NetSpec.of(games.load("connect_four"))
             trainer.train_on(Batch(planted(spec, 16, 0)), 0.0)
-            group.tell(spoken)
+            group.send(spoken)
             group.send_state(trainer.tensors(), trainer.step)
             heard, same = spoken, True
         else:
-            heard = group.hear()
-            word = group.hear()
+            heard = group.receive()
+            word = group.receive()
             state = group.take_state(word)
             trainer.load_tensors(state, word.step)
             same = trainer.step == 1 and all(torch.equal(tensor, state[name]) for name, tensor in trainer.tensors().items())

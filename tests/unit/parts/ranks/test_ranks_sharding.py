@@ -40,7 +40,7 @@ def sharded(group: RankGroup, trainer: Trainer) -> Sharded:
     if group.place == 0:
         group.send_plan(whole, step)
     else:
-        word = group.hear()
+        word = group.receive()
         whole, step = group.take_plan(word), word.step
     sync = Sharded(trainer, Stopwatch(CPU))
     sync.deal(whole, step)

@@ -73,12 +73,12 @@ def test_batches_end_one_after_the_other_and_use_no_cpu() -> None:
     model.load(to_bytes(build(NETWORK, spec), WeightsMeta(game=GAME.name, network=NETWORK.model_dump(), version=3)))
     packed = np.zeros((300, spec.packed_size), np.uint8)
     began_s, used_s = time.monotonic(), time.process_time()
-    flights = [model.launch(packed), model.launch(packed)]
-    assert not flights[0].done()
-    logits, values = model.land(flights[0], packed)
+    batches = [model.launch(packed), model.launch(packed)]
+    assert not batches[0].done()
+    logits, values = model.complete(batches[0], packed)
     first_s = time.monotonic() - began_s
-    assert not flights[1].done()
-    model.land(flights[1], packed)
+    assert not batches[1].done()
+    model.complete(batches[1], packed)
     both_s = time.monotonic() - began_s
     assert logits.shape == (300, 7)
     assert values.shape == (300, 1)
@@ -86,4 +86,4 @@ def test_batches_end_one_after_the_other_and_use_no_cpu() -> None:
     assert first_s >= 0.5
     assert both_s >= 1.0
     assert time.process_time() - used_s < 0.4
-    assert engine.falls == 0
+    assert engine.fallbacks == 0

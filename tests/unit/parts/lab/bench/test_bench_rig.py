@@ -9,7 +9,7 @@ import pytest
 
 from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError, EvaluationTimeout
-from azq.parts.lab.bench.rig import PartProcess, changed, in_turns, percentile, ready_s, refuse_falls, unready
+from azq.parts.lab.bench.rig import PartProcess, changed, in_turns, percentile, ready_s, refuse_fallbacks, unready
 from azq.wire.messages import Heartbeat
 
 
@@ -49,9 +49,9 @@ def test_workers_that_do_not_serve_are_quoted(tmp_path: Path) -> None:
 
 
 def test_figures_of_a_slower_way_are_refused() -> None:
-    refuse_falls(0, "")
+    refuse_fallbacks(0, "")
     with pytest.raises(DeviceError, match=r"fell back 2 times while they were measured \(served by: eager, at most 64 leaves\)"):
-        refuse_falls(2, "served by: eager, at most 64 leaves")
+        refuse_fallbacks(2, "served by: eager, at most 64 leaves")
 
 
 def test_a_child_calls_what_it_was_started_for_and_its_failure_is_told() -> None:

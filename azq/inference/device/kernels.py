@@ -1,4 +1,4 @@
-"""Ways to run a network on a CUDA device, of which the fastest is found by measurement, once for each shape of network (`Model`).
+"""Kernels that graphs on a CUDA device may run a network by: the fastest are found by measurement, once for a shape (`Model`).
 
 Letters: B batch, P bytes of a packed observation, A actions, V values per leaf.
 """
@@ -74,8 +74,8 @@ class ResNetPass(Pass):
         return logits, network.values_of(F.relu(hidden[:, : network.value_hidden.out_features]))[0]
 
 
-def ways(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = True) -> Mapping[str, Callable[[Network], Pass]]:
-    """By name those that suit a network in a precision; "" is as torch runs it, and there always."""
+def kernel_choices(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = True) -> Mapping[str, Callable[[Network], Pass]]:
+    """By name the kernels that suit a network in a precision; "", torch's own, always do."""
     plain = network if isinstance(network, ResNet) and not isinstance(network, GlobalResNet) and dtype != torch.float32 else None
     found: dict[str, Callable[[Any], Pass]] = {}
     if plain and fused and plain.stem.out_channels % ALIGNED == 0:

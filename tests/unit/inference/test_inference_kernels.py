@@ -1,12 +1,10 @@
-"""Ways to run a network on a CUDA device: what each computes, and which of them is taken, on a fake device."""
+"""Kernels for a network on a CUDA device: what each choice computes, and which of them is taken, on a fake device."""
 
 from __future__ import annotations
 
 import gc
 import sys
 from dataclasses import replace
-from io import BytesIO
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,12 +21,12 @@ from azq.inference.device import compiling
 from azq.inference.device import engine as engine_module
 from azq.inference.device.compiling import Compilations
 from azq.inference.device.cuda import GraphForward
-from azq.inference.device.engine import Engine, Mode, Rung
+from azq.inference.device.engine import Engine, Execution, Mode
 from azq.inference.device.forward import Failure
-from azq.inference.device.model import TRIALS, Model
+from azq.inference.device.kernels import CUDNN, ResNetPass, kernel_choices
+from azq.inference.device.model import ROUNDS, Model
 from azq.inference.device.placement import place
 from azq.inference.device.tuner import tune
-from azq.inference.device.ways import CUDNN, ResNetPass, ways
 from azq.learner.step.trainer import autocast_dtype
 from azq.nets import NetSpec, build, unpack
 from azq.nets.residual import TORCH, ResNet
@@ -76,14 +74,14 @@ def test_packed_heads_and_fused_kernels_compute_the_network(fake_cuda, spec, ker
 def test_which_ways_suit():
     def names(kind, dtype=torch.bfloat16, compiled=False, fused=True, **changes):
         network = NetworkConfig(kind=kind, blocks=1, **{"channels": 16, **changes})
-        return tuple(ways(build(network, SPEC), dtype, compiled=compiled, fused=fused))
+        return tuple(kernel_choices(build(network, SPEC), dtype, compiled=compiled, fused=fused))
 
     assert names("resnet", fused=False) == ("",)
     assert names("resnet") == ("fused", "")
     assert names("resnet", compiled=True) == ("fused", "compiled", "")
     assert names("resnet", channels=20) == ("",)
     columns = build(NetworkConfig(blocks=1, channels=16, global_heads=True), replace(SPEC, action_layout="columns"))
-    assert tuple(ways(columns, torch.bfloat16, compiled=True)) == ("compiled", "")
+    assert tuple(kernel_choices(columns, torch.bfloat16, compiled=True)) == ("compiled", "")
     assert names("resnet", torch.float32) == names("mlp") == names("transformer") == ("",)
     assert names("mlp", compiled=True) == names("resnet", torch.float32, compiled=True) == ("compiled", "")
 
@@ -100,15 +98,15 @@ def test_the_fastest_is_taken_and_measured_once_for_a_shape(fastest, name, monke
         model.load(weights(version, version=version))
         packed = observations(30)
         assert all(np.allclose(got, wanted, atol=0.03) for got, wanted in zip(model.evaluate(packed), model.plain(packed), strict=True))
-    assert model.twin().rung == model.rung == engine.rung_for((SPEC, NETWORK)) == Rung(Mode.FAST, 64, name)
-    assert measured == [64] * 2 * TRIALS
+    assert model.copy().execution == model.execution == engine.execution_for((SPEC, NETWORK)) == Execution(Mode.FAST, 64, name)
+    assert measured == [64] * 2 * ROUNDS
     grown = NETWORK.model_copy(update={"blocks": 2})
     model_of(grown, engine=engine).load(weights(1, network=grown))
-    assert len(measured) == 4 * TRIALS
+    assert len(measured) == 4 * ROUNDS
     mlp = NETWORK.model_copy(update={"kind": "mlp"})
     model_of(mlp, engine=engine).load(weights(1, network=mlp))
-    assert len(measured) == 4 * TRIALS
-    assert engine.falls == 0
+    assert len(measured) == 4 * ROUNDS
+    assert engine.fallbacks == 0
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_networks_run_in_what_the_card_multiplies(fastest, fake_cuda, capability
     model = model_of(config=BRIEF.model_copy(update={"precision": "auto"}))
     model.load(weights(1))
     assert model._engine.placement.precision == precision
-    assert model.rung == Rung(Mode.FAST, 64, "fused" if precision != "float32" else "")
+    assert model.execution == Execution(Mode.FAST, 64, "fused" if precision != "float32" else "")
     in_training = torch.bfloat16 if precision == "bfloat16" else None  # float16 has too few exponents for gradients
     assert autocast_dtype(LearnerConfig(), model._engine.placement.device) is in_training
 
@@ -129,7 +127,7 @@ def test_a_slow_kernel_is_seen_by_the_devices_own_clock(fake_cuda):
     fake_cuda.slow["cudnn_convolution_add_relu"] = 0.01
     model = model_of()
     model.load(weights(1))
-    assert model.rung == Rung(Mode.FAST, 64)
+    assert model.execution == Execution(Mode.FAST, 64)
 
 
 @pytest.mark.parametrize("spoil", [NO_ENGINE, torch.OutOfMemoryError("CUDA out of memory"), "wrong", "nan"])
@@ -141,8 +139,8 @@ def test_a_way_that_fails_is_passed_over_and_said(fastest, fake_cuda, spoil, mon
         monkeypatch.setattr(ResNetPass, "refresh", lambda made: made._bias.fill_(bad).__setitem__(0, -bad))
     model = model_of()
     model.load(weights(1))
-    assert model.rung == Rung(Mode.FAST, 64)
-    assert model._engine.falls == 0
+    assert model.execution == Execution(Mode.FAST, 64)
+    assert model._engine.fallbacks == 0
     assert capsys.readouterr().out.count("way_skipped") == 1
 
 
@@ -150,12 +148,12 @@ def test_where_all_ways_fail_the_ladder_goes_on(fastest, fake_cuda):
     fake_cuda.fail = RuntimeError("CUDA error: operation failed due to a previous error during capture")
     model = model_of()
     model.load(weights(1))
-    assert model.rung == Rung(Mode.EAGER, 64)
+    assert model.execution == Execution(Mode.EAGER, 64)
     fake_cuda.fail = None
     other = model_of(engine=model._engine)
-    model._engine._learnt.clear()  # time went by
+    model._engine._demotions.clear()  # time went by
     other.load(weights(1))
-    assert other.rung == Rung(Mode.FAST, 64, "fused")
+    assert other.execution == Execution(Mode.FAST, 64, "fused")
 
 
 def test_a_shape_that_the_fastest_way_fails_later_is_run_as_torch_runs_it(fastest, fake_cuda):
@@ -168,13 +166,13 @@ def test_a_shape_that_the_fastest_way_fails_later_is_run_as_torch_runs_it(fastes
     fake_cuda.refused["cudnn_convolution_add_relu"] = RuntimeError("no kernel image is available")
     model = model_of(engine=engine)
     model.load(weights(2, version=2))
-    assert model.rung == Rung(Mode.FAST, 64)
+    assert model.execution == Execution(Mode.FAST, 64)
     fake_cuda.refused.clear()
     model.load(weights(3, version=3))
-    assert model.rung.way == ""  # what graphs could not hold is not tried at once
+    assert model.execution.kernels == ""  # what graphs could not hold is not tried at once
     now_s = 60.0
     model.load(weights(4, version=4))
-    assert model.rung.way == "fused"
+    assert model.execution.kernels == "fused"
 
 
 @pytest.mark.parametrize("failure", [Failure.OUT_OF_MEMORY, Failure.CAPTURE, Failure.NOT_FINITE, Failure.BROKEN])
@@ -189,15 +187,15 @@ def test_what_fell_while_it_served_is_tried_again_after_a_while(fastest, failure
     packed = observations(40)
     with serving(server):
         until(lambda: server.versions == {RUN: 1}, "weights are served")
-        best = server.served[RUN].rung
-        assert best == Rung(Mode.FAST, 64, "fused")
+        best = server.served[RUN].execution
+        assert best == Execution(Mode.FAST, 64, "fused")
         for pause_s in (60.0, 120.0):
             before = server.served[RUN].models.borrow(1)
             before._settle(failure, serving=True)  # as a batch that failed has it
-            assert before.rung.mode is Mode.EAGER
+            assert before.execution.mode is Mode.EAGER
             assert not server.served[RUN].models.renew(1)  # not yet
             now_s += pause_s
-            until(lambda: server.served[RUN].rung == best, "it is recorded again", within_s=20.0)
+            until(lambda: server.served[RUN].execution == best, "it is recorded again", within_s=20.0)
             assert len(ask(client, packed).logits) == 40
             server.served[RUN].models.give_back(1)
     assert server.note == ""
@@ -209,16 +207,16 @@ def test_what_does_not_get_further_stays(fastest, fake_cuda):
     model = model_of(engine=engine)
     model.load(weights(1))
     model._settle(Failure.CAPTURE, serving=True)
-    assert model.risen() is None
+    assert model.recovered() is None
     now_s = 60.0
     fake_cuda.rows = 1  # all memory is gone
-    assert model.risen() is None
-    assert engine.falls > 1  # it was tried
+    assert model.recovered() is None
+    assert engine.fallbacks > 1  # it was tried
     fake_cuda.rows = float("inf")
     now_s = 179.0  # and is again after so long as twice
-    assert model.risen() is None
+    assert model.recovered() is None
     now_s = 180.0
-    assert model.risen().rung == Rung(Mode.FAST, 64, "fused")
+    assert model.recovered().execution == Execution(Mode.FAST, 64, "fused")
 
 
 @pytest.mark.parametrize("works", [True, False])
@@ -233,13 +231,13 @@ def test_what_a_process_beside_compiled_is_measured_once_it_is_there(fake_cuda, 
     monkeypatch.setattr(GraphForward, "device_s", lambda forward, _rows: float(not forward._graphs._compiled))
     model = model_of()
     model.load(weights(1))
-    assert model.rung.way != "compiled"
-    assert model.risen() is None
+    assert model.execution.kernels != "compiled"
+    assert model.recovered() is None
     done[0] = True
-    risen = model.risen()
-    assert (risen and risen.rung) == (Rung(Mode.FAST, 64, "compiled") if works else None)
-    assert model._engine.falls == 0
-    assert (risen or model).risen() is None  # measured once
+    recovered = model.recovered()
+    assert (recovered and recovered.execution) == (Execution(Mode.FAST, 64, "compiled") if works else None)
+    assert model._engine.fallbacks == 0
+    assert (recovered or model).recovered() is None  # measured once
 
 
 def test_a_process_that_cannot_begin_costs_the_compiled_way_alone(monkeypatch, capsys):
@@ -253,7 +251,7 @@ def test_a_process_that_cannot_begin_costs_the_compiled_way_alone(monkeypatch, c
 @pytest.mark.parametrize("code", [0, 1])
 def test_a_process_beside_compiles_each_shape_once(monkeypatch, tmp_path, code):
     begun = tmp_path / "begun"
-    program = f"import sys; open({str(begun)!r}, 'ab').write(sys.stdin.buffer.read()); sys.exit({code})"
+    program = f"import sys; open({str(begun)!r}, 'a').write(sys.argv[1]); sys.exit({code})"
     monkeypatch.setattr(compiling, "COMMAND", (sys.executable, "-c", program))
     compilations, shape = Compilations(BRIEF), (SPECS["outcomes"], NETWORK)
     assert not compilations.done(shape)
@@ -267,7 +265,7 @@ def test_a_process_beside_compiles_each_shape_once(monkeypatch, tmp_path, code):
     FakeCuda().install(monkeypatch.setattr)
     monkeypatch.setattr(sys.modules["azq.nets.network"], "unpack_bits", unpack_bits)
     monkeypatch.setattr(torch.nn.Module, "compile", compile_)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO(begun.read_bytes())))
+    monkeypatch.setattr(sys, "argv", ["compiling", begun.read_text()])
     monkeypatch.setattr("azq.logs.setup", lambda _role: None)
     compiling.main()  # the process itself, with the order of the worker
     assert compiled
