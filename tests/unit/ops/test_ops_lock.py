@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from collections import Counter
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+import requirements
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -24,23 +22,12 @@ MACHINES = [
 INSTALLERS = [ROOT / "Makefile", ROOT / ".ci" / "run", ROOT / "ops" / "lock.sh"]
 
 
-@pytest.fixture(scope="module")
-def requirements() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("requirements", ROOT / "ops" / "requirements.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["requirements"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def requirement(entry: str) -> Requirement:
     return Requirement(entry.partition(" \\")[0])
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_every_entry_is_one_version_with_hashes(requirements: ModuleType, lock: Path) -> None:
+def test_every_entry_is_one_version_with_hashes(lock: Path) -> None:
     entries = requirements.entries(lock.read_text("utf-8"))
     assert entries
     for entry in entries:
@@ -49,7 +36,7 @@ def test_every_entry_is_one_version_with_hashes(requirements: ModuleType, lock: 
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: f"{machine['python_version']}-{machine['platform_machine']}")
-def test_each_machine_gets_one_version_of_all_that_is_asked_for(requirements: ModuleType, machine: dict[str, str]) -> None:
+def test_each_machine_gets_one_version_of_all_that_is_asked_for(machine: dict[str, str]) -> None:
     pins = [requirement(entry) for entry in requirements.entries(LOCKS[0].read_text("utf-8"))]
     here = Counter(canonicalize_name(pin.name) for pin in pins if pin.marker is None or pin.marker.evaluate(machine))
     asked = {canonicalize_name(Requirement(text).name) for text in requirements.direct(["embedded", "eval", "nvml", "plot", "s3"])}
@@ -57,7 +44,7 @@ def test_each_machine_gets_one_version_of_all_that_is_asked_for(requirements: Mo
     assert set(here.values()) == {1}
 
 
-def test_direct_requirements_hold_for_the_versions_that_are_locked(requirements: ModuleType) -> None:
+def test_direct_requirements_hold_for_the_versions_that_are_locked() -> None:
     pins = [requirement(entry) for entry in requirements.entries(LOCKS[0].read_text("utf-8"))]
     versions = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
     for text in requirements.direct(["embedded", "eval", "nvml", "plot", "s3"]):
@@ -75,7 +62,7 @@ def test_whatever_installs_asks_for_hashes(installer: Path) -> None:
         assert "--require-hashes" in line or line.endswith("--no-build-isolation --no-deps -e ."), line
 
 
-def test_cuda_libraries_are_installed_where_the_build_of_pytorch_asks_for_them(requirements: ModuleType) -> None:
+def test_cuda_libraries_are_installed_where_the_build_of_pytorch_asks_for_them() -> None:
     lock = LOCKS[0].read_text("utf-8")
     plain = [requirement(entry).name for entry in requirements.locked(lock, ["filelock", "sympy>=1.13"])]
     cuda = [requirement(entry).name for entry in requirements.locked(lock, ["filelock", "nvidia-cublas==13.1; platform_system == 'Linux'"])]
@@ -84,7 +71,7 @@ def test_cuda_libraries_are_installed_where_the_build_of_pytorch_asks_for_them(r
     assert {"nvidia-cublas", "triton", "cuda-toolkit"} <= set(cuda) - set(plain)
 
 
-def test_cpu_builds_of_pytorch_stay_known_until_its_version_changes(requirements: ModuleType) -> None:
+def test_cpu_builds_of_pytorch_stay_known_until_its_version_changes() -> None:
     own = "b" * 64
     lock = f"numpy==2 \\\n    --hash=sha256:{'c' * 64}\ntorch==2.13.0 \\\n    --hash=sha256:{'a' * 64}\n"
     assert requirements.hashes(requirements.torch(lock)) == ["a" * 64]
@@ -95,7 +82,7 @@ def test_cpu_builds_of_pytorch_stay_known_until_its_version_changes(requirements
     assert requirements.hashes(requirements.torch_cpu(lock, f"torch==2.12.0+cpu \\\n    --hash=sha256:{own}\n", [])) == []
 
 
-def test_what_azq_runs_with_is_told_from_what_only_builds_and_tests_it(requirements: ModuleType) -> None:
+def test_what_azq_runs_with_is_told_from_what_only_builds_and_tests_it() -> None:
     needs = {"azq": ["celery", "redis"], "azq[s3]": ["s3fs"], "celery": ["kombu"], "kombu": ["celery"], "s3fs": ["fsspec"]}
     assert requirements.closure(["azq", "azq[s3]"], lambda key: needs.get(key, [])) == {"azq", "azq[s3]", *needs, "redis", "fsspec"}
     strange = requirements.strangers(["s3", "embedded"])

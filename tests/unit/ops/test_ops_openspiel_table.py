@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
+import openspiel_table
 import pytest
 
 from azq import games
 from azq.games.check import check
 
 pyspiel = pytest.importorskip("pyspiel")
-SPEC = importlib.util.spec_from_file_location("openspiel_table", Path(__file__).parents[3] / "ops" / "openspiel_table.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-openspiel_table = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(openspiel_table)
 
 ROWS = openspiel_table.PAGE.read_text("utf-8").partition(openspiel_table.HEADER)[2].splitlines()
 LISTED = {name.strip("` "): row.split("|")[1].strip() for row in ROWS for name in row.split("|")[2].split(",")}

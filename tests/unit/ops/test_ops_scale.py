@@ -7,15 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import scale_plan
 
 from azq.parts.cluster.arithmetic import microseconds, plan, read_figures
 
 ROOT = Path(__file__).parents[3]
 BENCH = ROOT / "ops" / "bench"
 PAGE = ROOT / "docs" / "scale.md"
-
-sys.path.insert(0, str(BENCH))
-import scale_plan  # noqa: E402
 
 
 @pytest.fixture

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "ops"))
-size: Any = importlib.import_module("size")
+import size
 
 
 def test_a_budget_that_is_passed_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

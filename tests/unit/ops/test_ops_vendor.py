@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import io
 import json
 import tarfile
-from pathlib import Path
-from types import ModuleType
 
 import pytest
-
-ROOT = Path(__file__).parents[3]
+import vendor
 
 SCRIPT = b"module.exports = { one: 1 };\n//# sourceMappingURL=x.js.map"
 
 
 @pytest.fixture
-def vendor() -> ModuleType:
-    """The script as a module of this test's own."""
-    spec = importlib.util.spec_from_file_location("vendor", ROOT / "ops" / "vendor.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def archive(tmp_path, monkeypatch, vendor):
+def archive(tmp_path, monkeypatch):
     """An npm archive, and a folder that pins it."""
     path, folder = tmp_path / "p.tgz", tmp_path / "vendor"
     folder.mkdir()
@@ -45,7 +30,7 @@ def archive(tmp_path, monkeypatch, vendor):
     return path
 
 
-def test_files_are_copied_packed_and_made_modules(archive, vendor):
+def test_files_are_copied_packed_and_made_modules(archive):
     vendor.main([str(archive)])
     assert gzip.decompress((vendor.FOLDER / "a.js.gz").read_bytes()) == SCRIPT
     text = (vendor.FOLDER / "a.mjs").read_text()
@@ -54,7 +39,7 @@ def test_files_are_copied_packed_and_made_modules(archive, vendor):
     assert all(len(about["sha256"]) == 64 for about in json.loads(vendor.PINS.read_text())["p"]["files"].values())
 
 
-def test_another_archive_is_refused(archive, vendor):
+def test_another_archive_is_refused(archive):
     archive.write_bytes(archive.read_bytes() + b"\0")
     with pytest.raises(SystemExit, match="pinned integrity"):
         vendor.main([str(archive)])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
 import pytest
+import wheels
 
 ROOT = Path(__file__).parents[3]
-SPEC = importlib.util.spec_from_file_location("wheels", ROOT / "ops" / "wheels.py")
-wheels = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(wheels)
 SHOWN = """
 azq-0.1.0-cp311-cp311-manylinux_2_28_x86_64.whl
 is consistent with the following platform tag:
