@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import structlog
-from cpu_budget import over_budget, spent_s
+from cpu_budget import MARGIN, over_budget, spent_s
 from httpx2._config import DEFAULT_TIMEOUT_CONFIG as OF_A_REQUEST
 from hypothesis import settings
 
@@ -94,17 +94,27 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Each part of a test carries its CPU seconds, from a worker of xdist too."""
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Each part of a test that runs by default carries its CPU seconds, from a worker of xdist too."""
     global _spent_s
     report, before, _spent_s = (yield), _spent_s, spent_s()
-    report.cpu_s = _spent_s - before  # type: ignore[attr-defined]
+    if not any(item.get_closest_marker(name) for name in ("slow", "release", "drill", "gpu")):
+        report.cpu_s = _spent_s - before  # type: ignore[attr-defined]
     return report
+
+
+def spent_by(reporter: pytest.TerminalReporter) -> list[tuple[str, float]]:
+    return [(report.nodeid, report.cpu_s) for reports in reporter.stats.values() for report in reports if hasattr(report, "cpu_s")]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """The unit tests that cost most, where they cost too much."""
-    reports = [(each.nodeid, each.cpu_s) for some in terminalreporter.stats.values() for each in some if hasattr(each, "cpu_s")]
-    if lines := over_budget(reports):
-        terminalreporter.section("unit tests over 2 s a case or 10 s a file of CPU time")
+    if lines := over_budget(spent_by(terminalreporter)):
+        terminalreporter.section(f"unit tests over 2 s a case or 10 s a file of CPU time; {MARGIN:.0f} times as much fails")
         terminalreporter.write_line("\n".join(lines[:30]))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.exitstatus == pytest.ExitCode.OK and reporter is not None and over_budget(spent_by(reporter), MARGIN):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
