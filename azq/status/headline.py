@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import hypot
 
 from azq.ledger.types import RunState
 from azq.ratings.elo import ANCHOR
@@ -56,23 +57,26 @@ def span(seconds: float) -> str:
 
 
 def _verdict(values: Sequence[Measure], now: Situation) -> str:
-    first, last = values[0], values[-1]
-    better = _clearly(first, last) if now.first in LESS_IS_BETTER else _clearly(last, first)
-    worse = _clearly(last, first) if now.first in LESS_IS_BETTER else _clearly(first, last)
-    if better:
+    elo = now.known.get("elo", ())
+    change = _change_of(values) if now.first not in LESS_IS_BETTER else -_change_of(values)
+    if change > 0 or (change == 0 and len(elo) > 1 and _change_of(elo) > 0):
         return "Learning well"
-    if not worse and now.active_s < STANDING_STILL_S:
+    if change == 0 and now.active_s < STANDING_STILL_S:
         return "Training, no clear change yet"
-    return f"{'Getting worse' if worse else 'Standing still'} (`azq why {now.run}` looks for the cause)"
+    return f"{'Getting worse' if change < 0 else 'Standing still'} (`azq why {now.run}` looks for the cause)"
 
 
-def _clearly(larger: Measure, smaller: Measure) -> bool:
-    """Whether one value is above the other, intervals and all."""
-    if larger.value is None or smaller.value is None:
-        return False
-    if larger.low is not None and smaller.high is not None:
-        return larger.low > smaller.high
-    return larger.value - smaller.value > CLEAR * abs(larger.value)
+def _change_of(values: Sequence[Measure]) -> float:
+    """How far the newest value is from the first; 0 where that is within the 95 % interval of the difference."""
+    first, last = values[0], values[-1]
+    if first.value is None or last.value is None:
+        return 0.0
+    change = last.value - first.value
+    if first.low is None or first.high is None or last.low is None or last.high is None:
+        noise = CLEAR * abs(first.value)
+    else:
+        noise = hypot((first.high - first.low) / 2, (last.high - last.low) / 2)
+    return change if abs(change) > noise else 0.0
 
 
 def _joined(verdict: str, values: Sequence[Measure], now: Situation) -> str:

@@ -47,6 +47,11 @@ def test_each_situation_has_its_sentence(errors: tuple[int, ...], more: dict[str
     assert sentence(errors, **more) == expected
 
 
+def test_elo_decides_where_the_measure_is_not_clear() -> None:
+    rated = (Rating("weights:1", -337.0, -500.0, -174.0, 40, 5.0), Rating("weights:2", -17.0, -120.0, 86.0, 80, 39.0))
+    assert sentence((52, 45), ratings=rated, active_s=90.0).startswith("Learning well: graded errors 26.0% → 22.5% in 90 s; -17 Elo")
+
+
 def test_a_measure_without_interval_is_judged_by_a_tenth() -> None:
     assert sentence((52, 30), "backgammon").startswith("Learning well: equity loss 52.0 millipoints → 30.0 millipoints")
     assert sentence((52, 48), "backgammon").startswith("Training, no clear change yet")
