@@ -34,6 +34,7 @@ WEB = Path(str(files("azq") / "web"))
 PAGES = ("play", "gallery", "boards", "vendor")  # folders of it; the others are pages of a daemon or a gateway
 GAMES, NETWORKS = "games.json", "site"
 SHOWN_PLIES = 30  # of random play, on the gallery's boards
+LEAST_SHARE = 0.5  # of the points, in a match that says how strong a network is
 STRENGTH, STRONGEST = 64, 2048  # simulations of a network at its own level, and of the highest level
 
 
@@ -111,7 +112,8 @@ def _entry(name: str) -> dict[str, Any]:
         if after.is_terminal():
             break
         state = after
-    return {"game": name, "params": card.params, "position": str(state)}
+    won = [match for match in card.matches if match.share >= LEAST_SHARE]
+    return {"game": name, "params": card.params, "position": str(state), "measured": won[-1] if won else None}
 
 
 def _write_network(folder: Path, name: str) -> Path:

@@ -16,7 +16,7 @@ const STEP = { ArrowUp: [0, -1], ArrowDown: [0, 1], ArrowLeft: [-1, 0], ArrowRig
 
 /**
  * {stage, buttons: actions that no place stands for, scores: by player, or null where the board itself names the players}.
- * view: {text, game, before: the text before the last ply, last: {text, player}, actions: [{action, text}] that may be played, actor,
+ * view: {text, game, before: the text before the last ply, last: {text, player}, actions: [{action, text}] that may be played, actor (null: unknown),
  * seat: who looks (null: all is shown), from: what was chosen to move, hint: an action, cursor: a place, returns: of a finished game, names, still}.
  */
 export function picture(view) {
@@ -53,7 +53,7 @@ export class Board {
     const held = this.element.contains(document.activeElement);
     if (fresh) this.from = null;
     const players = view.names?.length ?? view.returns?.length ?? 2;
-    this.view = { seat: null, actions: [], hint: null, actor: 0, names: Array.from({ length: players }, (_, player) => seatName(view.game, player)), ...view };
+    this.view = { seat: null, actions: [], hint: null, actor: null, names: Array.from({ length: players }, (_, player) => seatName(view.game, player)), ...view };
     this.#show();
     if (held && !this.element.contains(document.activeElement)) (this.element.querySelector('[tabindex="0"], .beside button') ?? this.element).focus();
     if (fresh) this.#settle();
@@ -204,6 +204,7 @@ function headline(view) {
   const { notice, returns, seat, actor, names } = view;
   if (notice) return notice;
   if (returns) return verdict(view);
+  if (actor === null) return "";
   if (actor < 0) return "Rolling…";
   return actor === seat ? "Your turn" : seat === null ? (names.length > 1 ? `${names[actor]} to move` : "") : `${names[actor]} is thinking…`;
 }

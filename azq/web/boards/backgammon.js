@@ -54,11 +54,10 @@ function moved(last, seen) {
   return { from: turned(move.from), to: turned(move.to), mine: last.player === seen };
 }
 
-/** The middle of the outermost checker that is seen in a place. */
-function spot(point, count, mine = true) {
-  const depth = (Math.min(count, STACK) - 0.5) * 0.92;
-  const high = point === 0 || point === 25 ? point === 0 ? !mine : mine : point > 12;
-  return [((point === 25 || point < 0 ? 6 : point === 0 ? 13 : columnOf(point)) + 0.5) * CELL, (high ? TOP + depth : LOW - depth) * CELL];
+/** The middle of the outermost checker of a place, of the bar on the side of its player. */
+function spot(point, mine) {
+  const high = point === 25 ? mine : point > 12;
+  return [((point === 25 ? 6 : columnOf(point)) + 0.5) * CELL, (high ? TOP + 0.46 : LOW - 0.46) * CELL];
 }
 
 function point(shown, number) {
@@ -102,11 +101,12 @@ function off(shown) {
 
 function checkers({ moved, seen }, count, player, number, x, high) {
   return Array.from({ length: Math.min(count, STACK) }, (_, i) => {
-    const [, y] = [x, (high ? TOP + (i + 0.5) * 0.92 : LOW - (i + 0.5) * 0.92) * CELL];
+    const y = (high ? TOP + (i + 0.5) * 0.92 : LOW - (i + 0.5) * 0.92) * CELL;
     const arrives = moved && moved.to === number && i === Math.min(count, STACK) - 1 && (player === seen) === moved.mine;
-    const [fromX, fromY] = arrives ? spot(moved.from, 1, moved.mine) : [];
-    return [disc(player, x + CELL / 2, y, { radius: 0.44 * CELL, motion: arrives ? `${fromX - x - CELL / 2},${fromY - y}` : null }),
-      arrives ? s("circle", { class: `last p${player}`, cx: x + CELL / 2, cy: y, r: 0.1 * CELL }) : ""];
+    const [fromX, fromY] = arrives ? spot(moved.from, moved.mine) : [];
+    const motion = arrives ? `${fromX - x - CELL / 2},${fromY - y}` : null;
+    return [disc(player, x + CELL / 2, y, { radius: 0.44 * CELL, motion }),
+      arrives ? s("circle", { class: "last", cx: x + CELL / 2, cy: y, r: 0.1 * CELL, "data-motion": motion }) : ""];
   }).concat(count > STACK ? s("text", { x: x + CELL / 2, y: (high ? TOP + 0.62 : LOW - 0.32) * CELL, class: `count p${player}` }, count) : "");
 }
 

@@ -82,7 +82,7 @@ function contents(shown, r, c) {
   const player = owner(rows[r][c]);
   const motion = isNew(shown, r, c) ? (look === "drops" ? `0,${-(r + 1) * CELL}` : "pop") : null;
   return [field(shown, r, c), player === null ? "" : piece(player, x, y, { motion }),
-    motion && piece === disc ? s("circle", { class: `last p${player}`, cx: x, cy: y, r: 0.1 * CELL }) : ""];
+    motion && piece === disc ? s("circle", { class: "last", cx: x, cy: y, r: 0.1 * CELL, "data-motion": motion }) : ""];
 }
 
 function field({ look, rows, centre }, r, c) {

@@ -3,17 +3,19 @@
 import { call } from "../api.js";
 import { Board } from "../board.js";
 import { h, show } from "../dom.js";
+import { percent } from "../format.js";
 import { themeButton } from "../frame.js";
 import { RULES } from "../rules.js";
 
 document.querySelector("header").append(themeButton());
 try {
   const games = await call("/games.json");
-  show(document.getElementById("games"), games.map(({ game, position }) => {
+  show(document.getElementById("games"), games.map(({ game, position, measured }) => {
     const { title, rules } = RULES[game];
     return h("section", { class: "panel", "data-game": game }, h("h2", {}, title),
       h("a", { class: "preview", "aria-hidden": "true", tabindex: -1, href: `web/play/?site#run=${game}` }, preview(game, position)),
       h("ol", {}, rules.map((rule) => h("li", {}, rule))),
+      measured ? h("p", { class: "muted" }, strength(measured)) : "",
       h("a", { class: "button", href: `web/play/?site#run=${game}`, "aria-label": `Play ${title}` }, "Play"));
   }));
 } catch (error) {
@@ -24,4 +26,11 @@ function preview(game, text) {
   const board = new Board();
   board.draw({ game, text, seat: 0, names: ["You", "Player 2", "Player 3", "Player 4"] });
   return board.element;
+}
+
+/** What a shipped network's card says of its strongest opponent that it did not lose to. */
+function strength({ opponent, share, games, num_simulations }) {
+  const [kind, playouts] = opponent.split(":");
+  const name = { random: "random moves", rule: "a rule of thumb", pubeval: "Pubeval", uct: "plain tree search", pimc: "search over sampled hands" }[kind] ?? opponent;
+  return `Measured: ${percent(share, 0)} of the points in ${games} games against ${name}${playouts ? ` with ${playouts} playouts a move` : ""}, looking at ${num_simulations} positions a move.`;
 }

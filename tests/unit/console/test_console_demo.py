@@ -24,6 +24,8 @@ def test_each_game_has_a_board_and_rules(site: Path) -> None:
     entries = json.loads((site / "games.json").read_text())
     rules = (site / "web" / "rules.js").read_text()
     assert [entry["game"] for entry in entries] == list(pretrained.names())
+    measured = {entry["game"]: entry["measured"] for entry in entries}
+    assert (measured["connect_four"]["share"], measured["blob"]) == (0.96, None)
     assert all(entry["position"] and f"{entry['game']}: {{ title" in rules.replace('"', "") for entry in entries)
 
 
