@@ -123,11 +123,11 @@ def expected_values(game: _core.Game, evaluator: Evaluator, states: Sequence[_co
                     f"chance has more than {MAX_LEAVES} outcomes before the next decision in {game.name}; let the search sample"
                 )
     decisions = [leaf for _, _, leaf in leaves if not leaf.is_terminal()]
-    found = iter(values_of(evaluator, decisions) if decisions else ())
+    result = iter(values_of(evaluator, decisions) if decisions else ())
     totals = [0.0] * len(states)
     for owner, probability, leaf in leaves:
         ended = leaf.is_terminal()
-        value = leaf.returns()[player] if ended else for_player(next(found), leaf.current_player(), player, game.num_players())
+        value = leaf.returns()[player] if ended else for_player(next(result), leaf.current_player(), player, game.num_players())
         totals[owner] += probability * value
     return totals
 

@@ -53,12 +53,12 @@ def summarise(marks: Sequence[Mark]) -> Grade:
     for mark_ in marks:
         groups.setdefault(mark_.group, []).append(mark_)
     return Grade(
-        errors=sum(one.loses_class for one in marks),
+        errors=sum(mark.loses_class for mark in marks),
         positions=len(marks),
-        by_class={name: (sum(one.loses_class for one in members), len(members)) for name, members in groups.items()},
+        by_class={name: (sum(member.loses_class for member in members), len(members)) for name, members in groups.items()},
         mean_loss=_mean_loss(marks),
         loss_by_class={name: _mean_loss(members) for name, members in groups.items()},
-        unlisted=sum(not one.listed for one in marks),
+        unlisted=sum(not mark.listed for mark in marks),
     )
 
 
@@ -138,4 +138,4 @@ def _ends(graded: Position, start: _core.State) -> dict[str, float]:
 
 
 def _mean_loss(marks: Sequence[Mark]) -> float:
-    return sum(one.loss for one in marks) / len(marks) if marks else 0.0
+    return sum(mark.loss for mark in marks) / len(marks) if marks else 0.0

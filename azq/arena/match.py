@@ -73,7 +73,7 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
     if game.num_players() == 1:
         return _scores_of(spec, game, first, second, games)
     told = unit(game).told
-    returns = [one.returns() for one in games]
+    returns = [game.returns() for game in games]
     shares = [share_of_first_place(values, one.first_seat) for values, one in zip(returns, games, strict=True)]
     wins, losses = sum(share == 1.0 for share in shares), sum(share == 0.0 for share in shares)
     points, error = mean_and_error([told(values[one.first_seat]) for values, one in zip(returns, games, strict=True)], game.num_players())
@@ -95,7 +95,7 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
 def _scores_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[MatchGame]) -> MatchResult:
     """The result where each played alone: scores, and how often whose was higher with the same luck."""
     told = unit(game).told
-    ours, theirs = ([told(one.returns()[0]) for one in games[start::2]] for start in (0, 1))
+    ours, theirs = ([told(game.returns()[0]) for game in games[start::2]] for start in (0, 1))
     gaps = [mine - other for mine, other in zip(ours, theirs, strict=True)]
     wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     (points, points_se), (second_points, second_se), (_, gap_se) = (mean_and_error(values, 1) for values in (ours, theirs, gaps))

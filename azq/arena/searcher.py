@@ -112,10 +112,10 @@ class Searcher:
             line.append(-reply)
 
     def _each(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
-        found: list[T] = []
+        results: list[T] = []
         for start in range(0, len(histories), self._slots):
-            found += self._chunk(histories[start : start + self._slots], read)
-        return found
+            results += self._chunk(histories[start : start + self._slots], read)
+        return results
 
     def _chunk(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
         waiting = 0

@@ -95,8 +95,8 @@ def fleet_list(settings: Config) -> Answer:
     from azq.host.users import as_row, as_text, machines_of
 
     with machines_of(resolve(settings)) as machines:
-        found = machines.seen()
-    return Answer([as_row(seen) for seen in found], as_text(found, now_ms()))
+        result = machines.seen()
+    return Answer([as_row(seen) for seen in result], as_text(result, now_ms()))
 
 
 @fleet_app.command("revoke")

@@ -103,12 +103,12 @@ def profile(
     sets = overrides or []
     if run is None:
         with alone():
-            found = profile_local(game, seconds, sets)
+            result = profile_local(game, seconds, sets)
     else:
-        found = profile_run(load(config, sets), run, seconds)
+        result = profile_run(load(config, sets), run, seconds)
     if picture is not None:
-        plot(found, picture, f"where the time goes: {run or game}")
-    emit(found, as_json, as_text(found))
+        plot(result, picture, f"where the time goes: {run or game}")
+    emit(result, as_json, as_text(result))
 
 
 @with_settings
@@ -143,8 +143,8 @@ def why(
     from azq.console.show import why as command
     from azq.console.show import why_text
 
-    found = command(settings, run, games)
-    return Answer(found, why_text(found))
+    result = command(settings, run, games)
+    return Answer(result, why_text(result))
 
 
 @with_settings
@@ -196,8 +196,8 @@ def devices_plan(
     from azq.host.devices import Wishes, described, detect, plan
 
     machine = detect()
-    found = plan(machine, Wishes.of(read_start(UpRequest(game, run, overrides or (), None, config, preset)).config))
-    return Answer({"machine": asdict(machine), "plan": asdict(found)}, described(machine, found))
+    result = plan(machine, Wishes.of(read_start(UpRequest(game, run, overrides or (), None, config, preset)).config))
+    return Answer({"machine": asdict(machine), "plan": asdict(result)}, described(machine, result))
 
 
 samples_app = typer.Typer(no_args_is_help=True, help="Show statistics of a run's recorded games, from the learner's folder on this host.")
@@ -224,10 +224,10 @@ def samples_stats(
 
     rules, played = read(settings, run, games, opening_plies)
     groups = played.groups(by)
-    found = {name: stats(rules, rows) for name, rows in groups.items()}
+    values = {name: stats(rules, rows) for name, rows in groups.items()}
     if picture is not None:
-        draw(found, groups, picture, run)
-    return Answer(found, stats_text(found))
+        draw(values, groups, picture, run)
+    return Answer(values, stats_text(values))
 
 
 @samples_app.command("diff")
@@ -247,8 +247,8 @@ def samples_diff(
     from azq.samples.diff import diff
 
     groups = pair(settings, (run, other), by or "source", names(chosen), games, opening_plies)
-    found = diff(*groups.values(), match_versions=other is None if match is None else match)
-    return Answer({"groups": list(groups), "diff": found}, diff_text(found, list(groups)))
+    result = diff(*groups.values(), match_versions=other is None if match is None else match)
+    return Answer({"groups": list(groups), "diff": result}, diff_text(result, list(groups)))
 
 
 @with_settings
@@ -260,5 +260,5 @@ def balance(
     """Show whether a run's game is fair: results by seat, draws, lengths, forced and unused actions, openings, and the trend."""
     from azq.console.samples import balance_text, read_balance
 
-    found = read_balance(settings, run, games)
-    return Answer(found, balance_text(found))
+    result = read_balance(settings, run, games)
+    return Answer(result, balance_text(result))

@@ -99,9 +99,9 @@ def offering(run: Command, command: Command, given: int = 0, **options: tuple[An
     One that returns an `Answer` prints it, and has `--json`; that stands last.
     """
     parameters = list(inspect.signature(command).parameters.values())
-    unknown = {each.annotation: Any for each in parameters[:given]}  # imported for type checkers alone
+    unknown = {parameter.annotation: Any for parameter in parameters[:given]}  # imported for type checkers alone
     hints, own_hints = (get_type_hints(each, localns=unknown, include_extras=True) for each in (run, command))
-    offered = {each.name: (own_hints[each.name], each.default) for each in parameters[given:]} | options
+    offered = {parameter.name: (own_hints[parameter.name], parameter.default) for parameter in parameters[given:]} | options
     answers = Answer in (hints["return"], own_hints["return"])
     if answers or "as_json" in offered:
         offered["as_json"] = offered.pop("as_json", (AsJson, False))

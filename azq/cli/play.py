@@ -209,7 +209,7 @@ def games_check(
     from azq.console.show import check_game, report_text
 
     report = check_game(name, params or [], games_to_play)
-    broken = [{"rule": each.rule, "detail": each.evidence, "history": each.history} for each in report.findings]
+    broken = [{"rule": finding.rule, "detail": finding.evidence, "history": finding.history} for finding in report.findings]
     values = asdict(report) | {"findings": broken, "sound": report.sound}
     return Answer(values, report_text(report), ExitCode.OK if report.sound else ExitCode.CONFIG)
 

@@ -290,8 +290,8 @@ def jobs_list(
     ended: Annotated[bool, typer.Option("--ended", help="The newest ended jobs too.")] = False,
 ) -> Answer:
     """List jobs."""
-    found = client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended)
-    return listed(found, lambda job: (job.job_id, f"{job.kind}.{job.tag}", job.state, f"attempt {job.attempt}", job.owner, job.error))
+    result = client.jobs(run=run, kind=kind, tag=tag, state=state, active=not ended)
+    return listed(result, lambda job: (job.job_id, f"{job.kind}.{job.tag}", job.state, f"attempt {job.attempt}", job.owner, job.error))
 
 
 @jobs_app.command("show")
@@ -341,8 +341,8 @@ def workers(
     """List live processes, over the daemon's REST interface."""
     if what != "list":
         raise ConfigError(f"azq workers {what}: there is `azq workers list`")
-    found = client.workers(role=role, host=host, tag=tag, run=run)
-    return listed(found, lambda beat: (beat.role, beat.worker, beat.host, f"{beat.age_s:.1f} s", " ".join(beat.queues)))
+    result = client.workers(role=role, host=host, tag=tag, run=run)
+    return listed(result, lambda beat: (beat.role, beat.worker, beat.host, f"{beat.age_s:.1f} s", " ".join(beat.queues)))
 
 
 @with_client

@@ -118,7 +118,7 @@ class Client(Transport):
 
         `how` are the other members of the request: weights, num_simulations, temperature, or level; and seed.
         """
-        body = {"positions": [dict(one) for one in positions], **{key: value for key, value in how.items() if value is not None}}
+        body = {"positions": [dict(position) for position in positions], **{key: value for key, value in how.items() if value is not None}}
         return _read(self.send("POST", f"/v1/runs/{_part(name)}/moves", body=body, timeout_s=SEARCH_S), MovesOut)
 
     def levels(self, name: str) -> list[Level]:

@@ -66,8 +66,8 @@ def _marked(config: Config, run: str, weights: str, num_simulations: int, game: 
         marks, regret = judged(rules, player, chosen)
         scale = unit(rules).loss_scale
         columns: dict[str, Sequence[float] | NDArray[np.float64]] = {
-            "errors": [one.loses_class for one in marks],
-            "loss": [scale * one.loss for one in marks],
+            "errors": [mark.loses_class for mark in marks],
+            "loss": [scale * mark.loss for mark in marks],
         }
         if regret:
             columns |= {"policy_regret": scale * regret.policy, "search_regret": scale * regret.search, "value_error": regret.value_error}
@@ -110,9 +110,9 @@ def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], s
     for row in paired:
         for name in (one for one in PAIRED if one in row):
             each = row[name]
-            told = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
+            text = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
             values = " against ".join(f"{value:.4f}" for value in reversed(each["values"]))
-            lines.append(f"{row['run']} {row['players'][1]}, {name}: {told}: {values} of {row['players'][0]}, {row['positions']} positions")
+            lines.append(f"{row['run']} {row['players'][1]}, {name}: {text}: {values} of {row['players'][0]}, {row['positions']} positions")
     if compared.graded and not paired:
         lines += ["", f"as recorded, on the same graded positions, more than {names[0]} (95 %)"]
         lines += [_graded(names[0], pair) for pair in compared.graded]
@@ -125,8 +125,8 @@ def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], s
 def _graded(first: str, pair: GradedPair) -> str:
     low, high = (float("inf") if bound is None else bound for bound in (pair.low, pair.high))
     values = " against ".join(f"{share:.4f}" for share in reversed(pair.errors))
-    told = f"{pair.run} v{pair.weight_versions[1]}, errors: {pair.difference:+.4f} ({low:+.4f} to {high:+.4f})"
-    return f"{told}: {values} of {first} v{pair.weight_versions[0]}, {pair.positions} positions"
+    text = f"{pair.run} v{pair.weight_versions[1]}, errors: {pair.difference:+.4f} ({low:+.4f} to {high:+.4f})"
+    return f"{text}: {values} of {first} v{pair.weight_versions[0]}, {pair.positions} positions"
 
 
 def _figure(name: str, value: float) -> str:

@@ -108,12 +108,12 @@ def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView], loops: 
 
 def judge_devices(config: Config, machine: Machine) -> list[Finding]:
     """What devices do in an `azq up` with these settings, and which cannot be used, are gone, or are asked for and not there."""
-    found = plan(machine, Wishes.of(config))
-    checks = [Finding("devices", "warn", f"{gpu}: {why}") for gpu, why in (found.left_out | vanished(config.home, machine)).items()]
-    named = {device for device in (*found.inference, *found.training) if device.startswith("cuda")}
-    missing = named - {gpu.device for gpu in machine.gpus if gpu.device not in found.left_out}
+    result = plan(machine, Wishes.of(config))
+    checks = [Finding("devices", "warn", f"{gpu}: {why}") for gpu, why in (result.left_out | vanished(config.home, machine)).items()]
+    named = {device for device in (*result.inference, *result.training) if device.startswith("cuda")}
+    missing = named - {gpu.device for gpu in machine.gpus if gpu.device not in result.left_out}
     checks += [Finding("devices", "fail", f"{device} is asked for and not there; set auto or cpu") for device in sorted(missing)]
-    return checks or [Finding("devices", "ok", str(found))]
+    return checks or [Finding("devices", "ok", str(result))]
 
 
 def _guarded(name: str, look: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
@@ -156,8 +156,8 @@ def _data_plane(url: str, name: str) -> list[Finding]:
 
 
 def _weights(config: Config, control: redis.Redis) -> Finding:
-    found = checks.check_store(control, config.store, config.home)
-    return found if found.severity == "ok" else Finding("weights", "ok", "none yet")  # what it warns of concerns other machines
+    result = checks.check_store(control, config.store, config.home)
+    return result if result.severity == "ok" else Finding("weights", "ok", "none yet")  # what it warns of concerns other machines
 
 
 FULL = 0.85  # of the cores: then what takes most of them holds up all else
@@ -192,29 +192,29 @@ class SpeedFacts:
 
     def share(self, role: str, *phases: str) -> float:
         """Of a role's time, spent in these phases."""
-        return sum(row.wall_share for each in self.profiles if each.role == role for row in each.rows if row.phase in phases)
+        return sum(row.wall_share for profile in self.profiles if profile.role == role for row in profile.rows if row.phase in phases)
 
     @property
     def used(self) -> Mapping[Part, float]:
         """Cores that each part of the work takes."""
-        found: dict[Part, float] = {"search": 0.0, "network": 0.0, "queue": 0.0, "learner": 0.0}
-        for each in self.profiles:
-            for row in each.rows:
-                if part := OF_PART[each.role].get(row.phase):
-                    found[part] += row.cpu_cores
-        return found
+        values: dict[Part, float] = {"search": 0.0, "network": 0.0, "queue": 0.0, "learner": 0.0}
+        for profile in self.profiles:
+            for row in profile.rows:
+                if part := OF_PART[profile.role].get(row.phase):
+                    values[part] += row.cpu_cores
+        return values
 
     @property
     def asks(self) -> bool:
         """Whether self-play asks inference workers: to wait for them costs it nothing, while whoever evaluates for himself pays for it."""
-        waits = [(each, row) for each in self.profiles if each.role == "selfplay" for row in each.rows if row.phase == "wait"]
-        served = any(each.role == "inference" for each in self.profiles)
+        waits = [(profile, row) for profile in self.profiles if profile.role == "selfplay" for row in profile.rows if row.phase == "wait"]
+        served = any(profile.role == "inference" for profile in self.profiles)
         return served and all(row.cpu_cores < OWN * row.wall_share * each.processes for each, row in waits)
 
     @property
     def spare(self) -> bool:
         """Whether this machine has cores left for more processes or threads."""
-        return self.cores is not None and sum(each.cpu_cores for each in self.profiles) <= self.cores - 1
+        return self.cores is not None and sum(profile.cpu_cores for profile in self.profiles) <= self.cores - 1
 
 
 def bottleneck(facts: SpeedFacts) -> Finding:
@@ -240,7 +240,7 @@ def _limiter_waits(facts: SpeedFacts) -> Finding | None:
 def _full_cores(facts: SpeedFacts) -> Finding | None:
     """Where the cores are full, the part that takes most of them."""
     used = facts.used
-    taken = sum(each.cpu_cores for each in facts.profiles)
+    taken = sum(profile.cpu_cores for profile in facts.profiles)
     if facts.cores is None or taken < FULL * facts.cores:
         return None
     most = max(used, key=lambda part: used[part])
@@ -256,7 +256,9 @@ def _learner_behind(facts: SpeedFacts) -> Finding | None:
     held = f"the learner works {busy:.0%} of its time"
     if facts.stalled >= HELD:
         held = f"self-play is held back at {facts.stalled:.0%} of the looks"
-    phases = {row.phase: row.wall_share for each in facts.profiles if each.role == "learner" for row in each.rows if row.phase != "idle"}
+    phases = {
+        row.phase: row.wall_share for profile in facts.profiles if profile.role == "learner" for row in profile.rows if row.phase != "idle"
+    }
     longest = max(phases, key=lambda phase: phases[phase], default="other")
     return Finding("learner", "fail", f"{held}, {phases.get(longest, 0.0):.0%} of it with {longest}", _faster_learner(longest, facts))
 
@@ -271,7 +273,7 @@ def _short_of_games(facts: SpeedFacts) -> Finding:
     if moving > max(search, wait):
         return Finding("queue", "fail", evidence, _times("selfplay.journal_s", selfplay.journal_s, 2))
     if search >= wait:
-        processes = sum(each.processes for each in facts.profiles if each.role == "selfplay")
+        processes = sum(profile.processes for profile in facts.profiles if profile.role == "selfplay")
         more = Change("worker.concurrency", processes, processes + 1) if facts.spare else _cheaper("search", facts)
         return Finding("search", "fail", evidence, more)
     works = facts.share("inference", "forward", "copy", "weights")
@@ -342,7 +344,7 @@ class SpeedReport:
             "seconds": self.seconds,
             "bottleneck": {"part": slowest.rule, "evidence": slowest.evidence, "setting": asdict(slowest)["setting"]},
             **shares,
-            "profile": [asdict(each) for each in facts.profiles],
+            "profile": [asdict(profile) for profile in facts.profiles],
         }
 
     def text(self) -> list[str]:
@@ -363,14 +365,14 @@ def examine_speed(config: Config, named: str | None, seconds: float, wait: Calla
         sections = sections_of(ledger.run(run).record)
         seen = looks(lambda: (read_workers(watch.bus), watch.summary(run)), seconds, wait or threading.Event().wait)
     beats, statuses = zip(*seen, strict=True)
-    found = profile_of(beats, run)
-    if not found:
+    result = profile_of(beats, run)
+    if not result:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
     hosts = {beat.host for look in beats for beat in look if concerns(beat, run)}
     facts = SpeedFacts(
-        found,
-        sum(each.selfplay_stalled for each in statuses) / len(statuses),
-        sum(each.learner_waiting for each in statuses) / len(statuses),
+        result,
+        sum(status.selfplay_stalled for status in statuses) / len(statuses),
+        sum(status.learner_waiting for status in statuses) / len(statuses),
         statuses[-1],
         sections,
         usable_cores() if hosts == {socket.gethostname()} else None,

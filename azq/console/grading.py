@@ -43,9 +43,9 @@ def regret_figures(game: Game, found: Regret) -> dict[str, Any]:
     """Plain values, losses in the game's unit, with standard errors; values from -1 to 1. Pure."""
     scale = unit(game).loss_scale
     means = {"policy": Mean.of(scale * found.policy), "search": Mean.of(scale * found.search), "value_error": Mean.of(found.value_error)}
-    told = {name: {"mean": round(mean.value, 6), "error": round(mean.error, 6)} for name, mean in means.items()}
+    values = {name: {"mean": round(mean.value, 6), "error": round(mean.error, 6)} for name, mean in means.items()}
     rows = [{"said": round(said, 4), "true": round(true, 4), "positions": count} for said, true, count in reliability(found)]
-    return told | {"calibration_error": round(calibration_error(found), 4), "reliability": rows}
+    return values | {"calibration_error": round(calibration_error(found), 4), "reliability": rows}
 
 
 def grade_figures(game: Game, player: str, num_simulations: int, found: Grade) -> dict[str, Any]:
@@ -88,10 +88,10 @@ def grade_text(result: dict[str, Any]) -> str:
 
 
 def _regret_line(regret: Mapping[str, Any], name: str) -> str:
-    told = {key: f"{regret[key]['mean']:.4f} +-{Z95 * regret[key]['error']:.4f}" for key in ("policy", "search", "value_error")}
+    values = {key: f"{regret[key]['mean']:.4f} +-{Z95 * regret[key]['error']:.4f}" for key in ("policy", "search", "value_error")}
     return (
-        f"expected loss in {name}: {told['policy']} by the network's shares, {told['search']} by the search's; "
-        f"squared error of its value {told['value_error']}, off by {regret['calibration_error']:.3f} on the mean of its bins (95 %)"
+        f"expected loss in {name}: {values['policy']} by the network's shares, {values['search']} by the search's; "
+        f"squared error of its value {values['value_error']}, off by {regret['calibration_error']:.3f} on the mean of its bins (95 %)"
     )
 
 
@@ -114,23 +114,23 @@ class SolveRequest:
     seed: int = 0
 
 
-def solve(asked: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
+def solve(request: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
     """Solves, writes the file whole or not at all, and tells what was found. Raises `ConfigError` for what cannot be solved."""
-    game = games.load(asked.game, **asked.params)
+    game = games.load(request.game, **request.params)
     check_solvable(game)
-    figures, found = (_ends if asked.endgames else _whole)(game, asked, tell)
+    figures, found = (_ends if request.endgames else _whole)(game, request, tell)
     if not found:
-        raise ConfigError(f"{asked.game}: no position in which one move is better than another was found, so there is nothing to grade")
-    path = asked.out or solved_file(asked.home, asked.game, asked.params)
+        raise ConfigError(f"{request.game}: no position in which one move is better than another was found, so there is nothing to grade")
+    path = request.out or solved_file(request.home, request.game, request.params)
     make_folders(path.absolute().parent)
     publish_file(path, as_lines(found, score=game.num_players() == 1).encode())
-    return {"game": asked.game, "params": dict(asked.params), **figures, "graded": len(found), "file": str(path)}
+    return {"game": request.game, "params": dict(request.params), **figures, "graded": len(found), "file": str(path)}
 
 
-def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
-    drawn = Drawn(asked.positions, asked.seed)
+def _whole(game: games.Game, request: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
+    drawn = Drawn(request.positions, request.seed)
     progress = ProgressLine(tell, lambda: f"{len(table.values):,} positions")
-    table = Table(by_looks if asked.by_looks else by_notation, asked.max_states, progress, drawn)
+    table = Table(by_looks if request.by_looks else by_notation, request.max_states, progress, drawn)
     root = table.solve(game.new_initial_state())
     value = root.value()
     best = [action for value_, (action, _) in zip(root.values, root.edges, strict=True) if abs(value_ - value) < MARGIN]
@@ -139,16 +139,16 @@ def _whole(game: games.Game, asked: SolveRequest, tell: Callable[[str], object])
     return {"positions": len(table.values), "value": round(value, 9), **score, "best": best, "decisive": drawn.matter}, drawn.kept
 
 
-def _ends(game: games.Game, asked: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
-    found: list[Solved] = []
-    progress = ProgressLine(tell, lambda: f"{len(found)} of {asked.positions} positions from {tries:,} random games")
-    key = by_looks if asked.by_looks else by_notation
-    rng = random.Random(asked.seed)
-    for tries, one in enumerate(endgames(game, asked.endgames, key, asked.max_states, rng, progress), 1):
-        found += [one] if one else []
-        if len(found) == asked.positions or tries == TRIES * asked.positions:
+def _ends(game: games.Game, request: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
+    results: list[Solved] = []
+    progress = ProgressLine(tell, lambda: f"{len(results)} of {request.positions} positions from {tries:,} random games")
+    key = by_looks if request.by_looks else by_notation
+    rng = random.Random(request.seed)
+    for tries, one in enumerate(endgames(game, request.endgames, key, request.max_states, rng, progress), 1):
+        results += [one] if one else []
+        if len(results) == request.positions or tries == TRIES * request.positions:
             break
-    return {"endgames": asked.endgames, "random_games": tries}, found
+    return {"endgames": request.endgames, "random_games": tries}, results
 
 
 def as_lines(found: Sequence[Solved], *, score: bool) -> str:

@@ -84,13 +84,13 @@ class GtpBoard:
         try:
             if name not in self._commands:
                 raise GtpRefusal("unknown command")
-            found = self._commands[name](rest)
-            if isinstance(found, GtpAnalysis):
-                return GtpAnalysis(f"={number}\n{found.line}", found.every_s), False
-            said = f"={number} {found}"  # with the blank also where nothing follows: HexGui takes no answer without
+            result = self._commands[name](rest)
+            if isinstance(result, GtpAnalysis):
+                return GtpAnalysis(f"={number}\n{result.line}", result.every_s), False
+            text = f"={number} {result}"  # with the blank also where nothing follows: HexGui takes no answer without
         except GtpRefusal as refusal:
-            said = f"?{number} {refusal}"
-        return said + "\n\n", name == "quit"
+            text = f"?{number} {refusal}"
+        return text + "\n\n", name == "quit"
 
     def _state(self) -> State:
         state = self._game.new_initial_state()
@@ -202,13 +202,13 @@ class GtpBoard:
         def share(of: float) -> str:
             return f"{of:.6f}" if scale == 1 else f"{of * scale:.0f}"
 
-        found = []
+        results = []
         for order, action in enumerate(tried[:most]):
             won = share((1 + float(result.q_values[action])) / 2)
             moves = [self._cells.vertex(each) for each in (line if action == result.best_action else [action])]
             about = f"visits {int(result.visit_counts[action])} winrate {won} prior {share(float(priors[action]))} lcb {won} order {order}"
-            found.append(f"info move {moves[0]} {about} pv {' '.join(moves)}".replace(PASS, PASS.lower()))
-        return " ".join(found)
+            results.append(f"info move {moves[0]} {about} pv {' '.join(moves)}".replace(PASS, PASS.lower()))
+        return " ".join(results)
 
     def _undo(self, _: Sequence[str]) -> str:
         if not self._played:

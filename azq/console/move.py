@@ -70,12 +70,12 @@ class Agent:
         found = self.moves(histories)
         if chance == "expected":
             found = [over_chance(self.game, self.evaluator, state, answer) for state, answer in zip(states, found, strict=True)]
-        told = [{key: answer[key] for key in PRINTED if key in answer} for answer in found]
+        lines = [{key: answer[key] for key in PRINTED if key in answer} for answer in found]
         scale = unit(self.game)
         if not scale.plain:
-            told = [{**answer, scale.name: round(scale.told(answer["value"]), 4)} for answer in told]
+            lines = [{**answer, scale.name: round(scale.told(answer["value"]), 4)} for answer in lines]
         outcomes = outcomes_of(self.game, self.evaluator, states)
-        return [{**answer, "outcomes": row} for answer, row in zip(told, outcomes, strict=True)] if outcomes else told
+        return [{**answer, "outcomes": row} for answer, row in zip(lines, outcomes, strict=True)] if outcomes else lines
 
 
 def open_player(config: Config, *, game: str | None, run: str | None, weights: str, num_simulations: int) -> Agent:
@@ -136,9 +136,9 @@ def _stored(config: Config, folder: rundir.RunDir, game: str | None, run: str | 
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
     files, stored = list(said_by(chosen).values()), folder.sections() if folder.exists() else None
     name = game or (files[0].game if files and not run else stored.run.game if stored else config.run.game)
-    for said in files:
-        if said.game != name and not (is_python_file(said.game) and is_python_file(name)):  # the file may lie elsewhere here
-            raise ConfigError(f"these weights play {said.game}, not {name}; leave --game out, or name others")
+    for file in files:
+        if file.game != name and not (is_python_file(file.game) and is_python_file(name)):  # the file may lie elsewhere here
+            raise ConfigError(f"these weights play {file.game}, not {name}; leave --game out, or name others")
     if stored and (run or not files):
         return stored
     params = {**(files[0].params if files else {}), **params_asked(config, name)}

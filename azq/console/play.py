@@ -93,8 +93,8 @@ def game_named(config: Config, game: str | None, run: str | None, *names: str) -
     if run:
         folder = move.folder_of(config, None, run)
         return check_game(config, folder.sections().run.game, folder.settings)
-    if found := next(filter(None, map(pretrained.named, names)), None):
-        return found
+    if result := next(filter(None, map(pretrained.named, names)), None):
+        return result
     files = (each for name in names if not name.startswith("gtp:") for each in name.removeprefix(FILE).split(","))
     for path, said in move.said_by(files).items():
         return check_game(config, said.game, path)

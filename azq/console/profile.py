@@ -33,10 +33,10 @@ SOON = ("learner.min_window=4096", "learner.limiter_slack=100000000", "learner.p
 def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:
     """Where the time of a running fleet goes, over `seconds`. Raises `NotFound` where no process of the run says."""
     with contextlib.closing(RedisBus(brokers.open_control(config)[1])) as bus:
-        found = profile_of(looks(partial(read_workers, bus), seconds, wait or threading.Event().wait), run)
-    if not found:
+        result = profile_of(looks(partial(read_workers, bus), seconds, wait or threading.Event().wait), run)
+    if not result:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
-    return found
+    return result
 
 
 def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[RoleProfile, ...]:
@@ -127,8 +127,8 @@ def as_text(profiles: Sequence[RoleProfile]) -> str:
 
 
 def _mean(figures: Sequence[dict[str, float]]) -> dict[str, float]:
-    names = dict.fromkeys(name for each in figures for name in each)
-    return {name: sum(each.get(name, 0.0) for each in figures) / len(figures) for name in names}
+    names = dict.fromkeys(name for figure in figures for name in figure)
+    return {name: sum(figure.get(name, 0.0) for figure in figures) / len(figures) for name in names}
 
 
 def _role(role: str, workers: Sequence[dict[str, float]]) -> RoleProfile:
@@ -160,7 +160,7 @@ def plot(profiles: Sequence[RoleProfile], out: Path, title: str) -> None:
             if row.wall_share >= SHOWN:
                 axes.text(left + row.wall_share / 2, place, f"{row.phase}\n{row.wall_share:.0%}", ha="center", va="center", fontsize=7)
             left += row.wall_share
-    axes.set_yticks(range(len(profiles)), [f"{each.role}\n{each.cpu_cores:.2f} cores" for each in reversed(profiles)])
+    axes.set_yticks(range(len(profiles)), [f"{profile.role}\n{profile.cpu_cores:.2f} cores" for profile in reversed(profiles)])
     axes.set(xlim=(0, 1), xlabel="share of wall time", title=title)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()

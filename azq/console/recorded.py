@@ -94,17 +94,17 @@ class Source:
     num_simulations: int = 400
 
 
-def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) -> Imported:
+def import_games(request: UpRequest, source: Source, tell: Callable[[str], None]) -> Imported:
     """Makes the folder of a new run whose log begins with the games of these files; it is there whole, or not at all.
 
     Games that were given up or break the rules are left out and counted. Raises `NotFound` for a file, `StateConflict` for a run that
     exists, `ConfigError` where no game is left, `StoreError` for a full disk.
     """
-    start = read_start(asked)
+    start = read_start(request)
     if start.run.path.exists():
         raise StateConflict(f"run {start.run.name!r} exists, and games come before all others of a run; choose another --run")
     files = [(path, source.form or form_of(path.name), _bytes(path)) for path in source.files]
-    sections = _as_in(files, start.config, asked).run_sections()
+    sections = _as_in(files, start.config, request).run_sections()
     game = load_game(start.config, sections.run.game, sections.run.params)
     making, done = RunDir(start.run.home, f".{start.run.name}.import"), Imported(start.run.name)
     make_folder(making.path / "segments")
@@ -112,46 +112,46 @@ def import_games(asked: UpRequest, source: Source, tell: Callable[[str], None]) 
         with ExitStack() as stack:
             log = SegmentLog(making.path / "segments", game_key(sections), count=partial(count_trained, game))
             stack.callback(log.close)
-            found = _sound(game, files, done)
+            result = _sound(game, files, done)
             seating = Seating(sections.run.game, None, "latest", source.num_simulations, slots=AT_ONCE)
             players = stack.enter_context(seated(start.config, seating, [source.finish]))[1] if source.finish else [None]
             store = Storing(game, log, players[0], done)
             progress = ProgressLine(tell, lambda: f"{done.games:,} games, {done.positions:,} positions")
-            while several := list(islice(found, AT_ONCE)):
+            while several := list(islice(result, AT_ONCE)):
                 store.take(several)
                 progress()
         if not done.games:
             named = ", ".join(map(str, source.files))
             raise ConfigError(f"no game of {named} can be learnt from; the first: {'; '.join(done.named[:3]) or 'there is none'}")
         making.create(sections, start.host)
-        list_game(start.run.home, game_asked(asked))
+        list_game(start.run.home, game_asked(request))
         making.path.rename(start.run.path)
     finally:
         shutil.rmtree(making.path, ignore_errors=True)
     return done
 
 
-def _as_in(files: Sequence[File], config: Config, asked: UpRequest) -> Config:
+def _as_in(files: Sequence[File], config: Config, request: UpRequest) -> Config:
     """Settings with the size of board, and hex's swap, that the first file of SGF says, unless they are set by hand."""
     run = config.run
     if run.game not in sgf.NUMBERS:
         return config
-    chosen = load(asked.config_file, asked.overrides).run.params
+    chosen = load(request.config_file, request.overrides).run.params
     for _, data in ((form, data) for _, form, data in files if form == "sgf"):
-        said = {name: value for name, value in sgf_params(load_game(config, run.game, {}), data).items() if name not in chosen}
+        values = {name: value for name, value in sgf_params(load_game(config, run.game, {}), data).items() if name not in chosen}
         with suppress(ConfigError):  # another size than the game has: each game of the file is refused by name
-            load_game(config, run.game, run.params | said)
-            return config.model_copy(update={"run": run.model_copy(update={"params": run.params | said})})
+            load_game(config, run.game, run.params | values)
+            return config.model_copy(update={"run": run.model_copy(update={"params": run.params | values})})
     return config
 
 
 def _sound(game: Game, files: Sequence[File], done: Imported) -> Iterator[tuple[str, ReadGame]]:
     for path, form, data in files:
         try:
-            found = read_games(form, game, data)
+            result = read_games(form, game, data)
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
-        for read in found:
+        for read in result:
             name = str(path) if read.stray else f"{path}, game {read.number}"
             if read.problem:
                 done.leave_out(STRAY if read.stray else BROKEN, name, read.problem)

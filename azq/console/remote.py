@@ -95,10 +95,10 @@ def average_weights(config: Config, client: Client, run: str, versions: str, out
 
 
 def _newest(client: Client, run: str) -> int:
-    found = client.weights(run, limit=1)
-    if not found:
+    result = client.weights(run, limit=1)
+    if not result:
         raise NotFound(f"run {run} has published no weights yet")
-    return found[0].version
+    return result[0].version
 
 
 def best_weights(client: Client, run: str) -> int:

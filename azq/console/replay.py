@@ -56,8 +56,8 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Calla
             nonlocal asked
             asked += len(packed)
             progress()
-            found = evaluate(network(version), packed)
-            return found.logits, found.values
+            result = evaluate(network(version), packed)
+            return result.logits, result.values
 
         for version in sorted({int(versions[each]) for each in searched if ply is None or each <= ply}):
             network(version)  # what is missing is told before anything was searched
@@ -114,7 +114,7 @@ def _told(recorded: RecordedGame, each: ReplayedPly, texts: dict[int, str]) -> d
     """A ply in plain values: what the record says and what comes out now, each legal action's policy and its visits now."""
     ply, arrays, now = each.found.ply, recorded.arrays, each.found
     action = int(arrays["actions"][ply])
-    said = {
+    values = {
         "action": action,
         "text": texts[action],
         "simulations": int(arrays["simulations"][ply]),
@@ -135,7 +135,7 @@ def _told(recorded: RecordedGame, each: ReplayedPly, texts: dict[int, str]) -> d
     ]
     gap = {name: value for name, value in asdict(each.difference).items() if name in ("policy", "value")}
     reason = {"verdict": each.verdict, "reason": each.reason, "difference": gap}
-    return {"ply": ply, "recorded": said, "now": gives, **reason, "actions": actions}
+    return {"ply": ply, "recorded": values, "now": gives, **reason, "actions": actions}
 
 
 def replay_text(told: dict[str, Any]) -> list[str]:

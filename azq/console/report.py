@@ -87,11 +87,11 @@ def report(config: Config, run: str, out: Path) -> Path:
 
 def read_events(bus: Bus, run: str) -> list[RunEvent]:
     """What became of the run and its jobs, oldest first, as far as it is kept."""
-    found = []
+    results = []
     for entry in bus.after(keys.events(run), "0", count=2 * KEPT_EVENTS):
         with skip_unreadable(entry.place):
-            found.append(decode(entry.frame, RunEvent))
-    return found
+            results.append(decode(entry.frame, RunEvent))
+    return results
 
 
 def sections_of(course: Course, events: Sequence[RunEvent], spent: Spending | None = None) -> list[ReportSection]:
@@ -191,8 +191,8 @@ def _matches(course: Course) -> ReportSection:
         (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", _share_or_scores(match), match.progress, match.error)
         for match in course.matches
     ]
-    told = ", ".join(f"{rating.player} {rating.elo:+.0f}" for rating in fixed)
-    note = f"Ratings of the opponents that never change: {told}." if told else ""
+    text = ", ".join(f"{rating.player} {rating.elo:+.0f}" for rating in fixed)
+    note = f"Ratings of the opponents that never change: {text}." if text else ""
     if any(match.seats == 1 for match in course.matches):
         note = "A game for one: mean scores of both, with the same luck; who scored more has won."
     return ReportSection(
@@ -219,10 +219,10 @@ def _cost(course: Course) -> ReportSection:
 
 
 def _faults(course: Course, events: Sequence[RunEvent]) -> ReportSection:
-    found = [event for event in events if event.kind in FAULTS]
+    results = [event for event in events if event.kind in FAULTS]
     rows: list[tuple[str, ...]] = []
-    for kind, count in Counter(event.kind for event in found).items():
-        told = [event for event in found if event.kind == kind][-EXAMPLES:]
+    for kind, count in Counter(event.kind for event in results).items():
+        told = [event for event in results if event.kind == kind][-EXAMPLES:]
         rows += [
             (kind if event is told[0] else "", str(count) if event is told[0] else "", _time(event.at_ms), _about(event)) for event in told
         ]

@@ -117,11 +117,11 @@ def diff_text(found: SamplesDiff, names: Sequence[str]) -> str:
         for each in found.figures
     )
     lines = tabled(rows, "", *(f"#{name[-14:]}" for name in names), "#distance", "#noticed", "#p", "#p (Holm)", "")
-    told = "; play more of the same versions, or compare with --any-version" if found.verdict == TOO_FEW else ""
+    text = "; play more of the same versions, or compare with --any-version" if found.verdict == TOO_FEW else ""
     many = ", ".join(
         f"{name} {games:,} games ({left:,} left out)" for name, games, left in zip(names, found.games, found.left_out, strict=True)
     )
-    return "\n".join([*lines, many, f"{found.verdict}{told}"])
+    return "\n".join([*lines, many, f"{found.verdict}{text}"])
 
 
 def draw(found: Mapping[str, SampleStats], groups: Groups, out: Path, title: str) -> None:

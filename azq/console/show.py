@@ -79,8 +79,8 @@ def ledger_counts(config: Config, run: str | None) -> dict[str, Any]:
     """The counts of one run, or of the only one, by their public names."""
     ledger = Ledger(brokers.open_control(config)[1])
     name = run or only_run(ledger)
-    found = ledger.counts(ledger.run(name).record.run)
-    return {"run": name, **asdict(found), "balanced": found.balanced}
+    result = ledger.counts(ledger.run(name).record.run)
+    return {"run": name, **asdict(result), "balanced": result.balanced}
 
 
 def only_run(ledger: Ledger) -> str:
@@ -239,10 +239,10 @@ def why(config: Config, run: str, most: int = GAMES) -> Diagnosis:
     try:
         with reading_control(config) as client:
             bus = RedisBus(client)
-            found = diagnose(bus, run, sections, rules, reader, games=most)
+            result = diagnose(bus, run, sections, rules, reader, games=most)
             with contextlib.suppress(NotFound):  # it was never started here
-                found = replace(found, no_games=Watch(client).summary(run).no_games)
-            return found
+                result = replace(result, no_games=Watch(client).summary(run).no_games)
+            return result
     except (BrokerError, ConfigError) as error:  # nobody serves it, or it was never started here
         return diagnose(None, run, sections, rules, reader, games=most, note=f"no history: {error}")
 
@@ -274,14 +274,14 @@ class Adviser:
             return self.warnings
         self._looked_s = self._clock()
         try:
-            found = diagnose(self._bus, self._run, self._sections, self._rules, self._reader, games=GAMES_AT_WORK)
+            result = diagnose(self._bus, self._run, self._sections, self._rules, self._reader, games=GAMES_AT_WORK)
         except BrokerError:
             raise
         except AzqError as error:
             log.warning("why_unknown", run=self._run, reason=str(error))
             return self.warnings
-        before, self.warnings = self.warnings, tuple(f"azq why: {finding}" for finding in found.findings)
-        for finding in found.findings:
+        before, self.warnings = self.warnings, tuple(f"azq why: {finding}" for finding in result.findings)
+        for finding in result.findings:
             if not any(text.startswith(f"azq why: {finding.rule}:") for text in before):
                 log.warning("does_not_learn", run=self._run, rule=finding.rule, evidence=finding.evidence, setting=str(finding.setting))
         return self.warnings

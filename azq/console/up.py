@@ -79,14 +79,14 @@ class UpRequest:
     output: TextIO | None = None  # of its lines; standard output by default
 
 
-def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
+def up(request: UpRequest, *, listen: str | None = None, plaintext: bool = False) -> int:
     """Trains until Ctrl-C or the end that was asked for; returns an exit code. `listen`: where other machines reach its brokers."""
     logs.setup("up", to_person=sys.stderr.isatty())
     die_with_parent()
-    start = read_start(asked)
+    start = read_start(request)
     where = parse_listen(listen, plaintext)
-    if asked.volunteers:
-        start = dataclasses.replace(start, config=open_gateway(start.config, where.host if where else None, asked.port), volunteers=True)
+    if request.volunteers:
+        start = dataclasses.replace(start, config=open_gateway(start.config, where.host if where else None, request.port), volunteers=True)
     rundir.make_folder(start.run.home)
     with home_lock(start.run.home), rundir.naming_folder(start.run.home), Brokers(start.config, start.run.home, where) as brokers:
         config = beside_others(brokers.apply(start.config))
@@ -94,13 +94,13 @@ def up(asked: UpRequest, *, listen: str | None = None, plaintext: bool = False) 
             if plaintext:
                 log.warning("plaintext", reason="everybody on the way reads passwords, games and weights, and may change them")
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
-        if asked.volunteers:
+        if request.volunteers:
             log.info("volunteers_welcome", link=config.gateway.url or url_of(config.gateway))
         if not knows_roles(config):
             log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
         make_key(brokers.control, start.run.home)
-        list_game(start.run.home, game_asked(asked))
+        list_game(start.run.home, game_asked(request))
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
@@ -149,68 +149,77 @@ def free_port(host: str, port: int) -> int:
 def plan_devices(config: Config) -> DevicePlan:
     """What each device of this machine does; says it, and which are left out, or gone since an earlier start."""
     machine = detect()
-    found = plan(machine, Wishes.of(config))
-    log.info("device_plan", plan=str(found))
-    for device, reason in (found.left_out | vanished(config.home, machine)).items():
+    result = plan(machine, Wishes.of(config))
+    log.info("device_plan", plan=str(result))
+    for device, reason in (result.left_out | vanished(config.home, machine)).items():
         log.warning("gpu_left_out", device=device, reason=reason)
     remember(config.home, machine)
-    return found
+    return result
 
 
-def read_start(asked: UpRequest) -> Start:
+def read_start(request: UpRequest) -> Start:
     """Settings in their order: preset of the game or the stored run, file, environment, `--set`."""
-    machine = load(asked.config_file, [text for text in asked.overrides if text.startswith("home=")])
-    game = absolute(asked.game) if asked.game else None
-    origin = read_origin(machine, asked.origin) if asked.origin else None
+    machine = load(request.config_file, [text for text in request.overrides if text.startswith("home=")])
+    game = absolute(request.game) if request.game else None
+    origin = read_origin(machine, request.origin) if request.origin else None
     game = game or (origin.meta.game if origin else None)
-    name = check_run_name(asked.run or rundir.name_of(game or machine.run.game))
+    name = check_run_name(request.run or rundir.name_of(game or machine.run.game))
     folder = rundir.RunDir(machine.home, name)
     if folder.exists():
-        if preset := asked.preset:
+        if preset := request.preset:
             raise ConfigError(f"run {name!r} exists and keeps its settings; choose another --run for --preset {preset}, or leave it out")
         if origin:
-            raise ConfigError(f"run {name!r} exists and keeps its weights; choose another --run for --from {asked.origin}, or leave it out")
+            raise ConfigError(
+                f"run {name!r} exists and keeps its weights; choose another --run for --from {request.origin}, or leave it out"
+            )
         base, host = {name: value for name, value in folder.values().items() if name in RunSections.model_fields}, folder.host_values()
         if game and game != base["run"]["game"]:
             raise ConfigError(f"run {name!r} learns {base['run']['game']}, not {game}; choose another --run")
     else:
-        base, host = (read(game or machine.run.game, asked.preset) for read in (preset_of, host_preset))
+        base, host = (read(game or machine.run.game, request.preset) for read in (preset_of, host_preset))
     if origin:
         base = merge(base, origin.settings())
-    config = load(asked.config_file, [*_chosen(asked, game), *asked.overrides], base=base | host)
+    config = load(request.config_file, [*_chosen(request, game), *request.overrides], base=base | host)
     source = origin.path if origin else folder.settings if folder.exists() else ""
-    rules = load_game(with_game(config, game_asked(asked)), config.run.game, config.run.params, source)
+    rules = load_game(with_game(config, game_asked(request)), config.run.game, config.run.params, source)
     check_search(config.search, rules)  # an unknown game ends here, before anything starts
     weights = first_weights(origin, config.run_sections(), rules) if origin else b""
-    until = dict(Goals.parse(asked.until).until)
+    until = dict(Goals.parse(request.until).until)
     return Start(
-        with_game(config, config.run.game), folder, until, asked.as_json, host, weights=weights, again=again(asked), output=asked.output
+        with_game(config, config.run.game),
+        folder,
+        until,
+        request.as_json,
+        host,
+        weights=weights,
+        again=again(request),
+        output=request.output,
     )
 
 
-def game_asked(asked: UpRequest) -> str:
+def game_asked(request: UpRequest) -> str:
     """The game that the person names: by `--game`, else by file, environment or `--set`; not what a run's folder or weights say."""
-    return absolute(asked.game or load(asked.config_file, asked.overrides).run.game)
+    return absolute(request.game or load(request.config_file, request.overrides).run.game)
 
 
-def again(asked: UpRequest) -> str:
+def again(request: UpRequest) -> str:
     """The command that finds home and ports as this one did; what else was set of the run is kept in its folder."""
-    places = [text for text in asked.overrides if re.match(r"home=|\w+\.(host|port)=", text)]
-    file = ["--config", str(asked.config_file)] if asked.config_file else []
+    places = [text for text in request.overrides if re.match(r"home=|\w+\.(host|port)=", text)]
+    file = ["--config", str(request.config_file)] if request.config_file else []
     return shlex.join(["azq", "up", *file, *(word for text in places for word in ("--set", text))])
 
 
-def _chosen(asked: UpRequest, game: str | None) -> Iterator[str]:
+def _chosen(request: UpRequest, game: str | None) -> Iterator[str]:
     """What options of their own say of a run's settings."""
     if game:
         yield f'run.game="{game}"'
-    if asked.freeze:
-        if not asked.origin:
+    if request.freeze:
+        if not request.origin:
             raise ConfigError("--freeze keeps weights that came from elsewhere as they are; name them with --from")
-        yield f'learner.freeze="{asked.freeze}"'
-    if asked.final_games is not None:
-        yield f"arena.final_games={asked.final_games}"
-    if asked.volunteers:
+        yield f'learner.freeze="{request.freeze}"'
+    if request.final_games is not None:
+        yield f"arena.final_games={request.final_games}"
+    if request.volunteers:
         yield 'volunteers.kinds=["selfplay"]'
 
 

@@ -100,7 +100,7 @@ class TurnPlay(Replaying):
         state, (dice, _, moves) = self.state, entry.value.partition(":")
         thrown = {f"{entry.name} rolls {each}" for each in (dice, dice[::-1])}
         outcomes = state.legal_actions() if state.is_chance_node() else []
-        outcome = next((each for each in outcomes if state.action_to_string(each) in thrown), None)
+        outcome = next((outcome for outcome in outcomes if state.action_to_string(outcome) in thrown), None)
         if outcome is None:
             raise IllegalActionError(f"{entry.name} rolls {dice}, which is not what comes next")
         state.apply_action(outcome)
@@ -121,8 +121,8 @@ def _turn(state: State, wanted: Wanted, left: int = MOVES_OF_A_TURN + 1) -> list
     for _, rest, action in sorted(steps) if left else ():
         after = state.clone()
         after.apply_action(action)
-        if (found := _turn(after, rest, left - 1)) is not None:
-            return [action, *found]
+        if (result := _turn(after, rest, left - 1)) is not None:
+            return [action, *result]
     return None
 
 

@@ -119,7 +119,7 @@ class ChessPlay(Replaying):
 
     def __call__(self, entry: FileEntry) -> None:
         if entry.kind is EntryKind.SETUP:
-            if entry.name != "SETUP" or not any(each.name == "FEN" for each in self.entries):  # which says more
+            if entry.name != "SETUP" or not any(other.name == "FEN" for other in self.entries):  # which says more
                 _check(entry)
             return
         legal = self.state.legal_actions()

@@ -164,6 +164,6 @@ def sgf_params(game: Game, data: bytes) -> dict[str, int | bool]:
     """What a collection says of its board: the size of the first tree that says one, and that one was swapped."""
     trees = [entry for each in sgf.found(game, decode(data).text) for entry in each.entries]
     sizes = [entry.value.partition(":")[0] for entry in trees if entry.name == "SZ"]
-    size = next((int(each) for each in sizes if each.isdecimal()), 0)
+    size = next((int(size) for size in sizes if size.isdecimal()), 0)
     swapped = game.name == "hex" and any(entry.kind is EntryKind.SWAP for entry in trees)
     return ({"size": size} if size else {}) | ({"swap": True} if swapped else {})

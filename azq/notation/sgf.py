@@ -63,7 +63,7 @@ class _Tree:
         while not ended and (token := self._next()):
             mark, letters, value, _, other = token.groups()
             if letters:
-                name = "".join(each for each in letters if each.isupper()) or letters.upper()  # older files write Black for B
+                name = "".join(letter for letter in letters if letter.isupper()) or letters.upper()  # older files write Black for B
                 if name in ROOT and self._depth > 1 and self._first:
                     self.at, self._node = self._opened, []
                     break

@@ -60,7 +60,7 @@ def single_moves(text: str) -> list[str]:
     """Single moves of a turn: `8/5(2)` is one twice, `13/8/3` goes on with the same checker."""
     words: list[str] = []
     for word in text.replace(",", " ").split():
-        once, times = (found[1], int(found[2])) if (found := re.fullmatch(r"(\S+)\(([1-4])\)", word)) else (word, 1)
+        once, times = (match[1], int(match[2])) if (match := re.fullmatch(r"(\S+)\(([1-4])\)", word)) else (word, 1)
         places = once.split("/")
         steps = [f"{source}/{target}" for source, target in pairwise(places)] if len(places) > 2 else [once]
         words += steps * times

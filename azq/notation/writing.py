@@ -39,7 +39,7 @@ def export(form: str, run: str, game: Game, events: Iterable[SampleEvent]) -> It
 def _jsonl(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:
     for event in events:
         moves = [text for _, text in _plies(game, event)]
-        told = {
+        values = {
             "run": run,
             "uid": event.record.uid,
             "game": game.name,
@@ -51,7 +51,7 @@ def _jsonl(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]
             "worker": event.worker,
             "finished_ms": event.finished_ms,
         }
-        yield json.dumps(told) + "\n"
+        yield json.dumps(values) + "\n"
 
 
 def _sgf(run: str, game: Game, events: Iterable[SampleEvent]) -> Iterator[str]:

@@ -98,11 +98,11 @@ def same_game(first: RunRecord, other: RunRecord) -> None:
         for each in (first, other)
     ]
     if games[0] != games[1]:
-        told = ", ".join(
+        text = ", ".join(
             f"{each.run} learns {game.get('game', '')} {game.get('params') or ''}".strip()
             for each, game in zip((first, other), games, strict=True)
         )
-        raise InvalidRequest(f"runs of different games cannot be compared: {told}; name runs of one game")
+        raise InvalidRequest(f"runs of different games cannot be compared: {text}; name runs of one game")
 
 
 def _compared(course: Course, game: str, by: str) -> ComparedRun:
@@ -119,15 +119,15 @@ def _compared(course: Course, game: str, by: str) -> ComparedRun:
 
 
 def _common(runs: Sequence[ComparedRun]) -> list[CommonFigure]:
-    found = []
+    results = []
     for figure in FIGURES:
         curves = [run.curves.get(figure, []) for run in runs]
         if all(curves):
             x = min(curve[-1].x for curve in curves)
             values = [value_at(curve, x) for curve in curves]
             if None not in values:
-                found.append(CommonFigure(figure, x, [value for value in values if value is not None]))
-    return found
+                results.append(CommonFigure(figure, x, [value for value in values if value is not None]))
+    return results
 
 
 def _graded(courses: Sequence[Course]) -> list[GradedPair]:

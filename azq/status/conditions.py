@@ -87,12 +87,12 @@ def last_failure(bus: Bus, run: str) -> str:
 
 def crash_loops(deaths: Iterable[Died], now_ms: int, run: str = "") -> tuple[CrashLoop, ...]:
     """Who died `FEWEST` times within `WITHIN_S`, of those that work for a run (empty: all there are), by name. Pure."""
-    each: dict[tuple[str, str, str], list[Died]] = {}
+    values: dict[tuple[str, str, str], list[Died]] = {}
     for died in deaths:
         told = died.told
         if died.at_ms >= now_ms - WITHIN_S * 1000 and (not run or told.run in ("", run)):
-            each.setdefault((told.name, told.host, told.run), []).append(died)
-    return tuple(_loop_of(*who, found) for who, found in sorted(each.items()) if len(found) >= FEWEST)
+            values.setdefault((told.name, told.host, told.run), []).append(died)
+    return tuple(_loop_of(*who, found) for who, found in sorted(values.items()) if len(found) >= FEWEST)
 
 
 def _loop_of(name: str, host: str, run: str, deaths: Sequence[Died]) -> CrashLoop:

@@ -76,12 +76,12 @@ def _parts(spending: Spending) -> tuple[CostPart, ...]:
     groups: dict[tuple[str, str], list[str]] = {}
     for host, time in spending.machines.items():
         groups.setdefault((", ".join(time.roles), time.kind), []).append(host)
-    found = []
+    results = []
     for (name, kind), hosts in sorted(groups.items()):
         times = [spending.machines[host] for host in hosts]
         hours, unpriced = (sum(getattr(time, field) for time in times) / HOUR_MS for field in ("ms", "unpriced_ms"))
-        found.append(CostPart(name, kind, len(hosts), hours, round(sum(time.money for time in times), 4), unpriced))
-    return tuple(found)
+        results.append(CostPart(name, kind, len(hosts), hours, round(sum(time.money for time in times), 4), unpriced))
+    return tuple(results)
 
 
 def _of(part: CostPart) -> str:

@@ -62,10 +62,10 @@ BEGINNING = EventId(0, 0, "e", "0")
 
 def parse_event_id(text: str) -> EventId:
     """An event's id as a place. Raises `InvalidRequest`."""
-    found = _EVENT_ID.fullmatch(text)
-    if found is None:
+    match = _EVENT_ID.fullmatch(text)
+    if match is None:
         raise InvalidRequest("Last-Event-ID is no id of an event of this interface; send the last one received, or none")
-    ms, number, letter, run = found.groups()
+    ms, number, letter, run = match.groups()
     return EventId(int(ms), int(number), letter, run)
 
 
@@ -115,9 +115,9 @@ class EventReader:
             return []
         newest_ms = max(place.ms for place, _ in seen)
         self._pause(SETTLED_AFTER_S)  # until no stream can get an entry of that millisecond any more, which would belong before others
-        found = [(place, entry) for place, entry in self._look() if place.ms <= newest_ms]
+        results = [(place, entry) for place, entry in self._look() if place.ms <= newest_ms]
         events = []
-        for place, entry in in_order(found, READ_AT_ONCE):
+        for place, entry in in_order(results, READ_AT_ONCE):
             self._positions[entry.stream] = entry.id
             if (event := event_of(place, entry)) is not None:
                 events.append(event)
@@ -148,30 +148,34 @@ def event_of(place: EventId, entry: Entry) -> LiveEvent | None:
 
 
 def _of_run(place: EventId, frame: bytes) -> LiveEvent:
-    told = decode(frame, RunEvent)
-    about: dict[str, Any] = {name: value for name, value in told.about.items() if value}
+    message = decode(frame, RunEvent)
+    about: dict[str, Any] = {name: value for name, value in message.about.items() if value}
     if "job" in about:
         about |= {"job": f"{place.run}:{about['job']}", "attempt": int(about["attempt"])}
-    return LiveEvent(place, told.kind, told.at_ms, about)
+    return LiveEvent(place, message.kind, message.at_ms, about)
 
 
 def _of_weights(place: EventId, frame: bytes) -> LiveEvent:
-    told = decode(frame, WeightEvent)
-    return LiveEvent(place, "weights.published", told.published_ms, {"version": told.version, "step": told.step, "sha256": told.sha256})
+    message = decode(frame, WeightEvent)
+    return LiveEvent(
+        place, "weights.published", message.published_ms, {"version": message.version, "step": message.step, "sha256": message.sha256}
+    )
 
 
 def _of_promotions(place: EventId, frame: bytes) -> LiveEvent:
-    told = decode(frame, PromotionEvent)
-    return LiveEvent(place, f"weights.{told.deed}", told.at_ms, {"version": told.version, "reason": told.reason, "who": told.who})
+    message = decode(frame, PromotionEvent)
+    return LiveEvent(
+        place, f"weights.{message.deed}", message.at_ms, {"version": message.version, "reason": message.reason, "who": message.who}
+    )
 
 
 def _of_results(place: EventId, frame: bytes) -> LiveEvent:
-    told = decode_either(frame, MatchResult, GradeResult)
-    kind, names = _RESULTS[type(told)]
-    if isinstance(told, MatchResult) and told.spec.of_games:
-        part = {"part": f"{told.spec.first_game + 1} to {told.spec.first_game + told.spec.games} of {told.spec.of_games}"}
-        return LiveEvent(place, "match.part", told.finished_ms, {name: getattr(told, name) for name in names} | part)
-    return LiveEvent(place, kind, told.finished_ms, {name: getattr(told, name) for name in names})
+    message = decode_either(frame, MatchResult, GradeResult)
+    kind, names = _RESULTS[type(message)]
+    if isinstance(message, MatchResult) and message.spec.of_games:
+        part = {"part": f"{message.spec.first_game + 1} to {message.spec.first_game + message.spec.games} of {message.spec.of_games}"}
+        return LiveEvent(place, "match.part", message.finished_ms, {name: getattr(message, name) for name in names} | part)
+    return LiveEvent(place, kind, message.finished_ms, {name: getattr(message, name) for name in names})
 
 
 _RESULTS: dict[type, tuple[str, tuple[str, ...]]] = {

@@ -62,8 +62,8 @@ class Recorder:
 
     def _written(self, run: str) -> list[HistoryPoint]:
         """What this daemon, or another, wrote last of a run."""
-        found = [_try(entry.frame) for entry in self._bus.newest(keys.history(run), RESUMED)]
-        return [point for point in reversed(found) if point is not None and point.active_ms]
+        results = [_try(entry.frame) for entry in self._bus.newest(keys.history(run), RESUMED)]
+        return [point for point in reversed(results) if point is not None and point.active_ms]
 
 
 def points_of(
@@ -192,11 +192,11 @@ def _try(frame: bytes) -> HistoryPoint | None:
 
 def spent_by(beats: Sequence[Heartbeat]) -> dict[str, float]:
     """Shares of wall time as `<role>_<phase>`, means over the processes of a role that said anything; {} where none did."""
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for role in OF_ROLE:
         said = [figures for beat in beats if beat.role == role and (figures := of_heartbeat(beat.rates))]
-        found |= {f"{role}_{phase}": share for phase, share in part(merged(said), WALL).items()}
-    return found
+        values |= {f"{role}_{phase}": share for phase, share in part(merged(said), WALL).items()}
+    return values
 
 
 def cores_by(beats: Sequence[Heartbeat]) -> dict[str, float]:

@@ -106,8 +106,8 @@ class Beats:
             return self._teams[run]
 
     def _look(self) -> tuple[Heartbeat, ...]:
-        found = self._bus.values(keys.BEAT_PREFIX)
-        self._known = {key: self._decoded(key, frame) for key, frame in found.items()}
+        result = self._bus.values(keys.BEAT_PREFIX)
+        self._known = {key: self._decoded(key, frame) for key, frame in result.items()}
         beats = (beat for _, beat in self._known.values() if beat is not None)
         self._beats, self._read_s = tuple(sorted(beats, key=lambda beat: (beat.role, beat.worker))), self._clock()
         self._teams, self._shared = {}, None
@@ -386,6 +386,6 @@ class Watch:
         workers = read_workers(self.bus)
         facts = [gather(self._ledger, self.bus, view.record.run, workers, firsts=self._firsts) for view in self._ledger.runs()]
         looked_ms = now_ms()
-        runs = tuple(summarise(one, looked_ms) for one in facts)
-        queues = queue_table(workers, [job for one in facts for job in one.jobs], looked_ms)
+        runs = tuple(summarise(fact, looked_ms) for fact in facts)
+        queues = queue_table(workers, [job for fact in facts for job in fact.jobs], looked_ms)
         return runs, tuple(queues), tuple(worker_status(beat, looked_ms) for beat in workers)

@@ -50,8 +50,8 @@ class MatchOut(BaseModel):
 
     @classmethod
     def of(cls, match: WholeMatch) -> MatchOut:
-        told = {"num_simulations": match.spec.num_simulations, "share": match.score, "of_games": match.spec.of_games}
-        return cls.model_validate(asdict(match) | told | {"progress": match.progress, "workers": match.workers})
+        values = {"num_simulations": match.spec.num_simulations, "share": match.score, "of_games": match.spec.of_games}
+        return cls.model_validate(asdict(match) | values | {"progress": match.progress, "workers": match.workers})
 
 
 class GradeOut(MessageOut):

@@ -41,21 +41,21 @@ class Present:
 
 def present_of(beats: Iterable[Heartbeat], services: Mapping[str, float] | None = None) -> dict[str, Present]:
     """The machines of these processes, and what else is paid for by the hour, by name."""
-    found: dict[str, Present] = {name: Present(SERVICE, price, (SERVICE,)) for name, price in (services or {}).items()}
+    values: dict[str, Present] = {name: Present(SERVICE, price, (SERVICE,)) for name, price in (services or {}).items()}
     by_host: dict[str, list[Heartbeat]] = {}
     for beat in beats:
         by_host.setdefault(beat.host, []).append(beat)
     for host, own in by_host.items():
         at_work = [beat for beat in own if beat.role != HOST]
         bound = frozenset(beat.run for beat in at_work if beat.run) if all(beat.run for beat in at_work) else frozenset()
-        found[host] = Present(
+        values[host] = Present(
             next((beat.machine_kind for beat in own if beat.machine_kind), ""),
             next((beat.per_hour for beat in own if beat.per_hour is not None), None),
             tuple(sorted({beat.role for beat in at_work or own})),
             max(max(0, beat.sent_ms - beat.started_ms) for beat in own),
             bound,
         )
-    return found
+    return values
 
 
 def shares_of(present: Mapping[str, Present], running: Sequence[str]) -> dict[str, dict[str, float]]:

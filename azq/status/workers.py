@@ -36,7 +36,7 @@ class WorkerStatus:
     note: str = ""  # what an operator should know of it
 
 
-_TAKEN_OVER = tuple(each.name for each in fields(WorkerStatus) if each.name in Heartbeat.__struct_fields__)
+_TAKEN_OVER = tuple(field.name for field in fields(WorkerStatus) if field.name in Heartbeat.__struct_fields__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ def worker_status(beat: Heartbeat, now_ms: int) -> WorkerStatus:
 
 def network_uses(workers: Iterable[Heartbeat]) -> dict[str, NetworkUse]:
     """What inference workers do for each run that they had batches of, or serve; one that none serves is left out."""
-    told: dict[str, list[tuple[float, float, float]]] = {}
+    values: dict[str, list[tuple[float, float, float]]] = {}
     for beat in workers:
         if beat.role == "inference":
             for run in {*beat.weight_versions, *beat.by_run}:
-                told.setdefault(run, []).append(beat.by_run.get(run, (0.0, 0.0, 0.0)))
-    return {run: _network_use(said) for run, said in told.items() if any(batch for _, batch, _ in said)}
+                values.setdefault(run, []).append(beat.by_run.get(run, (0.0, 0.0, 0.0)))
+    return {run: _network_use(said) for run, said in values.items() if any(batch for _, batch, _ in said)}
 
 
 def _network_use(said: Sequence[tuple[float, float, float]]) -> NetworkUse:

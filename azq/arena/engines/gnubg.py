@@ -171,7 +171,7 @@ def is_fresh(state: _core.State) -> bool:
 def lines(state: _core.State) -> dict[Board, list[int]]:
     """The boards that the turn at hand can end in, as its player sees them, with a line of micro-moves to each."""
     player = state.current_player()
-    found: dict[Board, list[int]] = {}
+    values: dict[Board, list[int]] = {}
     met = set()
     stack: list[tuple[_core.State, list[int]]] = [(state, [])]
     while stack:
@@ -180,11 +180,11 @@ def lines(state: _core.State) -> dict[Board, list[int]]:
             after = here.clone()
             after.apply_action(action)
             if after.current_player() != player:
-                found[board_of(after, player)] = [*line, action]
+                values[board_of(after, player)] = [*line, action]
             elif (notation := after.notation()) not in met:
                 met.add(notation)
                 stack.append((after, [*line, action]))
-    return found
+    return values
 
 
 def phase(board: Board) -> str:

@@ -42,9 +42,9 @@ class LearningFault:
 
 def findings(facts: Facts) -> list[LearningFault]:
     """What is wrong, causes first; what only follows from a cause that was found is left out."""
-    found = [finding for rule in RULES if (finding := rule(facts)) is not None]
-    explained = {symptom for finding in found for symptom in FOLLOWS.get(finding.rule, ())}
-    return [finding for finding in found if finding.rule not in explained]
+    results = [finding for rule in RULES if (finding := rule(facts)) is not None]
+    explained = {symptom for finding in results for symptom in FOLLOWS.get(finding.rule, ())}
+    return [finding for finding in results if finding.rule not in explained]
 
 
 def blind(facts: Facts) -> dict[str, tuple[str, ...]]:
@@ -171,7 +171,7 @@ def entropy(facts: Facts) -> LearningFault | None:
     if played is None or played.sharpness is None or played.games < FEWEST_GAMES or facts.mastered:
         return None
     sharp = played.sharpness
-    told = f"policy targets have {sharp.mean:.1%} of the greatest entropy there is ({played.entropy:.2f} nats)"
+    text = f"policy targets have {sharp.mean:.1%} of the greatest entropy there is ({played.entropy:.2f} nats)"
     if sharp.mean + SIGMAS * sharp.error < 0.03:
         if search.algorithm == "gumbel":
             change = Change("search.c_scale", search.c_scale, min(1.0, search.c_scale / 10))
@@ -179,12 +179,12 @@ def entropy(facts: Facts) -> LearningFault | None:
             change = Change("search.c_puct", search.c_puct, 1.5)
         else:
             change = Change("search.dirichlet_fraction", search.dirichlet_fraction, max(0.25, min(1.0, 2 * search.dirichlet_fraction)))
-        return LearningFault("entropy", f"{told}: collapsed", change, _sure(played))
+        return LearningFault("entropy", f"{text}: collapsed", change, _sure(played))
     # Healthy runs of all presets lay at 0.28 to 0.68 after some hundred steps, targets that follow noise and priors at 0.84.
     if curves is not None and curves.step >= 2 * FEWEST_STEPS and sharp.mean - SIGMAS * sharp.error > 0.8:
         narrow = f"; results differ by {played.spread:.2f} of -1 to 1" if played.spread < NARROW else ""
-        told += f" after {curves.step:,} steps: it never fell{narrow}"
-        return LearningFault("entropy", told, _sharper(search, played.spread), _sure(played))
+        text += f" after {curves.step:,} steps: it never fell{narrow}"
+        return LearningFault("entropy", text, _sharper(search, played.spread), _sure(played))
     return None
 
 
