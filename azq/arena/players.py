@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 from azq import _core
 from azq.arena.player import GameSeeds, Ground, Player, position, seen
 from azq.errors import ConfigError, EngineError
-from azq.ratings.elo import versions_of
 
 if TYPE_CHECKING:
     from azq.search.search import Result
@@ -106,6 +105,8 @@ class PlayerKind:
 
 
 def _network(name: str, ground: Ground) -> Player:
+    from azq.ratings.elo import versions_of  # here, as the help of commands names the forms of players without numpy
+
     return NetworkPlayer(versions_of(name) or (ground.latest,), ground)
 
 
