@@ -72,13 +72,6 @@ def resident_bytes(pid: int | None = None) -> int:
     return 0
 
 
-def private_bytes(pid: int) -> int:
-    """Memory that only this process maps; 0 where it is gone."""
-    with contextlib.suppress(psutil.Error):
-        return int(psutil.Process(pid).memory_full_info().uss)
-    return 0
-
-
 def usage(pid: int | None = None) -> dict[str, float]:
     """CPU-seconds and resident bytes of a process (this one by default) and its children, by metric name; {} where it is gone.
 

@@ -31,7 +31,16 @@ MACHINE_SECTIONS = tuple(name for name in HostSections.model_fields if name != "
 @cache
 def parent_pipe() -> int:
     """Read end of a pipe that is never written to and that only this process holds open: its end of file is this process's death."""
-    read_end, _held = os.pipe()
+    read_end, write_end = os.pipe()
+    held = [write_end]
+
+    def release() -> None:
+        """In a fork, which would hold the pipe open beyond its parent's death."""
+        while held:
+            os.close(held.pop())
+        parent_pipe.cache_clear()
+
+    os.register_at_fork(after_in_child=release)
     return read_end
 
 

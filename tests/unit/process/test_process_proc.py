@@ -20,7 +20,6 @@ from azq.process.proc import (
     machine_busy_s,
     machine_memory_bytes,
     memory_grows,
-    private_bytes,
     status_of,
     tree_cpu_s,
     usable_cores,
@@ -46,16 +45,10 @@ def test_cpu_counts_living_and_ended_children() -> None:
 
 def test_where_there_is_nothing_to_read_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
-    assert (usage(), command(os.getpid()), status_of(os.getpid()), children(os.getpid()), private_bytes(os.getpid())) == ({}, [], "", [], 0)
+    assert (usage(), command(os.getpid()), status_of(os.getpid()), children(os.getpid())) == ({}, [], "", [])
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         assert is_my_child(child.pid)
         child.kill()
-
-
-def test_private_memory_grows_with_what_is_written() -> None:
-    before = private_bytes(os.getpid())
-    written = b"x" * (64 << 20)
-    assert private_bytes(os.getpid()) - before > 0.9 * len(written)
 
 
 def test_only_living_children_of_this_process_are_its_children() -> None:

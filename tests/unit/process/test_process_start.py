@@ -21,12 +21,16 @@ PARENT = f"""
 import os, subprocess, sys, time
 from azq.process.start import bound_to_this
 subprocess.Popen([sys.executable, "-c", {CHILD!r}], **bound_to_this(os.environ))
+if os.fork() == 0:
+    os.close(1)
+    os.read(0, 1)
+    os._exit(0)
 time.sleep(60)
 """
 
 
-def test_a_child_ends_once_its_parent_was_killed() -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+def test_a_child_ends_once_its_parent_was_killed_though_a_fork_of_it_lives_on() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "up\n"
         parent.kill()
