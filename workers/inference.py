@@ -109,7 +109,7 @@ def serve(server: Serving, beat: Callable[[], None], stop: StopSign) -> None:
 
 
 def _beat_until(control: Bus, worker: str, config: WorkerConfig, started: threading.Event) -> None:
-    """Beats while a device is got ready: whoever dies of that is missed, and counted where it dies again and again."""
+    """Beats while a device is got ready: a worker that dies of that is missed, and counted where it dies repeatedly."""
     presence = Presence("inference", life_s=config.heartbeat_life_s, worker=worker)
     while not started.is_set():
         with suppress(BrokerError):

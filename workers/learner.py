@@ -87,7 +87,7 @@ def main(config: Config, run: str, folder: Path | None = None) -> int:
 
     `folder` is the run's on this host, where it is not the one that the run names: what the run's store keeps is fetched into it.
     With several ranks this is one of them, as RANK says (`azq.parts.ranks`).
-    Raises `ConfigError` where no broker is set, `BrokerUnavailable` when nobody answers at the start, `NotFound` for an unknown run,
+    Raises `ConfigError` where no broker is set, `BrokerUnavailable` without an answer at the start, `NotFound` for an unknown run,
     `MissingExtra` for several ranks without their part, `StateConflict` when another learner has the run's folder or, on any host, the
     run, and what `Learner.run` raises.
     """
@@ -173,7 +173,7 @@ class Opening:
         self._due = clock() + OPENING_EVERY_S
 
     def turn(self, what: str) -> None:
-        """Told of every file and game that is read."""
+        """Called with every file and game that is read."""
         if self._clock() < self._due:
             return
         self._due = self._clock() + OPENING_EVERY_S
@@ -215,7 +215,7 @@ class LearnerBeat:
                 self._outage.attempt(self._known)
 
     def end(self) -> None:
-        """Takes the heartbeat away, so that nobody waits for its life to run out."""
+        """Deletes the heartbeat, so that its life is not waited for."""
         notify(STOPPING)
         self._outage.attempt(lambda: self._presence.leave(self._bus))
 

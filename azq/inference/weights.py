@@ -62,7 +62,7 @@ def fetch_from(store: Store) -> Fetch:
 class ResidentModels:
     """Versions by least recent use; one thread loads, another may borrow.
 
-    Each version has the network that its weights describe. The least recently used version that nobody has borrowed is
+    Each version has the network that its weights describe. The least recently used version that is not borrowed is
     overwritten when a new one is needed, by a copy in place where the network is the same.
     """
 

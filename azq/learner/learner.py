@@ -324,7 +324,7 @@ class Learner:
         self.tracker.flush()
 
     def save(self) -> None:
-        """Writes a checkpoint, in lockstep of published weights alone: whoever goes on from it has all that the next are made of.
+        """Writes a checkpoint, in lockstep of published weights alone: what goes on from it has all that the next are made of.
 
         Raises `StoreError`.
         """

@@ -1,6 +1,6 @@
 """Training in lockstep: each version from the games of all before it, in the order of their numbers, by a fixed number of steps.
 
-So the weights of a version follow from the run's settings alone, whoever played its games, and whoever died over them. What went into a
+So the weights of a version follow from the run's settings alone, whichever workers played its games or died over them. What went into a
 version is told with it, so that two runs which part can say where: other samples, another order of them, or other gradients.
 """
 

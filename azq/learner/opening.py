@@ -147,7 +147,7 @@ class LearnerSetup:
             return _restore(saved, intake.segments.game, trainer, publisher)
         if intake.lockstep is None:
             return _from_published(trainer, publisher)
-        newest = _last_published(publisher, 0)  # whose optimiser nobody has: all steps up to it are taken again
+        newest = _last_published(publisher, 0)  # whose optimiser is lost: all steps up to it are taken again
         return TrainingStart(newest.step if newest else -1, newest.version if newest else 0)
 
     def _intake(self, columns: Columns) -> Intake:

@@ -67,7 +67,7 @@ class Publisher:
                 yield event, weights
 
     def next_version(self) -> int:
-        """The version that `publish` will use if nobody publishes in between."""
+        """The version that `publish` will use if nothing is published in between."""
         newest = next(self.announced(), None)
         return max(self.version, newest.version if newest else 0) + 1
 

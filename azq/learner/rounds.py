@@ -51,7 +51,7 @@ class RoundTiming:
 
     @property
     def per_s(self) -> float:
-        """Samples a second that it would train on if it waited for nobody."""
+        """Samples a second that it would train on if it waited for no other."""
         return self.steps * self.rows / self.own_s
 
 
@@ -87,9 +87,9 @@ class RanksFigures:
     failures: int = 0  # ranks lost since the start
     batch_s: float = 0.0  # one step, waiting included
     sync_s: float = 0.0  # of it, waiting for other ranks: mean over the ranks
-    efficiency: float = 1.0  # samples a second of all / the sum of what each would do if it waited for nobody
+    efficiency: float = 1.0  # samples a second of all / the sum of what each would do if it waited for no other
     shares: tuple[int, ...] = ()  # rows of a step, by rank
-    each: tuple[RankStatus, ...] = ()  # by number; empty: nobody is to train beside this process
+    each: tuple[RankStatus, ...] = ()  # by number; empty: this process trains alone
 
 
 @dataclass(eq=False)

@@ -40,7 +40,7 @@ REMEDIES = {
     "no cuda gpus": "CUDA_VISIBLE_DEVICES may hide them, else look at `nvidia-smi` and `dmesg`",
 }
 HIDDEN = "CUDA_VISIBLE_DEVICES hides them all"
-#: parts of what is said where a device cannot come by itself, however long its driver takes to load and whoever has it now
+#: parts of what is said where a device cannot come by itself, however long its driver takes to load and whichever process has it now
 LASTING = ("not compiled with cuda", "no nvidia driver", "too old", "driver version is insufficient", "no kernel image", HIDDEN.lower())
 
 log = logs.get(__name__)
@@ -161,7 +161,7 @@ def has_bfloat16(flags: frozenset[str]) -> bool:
 
 
 def whole_numbers(flags: frozenset[str]) -> str:
-    """In what the native forward pass multiplies on such a CPU: `int8`, `int16`, or "" where torch is faster (AMX) or nobody measured.
+    """In what the native forward pass multiplies on such a CPU: `int8`, `int16`, or "" where torch is faster (AMX) or nothing was measured.
 
     Bytes take AVX512-VNNI, and bfloat16 beside them; AVX2 alone multiplies 16 bits twice as fast as float32.
     """
@@ -215,7 +215,7 @@ def look_at_gpus() -> Cards:
 
 
 def print_survey() -> None:
-    """Prints the same as JSON; a process of its own does."""
+    """Prints the same as JSON, in another process."""
     sys.stdout.write(msgspec.json.encode(look_at_gpus()).decode() + "\n")
 
 

@@ -1,4 +1,4 @@
-"""A network of several encoders: each group of the observation's tokens has one of its own, and fusion layers see the tokens of all."""
+"""A network of several encoders: one for each group of the observation's tokens, and fusion layers see the tokens of all."""
 
 from __future__ import annotations
 

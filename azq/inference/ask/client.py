@@ -87,8 +87,8 @@ class StreamEvaluator:
         self._next_id += 1
         sent_ms = now_ms()
         with self.phases("encode"):
-            said, wanted = (b"", None) if legal is None or not legal.size else self._wanted(legal)
-            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1, said)
+            legal_bits, wanted = (b"", None) if legal is None or not legal.size else self._wanted(legal)
+            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1, legal_bits)
             frame = codec.encode(request)  # too large is the caller's mistake, said here
         self._outstanding[request.request_id] = Outstanding(request, frame, wanted)
         self._unsent.append(request.request_id)
@@ -118,9 +118,9 @@ class StreamEvaluator:
 
     def _wanted(self, legal: NDArray[np.uint8]) -> tuple[bytes, NDArray[np.intp] | None]:
         """What a request says of legal actions, and where they are; nothing where most are, for then all logits are hardly longer."""
-        said = legal.tobytes()
-        places = wanted_places(said, len(legal), self.num_actions)
-        return (said, places) if len(places) < SHARE_WORTH_SAYING * len(legal) * self.num_actions else (b"", None)
+        legal_bits = legal.tobytes()
+        places = wanted_places(legal_bits, len(legal), self.num_actions)
+        return (legal_bits, places) if len(places) < SHARE_WORTH_SAYING * len(legal) * self.num_actions else (b"", None)
 
     def forget(self, handle: int) -> None:
         self._outstanding.pop(handle, None)

@@ -38,7 +38,7 @@ class FailoverEvaluator:
         self._lost_s: float | None = None  # since when the stream in use is lost
         self._heard_s = clock_s()  # when the stream in use answered last, or had nothing to answer
         self._moved_resent = 0
-        self._left: set[StreamEvaluator] = set()  # may hold answers that nobody took yet
+        self._left: set[StreamEvaluator] = set()  # may hold answers that were not taken yet
         self.place, self._stream = self._open(self._order)  # the broker in use
 
     def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
@@ -92,7 +92,7 @@ class FailoverEvaluator:
             self._move()
 
     def _move(self) -> None:
-        self._lost_s, self._heard_s = None, self._clock_s()  # where nobody answers, the next look is as far away as the first
+        self._lost_s, self._heard_s = None, self._clock_s()  # without an answer the next look is as far away as the first
         start = self._order.index(self.place) + 1
         try:
             place, stream = self._open((*self._order[start:], *self._order[: start - 1]))

@@ -80,7 +80,7 @@ class CatalogSource:
 
 
 class LocalEvaluator:
-    """Evaluates in one thread of its own, so that the caller may search another group meanwhile."""
+    """Evaluates in another thread, so that the caller may search another group meanwhile."""
 
     resent = 0
 

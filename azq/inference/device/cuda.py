@@ -2,7 +2,7 @@
 
 All versions of a network share them: weights are copied over those that the graphs read, on the stream that computes, when another
 version is evaluated than before. So only the first version of a shape of network records; by the thread that loads weights, before it
-serves: to record takes long, and cuDNN searches for kernels on each thread anew. The thread that serves only replays.
+serves: to record takes long, and cuDNN searches for kernels again on each thread. The thread that serves only replays.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class CudaStreams:
         self.capturing = threading.Lock()  # a process may capture one graph at a time
         self._search = search
         self.clock = DeviceClock(partial(device_mark, blocking=True))
-        self.progress = ""  # for whoever waits
+        self.progress = ""  # for those that wait
         self._logged_s = float("-inf")
         self.compute, self.copy_in, self.copy_out, self._warm_up, self._capture = (
             torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -185,7 +185,7 @@ def _views(buffer: torch.Tensor, size: int, spec: NetSpec) -> tuple[torch.Tensor
 
 
 class Graphs:
-    """The graphs of a shape of network, one a batch size, between buffers and weights of their own; recorded before a network serves."""
+    """The graphs of a shape of network, one a batch size, with own buffers and weights; recorded before a network serves."""
 
     def __init__(self, run: Pass, sizes: tuple[int, ...], streams: CudaStreams, *, compiled: bool = False) -> None:
         spec = run.network.spec

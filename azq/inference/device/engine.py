@@ -120,7 +120,7 @@ class Engine:
         self._changing = threading.Lock()
         self._graphs: WeakValueDictionary[tuple[Shape, Execution], Graphs] = WeakValueDictionary()
         self._streams: CudaStreams | None = None
-        # Held by whoever uses the device: torch's MPS has one stream, which no two threads may use at a time.
+        # Held while the device is used: torch's MPS has one stream, which no two threads may use at a time.
         self.exclusive: AbstractContextManager[object] = threading.RLock() if placement.device.type == "mps" else nullcontext()
         if placement.device.type == "cuda":
             try:

@@ -42,14 +42,14 @@ class CaptureRefused(RuntimeError):
 
 def classify(error: BaseException) -> Failure:
     """The failure behind an exception of a forward pass, by its type and by the words of CUDA, cuDNN and torch."""
-    said = str(error).lower()
+    message = str(error).lower()
     if is_out_of_memory(error):
         return Failure.OUT_OF_MEMORY
-    if isinstance(error, CaptureRefused) or "captur" in said or "cuda graph" in said or "cudagraph" in said:
+    if isinstance(error, CaptureRefused) or "captur" in message or "cuda graph" in message or "cudagraph" in message:
         return Failure.CAPTURE
-    if any(words in said for words in PASSING):
+    if any(words in message for words in PASSING):
         return Failure.BROKEN
-    if type(error).__name__ == "AcceleratorError" or "cuda error" in said or "cuda driver" in said:
+    if type(error).__name__ == "AcceleratorError" or "cuda error" in message or "cuda driver" in message:
         return Failure.DEVICE_LOST
     return Failure.BROKEN
 
@@ -123,7 +123,7 @@ def gather(parts: tuple[NDArray[np.uint8], ...], into: NDArray[np.uint8]) -> int
 
 
 class EagerForward:
-    """Op by op, on any device. Batches are padded to `sizes`: oneDNN compiles kernels anew for every batch size it has not seen."""
+    """Op by op, on any device. Batches are padded to `sizes`: oneDNN compiles kernels for every batch size it has not seen."""
 
     def __init__(
         self, module: Network, device: torch.device, sizes: tuple[int, ...], exclusive: AbstractContextManager[object] = nullcontext()

@@ -39,7 +39,7 @@ class Pass(nn.Module):
 class ResNetPass(Pass):
     """A ResNet in 16 bits up to the first layer of each head, which are one matrix product, summed in float32.
 
-    That reads the trunk's channels where they lie, the last dimension of a cell; hence weights of its own.
+    That reads the trunk's channels where they lie, the last dimension of a cell; hence own weights.
     """
 
     network: ResNet
@@ -77,16 +77,16 @@ class ResNetPass(Pass):
 def kernel_choices(network: Network, dtype: torch.dtype, *, compiled: bool, fused: bool = True) -> Mapping[str, Callable[[Network], Pass]]:
     """By name the kernels that suit a network in a precision; "", torch's own, always do."""
     plain = network if isinstance(network, ResNet) and not isinstance(network, GlobalResNet) and dtype != torch.float32 else None
-    found: dict[str, Callable[[Any], Pass]] = {}
+    choices: dict[str, Callable[[Any], Pass]] = {}
     if plain and fused and plain.stem.out_channels % ALIGNED == 0:
-        found["fused"] = partial(ResNetPass, kernels=CUDNN)
+        choices["fused"] = partial(ResNetPass, kernels=CUDNN)
     if compiled:
-        found[COMPILED] = partial(_compiled, partial(ResNetPass, kernels=TORCH) if plain else Pass)
-    return {**found, "": Pass}
+        choices[COMPILED] = partial(_compiled, partial(ResNetPass, kernels=TORCH) if plain else Pass)
+    return {**choices, "": Pass}
 
 
 def _compiled(make: Callable[[Network], Pass], network: Network) -> Pass:
-    """With kernels for each size of its own, made when it is called first; `made.forward` stays as it is."""
+    """With kernels for each size, made when it is called first; `made.forward` stays as it is."""
     made = make(network)
     made.compile(dynamic=False, fullgraph=True)
     return made

@@ -107,7 +107,7 @@ class Model:
         while failure := _failure_of(running):
             if failure is Failure.NOT_FINITE and not _finite(self.plain(*parts)):
                 raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
-            del running  # and with it, where nobody else has it, what it holds of the device's memory
+            del running  # and with its last reference what it holds of the device's memory
             self._settle(failure, serving=True)
             running = self.launch(*parts)
         return running.wait()

@@ -52,7 +52,7 @@ def measure(evaluate: Callable[[int], object], at: Sequence[int], clock_s: Calla
 
     The first run at each value, which may compile or record, is not counted.
     """
-    found: dict[int, float] = {}
+    least_s: dict[int, float] = {}
     left_s = budget_s
     for value in at:
         evaluate(value)
@@ -61,11 +61,11 @@ def measure(evaluate: Callable[[int], object], at: Sequence[int], clock_s: Calla
             start_s = clock_s()
             evaluate(value)
             runs_s.append(max(clock_s() - start_s, 1e-6))
-        found[value] = min(runs_s)
+        least_s[value] = min(runs_s)
         left_s -= sum(runs_s)
-        if 4 * found[value] > left_s:  # the next may take twice as long, and runs twice
+        if 4 * least_s[value] > left_s:  # the next may take twice as long, and runs twice
             break
-    return found
+    return least_s
 
 
 class Tuned:

@@ -1,4 +1,4 @@
-"""Keeps what is served up to date in a thread of its own: runs, weight events, loads. Serving never waits for it."""
+"""Keeps what is served up to date in a thread: runs, weight events, loads. Serving never waits for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
 
 @dataclass(eq=False)
 class LoadingThread:
-    """The runs that are served. The thread replaces `served` and never changes it, so that whoever reads it needs no lock.
+    """The runs that are served. The thread replaces `served` and never changes it, so that readers need no lock.
 
     Whatever goes wrong with one run costs that run alone: it is told (`unserved`), and tried again after a growing while.
     """
@@ -55,12 +55,12 @@ class LoadingThread:
         self._changed_s = 0.0
         self._asked_s = 0.0
         self._lost = False
-        self._stumbles = 0  # in a row, for reasons that nobody foresaw
+        self._stumbles = 0  # in a row, for unforeseen reasons
         self._log = logs.get(__name__)
 
     @property
     def unserved(self) -> dict[str, str]:
-        waiting = {run: one.problem for run, one in self._loaders.items() if one.problem and not one.served.current}
+        waiting = {run: loader.problem for run, loader in self._loaders.items() if loader.problem and not loader.served.current}
         return {**waiting, **self._failures.reasons}
 
     def start(self) -> None:
@@ -93,12 +93,12 @@ class LoadingThread:
         """Reads runs and events and loads what is new or wanted, once; True when anything changed. Raises BrokerError, DeviceError."""
         views = self.roster.look()
         changed = views is not None and self._take_over(views)
-        by_stream = {stream: one.catalog for one in self._loaders.values() for stream in one.catalog.last_ids}
+        by_stream = {stream: loader.catalog for loader in self._loaders.values() for stream in loader.catalog.last_ids}
         for entry in self.control.after_each(self._last_ids()):
             by_stream[entry.stream].take([entry])
-        for run, one in self._loaders.items():
+        for run, loader in self._loaders.items():
             with self._at(run):
-                changed |= one.follow(self.stats) | one.load_wanted()
+                changed |= loader.follow(self.stats) | loader.load_wanted()
         return changed
 
     @contextmanager
@@ -113,7 +113,7 @@ class LoadingThread:
         torch.set_num_threads(1)  # the cores are for evaluations
         while not self._stop.is_set():
             try:
-                self._look_and_tell()
+                self._refresh()
                 self._stumbles = 0
             except BrokerError as error:
                 if not self._lost:
@@ -130,12 +130,12 @@ class LoadingThread:
                 self._log.error("follower_stumbled", reason=reason_of(error), again_s=again_s, exc_info=error)
                 self._stop.wait(again_s)
 
-    def _look_and_tell(self) -> None:
+    def _refresh(self) -> None:
         if self.look():
             self._changed_s = time.monotonic()
             self.news.set()
         elif time.monotonic() - self._changed_s > PREPARE_AFTER_S:
-            any(one.prepare() for one in self._loaders.values())
+            any(loader.prepare() for loader in self._loaders.values())
         if self._lost:
             self._lost = False
             self._log.info("control_plane_back")
@@ -143,7 +143,7 @@ class LoadingThread:
 
     def _last_ids(self) -> dict[str, str]:
         """Of each run's weight events and promotions, by stream."""
-        return {stream: last_id for one in self._loaders.values() for stream, last_id in one.catalog.last_ids.items()}
+        return {stream: last_id for loader in self._loaders.values() for stream, last_id in loader.catalog.last_ids.items()}
 
     def _wait(self) -> None:
         """Until weights are published or promoted, or somebody asks for a version."""
@@ -158,13 +158,13 @@ class LoadingThread:
 
     def _take_over(self, views: dict[str, RunView]) -> bool:
         lives = {run: life_of(view) for run, view in views.items()}
-        kept = {run: loader for run, loader in self._loaders.items() if self._lives[run] == lives.get(run)}
-        new = [view for run, view in views.items() if run not in kept and self._failures.due(lives[run])]
+        staying = {run: loader for run, loader in self._loaders.items() if self._lives[run] == lives.get(run)}
+        new = [view for run, view in views.items() if run not in staying and self._failures.due(lives[run])]
         admitted = {view.record.run: loader for view in new if (loader := self._try_to_admit(view))}
-        changed = bool(admitted) or len(kept) < len(self._loaders)
+        changed = bool(admitted) or len(staying) < len(self._loaders)
         self._failures.keep(lives.values())
         self._lives = lives
-        self._loaders = {**kept, **admitted}
+        self._loaders = {**staying, **admitted}
         self.served = {run: loader.served for run, loader in self._loaders.items()}
         return changed
 

@@ -38,7 +38,7 @@ class Pending:
     request: EvalRequest
     packed: NDArray[np.uint8]  # (L, P), a view of the frame
     arrived_s: float
-    suspect: bool = False  # whoever had it before may have died of it
+    suspect: bool = False  # the worker that had it before may have died of it
 
     @property
     def count(self) -> int:
@@ -64,7 +64,7 @@ def name_of(packed: bytes) -> str:
 
 
 class BadRequest(WireError):
-    """A request that decodes and cannot be answered; the client can be told why, and whether anybody else would (`final`: nobody)."""
+    """A request that decodes and cannot be answered; the client gets the reason, and whether others would answer (`final`: none)."""
 
     def __init__(self, request: EvalRequest, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -75,7 +75,7 @@ class BadRequest(WireError):
 def read_request(run: str, entry: Entry, spec: NetSpec, max_batch: int, now_s: float, *, claimed: bool = False) -> Pending:
     """Checks a frame against a run's shapes; one that was claimed from another worker, or sent before, is suspect.
 
-    Raises WireError when nobody can be answered, BadRequest when the client can.
+    Raises WireError where no client can be answered, BadRequest where one can.
     """
     request = codec.decode(entry.frame, EvalRequest)
     if not 0 < len(request.client) <= MAX_CLIENT_NAME:

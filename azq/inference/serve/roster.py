@@ -47,9 +47,11 @@ class Roster:
             old = [name for name in names if name in self._asleep or name in self._stirring]
             self._stirring = set(self.ledger.stirring(old))
             self._rest_look_at_s = self.clock_s() + REST_LOOK_S
-        asked = [name for name in names if name not in self._asleep or name in self._stirring or name in wanted]
+        candidates = [name for name in names if name not in self._asleep or name in self._stirring or name in wanted]
         looked_ms = self.clock_ms()
-        awake = {view.record.run: view for view in self.ledger.runs(asked) if view.record.run in wanted or self._awake(view, looked_ms)}
+        awake = {
+            view.record.run: view for view in self.ledger.runs(candidates) if view.record.run in wanted or self._awake(view, looked_ms)
+        }
         self._asleep = set(names).difference(awake)
         self._look_at_s = self.clock_s() + LOOK_S
         return awake
@@ -90,17 +92,17 @@ class Unserved:
         if before is None or before.reason != reason:
             logs.get(__name__).error("run_not_served", run=life[0], reason=reason, again_s=AGAIN.pause_s(count))
         self._failures[life] = FailedRun(reason, count, self._clock_s() + AGAIN.pause_s(count))
-        self._tell()
+        self._update_reasons()
 
     def mended(self, life: Life) -> None:
         if self._failures.pop(life, None) is not None:
             logs.get(__name__).info("run_served", run=life[0])
-            self._tell()
+            self._update_reasons()
 
     def keep(self, lives: Collection[Life]) -> None:
         if any(life not in lives for life in self._failures):
             self._failures = {life: failure for life, failure in self._failures.items() if life in lives}
-            self._tell()
+            self._update_reasons()
 
-    def _tell(self) -> None:
+    def _update_reasons(self) -> None:
         self.reasons = {run: failure.reason for (run, _), failure in self._failures.items()}

@@ -87,7 +87,7 @@ class RunLoader:
         self._tuned_for: NetworkConfig | None = None
         self._since_ms = now_ms()
         self._refused: dict[int, float] = {}  # version -> when to try again
-        self._failures = 0  # in a row, for reasons that nobody foresaw
+        self._failures = 0  # in a row, for unforeseen reasons
         self._prepare_at_s = 0.0
         self._log = logs.get(__name__)
 

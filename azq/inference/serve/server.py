@@ -102,8 +102,8 @@ class InferenceServer:
     def step(self, idle_block_ms: float = IDLE_BLOCK_MS) -> int:
         """Does what is due and returns the leaves answered; blocks at most `idle_block_ms`.
 
-        Raises BrokerError; the entries it holds then are answered by later steps or by whoever claims them.
-        Raises DeviceError when nothing here can run the network: whoever claims its entries answers them.
+        Raises BrokerError; the entries it holds then are answered by later steps or by workers that claim them.
+        Raises DeviceError when nothing here can run the network: workers that claim its entries answer them.
         """
         with self.phases("weights"):
             self._take_news()
@@ -202,7 +202,7 @@ class InferenceServer:
         return plan(ready, now_s, max_batch=self._engine.execution.max_batch, limits=self._limits)
 
     def _limits(self, group: Group) -> BatchLimits:
-        """What a batch waits for. A CPU, which takes as long as there are leaves, waits for nobody unless it was told to."""
+        """What a batch waits for. A CPU, which takes as long as there are leaves, waits for no others unless a deadline is set."""
         if group.suspect or (self._depth == 1 and self._config.deadline_ms == "auto"):
             return BatchLimits(1, 0.0)
         return self.served[group.run].limits
@@ -217,7 +217,7 @@ class InferenceServer:
         self._loading.news.clear()
         if self.served is not self._loading.served:
             before, self.served = self.served, self._loading.served
-            # Of a run that is gone, or was made again: whoever is to answer finds them in the stream.
+            # Of a run that is gone, or was made again: the stream still holds them.
             stays = {run for run, served in self.served.items() if before.get(run) is served}
             self._pending = [pending for pending in self._pending if pending.run in stays]
             self._not_before_s.clear()
@@ -254,7 +254,7 @@ class InferenceServer:
 
     def _take(self, entries: Iterable[Entry], *, claimed: bool = False) -> None:
         held = {pending.key for pending in self.held()}
-        asked = {(pending.request.client, pending.request.request_id) for pending in self.held()}
+        awaited = {(pending.request.client, pending.request.request_id) for pending in self.held()}
         by_stream = {keys.eval_stream(run): run for run in self.served}
         for entry in entries:
             if key_of(entry) in held or entry.stream not in by_stream:
@@ -266,7 +266,7 @@ class InferenceServer:
             except WireError as error:
                 self._bury(entry, error)
                 continue
-            if (pending.request.client, pending.request.request_id) in asked:
+            if (pending.request.client, pending.request.request_id) in awaited:
                 self._data.ack(entry.stream, keys.INFERENCE_GROUP, [entry.id])  # sent again while it waits here: one answer is enough
             else:
                 self._pending.append(pending)
@@ -326,7 +326,7 @@ class InferenceServer:
             return self.drain()
 
     def _part(self, members: tuple[Pending, ...], error: Exception) -> None:
-        """After an error that nobody foresaw each request is tried alone, and the one that raises it again is refused."""
+        """After an unforeseen error evaluates each request alone; one that raises again is refused."""
         self._log.error("batch_failed", run=members[0].run, requests=len(members), reason=reason_of(error), exc_info=error)
         for pending in members:
             if pending.suspect:
@@ -345,7 +345,7 @@ class InferenceServer:
         self._answer(members, [requests.refusal(pending.request, reason_of(error)) for pending in members])
 
     def _launch_next(self) -> None:
-        """Gives a device its next batch before the one that completed is answered, lest it have none meanwhile."""
+        """Gives a device its next batch before the completed one is answered, so that it does not idle meanwhile."""
         with self.phases("collect"):
             now = self._plan()
             if not now.group and self._receive(0):  # mostly it came while the device worked
@@ -354,7 +354,7 @@ class InferenceServer:
             self._launch(now.group, now.members)
 
     def _complete(self, batch: LaunchedBatch) -> tuple[LaunchedBatch, Outputs] | None:
-        """Waits for a batch; weights that evaluate to NaN are named to its clients, and what nobody foresaw parts its requests."""
+        """Waits for a batch; weights that evaluate to NaN are named to its clients, an unforeseen error parts its requests."""
         try:
             with self.phases("forward"):
                 outputs = batch.model.complete(batch.running, *(pending.packed for pending in batch.members))

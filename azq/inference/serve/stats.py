@@ -49,9 +49,9 @@ class Stats:
         """What the runs of the last seconds had of it, as in `Heartbeat.by_run`; others are forgotten."""
         for rate in chain.from_iterable(self._by_run.values()):
             rate.add(0)  # its window ends now
-        told = {run: (leaves.per_s(), passes.per_s(), busy_s.per_s()) for run, (leaves, passes, busy_s) in self._by_run.items()}
-        self._by_run = {run: self._by_run[run] for run, (_, passes_per_s, _) in told.items() if passes_per_s}
-        return {run: (leaves, leaves / passes, min(1.0, busy)) for run, (leaves, passes, busy) in told.items() if passes}
+        figures = {run: (leaves.per_s(), passes.per_s(), busy_s.per_s()) for run, (leaves, passes, busy_s) in self._by_run.items()}
+        self._by_run = {run: self._by_run[run] for run, (_, passes_per_s, _) in figures.items() if passes_per_s}
+        return {run: (leaves, leaves / passes, min(1.0, busy)) for run, (leaves, passes, busy) in figures.items() if passes}
 
     def rates(self) -> dict[str, float]:
         return {

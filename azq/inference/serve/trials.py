@@ -35,16 +35,16 @@ class Patience:
 
 
 REQUEST = Patience(deaths=2, wait_s=5.0)  # evaluated alone; far longer than a batch takes
-LOAD = Patience(deaths=3, wait_s=0.0)  # a host's own; whoever starts there again cannot meet itself
+LOAD = Patience(deaths=3, wait_s=0.0)  # a host's own; a worker that starts there again cannot meet itself
 
 
-def judge(notes: int, age_s: float, patience: Patience) -> Verdict:
+def judge(marks: int, age_s: float, patience: Patience) -> Verdict:
     """The verdict on what was noted so often, the last time `age_s` ago."""
-    if notes == 0:
+    if marks == 0:
         return Verdict.TRY
     if age_s < patience.wait_s:
         return Verdict.WAIT
-    return Verdict.REFUSE if notes >= patience.deaths else Verdict.TRY
+    return Verdict.REFUSE if marks >= patience.deaths else Verdict.TRY
 
 
 @dataclass(eq=False)
@@ -65,11 +65,11 @@ class Trials:
         return self._plane.attempt(partial(self._begin, key)) or Verdict.TRY
 
     def _begin(self, key: str) -> Verdict:
-        note = self.control.get(key)
-        notes = _number(note)
-        verdict = judge(notes, self._age_s(key, note), self.patience)
+        mark = self.control.get(key)
+        marks = _number(mark)
+        verdict = judge(marks, self._age_s(key, mark), self.patience)
         if verdict is Verdict.TRY:
-            self.control.put(key, f"{notes + 1} {self.worker}".encode(), life_s=LIFE_S)
+            self.control.put(key, f"{marks + 1} {self.worker}".encode(), life_s=LIFE_S)
         return verdict
 
     def end(self, key: str) -> None:
@@ -98,20 +98,20 @@ class Trials:
         with self.survived(key):
             yield
 
-    def _age_s(self, key: str, note: bytes | None) -> float:
+    def _age_s(self, key: str, mark: bytes | None) -> float:
         now_s = self.clock_s()
-        if note is None:
+        if mark is None:
             self._seen.pop(key, None)
             return 0.0
         before = self._seen.get(key)
-        if before is None or before[0] != note:
-            before = self._seen[key] = note, now_s
+        if before is None or before[0] != mark:
+            before = self._seen[key] = mark, now_s
         return now_s - before[1]
 
 
-def _number(note: bytes | None) -> int:
-    """How often it was noted; a note that nobody can read counts as one."""
-    if note is None:
+def _number(mark: bytes | None) -> int:
+    """How often it was noted; an unreadable note counts as one."""
+    if mark is None:
         return 0
-    number = note.partition(b" ")[0]
+    number = mark.partition(b" ")[0]
     return int(number) if number.isdigit() and len(number) < 10 else 1

@@ -135,7 +135,7 @@ class _Slot:
     fence: Fence = no_fence
 
     def rows(self, window: Window, count: int) -> dict[str, NDArray[Any]]:
-        """Arrays of `count` rows in the window's shapes; memory is taken anew only where there is too little."""
+        """Arrays of `count` rows in the window's shapes; new memory is taken only where there is too little."""
         shapes = window.shapes
         if any(name not in self.arrays or len(self.arrays[name]) < count for name in shapes):
             self.arrays = {name: self._buffer((count, *shape), kind) for name, (kind, shape) in shapes.items()}

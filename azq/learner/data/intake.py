@@ -313,7 +313,7 @@ class Intake:
                 decoded.append((entry, decode(entry.frame, SampleEvent)))
             except WireError as error:
                 result.unreadable.append((entry, str(error)))
-                # Its open record is gone, so that nobody can play it again.
+                # Its open record is gone, so that no worker can play it again.
                 if (uid := uid_of(entry.frame)) > 0 and uid not in self.segments:
                     result.refused[uid] = f"its sample was damaged: {error}"
         return self._without_forged(decoded, result)

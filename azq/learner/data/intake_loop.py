@@ -1,4 +1,4 @@
-"""Intake beside training, in a thread of its own: a device that trains waits for no broker, no disk and no rules of a game.
+"""Intake beside training, in a thread: a device that trains waits for no broker, no disk and no rules of a game.
 
 The loop alone reads and acknowledges the stream, appends to the segment log, adds to the window and counts in the ledger. Who trains reads
 the numbers of games and samples, which only grow, and gathers from the window, which has a lock. Training may thus see a sample counted

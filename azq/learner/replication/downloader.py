@@ -49,7 +49,7 @@ class Downloader:
     """One fetch into a run's folder, of the segments only those that hold the newest `samples`; older ones stay in the store.
 
     A file here that is another than the store's is of a learner that had lost its place, or of a folder that was left behind: it is put
-    aside, and what it held and nobody else has was never acknowledged. Raises `StoreError`, `SegmentError`.
+    aside, and what it alone held was never acknowledged. Raises `StoreError`, `SegmentError`.
     """
 
     def __init__(self, prefix: ObjectPrefix, directory: Path, samples: float, progress: Callable[[str], None] = lambda what: None) -> None:
@@ -188,21 +188,21 @@ def download_if_possible(downloader: Downloader, directory: Path, token: int) ->
     A store that is away is done without where this very folder is the one that was written to last. Raises `StoreError` else: another
     host may have gone on from the store.
     """
-    note = directory / NOTE
+    mark = directory / NOTE
     try:
         downloader.run()
     except StoreError as error:
         with contextlib.suppress(OSError, ValueError):
-            if int(note.read_text("ascii")) + 1 == token:
-                log.warning("store_away", reason=str(error), remedy="nobody learned elsewhere since: training goes on from this folder")
-                _note(note, token)
+            if int(mark.read_text("ascii")) + 1 == token:
+                log.warning("store_away", reason=str(error), remedy="no other host learned since: training goes on from this folder")
+                _write_mark(mark, token)
                 return
         raise
-    _note(note, token)
+    _write_mark(mark, token)
 
 
-def _note(note: Path, token: int) -> None:
+def _write_mark(mark: Path, token: int) -> None:
     try:
-        publish_file(note, str(token).encode())
+        publish_file(mark, str(token).encode())
     except OSError as error:
-        raise StoreError(f"{note} cannot be written: {error.strerror}; free space there") from error
+        raise StoreError(f"{mark} cannot be written: {error.strerror}; free space there") from error

@@ -48,7 +48,7 @@ log = logs.get(__name__)
 
 @dataclass(eq=False)
 class Uploader:
-    """Beside a learner, in a thread of its own: a store that is slow or away holds up nothing but acknowledgements.
+    """Beside a learner, in a thread: a store that is slow or away holds up nothing but acknowledgements.
 
     Segments go before their indexes, and in order; so what is there is a beginning of the log. Only its own process writes below its
     number `writer`, which grows with every learner of the run.
@@ -166,13 +166,13 @@ class Uploader:
         self._newest = whole[-1][0] if whole else ""
         writer = max(self.token, listing.newest_writer + 1)
         write_claim(self.prefix, WriterClaim(writer, writers_of(segments, whole)), listing.claim)
-        # Only now is it sure that nobody goes on from these: of learners that died over them, or written again as larger ones.
+        # Only now is it sure that no learner goes on from these: of learners that died over them, or written again as larger ones.
         counted = {span.extent for segment in segments for span in (*segment.spans, *segment.index)}
         counted |= {span.extent for _, spans in whole[-KEEP:] for span in spans}
         for extents in files.values():
             self._drop([extent for extent in extents if extent not in counted], any_writers=True)
         self._writer = writer
-        self._note_end()
+        self._save_end()
 
     def _adopt(self, segment: RemoteSegment) -> None:
         """Goes on behind a segment of the store, or within the last one. Raises `StateConflict` where the folder's is another."""
@@ -200,7 +200,7 @@ class Uploader:
             return True
         self._write_index(self._number)
         self._number, self._extents = self._number + 1, []
-        self._note_end()
+        self._save_end()
         return True
 
     def _write_extent(self, path: Path, file: str, end: int) -> bool:
@@ -212,7 +212,7 @@ class Uploader:
         extent = self._put(file, start, 0, _read(path, start, stop))
         covered = [old for old in self._extents if old.start >= start]
         self._extents = [*(old for old in self._extents if old.start < start), extent]
-        self._note_end()
+        self._save_end()
         self._drop(covered)
         return True
 
@@ -258,7 +258,7 @@ class Uploader:
                 if any_writers or extent.writer == self._writer:
                     self.prefix.remove(extent.name)
 
-    def _note_end(self) -> None:
+    def _save_end(self) -> None:
         self.uploaded = (self._number, self._extents[-1].end if self._extents else 0)
 
     def _newest_here(self) -> str:

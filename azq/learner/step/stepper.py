@@ -31,7 +31,7 @@ def passed(module: nn.Module, *inputs: Tensor) -> Any:
 
 
 class Sync:
-    """What a training step asks of those that it trains with: nobody here; ways to train with other ranks start from it."""
+    """What a training step asks of those that it trains with: none here; ways to train with other ranks start from it."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module

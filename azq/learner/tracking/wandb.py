@@ -15,7 +15,7 @@ STEP = "step"
 
 
 class WandbTracker:
-    """A run of the project `azq`; a learner that starts anew goes on with it."""
+    """A run of the project `azq`; a learner that starts again goes on with it."""
 
     def __init__(self, run: TrackedRun) -> None:
         folder = run.directory / "wandb"
@@ -43,7 +43,7 @@ class WandbTracker:
             file.write(fetch())
         self._run.log_artifact(artifact, aliases=["latest", f"version-{event.version}"])
 
-    def flush(self) -> None: ...  # a process of its own sends
+    def flush(self) -> None: ...  # another process sends
 
     def close(self) -> None:
         self._run.finish()

@@ -1,4 +1,4 @@
-"""The side of every rank but 0: trains on what rank 0 says, with work of its own."""
+"""The side of every rank but 0: trains as rank 0 commands, on own work."""
 
 from __future__ import annotations
 

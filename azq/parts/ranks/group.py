@@ -193,7 +193,7 @@ class Rendezvous(Store):
     def wait(self, names: Sequence[str], timeout: timedelta | None = None) -> None:
         within_s = timeout.total_seconds() if timeout else self._timeout_s
         try:
-            until(lambda: self.check(names), f"ranks did not meet in time: nobody wrote {names[0]}", within_s, every_s=RENDEZVOUS_LOOK_S)
+            until(lambda: self.check(names), f"ranks did not meet in time: no rank wrote {names[0]}", within_s, every_s=RENDEZVOUS_LOOK_S)
         except EvaluationTimeout as error:
             raise RuntimeError(str(error)) from None
 
@@ -233,7 +233,7 @@ SHARED_FOLDER = Path("/dev/shm")
 def shared_memory(numbers: int) -> Tensor | None:
     """float32 (2, ranks, numbers) that all ranks of the process group see; None, for all of them, where one cannot.
 
-    Rank 0 makes a file of a name that nobody can guess: a rank that finds it is on the same host. The name is gone when this returns, so
+    Rank 0 makes a file of a name that cannot be guessed: a rank that finds it is on the same host. The name is gone when this returns, so
     nothing is left behind whatever dies. Raises `RuntimeError` when a member is gone.
     """
     shape = (2, dist.get_world_size(), numbers)
@@ -257,7 +257,7 @@ def _made(size: int) -> Path | None:
     except OSError:
         return None
     try:
-        os.posix_fallocate(file, 0, size)  # a full memory says so here, and kills nobody later
+        os.posix_fallocate(file, 0, size)  # a full memory says so here, and kills no process later
     except (OSError, AttributeError):  # no room, or a system without that call
         path.unlink()
         return None

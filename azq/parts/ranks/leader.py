@@ -45,7 +45,7 @@ log = logs.get(__name__)
 
 @dataclass(eq=False)
 class Leader(Ranks[AnyStepper]):
-    """This process and those that come when it invites them. Alone while nobody is there, and after a loss until others are back."""
+    """This process and those that come when it invites them. Alone while no other is there, and after a loss until others are back."""
 
     run: str
     bus: Bus
@@ -107,7 +107,7 @@ class Leader(Ranks[AnyStepper]):
         before = None if isinstance(self._sync, Sharded) else self.trainer.snapshot()
         if not self._group.has_trained:
             planned = replace(planned, steps=1)
-        # A step and the wait for another's; whoever watches this process waits for less than that where steps are long.
+        # A step and the wait for another's; a watchdog of this process waits for less than that where steps are long.
         bears_s = self._group.longest_s + self._group.patience_s
         with patient(bears_s) if bears_s > STILL_S else contextlib.nullcontext():
             holds = self._holds(partial(self._together, planned))
@@ -173,8 +173,8 @@ class Leader(Ranks[AnyStepper]):
         for rank, health in self._health.items():
             beat = self._beats.get(rank)
             state = "left_out" if self._left_out(rank) else "trains" if rank in members else "waits" if beat else "away"
-            said = changed(beat.said, seen_ms=beat.sent_ms) if beat else RankStatus(rank)
-            yield _timed(changed(said, errors=health.errors, reason=health.reason), state, timings.get(rank))
+            status = changed(beat.said, seen_ms=beat.sent_ms) if beat else RankStatus(rank)
+            yield _timed(changed(status, errors=health.errors, reason=health.reason), state, timings.get(rank))
 
     def close(self) -> None:
         self._send_leave()
@@ -269,7 +269,7 @@ class Leader(Ranks[AnyStepper]):
         self._release()
         self._broken = True
         if self._table is not None:
-            self._table = changed(self._table, meeting="")  # nobody is to look for that meeting place any more
+            self._table = changed(self._table, meeting="")  # that meeting place is over
         self._due_s = self.clock() + SETTLE_S
 
     def _send_leave(self) -> None:
@@ -307,10 +307,10 @@ def status_of(rank: int, trainer: Stepper) -> RankStatus:
     )
 
 
-def _timed(said: RankStatus, state: str, timing: RoundTiming | None) -> RankStatus:
+def _timed(status: RankStatus, state: str, timing: RoundTiming | None) -> RankStatus:
     if timing is None or not timing.steps:
-        return changed(said, state=state)
-    return changed(said, state=state, rows=timing.rows, samples_per_s=timing.per_s, batch_s=timing.batch_s, sync_s=timing.sync_s)
+        return changed(status, state=state)
+    return changed(status, state=state, rows=timing.rows, samples_per_s=timing.per_s, batch_s=timing.batch_s, sync_s=timing.sync_s)
 
 
 def _beat(frame: bytes) -> RankBeat | None:

@@ -158,7 +158,7 @@ class PlainTraining(AbstractContextManager["PlainTraining"]):
         """Takes so many steps with all ranks that are there, as one round; how many were taken.
 
         Fewer, a single one, where ranks have just met. None where a rank was lost over them: module and optimiser are then as before, so
-        whoever asks the module for answers goes on doing so. Less than none where ranks had a part of it each (`RankSettings.shard`): so
+        the module goes on answering. Less than none where ranks had a part of it each (`RankSettings.shard`): so
         many steps are taken back. Others take a rank 0 that neither steps nor looks for a minute for gone.
         """
         self.look()

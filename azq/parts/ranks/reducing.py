@@ -45,7 +45,7 @@ class HostMark:
 
 
 class Stopwatch:
-    """Adds up the time between `begin` and `end`; `begin` again before an `end` starts anew."""
+    """Adds up the time between `begin` and `end`; `begin` again before an `end` starts over."""
 
     def __init__(self, device: torch.device) -> None:
         self._make_mark: Callable[[], DeviceEvent] = device_mark if device.type == "cuda" else HostMark
@@ -229,7 +229,7 @@ class TopK:
     def __init__(self, ratio: float, *, feedback: bool = True) -> None:
         self._ratio = ratio
         self._feedback = feedback
-        self._left: dict[tuple[int, ...], Tensor] = {}  # by a bucket's parameters, which are dealt out anew after the first step
+        self._left: dict[tuple[int, ...], Tensor] = {}  # by a bucket's parameters, which are dealt out again after the first step
 
     def reduce(self, bucket: GradBucket) -> Reduced:
         mine: Tensor = bucket.buffer()

@@ -1,6 +1,6 @@
 """Who trains together and how much each gets: pure rules over what ranks say of themselves.
 
-Rank 0 is the learner: it alone writes the table that names an epoch's members, so nobody has to vote. The others say that they are free,
+Rank 0 is the learner: it alone writes the table that names an epoch's members, so there is no vote. The others say that they are free,
 find themselves in a newer table, and meet where it says. A member that vanishes breaks the epoch; the next one is made of those that
 said since then that they are free.
 """
@@ -81,7 +81,7 @@ def place_of(environ: Mapping[str, str], ranks: int) -> RankPlace:
 
 
 def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> RankTable:
-    """The table after a look at the ranks that live: itself while nobody came and the epoch holds.
+    """The table after a look at the ranks that live: itself while no rank came and the epoch holds.
 
     `broken`: a member was lost, so that none of this epoch is counted on until it says that it is free.
     """
@@ -97,7 +97,7 @@ def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> 
 def invited(table: RankTable, name: str, last_meeting: str) -> bool:
     """True when a table names this process, and another meeting than the one that it was in last.
 
-    Not by the number of the epoch: that begins anew where rank 0 was away for longer than its table lives.
+    Not by the number of the epoch: that starts over where rank 0 was away for longer than its table lives.
     """
     return table.meeting not in ("", last_meeting) and any(member == name for _, member in table.members)
 

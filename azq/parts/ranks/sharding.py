@@ -146,7 +146,7 @@ class Sharded(RankSync):
 
 
 def twin(module: nn.Module, parameter: Callable[[nn.Parameter], Tensor]) -> Any:
-    """A copy of a module, whose parameters are what `parameter` makes of its own."""
+    """A copy of a module, whose parameters are what `parameter` makes of the module's."""
     made = {id(own): nn.Parameter(parameter(own), requires_grad=own.requires_grad) for own in module.parameters()}
     return deepcopy(module, dict[int, Any](made))
 

@@ -21,10 +21,10 @@ EVERY_S = 2.0  # between two listings of the store
 
 
 class StoreFollower:
-    """Writes what is new on a prefix to a folder of its own, and gives it as a `SegmentFollower` does; what was read is deleted.
+    """Writes what is new on a prefix to a folder, and gives it as a `SegmentFollower` does; what was read is deleted.
 
     A store that is away is waited for. `read` raises `StoreError` where games that were read are not in the log any more, since another
-    learner went on from before them: whoever starts again is right again.
+    learner went on from before them: a rank that starts again reads it right.
     """
 
     def __init__(
