@@ -53,7 +53,7 @@ def below(folder: Path, name: str | Path) -> Path:
 
 
 def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Writes a file that appears under its name only when it is whole and durable, and is readable by nobody else before.
+    """Writes a file that appears under its name only when it is whole and durable, and is unreadable for others before.
 
     Drafts are `.<name>.*.tmp` beside it; only a process that dies leaves one. Raises `OSError`.
     """

@@ -70,7 +70,7 @@ class BrokerConfig(Section):
 
     control_url: Url = ""  # empty: an embedded server is started by `azq up`
     data_url: Url = ""  # empty: likewise; may equal control_url
-    public_control_url: Url = ""  # how other machines reach them, where that differs: told to whoever joins, without password
+    public_control_url: Url = ""  # how other machines reach them, where that differs; sent to joining machines without password
     public_data_url: Url = ""
     data_urls: Urls = ()  # several data planes, in one order on all hosts and new ones last; replaces data_url
     public_data_urls: Urls = ()
@@ -82,7 +82,7 @@ class BrokerConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _trusting(cls, values: Any) -> Any:
-        """Addresses carry the file that they are verified with, so that whoever has one can connect."""
+        """Addresses carry the file that they are verified with, so that an address is all it takes to connect."""
         if not isinstance(values, dict) or not values.get("tls_ca"):
             return values
         anchors = str(Path(values["tls_ca"]).absolute())
@@ -261,7 +261,7 @@ class MachineConfig(Section):
     margin_s: SecondsOrNever = 1200.0  # that the timer waits beyond `hours`; longer than `budget.drain_s`
     lost_after_s: SecondsOrNever = 0.0  # no daemon was heard of for so long: the timer ends it; 0: never
     poweroff_command: tuple[str, ...] = ()  # run after its azq has drained and ended; none: the machine stays on
-    metadata_url: Url = ""  # where its provider says that it takes the machine back, as http://169.254.169.254; empty: nobody is asked
+    metadata_url: Url = ""  # where its provider says that it takes the machine back, as http://169.254.169.254; empty: it is not polled
 
     def facts(self) -> dict[str, Any]:
         """What its heartbeats say of it."""
@@ -288,7 +288,7 @@ def _web_address(address: SecretStr) -> SecretStr:
 class NoticesConfig(Section):
     """Who is told when a run ends, or something lasts that an operator should know."""
 
-    webhook: Annotated[SecretStr, AfterValidator(_web_address)] = SecretStr("")  # gets each as JSON by POST; empty: nobody is told
+    webhook: Annotated[SecretStr, AfterValidator(_web_address)] = SecretStr("")  # gets each as JSON by POST; empty: no notices
 
 
 class HostSections(Section):

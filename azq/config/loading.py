@@ -30,7 +30,7 @@ class Config(BaseSettings, RunSections, HostSections):
 
 
 APART = "AZQ_APART"  # in the environment of a rehearsal's processes: what is live on this host does not reach them
-DESCRIBES_A_RUN = (*RunSections.model_fields, "worker", "inference")  # of a file that a rehearsal is told to read: no address, no secret
+DESCRIBES_A_RUN = (*RunSections.model_fields, "worker", "inference")  # what a rehearsal takes of a file: no address, no secret
 
 
 def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[str, Any] | None = None) -> Config:
@@ -86,7 +86,7 @@ def forget_environment() -> None:
 
 
 def names_no_section(variable: str) -> bool:
-    """Whether an environment variable has the form of a setting, `AZQ_SECTION__KEY`, and no such section: a slip that nobody would see."""
+    """Whether an environment variable has the form of a setting, `AZQ_SECTION__KEY`, and no such section: a typo that would go unseen."""
     section = section_of(variable)
     return section is not None and section not in Config.model_fields and "__" in variable[len("AZQ_") :]
 

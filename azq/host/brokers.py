@@ -96,7 +96,7 @@ def reading_control(config: Config) -> Iterator[redis.Redis]:
 
 
 def _started(config: Config) -> int:
-    """How many embedded data planes the last `azq up` started, which others need not be told; those that are set where none ever did."""
+    """Embedded data planes that the last `azq up` started, which other commands then need not know; else those that are set."""
     with contextlib.suppress(OSError, ValueError):
         return int((config.home / BROKER_FOLDER / PLANES_FILE).read_text("ascii"))
     return config.broker.data_shards
@@ -285,7 +285,7 @@ log = logs.get(__name__)
 
 
 def main(config: Config, plane: str, listen: str, password_file: Path | None) -> int:
-    """Serves until SIGTERM or SIGINT; whoever started it starts it again when its server dies or hangs.
+    """Serves until SIGTERM or SIGINT; its service manager restarts it when the server dies or hangs.
 
     Raises `ConfigError` for no such plane or a password that can be guessed, and `BrokerUnavailable` where the server does not come up.
     """

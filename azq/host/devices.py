@@ -58,7 +58,7 @@ class DevicePlan:
     threads: int
     why: str  # so many processes
     left_out: dict[str, str]  # device, or `GPU` for all of them -> why, and the remedy
-    evaluator: str = "stream"  # whom self-play asks: the workers of the stream, itself (local), or nobody (uniform)
+    evaluator: str = "stream"  # whom self-play asks: the workers of the stream, itself (local), or none (uniform)
 
     def __str__(self) -> str:
         itself = ", which evaluate for themselves" * (self.evaluator == "local")
@@ -151,7 +151,7 @@ class Machine:
 
 
 def detect() -> Machine:
-    """This machine; its GPUs are tried by a process of their own."""
+    """This machine; its GPUs are tried in a subprocess."""
     memory, total = usable_memory_bytes(), machine_memory_bytes()
     grows = memory == total and memory_grows(total)
     return Machine(socket.gethostname(), usable_cores(), memory, detect_tags(), *survey(), memory_grows=grows)

@@ -58,7 +58,7 @@ class FrontPlan:
 
 
 def free_port(count: int = 1) -> int:
-    """A port of this machine that nobody listened at a moment ago, nor at those after it, so many in all.
+    """A port of this machine without a listener a moment ago, nor at those after it, so many in all.
 
     It is below those that Linux gives to connections, any of which could take it before who asked for it does.
     """

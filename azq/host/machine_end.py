@@ -52,7 +52,7 @@ def boot_s() -> float:
 
 
 def overdue(machine: MachineConfig, now_s: float, began_s: float, heard_s: float | None) -> str:
-    """Why this machine has to end, whatever anybody says; empty where it may go on. `heard_s`: when a daemon was heard of last. Pure."""
+    """Why this machine has to end, whatever others say; empty where it may go on. `heard_s`: when a daemon was heard of last. Pure."""
     if machine.hours is not None and now_s - began_s >= machine.hours * 3600 + machine.margin_s:
         return f"its {machine.hours:g} hours are over (machine.hours)"
     silent_s = now_s - max(began_s, began_s if heard_s is None else min(heard_s, now_s))
@@ -78,7 +78,7 @@ class Notes:
         publish_file(self.folder / name, f"{at_s:.3f}\n".encode())
 
     def noted(self, name: str) -> float | None:
-        """When that was; None where nobody said, or nobody can read it."""
+        """When that was; None where there is none that can be read."""
         with contextlib.suppress(OSError, ValueError):
             return float((self.folder / name).read_text("utf-8"))
         return None
@@ -93,7 +93,7 @@ class Notes:
         return End(reason) if reason else None
 
     def ask(self, end: End) -> None:
-        """Asks whoever may stop services to end this machine."""
+        """Requests the end of this machine from the unit that may stop services."""
         publish_file(self.folder / ASKED, json.dumps(asdict(end)).encode())
 
     def take_end(self) -> End:

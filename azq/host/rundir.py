@@ -100,5 +100,5 @@ def list_runs(home: Path) -> list[str]:
 
 
 def name_of(game: str) -> str:
-    """The run's name where nobody gave one: the game's, or its class's."""
+    """The default name of a run: the game's, or its class's."""
     return re.sub(r"[^a-z0-9_-]", "-", game.rpartition(":")[2].lower()).strip("-_")

@@ -1,4 +1,4 @@
-"""Who works at a fleet's brokers: each role's processes and each machine that was let in, as users with rights of their own.
+"""Who works at a fleet's brokers: each role's processes and each machine that was let in, as users with their own rights.
 
 The control plane's table of machines says which of them may be there, and for how long; users that it does not name are removed.
 """
@@ -45,7 +45,7 @@ def words_of(name: str, machine: AdmittedMachine) -> list[str]:
 
 
 def unwelcome(users: Iterable[str], machines: Mapping[str, AdmittedMachine], now_ms: int) -> set[str]:
-    """Users of machines whose time is over, or that nobody let in. Pure."""
+    """Users of machines whose time is over, or that were never let in. Pure."""
     may_stay = {acl.machine_user(name) for name, machine in machines.items() if machine.expires_ms > now_ms}
     return {user for user in users if user.startswith(acl.MACHINE_PREFIX)} - may_stay
 

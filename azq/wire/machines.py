@@ -22,7 +22,7 @@ class MachineTime(Message, frozen=True):
     per_hour: float | None = None  # as it said last
     roles: tuple[str, ...] = ()  # of its processes
     ms: float = 0.0  # of its time; of a run: the run's share
-    unpriced_ms: float = 0.0  # of these, with a price that nobody knows
+    unpriced_ms: float = 0.0  # of these, without a known price
     money: float = 0.0
     seen_ms: int = 0  # when it was there last
 

@@ -27,7 +27,7 @@ def spec_of(job: Job) -> MatchSpec | GradeSpec | None:
 
 
 def whole_of(spec: MatchSpec) -> MatchSpec:
-    """The whole match that a part belongs to; a match of its own stays what it is."""
+    """The whole match that a part belongs to; a match without parts stays what it is."""
     return replace(spec, games=spec.of_games, first_game=0) if spec.of_games else spec
 
 

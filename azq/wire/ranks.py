@@ -1,4 +1,4 @@
-"""What is told of each of the processes that train one network together: part of their heartbeats and of the learner's status."""
+"""The status of each of the processes that train one network together: part of their heartbeats and of the learner's status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class RankStatus(msgspec.Struct, frozen=True, array_like=True):
     host: str = ""
     device: str = ""
     rows: int = 0  # of a step
-    samples_per_s: float = 0.0  # if it waited for nobody
+    samples_per_s: float = 0.0  # if it never waited
     batch_s: float = 0.0
     sync_s: float = 0.0  # of it, waiting for others
     memory_bytes: int = 0  # that its process has of the device

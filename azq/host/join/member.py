@@ -1,6 +1,6 @@
 """What another machine, or a command here, asks of this one for a cluster: start and stop its work, tell how it is, run a command.
 
-An order comes as JSON on standard input, where nobody else on the machine reads what is secret in it, and is answered with JSON.
+An order comes as JSON on standard input, where no other user reads its secrets, and is answered with JSON.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _look(order: MemberOrder, folder: Path, report: MemberReport) -> None:
 
 
 def _start(order: MemberOrder, folder: Path) -> None:
-    """Starts `azq join` so that it outlives whoever asked, and waits until its services are started; raises what it said where it ended."""
+    """Starts `azq join` so that it outlives the caller, and waits until its services are started; raises what it said where it ended."""
     if worker_of(folder):
         raise StateConflict(f"process {worker_of(folder)} works in {folder} already")
     make_folders(folder)
@@ -182,7 +182,7 @@ def _start(order: MemberOrder, folder: Path) -> None:
             process.terminate()
             raise ConfigError(f"azq join did not start within {order.within_s:g} s: {last_lines(folder / LOG, 1)}")
         threading.Event().wait(POLL_S)
-    process.returncode = 0  # it outlives whoever asked, and nobody here waits for it
+    process.returncode = 0  # it outlives the caller, which does not wait for it
 
 
 def _stop(folder: Path, within_s: float) -> None:

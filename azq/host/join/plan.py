@@ -1,4 +1,4 @@
-"""What a join writes and starts: settings and a certificate for everybody to read, addresses with passwords for the owner alone, units."""
+"""What a join writes and starts: settings and a certificate that all may read, addresses with passwords for the owner alone, units."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def read_token(given: str, file: Path | None, environment: MutableMapping[str, s
 
 
 def ask_token() -> Token:
-    """The token from whoever sits at the terminal; empty where nobody does."""
+    """The token as typed at the terminal; empty without one."""
     if sys.stdin.isatty():
         with contextlib.suppress(EOFError):
             return parse_token(getpass.getpass("token (azq join-token on the first machine prints it): ").strip())
@@ -136,7 +136,7 @@ class Invitee:
 def invitation(config: Config, guest: Invitee) -> dict[str, Any]:
     """The command that joins this machine's fleet, and a token for one machine, which is let in by this.
 
-    Where the brokers keep no users the token is their password, for whoever has it. Raises `ConfigError` when the brokers are out of other
+    Where the brokers keep no users the token is their password, for any holder. Raises `ConfigError` when the brokers are out of other
     machines' reach, `BrokerUnavailable` when they are away, `StateConflict` for a name that is taken.
     """
     resolved, client = brokers.open_control(config)
