@@ -108,7 +108,7 @@ def _round(arena: Arena) -> do.EnqueueEval | None:
     for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
     parts = [part for match in matches if match not in for_tabs for part in split(match, settings.games_per_job)]
     graded = settings.grades_apart and (not arena.finished or last.graded_version == seen.weight_version)
-    return arena.asks(noted, [*parts, *([] if graded else _grades(arena))], for_tabs)
+    return arena.asks(noted, [*([] if graded else _grades(arena)), *parts], for_tabs)  # what takes seconds goes first
 
 
 def _grading(arena: Arena) -> do.EnqueueEval | None:

@@ -10,7 +10,7 @@ import { results, viewOf } from "../web/replay.js";
 
 const TONES = { Learning: "good", Finished: "good", Not: "bad", Getting: "bad", Failed: "bad", Perhaps: "warn", Standing: "warn" };
 const COLOURS = { "spin-up": 7, fill: 2, main: 1, final: 3 };
-const PLY_MS = 700, REST_MS = 3000;
+const PLY_MS = 700, REST_MS = 3000, ABSENT_MS = 20_000;
 
 /** The sentence; a finding against the run goes before. */
 export function sentence(status, finding = "") {
@@ -74,9 +74,9 @@ export class NewestGame {
 
   /** Asks for the newest game once the one before is over; a run whose games are on another host shows none. */
   async ask() {
-    if (this.timer || this.absent) return;
+    if (this.timer || Date.now() < this.again_ms) return;
     const [newest] = await call(path(this.run, "/games?limit=1")).catch((error) => {
-      this.absent = error.status === 404;
+      this.again_ms = error.status === 404 ? Date.now() + ABSENT_MS : 0;
       return [];
     });
     if (!newest || newest.uid === this.game?.uid) return;

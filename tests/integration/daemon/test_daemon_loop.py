@@ -245,7 +245,7 @@ def test_new_weights_are_evaluated_once_and_a_restarted_daemon_does_not_ask_agai
     assert [view for view in plane.ledger.jobs("r") if view.job.kind == "eval"] == []
     plane.bus.publish(keys.weights("r"), encode(WeightEvent("r", 7, "0" * 64, "file:x", 10, 0)))
     until(lambda: successor.loop.tick() and [view for view in plane.ledger.jobs("r") if view.job.kind == "eval"])
-    match, _, grade = (view.job.payload for view in plane.ledger.jobs("r") if view.job.kind == "eval")
+    grade, match, _ = (view.job.payload for view in plane.ledger.jobs("r") if view.job.kind == "eval")
     assert (decode(match, MatchSpec).first, decode(match, MatchSpec).second) == ("weights:7", "weights:3")
     assert decode(grade, GradeSpec).weight_version == 7
 

@@ -197,7 +197,7 @@ class TestEvaluationRounds:
     def test_new_weights_are_matched_with_the_ones_evaluated_before_and_each_opponent_and_graded(self) -> None:
         seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round=EvalRound(4, NOW - 120_000))
         [action] = self.rounds(seen)
-        first, second, grade = action.specs
+        grade, first, second = action.specs
         assert isinstance(first, MatchSpec)
         assert isinstance(second, MatchSpec)
         assert (first.first, first.second, first.games) == ("weights:9", "weights:4", 8)
@@ -259,7 +259,7 @@ class TestEvaluationRounds:
         for seed, first in ((7, 7 * 1_000_003 + 9 * 1_009), (2**62, (2**62 * 1_000_003 + 9 * 1_009) % 2**63)):
             sections = SECTIONS.model_copy(update={"run": SECTIONS.run.model_copy(update={"seed": seed})})
             [action] = self.rounds(seen, sections=sections)
-            assert [spec.seed for spec in action.specs] == [first, first + 1, seed]
+            assert [spec.seed for spec in action.specs] == [seed, first, first + 1]
 
     @pytest.mark.parametrize("positions", [0, 1])
     def test_as_many_positions_are_graded_as_asked_for(self, positions: int) -> None:
@@ -334,7 +334,7 @@ def test_tabs_get_the_matches_between_versions_and_nothing_else_of_a_round() -> 
     [action] = [action for action in decide(DUE, (PLAYER, SERVERS, TABS), sections=MATCHED) if isinstance(action, EnqueueEval)]
     (match,) = action.for_tabs
     assert (match.first, match.second) == ("weights:9", "weights:4")
-    assert (action.tag, [type(spec) for spec in action.specs]) == ("cpu", [MatchSpec, GradeSpec])
+    assert (action.tag, [type(spec) for spec in action.specs]) == ("cpu", [GradeSpec, MatchSpec])
     assert "uct:100" in {spec.second for spec in action.specs if isinstance(spec, MatchSpec)}
 
 
