@@ -121,7 +121,7 @@ def test_connect_four_is_played_to_the_end_by_clicks_and_analysed(table: Any) ->
 def test_backgammon_is_played_with_dice(table: Any) -> None:
     seen = table("backgammon")
     assert seen.wait()
-    assert 1 <= seen.page.locator("#position [data-die]").count() <= 4
+    assert 1 <= seen.page.locator(".scene [data-die]").count() <= 4
     shot(seen.page, "play-backgammon")
     seen.play(plies=40)
     assert seen.page.locator(".scene .disc").count() > 10
