@@ -63,7 +63,7 @@ def test_luck_counts_by_its_probabilities() -> None:
 def test_endgames_of_connect_four_as_another_solver_has_them() -> None:
     pytest.importorskip("bitbully")
     game, solver = games.load("connect_four"), SolverPlayer()
-    found = [one for one in islice(endgames(game, 4, by_notation, 20_000, random.Random(1)), 120) if one]
+    found = [one for one in islice(endgames(game, 4, by_notation, 3_000, random.Random(1)), 200) if one]
     assert len(found) >= 10
     for one in found:
         scores = solver.scores(one.actions)
