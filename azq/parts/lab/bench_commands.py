@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from azq.cli.options import Answer, Command, MeasuredFile, Overrides, offering, rehearsal, with_answer
-from azq.errors import ConfigError
 
 bench_app = typer.Typer(no_args_is_help=True, help="Measure this machine; figures are per CPU-second of all processes.")
 
 Seconds = Annotated[float, typer.Option("--seconds", min=0.5, help="Time to measure.")]
+Evaluator = Annotated[Literal["stream", "local"], typer.Option("--evaluator", help="Who evaluates leaves.")]
 NetworkClock = Annotated[str, typer.Option(metavar="TIME", help="A clock for a network: each batch takes this long and no CPU.")]
 
 
@@ -37,7 +37,7 @@ def search(seconds: Seconds = 5.0, game: str = "connect_four") -> None:
 
 @_measured
 def selfplay(
-    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
+    evaluator: Evaluator = "stream",
     seconds: Seconds = 20.0,
     game: str = "connect_four",
     preset: Annotated[bool, typer.Option("--preset", help="Network and search as the game's preset has them.")] = False,
@@ -47,8 +47,6 @@ def selfplay(
 
     With --network-clock 2.2ms: the CPU that a turn of 8,192 leaves costs beside the network, and what speed follows for a GPU.
     """
-    if evaluator not in ("stream", "local"):
-        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
 
 
 @_measured

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import Answer, AsJson, MeasuredFile, Overrides, Preset, emit, rehearsal, with_answer, with_settings
-from azq.errors import ConfigError, ExitCode, MissingExtra
-from azq.parts.lab.bench_commands import bench_app
+from azq.cli.options import Answer, MeasuredFile, Overrides, Preset, rehearsal, with_answer, with_settings
+from azq.errors import ExitCode, MissingExtra
+from azq.parts.lab.bench_commands import Evaluator, bench_app
 from azq.process.interrupts import end_as_ctrl_c
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def tune(
 def sweep(
     settings: Config,
     file: Annotated[Path, typer.Argument(help=r"The study: `\[study]`, `\[settings]`, `\[space]` (docs/sweeps.md).")],
-    look: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
+    only_read: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
     url: Annotated[str, typer.Option("--url", help="The daemon whose dashboard shows the study.")] = "",
     report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, parallel coordinates, trials.")] = None,
 ) -> Answer:
@@ -90,7 +90,7 @@ def sweep(
     logs.setup("sweep", level=logging.WARNING)
     plan = read_plan(file)
     folder = (settings.home / "sweeps" / plan.name).absolute()
-    study = open_study(plan, folder) if look else swept(plan, folder, settings, url, _progress)
+    study = open_study(plan, folder) if only_read else swept(plan, folder, settings, url, _progress)
     if report:
         publish_file(report, as_html(f"Study {plan.name}", as_sections(plan, study)).encode())
     return Answer(as_values(plan, study), as_text(plan, study) + (f"\n{report}" if report else ""))
@@ -103,7 +103,7 @@ def validate(
     iterations: Annotated[int, typer.Option("--iterations", min=1, help="Versions after the first.")] = 6,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the run; with --bands of the first, which the band does not have.")] = 0,
     workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that play; with --bands, seeds at once.")] = 2,
-    evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local")] = "stream",
+    evaluator: Evaluator = "stream",
     kill: Annotated[bool, typer.Option("--kill", help="Kill a process with each version.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop everything halfway, and start it again.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times through the queue.")] = 1,
@@ -115,11 +115,9 @@ def validate(
 ) -> Answer:
     """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
     from azq import logs
-    from azq.parts.lab.validate.validate import FaultPlan, ValidationRequest
+    from azq.parts.lab.validate.validate import FaultPlan
     from azq.parts.lab.validate.validate import validate as command
 
-    if evaluator not in ("stream", "local"):
-        raise ConfigError(f"--evaluator {evaluator!r} is not stream or local")
     end_as_ctrl_c()
     logs.setup("validate", level=logging.WARNING)
     if bands:
@@ -127,8 +125,7 @@ def validate(
 
         judged = check_bands(BandRequest(bands, seeds, seed, workers, cpu, baseline, out), _progress)
         return Answer(judged.values(), judged.as_text(), ExitCode.OK if judged.passed else ExitCode.CRASH)
-    request = ValidationRequest(game, iterations, seed, evaluator, FaultPlan(workers, kill, stop), repeat, baseline)
-    report = command(request, _progress)
+    report = command(game, iterations, seed, evaluator, FaultPlan(workers, kill, stop), repeat, baseline, _progress)
     return Answer(report.values(), report.as_text(), ExitCode.OK if report.passed else ExitCode.CRASH)
 
 
@@ -152,6 +149,7 @@ def drill_list() -> Answer:
 
 
 @drill_app.command("run")
+@with_answer
 @rehearsal
 def drill_run(
     name: Annotated[str, typer.Argument(help="Drills, separated by commas, or `all`.")] = "all",
@@ -159,18 +157,18 @@ def drill_run(
     seed: Annotated[int, typer.Option("--seed", help="Of what is random.")] = 0,
     patience: Patience = 1.0,
     game: str = "tic_tac_toe",
-    as_json: AsJson = False,
     overrides: Overrides = None,
-) -> None:
+) -> Answer:
     """Start an isolated system in a temporary folder, hurt it, time its recovery, and prove that nothing was lost."""
     from azq.parts.lab.drill import Intent, choose, load_all, rehearse
 
     end_as_ctrl_c()
     plan = Intent(rounds, game, tuple(overrides or ()), seed, patience)
-    _answer(rehearse(choose(load_all(), name), plan, _progress), as_json)
+    return _answer(rehearse(choose(load_all(), name), plan, _progress))
 
 
 @drill_app.command("chaos")
+@with_answer
 @rehearsal
 def drill_chaos(
     mtbf_s: Annotated[float, typer.Option("--mtbf-s", min=0.1, help="Mean seconds from a fault to the next, healed or not.")] = 5.0,
@@ -181,22 +179,19 @@ def drill_chaos(
     seed: Annotated[int, typer.Option("--seed", help="The same faults at the same times, as far as their targets are there.")] = 0,
     patience: Patience = 1.0,
     game: str = "tic_tac_toe",
-    as_json: AsJson = False,
     overrides: Overrides = None,
-) -> None:
+) -> Answer:
     """Hurt an isolated system at random times, healed or not, and compare the ledger with the disk in between and at the end."""
     from azq.parts.lab.drill import ChaosPlan, Intent, run_chaos
 
     end_as_ctrl_c()
     lasts_s = 60 * minutes if minutes or faults else 600.0
     plan = Intent(game=game, overrides=tuple(overrides or ()), patience=patience)
-    _answer(run_chaos(ChaosPlan(mtbf_s, faults, lasts_s, seed), plan, _progress), as_json)
+    return _answer(run_chaos(ChaosPlan(mtbf_s, faults, lasts_s, seed), plan, _progress))
 
 
-def _answer(rehearsal: Rehearsal, as_json: bool) -> None:
-    emit(rehearsal.values(), as_json, rehearsal.as_text())
-    if not rehearsal.passed():
-        raise typer.Exit(int(ExitCode.CRASH))
+def _answer(rehearsal: Rehearsal) -> Answer:
+    return Answer(rehearsal.values(), rehearsal.as_text(), ExitCode.OK if rehearsal.passed() else ExitCode.CRASH)
 
 
 def _progress(line: str) -> None:

@@ -82,7 +82,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "search_cpu_share": round(done["search_s"] / spent_s, 3),
         "mean_batch": round(evaluations / max(1, done["requests"]), 1),
         "simulations_per_evaluation": round(simulations / max(1, evaluations), 3),
-        # Shares of leaves that needed no evaluation of their own, and of simulations that had no leaf.
+        # Shares of leaves that needed no separate evaluation, and of simulations that had no leaf.
         "cache_hit_share": round(done["cache_hits"] / lookups, 4),
         "merged_share": round(done["merged_leaves"] / lookups, 4),
         "exact_share": round(done["exact_simulations"] / max(1, simulations), 4),

@@ -222,7 +222,9 @@ def estimate(
     needs, usable = needs_of(sections, devices, size), usable_memory_bytes()
     for row in memory_rows(needs, usable):
         progress(": ".join(row))
-    _check_room([need for need in needs if need.setting != "learner.max_window"], usable)
+    measured = [need for need in needs if need.setting != "learner.max_window"]
+    if not fits(measured, usable):
+        raise ConfigError(f"the measurement itself would not fit: {advice(measured, usable)}")
     measurement = measure(config, devices, size, seconds, progress)
     learner = sections.learner
     reuse = SampleReuse(learner.samples_per_insert, learner.batch_size, learner.limiter_slack)
@@ -244,11 +246,6 @@ def estimate(
         trained_game_samples=game_samples(sections.run.game) if points else None,
         others_cores=measurement.others_cores,
     )
-
-
-def _check_room(taken: Sequence[Need], usable: int) -> None:
-    if not fits(taken, usable):
-        raise ConfigError(f"the measurement itself would not fit: {advice(taken, usable)}")
 
 
 def _published(sections: RunSections) -> tuple[tuple[Point, ...], str]:

@@ -132,7 +132,7 @@ class TuneReport:
         unit = "the samples of a CPU-second" if self.judge.shared else "the run's samples"
         lines = [
             f"samples/s: self-play alone; of the run: with a learner, {self.judge.learner.per_s:.1f} steps/s alone, on the same cores",
-            f"ratio: {unit} to those as it is set, from the rounds of its axis; the test below has figures of its own",
+            f"ratio: {unit} to those as it is set, from the rounds of its axis; the test below has separate figures",
         ]
         if tuned.candidate == tuned.start:
             return [*lines, "nothing was faster than what is set; nothing to write"]
@@ -212,7 +212,7 @@ def perform(machine: Rig, evaluator: str, arrangement: Arrangement, seconds: flo
 
 
 def arranged(sections: RunSections, arrangement: Arrangement) -> RunSections:
-    """The settings with an arrangement in place of their own."""
+    """The settings with an arrangement in place of theirs."""
     return changed(sections, **arrangement.sections())
 
 

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
 from azq.clock import now_ms
 from azq.config import RunSections
+from azq.console.table import tabled
 from azq.errors import ConfigError, NotFound, StateConflict
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog, fetch_from
@@ -237,19 +238,6 @@ ALONE = "one process"
 
 
 @dataclass(frozen=True, slots=True)
-class ValidationRequest:
-    """The command line's arguments."""
-
-    game: str = "tic_tac_toe"
-    iterations: int = 6
-    seed: int = 0
-    evaluator: str = "stream"
-    faults: FaultPlan = field(default_factory=FaultPlan)
-    repeat: int = 1  # times through the queue, each with other kills
-    baseline: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class ValidationReport:
     """What came of it."""
 
@@ -271,8 +259,8 @@ class ValidationReport:
         return {**asdict(self), "hash": self.versions[-1].hash, "passed": self.passed}
 
     def as_text(self) -> list[str]:
-        lines = [f"{number.number:>4}  {number.hash[:16]}  step {number.step:<6} {number.games} games" for number in self.versions]
-        lines += [f"{run}: {hash[:16]}" for run, hash in self.runs.items()]
+        rows = [(version.number, version.hash[:16], version.step, version.games) for version in self.versions]
+        lines = [*tabled(rows, "#version", "hash", "#step", "#games"), *(f"{run}: {hash[:16]}" for run, hash in self.runs.items())]
         lines.append(f"baseline: {self.baseline}")
         if (first := self.first_difference) is not None:
             hashes = f"{first.hash[:16]}, not {first.expected[:16]}"
@@ -280,14 +268,26 @@ class ValidationReport:
         return [*lines, "passed" if self.passed else "failed"]
 
 
-def validate(request: ValidationRequest, progress: Callable[[str], None]) -> ValidationReport:
-    """Plays it all; raises `ConfigError` for a game or baseline that does not fit, and what `play_queued` raises."""
-    games.load(request.game)  # an unknown one ends here
-    sections, count = lockstep_sections(request.game, request.seed, request.evaluator), request.iterations + 1
+def validate(
+    game: str,
+    iterations: int,
+    seed: int,
+    evaluator: str,
+    faults: FaultPlan,
+    repeat: int,
+    baseline_file: Path | None,
+    progress: Callable[[str], None],
+) -> ValidationReport:
+    """Plays it alone, then `repeat` times through the queue, each time with other kills.
+
+    Raises `ConfigError` for a game or baseline that does not fit, and what `play_queued` raises.
+    """
+    games.load(game)  # an unknown one ends here
+    sections, count = lockstep_sections(game, seed, evaluator), iterations + 1
     machine, settings = machine_kind(), fingerprint(sections)
-    expected: Baseline | str = shipped_baseline(request.game, machine, settings)
-    if request.baseline is not None:
-        expected = read_baseline(request.baseline, request.game, machine, settings)
+    expected: Baseline | str = shipped_baseline(game, machine, settings)
+    if baseline_file is not None:
+        expected = read_baseline(baseline_file, game, machine, settings)
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         alone = list(islice(play_alone(sections, Path(folder)), count))
     runs, differences = {ALONE: alone[-1].hash}, []
@@ -295,11 +295,11 @@ def validate(request: ValidationRequest, progress: Callable[[str], None]) -> Val
     if isinstance(expected, Baseline):
         differences.append(first_difference(ALONE, alone, expected.versions))
     baseline = expected if isinstance(expected, str) else "differs" if differences[0] else "agrees"
-    for number in range(request.repeat):
-        faults = replace(request.faults, seed=request.faults.seed + number)
-        name = f"{faults}, run {number + 1}" if request.repeat > 1 else str(faults)
-        queued = play_queued(sections, faults, count)
+    for number in range(repeat):
+        plan = replace(faults, seed=faults.seed + number)
+        name = f"{plan}, run {number + 1}" if repeat > 1 else str(plan)
+        queued = play_queued(sections, plan, count)
         runs[name] = queued[-1].hash
         progress(f"{name}: {runs[name][:16]}")
         differences.append(first_difference(name, queued, alone))
-    return ValidationReport(request.game, request.seed, machine, settings, alone, runs, baseline, next(filter(None, differences), None))
+    return ValidationReport(game, seed, machine, settings, alone, runs, baseline, next(filter(None, differences), None))
