@@ -26,6 +26,7 @@ class Situation:
     eta_s: float | None = None
     games: int = 0
     step: int = 0
+    anchored: bool = False  # whether a match was played with the player whose Elo is 0
     trouble: str = ""  # why there is nothing to learn from, or who dies again and again
 
 
@@ -82,7 +83,7 @@ def _change_of(values: Sequence[Measure]) -> float:
 def _joined(verdict: str, values: Sequence[Measure], now: Situation) -> str:
     facts = [_change(values, now)] if values else [f"{now.games:,} games in {span(now.active_s)}"]
     elo = now.known.get("elo", ())
-    if elo and now.first != "elo" and elo[-1].text != TOO_FEW:
+    if elo and now.anchored and now.first != "elo" and elo[-1].text != TOO_FEW:
         facts.append(f"{elo[-1].value:+.0f} Elo against {ANCHOR}")
     if now.eta_s is not None and now.state is RunState.RUNNING:
         facts.append(f"{span(now.eta_s)} left")

@@ -13,6 +13,7 @@ from azq.config import NetworkConfig
 from azq.goals import Done, Goals
 from azq.ledger.records import known_section, max_waiting
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
+from azq.ratings.elo import ANCHOR
 from azq.ratings.matches import WholeMatch, part_of
 from azq.status.conditions import Died, crash_loops, mended_texts, no_games
 from azq.status.cost import RunCost, cost_of, warning
@@ -264,7 +265,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
 def _situation(facts: RunFacts, known: Trends, eta_s: float | None, trouble: str) -> Situation:
     view, first = facts.view, headline_kind(game_of(facts.view.record), known)
     games, step = facts.counts.finished, last_learner(facts).step
-    return Situation(view.record.run, view.state, view.active_ms / 1000, first, known, eta_s, games, step, trouble)
+    anchored = any(rating.player == ANCHOR for rating in facts.ratings)
+    return Situation(view.record.run, view.state, view.active_ms / 1000, first, known, eta_s, games, step, anchored, trouble)
 
 
 def missing_games(facts: RunFacts, rates: Pace) -> str:

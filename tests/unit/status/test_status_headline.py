@@ -12,16 +12,22 @@ from azq.status.headline import Situation, headline, not_learning
 from azq.status.strength import headline_kind, trends
 from azq.wire.messages import GradeResult
 
+ANCHOR = Rating("uct:100", 0.0, 0.0, 0.0, 40, 20.0)
+
 
 def sentence(errors: tuple[int, ...] = (), game: str = "connect_four", ratings: tuple[Rating, ...] = (), **facts: Any) -> str:
     grades = [GradeResult(version, 64, 200, wrong, 0, mean_loss=wrong / 1000) for version, wrong in enumerate(errors, 1)][::-1]
     known = trends(game, grades=grades, ratings=ratings)
     state, active_s = facts.pop("state", RunState.RUNNING), facts.pop("active_s", 420.0)
-    return headline(Situation("r", state, active_s, headline_kind(game, known), known, **{"games": 2000, "step": 300, **facts}))
+    return headline(
+        Situation(
+            "r", state, active_s, headline_kind(game, known), known, anchored=ANCHOR in ratings, **{"games": 2000, "step": 300, **facts}
+        )
+    )
 
 
 def test_better_is_said_with_from_to_elo_and_the_time_left() -> None:
-    rated = (Rating("weights:2", 772.0, 700.0, 844.0, 200, 190.0), Rating("weights:1", 0.0, -90.0, 90.0, 40, 20.0))
+    rated = (Rating("weights:2", 772.0, 700.0, 844.0, 200, 190.0), Rating("weights:1", 0.0, -90.0, 90.0, 40, 20.0), ANCHOR)
     assert (
         sentence((52, 6), ratings=rated, eta_s=240.0)
         == "Learning well: graded errors 26.0% → 3.0% in 7 min; +772 Elo against uct:100; 4 min left"
@@ -48,8 +54,12 @@ def test_each_situation_has_its_sentence(errors: tuple[int, ...], more: dict[str
 
 
 def test_elo_decides_where_the_measure_is_not_clear() -> None:
-    rated = (Rating("weights:1", -337.0, -500.0, -174.0, 40, 5.0), Rating("weights:2", -17.0, -120.0, 86.0, 80, 39.0))
+    rated = (Rating("weights:1", -337.0, -500.0, -174.0, 40, 5.0), Rating("weights:2", -17.0, -120.0, 86.0, 80, 39.0), ANCHOR)
     assert sentence((52, 45), ratings=rated, active_s=90.0).startswith("Learning well: graded errors 26.0% → 22.5% in 90 s; -17 Elo")
+
+
+def test_elo_is_left_out_until_its_zero_was_met() -> None:
+    assert "Elo" not in sentence((52, 6), ratings=(Rating("weights:1", 214.0, 100.0, 328.0, 40, 30.0),))
 
 
 def test_a_measure_without_interval_is_judged_by_a_tenth() -> None:
