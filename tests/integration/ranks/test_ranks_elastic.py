@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 import time
 import traceback
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from msgspec.structs import replace
@@ -91,7 +93,16 @@ def follow(url: str, folder: Path, sections: RunSections, rank: int, room: int =
     follower = open_follower(RUN, folder, sections, game, bus=RedisBus(connect(url)), place=place)
     if room:
         crowd(follower.work.trainer, room)
+    signal.signal(signal.SIGUSR1, cut_connections)
     follower.run(threading.Event())
+
+
+def cut_connections(*_: Any) -> None:
+    """Shuts every TCP connection of this process."""
+    for connection in psutil.Process().net_connections("tcp"):
+        if connection.raddr:
+            with socket.socket(fileno=os.dup(connection.fd)) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
 
 
 def crowd(trainer: Any, room: int) -> None:
@@ -211,6 +222,18 @@ def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(c
     assert (none, killed) == ((0, False), (1, True))
     assert sum(row.rows for row in figures.each) == 48
     assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.each)
+
+
+def test_ranks_whose_connections_are_cut_join_again(crew):
+    team = crew()
+    team.until(lambda figures: figures.healthy == 3, "three ranks train")
+    team.steps(20)
+    os.kill(team.ranks[2].pid, signal.SIGUSR1)
+    team.until(lambda figures: figures.failures >= 1, "the loss is noticed")
+    team.until(lambda figures: figures.healthy == 3, "all train again")
+    team.steps(20)
+    assert team.said[0] == team.said[1]  # a round that a loss undid is counted nowhere
+    assert all(process.is_alive() for process in team.ranks.values())
 
 
 @pytest.mark.slow
