@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import socket
 import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -86,7 +88,9 @@ class MemoryBus(RedisBus):
         vars(pool).pop("get_connection", None)
         if down:
             vars(pool)["get_connection"] = _refuse
-            pool.disconnect(inuse_connections=True)
+            for connection in [*pool._in_use_connections]:
+                with suppress(OSError, AttributeError):  # closed meanwhile, or not open yet
+                    connection._sock.shutdown(socket.SHUT_RDWR)  # as a server that goes away: who reads hears the end
 
     def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
         at = "*" if self._clock is None else f"{int(self._clock() * 1000)}-*"

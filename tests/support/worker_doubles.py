@@ -59,10 +59,11 @@ class Fleet:
         volunteers: VolunteersConfig | None = None,
         **selfplay: Any,
     ) -> None:
-        settings = {"evaluator": "uniform", "games_in_flight": 16, "journal_s": 0.1, **selfplay}
+        # No learner takes the games: with the usual bound of those that wait self-play would stall after seconds.
+        settings = {"evaluator": "uniform", "games_in_flight": 16, "journal_s": 0.1, "max_waiting_games": 10**6, **selfplay}
         sections = RunSections(
             run=RunConfig(game="tic_tac_toe", seed=3),
-            search=search or SearchConfig(num_simulations=16),
+            search=search or SearchConfig(num_simulations=64),
             selfplay=SelfPlayConfig(**settings),
             network=NETWORK,
             volunteers=volunteers or VolunteersConfig(),

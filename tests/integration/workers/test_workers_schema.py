@@ -39,7 +39,7 @@ def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
 def test_processes_of_another_schema_are_refused_while_the_others_go_on(fleet: Fleet, roles: tuple[str, ...]) -> None:
     fleet.create_run()
     fleet.start()
-    fleet.send(slice_s=60.0)
+    fleet.send(slice_s=3600.0)
     fleet.playing()
     other = f"import azq.wire.messages as m; m.SCHEMA, m.READABLE = {OTHER}, ({OTHER},); "
     strangers = {role: fleet._spawn(other + IMPORTS + MAINS[role]) for role in roles}
@@ -96,7 +96,7 @@ def test_frames_of_another_schema_go_to_the_dead_letters(fleet: Fleet, broker: A
     fleet.start_inference()
     until(lambda: data.dead_letters() == fleet.bus.dead_letters() == 1, "dead letters of request and sample", 60.0)
     fleet.start()
-    fleet.send(slice_s=60.0)
+    fleet.send(slice_s=3600.0)
     until(lambda: fleet.ledger.counts(RUN).inserted > 5, "games played, evaluated and learned from", 60.0)
     assert fleet.ledger.counts(RUN).balanced
     data.close()

@@ -73,7 +73,7 @@ def test_the_command_reports_and_fails_on_a_breach(tmp_path: Path, monkeypatch: 
     file.write_text(PEEKS, "utf-8")
     broken = runner.invoke(app, ["games", "check", f"{file}:Peek", "--games", "20"])
     assert broken.exit_code == 2
-    assert "BROKEN observation" in broken.stdout
+    assert "fail observation" in broken.stdout
 
 
 MISBEHAVING = Path(__file__).parents[2] / "games" / "misbehaving.py"

@@ -223,12 +223,12 @@ def test_a_worker_connects_again_once_its_broker_takes_writes(monkeypatch: pytes
 def test_a_broker_takes_writes_or_never_will(found: str | Exception, answer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     parts = worker.WorkerParts(Config(), ["selfplay.cpu"])
 
-    def look(_client: object) -> ServerFacts:
+    def facts_of(_client: object) -> ServerFacts:
         if isinstance(found, Exception):
             raise found
         return ServerFacts(probe=found)
 
-    monkeypatch.setattr(worker, "look", look)
+    monkeypatch.setattr(worker, "facts_of", facts_of)
     monkeypatch.setattr(parts, "_connect", lambda: SimpleNamespace(close=lambda: None))
     assert parts.takes_writes() is answer
 
