@@ -208,9 +208,12 @@ class LearnerBeat:
         self._outage.attempt(self._known)
 
     def say(self) -> None:
-        """To be called while the learner gets on: in the middle of a long step, too, of which there is no news yet."""
+        """To be called while the learner gets on: in the middle of a long step, too, of which there is no news yet.
+
+        What was known last is sent again only once news is late: called first at every interval, this would keep news back for good.
+        """
         notify(WATCHDOG)
-        if self._presence.due():
+        if self._presence.due(2):
             with suppress(AzqError):  # the learner's own loop meets the same
                 self._outage.attempt(self._known)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import time
@@ -44,14 +45,14 @@ class Presence:
         self._always = Heartbeat(role, self.worker, host, pid, __version__, SCHEMA, started_ms=now_ms(), sent_ms=0, **always)
         self._life_s = life_s
         self._every_s = every_s
-        self._due_s = 0.0
+        self._last_s = -math.inf
 
-    def due(self) -> bool:
-        """Whether it is time for a heartbeat; the next one is due `every_s` later."""
+    def due(self, intervals: int = 1) -> bool:
+        """Whether as many intervals of `every_s` have passed since the last heartbeat; if so the next is counted from now."""
         now_s = time.monotonic()
-        if now_s < self._due_s:
+        if now_s < self._last_s + intervals * self._every_s:
             return False
-        self._due_s = now_s + self._every_s
+        self._last_s = now_s
         return True
 
     def beat(self, bus: HeartbeatBus, rates: Mapping[str, float] = NO_RATES, **changes: Any) -> None:

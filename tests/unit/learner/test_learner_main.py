@@ -17,7 +17,7 @@ from azq.ledger.holder import lock_folder
 from azq.process.cards import LateGpu
 from azq.wire import keys
 from azq.wire.codec import decode
-from azq.wire.messages import Heartbeat, RunRecord
+from azq.wire.messages import Heartbeat, LearnerStatus, RunRecord
 from workers.learner import OPENING_EVERY_S, LearnerBeat, Opening, main
 
 
@@ -62,6 +62,23 @@ def test_heartbeats_appear_and_go(tmp_path):
     assert (sent.role, sent.run, sent.pid) == ("learner", "ttt", os.getpid())
     beat.end()
     assert bus.get(keys.beat(beat.worker)) is None
+
+
+def test_what_was_known_last_is_said_again_only_once_news_is_late(tmp_path, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("azq.process.heartbeat.time.monotonic", lambda: now[0])
+    bus = MemoryBus()
+    beat = LearnerBeat(bus, "ttt", tmp_path, WorkerConfig(heartbeat_s=2.0))
+    beat.turn(None)
+    for second in range(1, 6):
+        now[0] = float(second)
+        beat.say()  # each time just before there is news
+        beat.turn(LearnerStatus(9, 9, 9, 9, 0, 9, 1.0, 1.0, 0.1, second, False, False, 9.0, 0))
+    assert decode(bus.get(keys.beat(beat.worker)), Heartbeat).weight_versions == {"ttt": 4}
+    now[0] = 9.0
+    bus.delete(keys.beat(beat.worker))
+    beat.say()
+    assert decode(bus.get(keys.beat(beat.worker)), Heartbeat).weight_versions == {"ttt": 4}
 
 
 def test_a_late_gpu_ends_one_that_trains_on_the_cpu(tmp_path):
