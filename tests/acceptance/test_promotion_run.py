@@ -61,7 +61,9 @@ def played_with(folder: Path) -> set[int]:
 def test_self_play_follows_what_was_promoted_or_pinned(tmp_path: Path) -> None:
     with running(tmp_path) as client:
         until(lambda: any(one.state == "promoted" and version > 1 for version, one in weights_of(client).items()), "none was promoted", 150)
-        unused = next(version for version, one in sorted(weights_of(client).items()) if not one.state)
+        unused = until(
+            lambda: next((version for version, one in sorted(weights_of(client).items()) if not one.state), 0), "each is judged", 60
+        )
         assert client.pin_weights(RUN, unused, "a test").serving == unused
         until(lambda: weights_of(client)[unused].served_by == 1, "the pinned version does not serve", 60.0)
         before = weights_of(client)
