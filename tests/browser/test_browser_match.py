@@ -80,7 +80,7 @@ def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
             until(lambda: len(site.finished()) >= 2, "games of self-play", within_s=120.0)
             spec = MatchSpec("weights:2", "weights:1", GAMES, 32, 2, 9)
             job = site.ask(Job("", RUN, Kind.EVAL, "browser", games=GAMES, payload=encode(spec)))
-            pages[0].get_by_text("evaluation match version 2 against 1").wait_for(timeout=60_000)
+            pages[0].get_by_text("evaluation match, version 2 against 1").wait_for(timeout=60_000)
             shot(pages[0], f"contribute-match-{kind}")
             until(lambda: site.ledger.job(job).state is JobState.DONE, "the match", within_s=240.0)
             count = len(site.finished())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -238,7 +239,7 @@ def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: 
         seen.page.locator("#thoughts .target").first.wait_for()
         asked = len([path for path in site.app.paths if path.endswith("/moves")])
         seen.play(plies=3)
-        seen.page.get_by_role("button", name="Take back").click()
+        seen.page.get_by_role("button", name=re.compile("Take back|Undo this die")).click()
         seen.wait()
         assert len([path for path in site.app.paths if path.endswith("/moves")]) == asked
         assert seen.complaints == []

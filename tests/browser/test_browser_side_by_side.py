@@ -18,6 +18,8 @@ def test_each_page_shows_its_own_run(tmp_path: Path) -> None:
             for run, digit in DIGIT.items():
                 visit = Visit(browser, site, f"#/run/{run}")
                 visit.page.locator("#matches tr[data-key]").first.wait_for()
+                for fold in ("Throughput", "Workers, queues and ledger"):
+                    visit.page.get_by_text(fold, exact=True).click()
                 visit.page.locator('[data-tile="step"] b').wait_for()
                 texts = [visit.text(part) for part in ("#tiles", "#ledger", "#weights", "#ratings", ".head")]
                 numbers = {word[0] for text in texts for word in text.split() if len(word) == 3 and word.isdecimal()} & set("5679")
@@ -28,7 +30,7 @@ def test_each_page_shows_its_own_run(tmp_path: Path) -> None:
                 if run == FINISHED:
                     assert visit.text('[data-tile="equity loss"] b') == "709.0 millipoints"
                     assert visit.page.locator('[data-tile="graded errors"]').count() == 0
-                    visit.page.locator('[data-chart="equity loss by weight version, millipoints"]').wait_for()
+                    visit.page.locator('[data-chart="Equity loss, millipoints"]').wait_for()
                 shot(visit.page, f"side-by-side-{run}")
                 visit.context.close()
     finally:
