@@ -1,7 +1,4 @@
-"""A bus and a ledger of a test's own: the product's, on an empty database of a server that keeps everything in memory.
-
-One server a process: it starts with the first bus, which the main thread therefore makes, and ends with the process.
-"""
+"""The product's bus and ledger on an empty database of a server in memory, one a process, which starts with the first bus and ends with it."""
 
 from __future__ import annotations
 

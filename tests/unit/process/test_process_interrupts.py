@@ -7,7 +7,6 @@ import pty
 import signal
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -50,16 +49,6 @@ def test_the_second_signal_aborts_and_the_first_does_not() -> None:
             interrupts.pause(LONG_S)
 
 
-@pytest.fixture
-def hang_up() -> Iterator[None]:
-    """The handlers of this process, as they were before."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("hang_up")
 def test_a_terminal_that_goes_away_is_one_request_however_often_it_says_so() -> None:
     with Interrupts() as interrupts:
         for _ in range(3):
@@ -67,7 +56,6 @@ def test_a_terminal_that_goes_away_is_one_request_however_often_it_says_so() -> 
         assert (interrupts.count, interrupts.last) == (1, signal.SIGHUP)
 
 
-@pytest.mark.usefixtures("hang_up")
 def test_a_hang_up_that_is_ignored_stays_so() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     end_as_ctrl_c()
@@ -77,7 +65,6 @@ def test_a_hang_up_that_is_ignored_stays_so() -> None:
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-@pytest.mark.usefixtures("hang_up")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_ends_as_ctrl_c_does_is_not_interrupted_in_that_by_a_second_hang_up(number: signal.Signals) -> None:
     end_as_ctrl_c()
