@@ -1,4 +1,4 @@
-"""The product's bus and ledger on an empty database of a server in memory, one a process, which starts with the first bus and ends with it."""
+"""The product's bus and ledger on an empty database of a server in memory: one a process, from the first bus to the end of it."""
 
 from __future__ import annotations
 
