@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,11 +101,6 @@ def profile_of(looks: Sequence[Look], run: str) -> tuple[RoleProfile, ...]:
             if concerns(beat, run):
                 said[beat.role].setdefault(beat.worker, {})[beat.sent_ms] = of_heartbeat(beat.rates)
     return tuple(_role(role, [_mean(list(beats.values())) for beats in workers.values()]) for role, workers in said.items() if workers)
-
-
-def profile_of_shares(by_role: Mapping[str, dict[str, float]]) -> tuple[RoleProfile, ...]:
-    """One process a role, from its figures as a heartbeat has them."""
-    return tuple(_role(role, [of_heartbeat(shares)]) for role, shares in by_role.items() if of_heartbeat(shares))
 
 
 def as_text(profiles: Sequence[RoleProfile]) -> str:

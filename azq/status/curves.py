@@ -113,7 +113,7 @@ class Course:
         found: dict[str, list[CurvePoint | None]] = {
             **{
                 kind: [at(measure.version, measure.value or 0.0, measure.low, measure.high) for measure in values]
-                for kind, values in trends(game, self.grades, self.ratings, self.scores, self.matches).items()
+                for kind, values in trends(game, self).items()
             },
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
             "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],

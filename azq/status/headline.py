@@ -51,9 +51,9 @@ def not_learning(evidence: str, *, sure: bool) -> str:
 
 def span(seconds: float) -> str:
     """A time in its largest unit: 40 s, 7 min, 5 h, 2 d."""
-    for size, unit in ((172_800, "d"), (7_200, "h"), (120, "min")):
-        if seconds >= size:
-            return f"{seconds / {'d': 86_400, 'h': 3_600, 'min': 60}[unit]:.0f} {unit}"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -123,20 +123,27 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: S
 Trends = Mapping[Kind, Sequence[Measure]]
 
 
-def trends(
-    game: str,
-    grades: Sequence[GradeResult] = (),
-    ratings: Sequence[Rating] = (),
-    scores: Sequence[Scored] = (),
-    matches: Sequence[WholeMatch] = (),
-) -> Trends:
-    """Each measure that is known, version by version, the oldest first; grades and matches come newest first."""
-    graded, versus = most_positions(grades), against_fixed(game, matches)
+class Evaluated(Protocol):
+    """What was measured of a run's versions; grades and matches come newest first."""
+
+    @property
+    def grades(self) -> Sequence[GradeResult]: ...
+    @property
+    def ratings(self) -> Sequence[Rating]: ...
+    @property
+    def scores(self) -> Sequence[Scored]: ...
+    @property
+    def matches(self) -> Sequence[WholeMatch]: ...
+
+
+def trends(game: str, run: Evaluated) -> Trends:
+    """Each measure that is known of a run, version by version, the oldest first."""
+    graded, versus = most_positions(run.grades), against_fixed(game, run.matches)
     known: dict[Kind, list[Measure]] = {
         "errors": [] if game in WITHOUT_ERRORS else [_errors(grade) for grade in graded],
         "loss": [_loss(grade) for grade in graded] if HEADLINES.get(game) == "loss" else [],
-        "score": [_score(score) for score in scores],
-        "elo": [_elo(rating) for rating in ratings if rating.high > rating.low],  # else only itself was met
+        "score": [_score(score) for score in run.scores],
+        "elo": [_elo(rating) for rating in run.ratings if rating.high > rating.low],  # else only itself was met
     }
     if versus:
         known[versus[0].kind] = versus

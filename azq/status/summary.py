@@ -209,7 +209,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     rates = rates_of(facts, team) if running else STILL
     cost, (eta_by, eta_s) = run_cost(facts, rates), run_end(facts, rates)
     plays = strength(facts.grades, facts.ratings, facts.scores, game)
-    known = trends(game, facts.grades, facts.ratings, facts.scores, facts.matches)
+    known = trends(game, facts)
     loops, games_missing = crash_loops(facts.deaths, now_ms, name), missing_games(facts, rates)
     return RunStatus(
         run=name,

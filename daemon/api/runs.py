@@ -145,7 +145,7 @@ def run_ledger(run: str, use: Use) -> LedgerStatus:
 def run_matches(run: str, use: Use, pages: Paged, limit: Count = 200) -> ArenaOut:
     """Results of evaluation jobs, newest first, at most `limit` together or one match in all its parts; ratings from the newest of all."""
     game, standing = game_of(use.ledger.run(run).record), observe.read_standing(use.bus, run, use.standings)
-    known = trends(game, standing.grades, standing.ratings, standing.scores, standing.matches)
+    known = trends(game, standing)
     matches, grades = observe.split_results(pages.newest("results", use.bus, keys.results(run), limit, observe.uncut))
     return ArenaOut(
         matches=[MatchOut.of(match) for match in matches],
@@ -160,7 +160,7 @@ def run_matches(run: str, use: Use, pages: Paged, limit: Count = 200) -> ArenaOu
 
 def _figures(run: RunOut, use: Services) -> RunFigures:
     standing = observe.read_standing(use.bus, run.name, use.standings)
-    known = trends(run.game, standing.grades, standing.ratings, standing.scores, standing.matches)
+    known = trends(run.game, standing)
     first = measures(run.game, known)[0]
     way = [measure.value for measure in known.get(first.kind, ()) if measure.value is not None]
     return RunFigures(games=use.ledger.counts(run.name).finished, measure=first.name, text=first.text, way=way[-RunFigures.MOST :])

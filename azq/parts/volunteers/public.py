@@ -72,7 +72,7 @@ class Public:
     def _of(self, room: Room) -> dict[str, Any]:
         run, links, game = room.record.run, tuple(self._gateway.links.values()), room.sections.run.game
         standing = read_standing(self._bus, run, self._standings)
-        known = trends(game, standing.grades, standing.ratings, standing.scores, standing.matches)
+        known = trends(game, standing)
         kind = headline_kind(game, known)
         first = kind if kind in known or not known else next(iter(known))  # what is measured, where its own measure is not
         return {

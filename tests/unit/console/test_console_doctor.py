@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from azq.cli.app import app
 from azq.config import Config, RunSections, load
 from azq.console.doctor import SpeedFacts, SpeedReport, bottleneck, examine, judge_devices, judge_workers
-from azq.console.profile import profile_of_shares
+from azq.console.profile import profile_of
 from azq.host.brokers import Brokers
 from azq.host.devices import Machine, remember
 from azq.ledger.types import LedgerCounts, RunState, RunView
@@ -31,8 +31,8 @@ def verdicts(config: Config) -> dict[str, str]:
     return {check.rule: check.severity for check in examine(config)}
 
 
-def beat(role: str, run: str = "") -> Heartbeat:
-    return Heartbeat(role, f"{role}@h:1", "h", 1, "0", 1, 0, 0, run=run)
+def beat(role: str, run: str = "", **more: Any) -> Heartbeat:
+    return Heartbeat(role, f"{role}@h:1", "h", 1, "0", 1, 0, 0, run=run, **more)
 
 
 def view(name: str, state: RunState = RunState.RUNNING) -> RunView:
@@ -165,7 +165,7 @@ def watched(
     view = RunView(RunRecord("r", b"{}", {}, "runs/r", 0), RunState.RUNNING, "", 0, 0)
     told = LearnerStatus(1, samples, samples, 0, 0, samples, 1.0, 1.0, 1e-3, 1, False, False, 0.0, 0, 0.0)
     status = summarise(RunFacts(view=view, counts=LedgerCounts(0, 0, 0, 0, 0, 0, 0), learner=told), 0)
-    profiles = profile_of_shares({role: shares for role, shares in named.items() if shares})
+    profiles = profile_of([[beat(role, "r", rates=shares) for role, shares in named.items()]], "r")
     return SpeedFacts(profiles, stalled, waiting, status, RunSections.model_validate(sections), cores, precision)
 
 

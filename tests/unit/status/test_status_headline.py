@@ -9,6 +9,7 @@ import pytest
 from azq.ledger.types import RunState
 from azq.ratings.elo import Rating
 from azq.status.headline import Situation, headline, not_learning
+from azq.status.observe import Standing
 from azq.status.strength import headline_kind, trends
 from azq.wire.messages import GradeResult
 
@@ -17,7 +18,7 @@ ANCHOR = Rating("uct:100", 0.0, 0.0, 0.0, 40, 20.0)
 
 def sentence(errors: tuple[int, ...] = (), game: str = "connect_four", ratings: tuple[Rating, ...] = (), **facts: Any) -> str:
     grades = [GradeResult(version, 64, 200, wrong, 0, mean_loss=wrong / 1000) for version, wrong in enumerate(errors, 1)][::-1]
-    known = trends(game, grades=grades, ratings=ratings)
+    known = trends(game, Standing(grades=tuple(grades), ratings=ratings))
     state, active_s = facts.pop("state", RunState.RUNNING), facts.pop("active_s", 420.0)
     return headline(
         Situation(

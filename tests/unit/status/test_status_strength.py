@@ -13,6 +13,7 @@ from azq import games
 from azq.config import DaemonConfig
 from azq.ratings.elo import Rating, Scored
 from azq.ratings.matches import put_together
+from azq.status.observe import Standing
 from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
 from azq.status.strength import HEADLINES, WITHOUT_ERRORS, measures, strength, trends
 from azq.wire.messages import GradeResult, MatchResult, MatchSpec
@@ -29,7 +30,7 @@ def match(first: str, second: str, wins: int, losses: int, **more: Any) -> Match
 
 
 def texts(game: str, *matches: MatchResult, **facts: Any) -> list[tuple[str, str]]:
-    known = trends(game, matches=put_together(list(matches)), **facts)
+    known = trends(game, Standing(tuple(put_together(list(matches))), **facts))
     return [(measure.name, measure.text) for measure in measures(game, known)]
 
 
@@ -55,12 +56,12 @@ def test_a_game_without_errors_has_none_anywhere() -> None:
     for game in WITHOUT_ERRORS:
         found = strength([GRADE], [], game=game)
         assert (found.error_share, found.graded_version) == (None, 7)
-        assert "errors" not in trends(game, grades=[GRADE])
+        assert "errors" not in trends(game, Standing(grades=(GRADE,)))
 
 
 def test_a_rating_that_no_match_moved_is_none_and_one_of_few_games_says_so() -> None:
     assert texts("hex", ratings=[Rating("weights:1", 0.0, 0.0, 0.0, 4, 2.0)]) == [("Elo", "–")]
-    (wide,) = measures("hex", trends("hex", ratings=[Rating("weights:1", 777.0, -558.0, 2112.0, 2, 2.0)]))
+    (wide,) = measures("hex", trends("hex", Standing(ratings=(Rating("weights:1", 777.0, -558.0, 2112.0, 2, 2.0),))))
     assert (wide.text, wide.value, wide.low, wide.high) == ("too few games", 777.0, -558.0, 2112.0)
 
 
