@@ -7,10 +7,8 @@ Usage: pictures.py [--minutes 10] [--out docs/img]    `make pictures`; needs pla
 from __future__ import annotations
 
 import argparse
-import contextlib
 import io
 import re
-import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from azq.console.table import panel
+from azq.host.fronts import free_port
 from azq.local import Local
 from azq.status.summary import RunStatus
 
@@ -94,8 +93,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "img")
     arguments = parser.parse_args()
-    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with Local("connect_four", settings=[f"daemon.port={port}", "run.seed=1"]) as local:
         frames = record(local, arguments.minutes)
         (arguments.out / "live-table.svg").write_text(film(frames), "utf-8")

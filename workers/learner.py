@@ -208,12 +208,9 @@ class LearnerBeat:
         self._outage.attempt(self._known)
 
     def say(self) -> None:
-        """To be called while the learner gets on: in the middle of a long step, too, of which there is no news yet.
-
-        What was known last is sent again only once news is late: called first at every interval, this would keep news back for good.
-        """
+        """Called while the learner gets on, in the middle of a long step too; repeats what was known last once news is late."""
         notify(WATCHDOG)
-        if self._presence.due(2):
+        if self._presence.due(2):  # due as soon as news is, it would come first at every interval, and news never
             with suppress(AzqError):  # the learner's own loop meets the same
                 self._outage.attempt(self._known)
 

@@ -46,13 +46,6 @@ def children(pid: int) -> list[int]:
     return []
 
 
-def command(pid: int) -> list[str]:
-    """Command line of a process; empty where it is gone."""
-    with contextlib.suppress(psutil.Error):
-        return list(psutil.Process(pid).cmdline())
-    return []
-
-
 def cpu_s(pids: Iterable[int]) -> float:
     """CPU-seconds of these processes so far, without their children; 0.0 for one that is gone."""
     return sum(_cpu_s(pid)[0] for pid in pids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import venv
@@ -19,6 +18,7 @@ import azq
 from azq import _core
 from azq.console.remote import client_of
 from azq.errors import ExitCode
+from azq.host.fronts import free_port
 from azq.ledger.types import JobState
 from azq.parts import installed
 from azq.process import apart
@@ -47,16 +47,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     return str(place / "venv" / "bin" / "python"), "-P"
 
 
-def said(python: tuple[str, ...], *arguments: str, code: ExitCode = ExitCode.OK) -> str:
+def output_of(python: tuple[str, ...], *arguments: str, code: ExitCode = ExitCode.OK) -> str:
     """What a command of that azq prints."""
     done = subprocess.run([*python, "-m", "azq", *arguments], capture_output=True, text=True, env=apart.environment(), timeout=120)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -80,12 +75,12 @@ def answers(url: str) -> bool:
 
 
 def test_its_command_line_has_no_command_of_a_part(python: tuple[str, ...]) -> None:
-    listed = said(python, "help", "--all")
+    listed = output_of(python, "help", "--all")
     assert "worker" in listed
     assert PARTS
     for command in ("bench", "drill", "validate", "sweep", "cluster", "volunteers", "gateway"):
         assert f" {command} " not in listed
-    assert "azq.parts.volunteers" in said(python, "up", "--volunteers", "--game", "tic_tac_toe", code=ExitCode.MISSING_EXTRA)
+    assert "azq.parts.volunteers" in output_of(python, "up", "--volunteers", "--game", "tic_tac_toe", code=ExitCode.MISSING_EXTRA)
 
 
 def test_a_run_starts_takes_a_job_shows_in_flower_and_recovers(

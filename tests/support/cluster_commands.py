@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 from lan_hosts import Host
 
-from azq.process.proc import command
 from azq.process.start import AZQ, foreign_environment
 from azq.waiting import until
 
@@ -44,4 +44,4 @@ class ClusterCommands:
 def processes(host: Host) -> list[str]:
     """The commands that are at work on a host."""
     pids = subprocess.run(["ip", "netns", "pids", host.space], capture_output=True, text=True, check=True).stdout.split()
-    return [" ".join(words) for pid in pids if (words := command(int(pid)))]
+    return [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]) if str(process.pid) in pids]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 
 import pytest
-import structlog
 
 from azq import logs
 
@@ -21,11 +20,7 @@ from azq import logs
 def test_a_person_reads_sentences(method: str, about: dict[str, object], sentence: str) -> None:
     stream = io.StringIO()
     logs.setup("up", stream=stream, to_person=True)
-    try:
-        getattr(logs.get("test"), method)("device_plan", **about)
-    finally:
-        structlog.reset_defaults()
-        structlog.contextvars.clear_contextvars()
+    getattr(logs.get("test"), method)("device_plan", **about)
     assert stream.getvalue() == sentence
 
 

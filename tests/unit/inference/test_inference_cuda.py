@@ -22,7 +22,6 @@ SIZES = buckets(64, per_octave=2)
 
 @pytest.fixture
 def streams(fake_cuda):
-    torch.set_num_threads(1)
     return CudaStreams(torch.device("cuda:0"))
 
 
@@ -137,7 +136,6 @@ def test_what_a_graph_does_not_write_is_no_answer_in_a_self_test(forward):
 @pytest.mark.release
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_torch_compile_changes_no_evaluation():
-    torch.set_num_threads(1)
     network = NetworkConfig(kind="mlp", blocks=1, channels=16)
     config = InferenceConfig(device="cpu", threads=1, precision="float32", compile=True, max_batch=64)
     model, plain = Model(SPEC, network, config), Model(SPEC, network, config.model_copy(update={"compile": False}))

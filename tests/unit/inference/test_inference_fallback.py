@@ -20,11 +20,6 @@ devices = st.sampled_from(["cpu", "cuda", "mps"])
 executions = st.builds(Execution, st.sampled_from(Mode), st.integers(1, 10_000))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 @given(execution=executions, failure=st.sampled_from(Failure), device=devices)
 def test_every_step_goes_down(execution, failure, device):
     lower = fallback_after(execution, failure, modes_on(device))

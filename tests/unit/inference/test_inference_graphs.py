@@ -45,7 +45,6 @@ class GraphEngine(Engine):
 
 @pytest.fixture
 def engine(fake_cuda):
-    torch.set_num_threads(1)
     return GraphEngine(EXACT)
 
 
@@ -167,7 +166,6 @@ def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cu
 
 
 def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda, monkeypatch):
-    torch.set_num_threads(1)
     engine = GraphEngine(EXACT.model_copy(update={"max_batch": 256}))
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(1))
@@ -221,7 +219,6 @@ def test_whoever_waits_for_the_first_start_is_told_what_for(engine, fake_cuda, m
 
 
 def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda, monkeypatch):
-    torch.set_num_threads(1)
     engine, packed = GraphEngine(EXACT.model_copy(update={"max_batch": 128})), observations(50)
     model = Model(SPEC, NETWORK, EXACT, engine=engine)
     model.load(weights(1))
@@ -282,7 +279,6 @@ def test_a_body_that_waits_for_the_device_is_refused_as_torch_refuses_it(engine,
 
 def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
     """Nor does cuDNN search but where graphs are recorded: what it finds it keeps for each thread apart."""
-    torch.set_num_threads(1)
     engine = GraphEngine(BRIEF)
     bus = MemoryBus()
     shelf = Shelf(bus)

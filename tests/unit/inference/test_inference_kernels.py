@@ -46,7 +46,6 @@ def fastest(fake_cuda, monkeypatch):
     named = ["fused"]
     fits = {"fused": lambda run: isinstance(run, ResNetPass) and run._kernels is CUDNN, "": lambda run: not isinstance(run, ResNetPass)}
     monkeypatch.setattr(GraphForward, "device_s", lambda forward, _rows: 1.0 - 0.5 * fits[named[0]](forward._run))
-    torch.set_num_threads(1)
     return named
 
 
@@ -123,7 +122,6 @@ def test_networks_run_in_what_the_card_multiplies(fastest, fake_cuda, capability
 
 
 def test_a_slow_kernel_is_seen_by_the_devices_own_clock(fake_cuda):
-    torch.set_num_threads(1)
     fake_cuda.slow["cudnn_convolution_add_relu"] = 0.01
     model = model_of()
     model.load(weights(1))

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import torch
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, observations, same_bits, serving, weights
 from memory_broker import MemoryBus
 from waiting import until
@@ -25,11 +24,6 @@ from azq.wire import keys
 
 EXACT = CONFIG.model_copy(update={"precision": "float32"})
 OTHER_GAME = NetSpec(3, 4, 5, 2, 9, 2)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 class Place:

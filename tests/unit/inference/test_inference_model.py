@@ -20,11 +20,6 @@ from azq.store import open_store
 from azq.wire.messages import WeightEvent
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def make_model(**changes: Any) -> Model:
     return Model(SPEC, NETWORK, CONFIG.model_copy(update=changes))
 

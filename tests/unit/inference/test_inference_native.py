@@ -90,7 +90,6 @@ def network(spec, blocks, channels, *, parity=False):
 @pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
 @pytest.mark.parametrize(("spec", "blocks", "channels"), SHAPES)
 def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(kind, spec, blocks, channels, parity):
-    torch.set_num_threads(1)
     module, packed = network(spec, blocks, channels, parity=parity), observations(53, spec=spec)
     logits, values = kind.forward(module).launch(packed).wait()
     with torch.inference_mode():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, ask, make_server, observations, serving, weights
 from memory_broker import MemoryBus
 from waiting import until
@@ -22,7 +21,6 @@ WAIT_S = 60.0
 
 @pytest.fixture
 def bus():
-    torch.set_num_threads(1)
     return MemoryBus()
 
 

@@ -25,11 +25,6 @@ WEIGHTS, BIAS = (2 / 3, 1 / 3, 1 / 3, -1 / 3, -1 / 3), -1 / 3
 OUTCOMES = NetSpec(4, 1, 26, 0, 9, 1, WEIGHTS, BIAS, token_groups=GROUPS)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 def network(kind, *auxiliary):
     return NetworkConfig(kind=kind, blocks=1, channels=16, heads=4, auxiliary=auxiliary)
 

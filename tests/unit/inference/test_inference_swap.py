@@ -52,11 +52,6 @@ LARGER = NetworkConfig(blocks=2, channels=24)
 EXACT = CONFIG.model_copy(update={"precision": "float32"})
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    torch.set_num_threads(1)
-
-
 @pytest.fixture
 def bus():
     return MemoryBus()
@@ -259,7 +254,6 @@ ROUNDING = 2**-8  # of bfloat16, whose kernels in torch may differ in a last bit
 @pytest.fixture(scope="module", params=["float32", "bfloat16", "auto"])
 def system(request):
     """A server of two versions, a local evaluator of each, the plain networks, and whether the native pass runs them."""
-    torch.set_num_threads(1)
     bus, config = MemoryBus(), CONFIG.model_copy(update={"precision": request.param})
     shelf = Shelf(bus)
     for version, data in DATA.items():

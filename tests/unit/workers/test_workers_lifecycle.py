@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
-import structlog
 from celery import signals
 from celery.exceptions import WorkerShutdown
 from celery.worker import state
@@ -237,11 +236,7 @@ def test_a_pool_child_keeps_no_setting_in_its_environment(monkeypatch: pytest.Mo
     monkeypatch.setenv("AZQ_BROKER__CONTROL_URL", "redis://:planted@127.0.0.1:1/0")
     monkeypatch.setenv("AZQ_DAEMON", '{"token": "planted-token"}')
     app = build_app(Config(broker=BrokerConfig(control_url="redis://127.0.0.1:1/0")))  # nobody is asked
-    try:
-        signals.worker_process_init.send(app)
-    finally:
-        structlog.reset_defaults()
-        structlog.contextvars.clear_contextvars()
+    signals.worker_process_init.send(app)
     assert not any("planted" in value for value in os.environ.values())
 
 
