@@ -123,7 +123,7 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: S
 Trends = Mapping[Kind, Sequence[Measure]]
 
 
-class Evaluated(Protocol):
+class Evaluations(Protocol):
     """What was measured of a run's versions; grades and matches come newest first."""
 
     @property
@@ -136,7 +136,7 @@ class Evaluated(Protocol):
     def matches(self) -> Sequence[WholeMatch]: ...
 
 
-def trends(game: str, run: Evaluated) -> Trends:
+def trends(game: str, run: Evaluations) -> Trends:
     """Each measure that is known of a run, version by version, the oldest first."""
     graded, versus = most_positions(run.grades), against_fixed(game, run.matches)
     known: dict[Kind, list[Measure]] = {
