@@ -19,7 +19,7 @@ def masked(text: str) -> str:
 def masked_settings(value: Any) -> Any:
     """Plain nested values, each text that is a URL as `masked`."""
     if isinstance(value, dict):
-        return {key: masked_settings(one) for key, one in value.items()}
+        return {key: masked_settings(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [masked_settings(one) for one in value]
+        return [masked_settings(item) for item in value]
     return masked(_IN_VALUE.sub(f"://{_MASK}@", value)) if isinstance(value, str) else value

@@ -36,9 +36,9 @@ def _play(context: Context, lease: Lease) -> SliceEnd:
             context.board.write(context.slot, ChildFigures(True, record.run, progress.weight_version, rates))
 
         weighed = sections.selfplay.evaluator == "uniform" or bool(read_weights(RedisBus(context.control), record.run))
-        asked = Slice(lease, sections, game, record.created_ms, patience_s(lease.job, weighed=weighed))
+        slice_ = Slice(lease, sections, game, record.created_ms, patience_s(lease.job, weighed=weighed))
         work = SelfPlay(
-            context.ledger, asked, evaluator, context.arenas, should_stop=context.stopping, report=report, phases=context.phases
+            context.ledger, slice_, evaluator, context.arenas, should_stop=context.stopping, report=report, phases=context.phases
         )
         end = work.run()
     if end.stop in (Stop.LEASE_LOST, Stop.BROKER_LOST):

@@ -1,6 +1,6 @@
 """Groups of games, each searched while the other groups' leaves are evaluated, and the arenas that they are searched in.
 
-Arenas and the evaluation cache outlive a slice: making hundreds of megabytes anew each minute would be felt.
+Arenas and the evaluation cache outlive a slice: allocating hundreds of megabytes each minute would cost.
 
 Letters: L leaves, S slots, P bytes of a packed observation, A actions, V values per leaf.
 """
@@ -44,7 +44,7 @@ class GameGroup:
         self._slots = np.zeros(capacity, np.int32)
         self.leaves = 0  # of the last collect, which wait for their evaluations
         self._outgrown: dict[int, tuple[int, str]] = {}  # slots whose game became too long to be sent: number and reason
-        self._untold: list[tuple[int, str]] = []  # of them
+        self._unreported: list[tuple[int, str]] = []  # of them
         self.handle: int | None = None
         self.submitted_s = 0.0
         self.search_s = 0.0  # CPU of this thread in the core so far
@@ -75,11 +75,11 @@ class GameGroup:
 
     def submit(self, evaluator: Evaluator, now_s: float, weight_version: int = LATEST) -> None:
         """Asks for the evaluations of the last leaves (L, P); asking again for the same leaves is harmless."""
-        packed, legal = self.asked()
+        packed, legal = self.request()
         self.handle = evaluator.submit(packed, legal=legal if legal.size else None, weight_version=weight_version)
         self.submitted_s = now_s
 
-    def asked(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def request(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The last leaves (L, P), and bits (L, ceil(A / 8)) of what is legal there, or (L, 0) in games of few actions."""
         rows = self._packed[: self.leaves]
         return rows[:, : self._observation], rows[:, self._observation :]
@@ -87,9 +87,9 @@ class GameGroup:
     def check(self, evaluation: Evaluation) -> None:
         """Raises `WireError` where the evaluations are not (L, A) and (L, V)."""
         wanted = (self.leaves, self._num_actions), (self.leaves, self._value_size)
-        found = evaluation.logits.shape, evaluation.values.shape
-        if found != wanted:
-            raise WireError(f"evaluations have shapes {found}, the {self.leaves} leaves need {wanted}")
+        shapes = evaluation.logits.shape, evaluation.values.shape
+        if shapes != wanted:
+            raise WireError(f"evaluations have shapes {shapes}, the {self.leaves} leaves need {wanted}")
 
     def apply(self, evaluation: Evaluation) -> int:
         """Gives the trees their evaluations, whose shapes were checked, and returns how many."""
@@ -111,22 +111,22 @@ class GameGroup:
             self.search.clear(slot)
 
     def take_broken(self) -> list[tuple[int, str]]:
-        """Games that nobody can play on, number and reason: too long to be sent, or (Python games) their own rules raised."""
-        untold, self._untold = self._untold, []
+        """Games that cannot go on, as (uid, reason): too long to be sent, or (Python games) their own rules raised."""
+        unreported, self._unreported = self._unreported, []
         broken = self.search.broken_slots()
         for slot in broken:
             self.search.clear(slot)
-        return untold + [found for slot, found in broken.items() if slot not in self._outgrown]
+        return unreported + [reason for slot, reason in broken.items() if slot not in self._outgrown]
 
     def changed(self) -> Iterator[GameRecord]:
-        """Open games that grew since this was last asked; one that is too long to be sent is left out, and told by `take_broken`."""
+        """Open games that grew since this was last asked; one that is too long to be sent is left out and listed by `take_broken`."""
         for slot in self.search.changed_slots():
             if slot in self._outgrown:
                 continue
             record = pack_record(self.search.record(slot))
             if reason := outgrown(record):
                 self._outgrown[slot] = record.uid, reason
-                self._untold.append(self._outgrown[slot])
+                self._unreported.append(self._outgrown[slot])
             else:
                 yield record
 
@@ -144,7 +144,7 @@ class GameGroup:
                 np.zeros((self.leaves, self._num_actions), np.float16), np.zeros((self.leaves, self._value_size), np.float16), 0
             )
             self.apply(zeros)
-        self._outgrown, self._untold = {}, []
+        self._outgrown, self._unreported = {}, []
         empty = set(self.search.empty_slots())
         for slot in range(self.search.num_slots):
             if slot not in empty:
@@ -168,7 +168,7 @@ class Arenas:
     def searches(self, game: _core.Game, sections: RunSections, games: int, run: Hashable = "") -> Sequence[Search]:
         """One empty search for each group of `games` games in flight; the memory is that of the last slice where it fits.
 
-        More groups than asked for where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.
+        More groups than configured where answers would else outgrow a message. Raises `ConfigError` where no group is small enough.
 
         All groups share one cache of evaluations and the games to fork from, which another run's slice finds empty: weight versions are a
         run's own. `run` tells runs apart, also those that bear one name in turn.

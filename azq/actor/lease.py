@@ -47,10 +47,10 @@ class HeldLease:
         """Open games for so many slots, from the pool first; may be fewer."""
         games: list[GameRecord] = []
         while len(games) < count:
-            asked = min(RECORDS_PER_CALL, count - len(games))
-            more = self._persist(partial(self._ledger.adopt, self._lease, asked))
+            count_now = min(RECORDS_PER_CALL, count - len(games))
+            more = self._persist(partial(self._ledger.adopt, self._lease, count_now))
             games += more
-            if len(more) < asked:
+            if len(more) < count_now:
                 break
         return games
 
@@ -77,7 +77,7 @@ class HeldLease:
         return games if len(games) < at_once else games + self.adopt(count - at_once)
 
     def abandon(self, uid: int, reason: str) -> None:
-        """Closes a game that nobody can play on, with the reason."""
+        """Closes a game that cannot go on, with the reason."""
         self._persist(partial(self._ledger.abandon, self._lease, uid, reason))
 
     def release(self, records: Iterable[GameRecord]) -> None:

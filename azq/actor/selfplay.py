@@ -57,7 +57,7 @@ class SliceEnd:
 class SelfPlay:
     """Plays one slice of one self-play job.
 
-    `phases` says where its time goes; `should_stop()` is asked some ten times a second; `report(progress)` is told about twice a second.
+    `phases` says where its time goes; `should_stop()` is asked some ten times a second; `report(progress)` is called about twice a second.
     """
 
     def __init__(
@@ -108,11 +108,11 @@ class SelfPlay:
         except BrokerError as error:
             stop, detail = Stop.BROKER_LOST, str(error)
         except BaseException:
-            self._arenas.forget()  # nobody knows what state they are in
+            self._arenas.forget()  # their state is unknown
             raise
         for group in self._groups:
             group.drop()
-        self._tell()
+        self._report_progress()
         self._log_end(stop, detail)
         return SliceEnd(stop, self._progress, detail)
 
@@ -148,19 +148,19 @@ class SelfPlay:
         self._stalled_s += self._evaluated_s - began
 
     def _tick(self) -> Stop | None:
-        """Between any two steps: renew the lease by journaling when due, tell the worker, and look for a reason to stop."""
+        """Between any two steps: renew the lease by journaling when due, report progress, and look for a reason to stop."""
         now = self._clock()
         if now - self._journaled_s >= self._journal_s / len(self._groups):
             self._journaled_s = now
             self._journal()
         if now - self._reported_s >= REPORT_S:
             self._reported_s = now
-            self._tell()
+            self._report_progress()
         moment = Moment(
             now_s=now,
             started_s=self._started_s,
             evaluated_s=self._evaluated_s,
-            asked=self._should_stop(),
+            stopping=self._should_stop(),
             directive=self._held.directive,
             open_games=self._progress.open_games,
             stalled_s=self._stalled_s,
@@ -271,7 +271,7 @@ class SelfPlay:
         return room[: max(0, self._width.games(group.search.num_slots) - held)]
 
     def _event(self, record: Record) -> SampleEvent | None:
-        """What is told of a game that ended; None, and the game abandoned, where that is too long to be sent."""
+        """The sample event of a game that ended; None, and the game abandoned, where that is too long to be sent."""
         packed = pack_record(record)
         if reason := outgrown(packed):
             self._abandon(packed.uid, reason)
@@ -304,7 +304,7 @@ class SelfPlay:
         self._progress.searched = counts_of([group.search for group in self._groups]) - self._base
         return Effort(self._progress.searched["simulations"], self._progress.evaluations, self._progress.requests)
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         self._progress.searched = counts_of([group.search for group in self._groups]) - self._base
         self._progress.search_s = sum(group.search_s for group in self._groups)
         self._report(self._progress)

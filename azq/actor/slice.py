@@ -33,7 +33,7 @@ class Moment:
     now_s: float
     started_s: float
     evaluated_s: float  # the last evaluation came, or the wait for one began
-    asked: bool
+    stopping: bool
     directive: Directive
     open_games: int
     stalled_s: float = 0.0  # that the slice has waited for the limiter so far
@@ -76,7 +76,7 @@ class Slice:
 
 def why_stop(moment: Moment, limits: SliceLimits) -> Stop | None:
     """The reason to end the slice now, or None; an order comes before the clock."""
-    if moment.asked:
+    if moment.stopping:
         return Stop.ASKED
     if moment.directive is Directive.RELEASE:
         return Stop.RELEASED

@@ -50,7 +50,7 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Calla
 
         plies: list[ReplayedPly] = []
         end, asked = searched[-1] if ply is None else ply, 0
-        progress = ProgressLine(tell, lambda: f"ply {plies[-1].found.ply if plies else 0} of {end} told, {asked:,} positions evaluated")
+        progress = ProgressLine(tell, lambda: f"ply {plies[-1].searched.ply if plies else 0} of {end} told, {asked:,} positions evaluated")
 
         def outputs(version: int, packed: NDArray[np.uint8]) -> Outputs:
             nonlocal asked
@@ -104,15 +104,15 @@ def _texts(recorded: RecordedGame, plies: list[ReplayedPly]) -> Iterator[dict[in
     """The names of the legal actions at each ply."""
     state, played = recorded.game.new_initial_state(), 0
     for each in plies:
-        for action in recorded.arrays["actions"][played : each.found.ply].tolist():
+        for action in recorded.arrays["actions"][played : each.searched.ply].tolist():
             state.apply_action(action)
-        played = each.found.ply
+        played = each.searched.ply
         yield {action: state.action_to_string(action) for action in state.legal_actions()}
 
 
 def _told(recorded: RecordedGame, each: ReplayedPly, texts: dict[int, str]) -> dict[str, Any]:
     """A ply in plain values: what the record says and what comes out now, each legal action's policy and its visits now."""
-    ply, arrays, now = each.found.ply, recorded.arrays, each.found
+    ply, arrays, now = each.searched.ply, recorded.arrays, each.searched
     action = int(arrays["actions"][ply])
     values = {
         "action": action,

@@ -21,7 +21,7 @@ SUFFIX = ".safetensors"
 
 
 class TrainedBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The run that a network is from, as its ledger and its processes told it."""
+    """The run that a network is from, by its ledger and its processes."""
 
     run: str
     commit: str  # of azq, that trained it
@@ -106,11 +106,11 @@ def verified(name: str) -> Path:
     """The file of a game's weights; raises `NotFound` as `card`, `WeightsError` where the file is not the one that its card names."""
     wanted, path = card(name).sha256, FOLDER / f"{name}{SUFFIX}"
     try:
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         raise WeightsError(f"weights azq:{name} cannot be read from {path}: {error.strerror}; install azq again") from None
-    if found != wanted:
-        raise WeightsError(f"weights azq:{name} in {path} are damaged: their hash is {found[:12]}, not {wanted[:12]}; install azq again")
+    if digest != wanted:
+        raise WeightsError(f"weights azq:{name} in {path} are damaged: their hash is {digest[:12]}, not {wanted[:12]}; install azq again")
     return path
 
 

@@ -53,7 +53,7 @@ class Puct:
             root.statistics.prior = (1 - config.dirichlet_fraction) * root.statistics.prior + config.dirichlet_fraction * noise
 
     def will_visit(self, edge: int) -> bool:
-        """Whether the ply may visit an action of the root: nobody knows before it does."""
+        """Whether the ply may visit an action of the root: unknown before it does."""
         return True
 
     def select(self, node: Node, simulation: int) -> int:

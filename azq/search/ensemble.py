@@ -13,16 +13,16 @@ from azq.errors import ConfigError
 from azq.search.evaluator import Evaluation, Evaluator, WithOutcomes
 from azq.wire.messages import LATEST
 
-Member = tuple[Evaluator, int]  # and the version of the weights that it is asked for
+Member = tuple[Evaluator, int]  # and the version of the weights requested of it
 
 
 class EnsembleEvaluator:
-    """Asks each member about every leaf, in one batch each; answers by the newest version's number, whatever version is asked for."""
+    """Asks each member about every leaf, in one batch each; answers by the newest version's number, whatever version is requested."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
         self._handles: dict[int, list[int]] = {}
-        self._found: dict[int, list[Evaluation]] = {}
+        self._evaluations: dict[int, list[Evaluation]] = {}
         self._next = 0
 
     @property
@@ -33,19 +33,19 @@ class EnsembleEvaluator:
     def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
         self._next += 1
         self._handles[self._next] = [evaluator.submit(packed, legal=legal, weight_version=version) for evaluator, version in self._members]
-        self._found[self._next] = []
+        self._evaluations[self._next] = []
         return self._next
 
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
         """The mean, or None while a member's evaluation is not there after `timeout_s`. Raises as the members do."""
-        until_s, found = time.monotonic() + timeout_s, self._found[handle]
-        for (evaluator, _), asked in list(zip(self._members, self._handles[handle], strict=True))[len(found) :]:
-            evaluation = evaluator.result(asked, timeout_s=max(0.0, until_s - time.monotonic()))
+        until_s, evaluations = time.monotonic() + timeout_s, self._evaluations[handle]
+        for (evaluator, _), member_handle in list(zip(self._members, self._handles[handle], strict=True))[len(evaluations) :]:
+            evaluation = evaluator.result(member_handle, timeout_s=max(0.0, until_s - time.monotonic()))
             if evaluation is None:
                 return None
-            found.append(evaluation)
-        del self._handles[handle], self._found[handle]
-        return mean_of(found)
+            evaluations.append(evaluation)
+        del self._handles[handle], self._evaluations[handle]
+        return mean_of(evaluations)
 
     def outcomes(self, packed: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Mean probabilities (B, K) of the game's outcomes; raises `ConfigError` where a member has none."""
@@ -69,9 +69,11 @@ def joined(evaluator: Evaluator, versions: Sequence[int]) -> Evaluator:
 
 
 def mean_of(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Mean logits (L, A) and values (L, V), of which the newest version's number is told. Pure."""
+    """Mean logits (L, A) and values (L, V), by the newest version's number. Pure."""
     newest = max(evaluation.weight_version for evaluation in evaluations)
-    return Evaluation(_mean([one.logits for one in evaluations]), _mean([one.values for one in evaluations]), newest)
+    return Evaluation(
+        _mean([evaluation.logits for evaluation in evaluations]), _mean([evaluation.values for evaluation in evaluations]), newest
+    )
 
 
 def _mean(arrays: Sequence[NDArray[np.float16]]) -> NDArray[np.float16]:

@@ -20,7 +20,7 @@ from azq.wire.messages import LATEST
 class Evaluation:
     """Priors and values of L leaves, all by one weight version."""
 
-    logits: NDArray[np.float16]  # (L, A), unmasked or 0 where nobody asked
+    logits: NDArray[np.float16]  # (L, A), unmasked; 0 where not requested
     values: NDArray[np.float16]  # (L, V) in [-1, 1], for the player to move (V = 1) or per seat
     weight_version: int
 
@@ -35,7 +35,7 @@ class Evaluator(Protocol):
     def result(self, handle: int, *, timeout_s: float) -> Evaluation | None:
         """The evaluation, or None if it is not there after `timeout_s` (ask again). Re-sends by itself.
 
-        Raises `EvaluatorFailure` when an inference worker answered with a named failure, `EvaluationRefused` where nobody will answer.
+        Raises `EvaluatorFailure` when an inference worker answered with a named failure, `EvaluationRefused` where no answer will come.
         """
 
     def close(self) -> None:

@@ -146,7 +146,7 @@ class PortableGame:
         raise GameContractError(f"game {self._game.name}: chance acted {LIMIT_PLIES} times in a row")
 
     def _play_opening(self) -> None:
-        """The random plies that self-play begins with, so many for the game whoever takes it over; none in a game that was given plies."""
+        """The random plies that self-play begins with, as many for the game on any worker; none in a game that was given plies."""
         most = self._config.random_opening_plies
         if self._decisions or not most:
             return
@@ -202,10 +202,10 @@ class PortableGame:
         root, choice = self._search.root, self._decide()
         visits, q = np.zeros(self._actions, np.int32), np.full(self._actions, np.nan, np.float32)
         logits = np.full(self._actions, -np.inf, np.float32)
-        known = root.statistics
-        visits[root.actions] = known.visits
-        logits[root.actions] = known.logits
-        q[root.actions] = np.where(known.visits > 0, known.q, np.nan)
+        statistics = root.statistics
+        visits[root.actions] = statistics.visits
+        logits[root.actions] = statistics.logits
+        q[root.actions] = np.where(statistics.visits > 0, statistics.q, np.nan)
         action, best = root.actions[choice.edge], root.actions[choice.best_edge]
         return PortableResult(action, best, self._policy(choice), visits, q, logits, float(choice.root_value))
 

@@ -78,10 +78,10 @@ class PortablePly:
             if not self._follow(simulation, node.actions[edge]):
                 self._back_up(simulation.path, simulation.state.returns())
                 return []
-            found = self._arrive(simulation)
-            if found is not None:
-                self._leaf = found
-                return [simulation.state.packed_observation(found.actor)]
+            leaf = self._arrive(simulation)
+            if leaf is not None:
+                self._leaf = leaf
+                return [simulation.state.packed_observation(leaf.actor)]
         raise GameContractError(f"game {self._game.name} has not ended after {LIMIT_PLIES} plies of a simulation")
 
     def apply(self, logits: NDArray[np.float16], values: list[float]) -> None:
@@ -143,7 +143,7 @@ class PortablePly:
         state, legal = simulation.state, [action]
         for _ in range(LIMIT_PLIES):
             state.apply_action(legal[0])
-            simulation.way += (legal[0], *_settle(state, simulation.chance), -1)
+            simulation.way += (legal[0], *_play_chance(state, simulation.chance), -1)
             if state.is_terminal():
                 return False
             legal = state.legal_actions()
@@ -153,19 +153,19 @@ class PortablePly:
 
     def _arrive(self, simulation: Simulation) -> Node | None:
         """The node at hand where it is to be evaluated: a new one, or the root player's after a round of new ones."""
-        key = self._told_apart_by(simulation)
-        found = self._nodes.get(key)
-        if found is None:
-            found = self._nodes[key] = _node_of(simulation.state)
+        key = self._node_key(simulation)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = _node_of(simulation.state)
             simulation.new_nodes += 1
-            return found
+            return node
         long_enough = simulation.new_nodes >= self._game.num_players()
-        if self._game.is_hidden() and long_enough and found.actor == self.root.actor:
-            return found
-        simulation.node = found
+        if self._game.is_hidden() and long_enough and node.actor == self.root.actor:
+            return node
+        simulation.node = node
         return None
 
-    def _told_apart_by(self, simulation: Simulation) -> Hashable:
+    def _node_key(self, simulation: Simulation) -> Hashable:
         """What makes a node. With secrets: all that its player knows, and nothing of what the others hold."""
         state, worlds = simulation.state, self._config.determinizations
         if not self._game.is_hidden():
@@ -202,7 +202,7 @@ def _node_of(state: State) -> Node:
     return Node(state.current_player(), state.legal_actions())
 
 
-def _settle(state: State, rng: np.random.Generator | None) -> list[int]:
+def _play_chance(state: State, rng: np.random.Generator | None) -> list[int]:
     """Lets chance act; returns what it did. No numbers are needed where the game has no chance."""
     happened: list[int] = []
     while rng is not None and state.is_chance_node():

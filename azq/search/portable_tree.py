@@ -1,7 +1,7 @@
 """The search of one ply in Python where nothing is hidden and nothing left to chance: a tree of positions.
 
 A new leaf costs one copy of the position above it and one move. What a position is asked is asked once, and positions below the action
-that is played serve the next ply's search, whose statistics begin anew.
+that is played serve the next ply's search, with new statistics.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ class KnownPosition:
 
     def after(self, action: int) -> KnownPosition | list[float]:
         """The next position with a choice, or the returns where the game ends before."""
-        found = self._after.get(action)
-        if found is None:
-            found = self._after[action] = self._play(action)
-        return found
+        if action not in self._after:
+            self._after[action] = self._play(action)
+        return self._after[action]
 
     def decided(self) -> list[float] | None:
         """The returns where an action of the player to move wins at once."""
         for action in self.actions:
-            found = self.after(action)
-            if isinstance(found, list) and found[self.actor] >= 1.0:
-                return found
+            child = self.after(action)
+            if isinstance(child, list) and child[self.actor] >= 1.0:
+                return child
         return None
 
     def _play(self, action: int) -> KnownPosition | list[float]:
@@ -71,27 +70,27 @@ class TreeNode(Node):
 
     def grow(self, edge: int, decisive: bool) -> TreeNode | list[float]:
         """What an edge leads to; `decisive`: as good as ended where the next action wins."""
-        found = self.position.after(self.actions[edge])
-        if decisive and isinstance(found, KnownPosition):
-            found = found.decided() or found
-        child = self.children[edge] = TreeNode(found) if isinstance(found, KnownPosition) else found
+        position = self.position.after(self.actions[edge])
+        if decisive and isinstance(position, KnownPosition):
+            position = position.decided() or position
+        child = self.children[edge] = TreeNode(position) if isinstance(position, KnownPosition) else position
         return child
 
 
 class PortableTree(PortablePly):
-    """As `PortablePly`, and the same numbers; `kept`: the position to search, where the search of the ply before knew it."""
+    """As `PortablePly`, and the same numbers; `before`: the position to search, where the search of the ply before knew it."""
 
-    def __init__(self, game: Game, config: SearchConfig, state: State, rngs: Rngs, kept: KnownPosition | None = None) -> None:
+    def __init__(self, game: Game, config: SearchConfig, state: State, rngs: Rngs, before: KnownPosition | None = None) -> None:
         super().__init__(game, config, state, rngs)
-        self._kept = kept
+        self._before = before
         self._path: list[tuple[Node, int]] = []
-        self._asked = not config.batch_root
+        self._fetched_early = not config.batch_root
         self._early: list[TreeNode] = []  # children of the root whose evaluations are out
         self._known: dict[TreeNode, list[float]] = {}  # the values of those that no simulation came to yet
 
-    def _ask_early(self, root: TreeNode) -> list[NDArray[np.uint8]]:
+    def _fetch_early(self, root: TreeNode) -> list[NDArray[np.uint8]]:
         """Children of the root that the ply will visit, together and once, as the core does (tree_search.hpp)."""
-        self._asked = True
+        self._fetched_early = True
         assert self._algorithm is not None
         wanted = [edge for edge in range(len(root.actions)) if self._algorithm.will_visit(edge)]
         if len(wanted) <= self._budget:
@@ -107,37 +106,37 @@ class PortableTree(PortablePly):
         child.statistics.expand(logits, of_player[child.actor])
 
     def leaves(self) -> list[NDArray[np.uint8]]:
-        found: Node | list[float] | None = self._root
-        if found is None:
-            position = self._kept or KnownPosition(self._state, self._state.legal_actions())
+        child: Node | list[float] | None = self._root
+        if child is None:
+            position = self._before or KnownPosition(self._state, self._state.legal_actions())
             self._root = self._leaf = TreeNode(position)
             return [position.observation()]
         assert self._algorithm is not None
-        assert isinstance(found, TreeNode)
-        if not self._asked and (early := self._ask_early(found)):
+        assert isinstance(child, TreeNode)
+        if not self._fetched_early and (early := self._fetch_early(child)):
             return early
         select = self._algorithm.select
         path: list[tuple[Node, int]] = []
-        while isinstance(found, TreeNode):
-            node, edge = found, select(found, self.simulations)
+        while isinstance(child, TreeNode):
+            node, edge = child, select(child, self.simulations)
             path.append((node, edge))
-            found = node.children[edge]
-            if found is None:
-                found = node.grow(edge, self._config.decisive_moves)
-                if isinstance(found, TreeNode):
-                    self._leaf, self._path = found, path
-                    return [found.position.observation()]
-            elif self._known and isinstance(found, TreeNode) and found in self._known:
-                found = self._known.pop(found)
-        assert isinstance(found, list)
-        self._back_up(path, found)
+            child = node.children[edge]
+            if child is None:
+                child = node.grow(edge, self._config.decisive_moves)
+                if isinstance(child, TreeNode):
+                    self._leaf, self._path = child, path
+                    return [child.position.observation()]
+            elif self._known and isinstance(child, TreeNode) and child in self._known:
+                child = self._known.pop(child)
+        assert isinstance(child, list)
+        self._back_up(path, child)
         return []
 
     def position_after(self, action: int) -> KnownPosition | None:
         """The position that an action leads to, where the search has been there."""
         assert isinstance(self._root, TreeNode)
-        found = self._root.children[self._root.actions.index(action)] if action in self._root.actions else None
-        return found.position if isinstance(found, TreeNode) and not found.position.forced else None
+        child = self._root.children[self._root.actions.index(action)] if action in self._root.actions else None
+        return child.position if isinstance(child, TreeNode) and not child.position.forced else None
 
     def _end_or_go_on(self, leaf: Node, of_player: list[float]) -> None:
         self._back_up(self._path, of_player)

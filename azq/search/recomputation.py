@@ -86,9 +86,9 @@ class Difference:
     value: float  # the largest of V
 
 
-def differs(found: Difference) -> bool:
+def differs(difference: Difference) -> bool:
     """Whether a ply is farther from its search than another order of computing the network explains."""
-    return found.action or found.simulations > 0 or found.policy > MOST_POLICY or found.value > MOST_VALUE
+    return difference.action or difference.simulations > 0 or difference.policy > MOST_POLICY or difference.value > MOST_VALUE
 
 
 def distance(difference: Difference) -> tuple[bool, int, float, float]:
@@ -98,14 +98,14 @@ def distance(difference: Difference) -> tuple[bool, int, float, float]:
 
 def recompute(game: _core.Game, seed: int, config: Config, chosen: Iterable[ChosenPly], evaluate: Evaluate) -> list[Difference]:
     """Searches each ply again with its weights and budget. Raises what `evaluate` raises."""
-    found: list[Difference] = []
+    differences: list[Difference] = []
     for (_, budget), group in groupby(sorted(chosen, key=_alike), key=_alike):
         plies = list(group)
         for first in range(0, len(plies), SLOTS):
             stretches = [Stretch(ply.uid, ply.game, ply.ply, ply.ply) for ply in plies[first : first + SLOTS]]
             searched = search_again(game, seed, config(budget), stretches, evaluate)
-            found += [difference_of(stretch, ply) for stretch, (ply,) in zip(stretches, searched, strict=True)]
-    return found
+            differences += [difference_of(stretch, ply) for stretch, (ply,) in zip(stretches, searched, strict=True)]
+    return differences
 
 
 def _alike(ply: ChosenPly) -> tuple[int, int]:
@@ -131,13 +131,13 @@ def search_again(
     packed, slots = np.zeros((capacity, game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     while (leaves := search.collect(packed, slots)) or search.idle_slots():
         if leaves:
-            asked = slots[:leaves].tolist()
-            search.apply(*_evaluated(evaluate, [walks[slot].version for slot in asked], packed[:leaves]))
-            for slot in set(asked):
+            of_leaves = slots[:leaves].tolist()
+            search.apply(*_evaluated(evaluate, [walks[slot].version for slot in of_leaves], packed[:leaves]))
+            for slot in set(of_leaves):
                 walks[slot].steps += 1
         for slot in search.idle_slots():
             walks[slot].go_on()
-    return [walk.found for walk in walks]
+    return [walk.plies for walk in walks]
 
 
 def _evaluated(evaluate: Evaluate, versions: Sequence[int], packed: NDArray[np.uint8]) -> Outputs:
@@ -156,7 +156,7 @@ class _Walk:
     def __init__(self, search: Search, slot: int, stretch: Stretch) -> None:
         self._search, self._slot, self._stretch = search, slot, stretch
         self._ply, self.steps = stretch.first, 0
-        self.found: list[Searched] = []
+        self.plies: list[Searched] = []
         search.start(slot, luck_of(stretch.uid), stretch.game["actions"][: stretch.first])
 
     @property
@@ -170,7 +170,7 @@ class _Walk:
         search, slot, ply, actions = self._search, self._slot, self._ply, self._stretch.game["actions"]
         result = search.result(slot)
         search.play(slot, int(actions[ply]))
-        self.found.append(_searched(ply, result, search.record(slot), self.steps))
+        self.plies.append(_searched(ply, result, search.record(slot), self.steps))
         ply += 1
         while ply <= self._stretch.last and search.state(slot).is_chance_node():
             search.play(slot, int(actions[ply]))
@@ -184,15 +184,15 @@ def _searched(ply: int, result: Result, record: Record, steps: int) -> Searched:
     return Searched(ply, result, record.policies[-1], record.root_values[-1], int(record.simulations[-1]), steps)
 
 
-def difference_of(stretch: Stretch, found: Searched) -> Difference:
+def difference_of(stretch: Stretch, searched: Searched) -> Difference:
     """A recorded ply against what its search gives now."""
-    game, ply = stretch.game, found.ply
+    game, ply = stretch.game, searched.ply
     spent = int(game["simulations"][ply])  # 0 in a game that a safety cap ended, which teaches nothing
     return Difference(
         uid=stretch.uid,
         ply=ply,
-        action=int(found.result.action) != int(game["actions"][ply]),
-        simulations=abs(found.simulations - spent) if spent else 0,
-        policy=float(np.abs(found.policy.astype(np.float32) - game["policies"][ply].astype(np.float32)).sum()) / 2,
-        value=float(np.abs(found.root_values - game["root_values"][ply]).max()),
+        action=int(searched.result.action) != int(game["actions"][ply]),
+        simulations=abs(searched.simulations - spent) if spent else 0,
+        policy=float(np.abs(searched.policy.astype(np.float32) - game["policies"][ply].astype(np.float32)).sum()) / 2,
+        value=float(np.abs(searched.root_values - game["root_values"][ply]).max()),
     )

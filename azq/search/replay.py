@@ -44,7 +44,7 @@ class RecordedGame:
         return tuple(filter(None, dict.fromkeys((*stages, int(self.arrays["simulations"][ply])))))
 
     def config(self, budget: int) -> _core.SearchConfig:
-        """What the core is told."""
+        """The settings of the core's search."""
         changes = {"num_simulations": budget, "reuse_subtree": self.keeps_trees, "schedule": ()}
         search: SearchConfig = self.sections.search.model_copy(update=changes)
         return exploring(search, random_opening_plies=self.sections.selfplay.random_opening_plies)
@@ -54,7 +54,7 @@ class RecordedGame:
 class ReplayedPly:
     """A searched ply: what the record says, what comes out now, and what is between them."""
 
-    found: Searched
+    searched: Searched
     difference: Difference
     verdict: str
     reason: str
@@ -75,46 +75,45 @@ def replay(recorded: RecordedGame, evaluate: Evaluate, last: int | None = None) 
     end = plies[-1] if last is None else last
     way = _Way(Stretch(recorded.uid, recorded.arrays, plies[0], end), recorded.budgets(plies[0])[0])
     reasons: dict[int, str] = {}
-    told = -1
-    while told < end:
+    done = -1
+    while done < end:
         spoilt = ""
-        for found in _search(recorded, evaluate, [way])[0]:
-            ply = found.ply
-            if ply <= told:
+        for searched in _search(recorded, evaluate, [way])[0]:
+            ply = searched.ply
+            if ply <= done:
                 continue
-            difference = difference_of(way.stretch, found)
+            difference = difference_of(way.stretch, searched)
             if differs(difference) and ply not in reasons:
-                better = _explain(recorded, evaluate, way, found)
+                better = _explain(recorded, evaluate, way, searched)
                 if better is not None:
                     reasons[ply] = better.why
                     way = replace(better, stretch=replace(better.stretch, last=end))
                     break
             verdict, reason = _judge(recorded, difference, reasons.get(ply, ""), spoilt)
-            yield ReplayedPly(found, difference, verdict, reason)
-            told = ply
+            yield ReplayedPly(searched, difference, verdict, reason)
+            done = ply
             if recorded.keeps_trees and verdict != EQUAL:
                 spoilt = f"its tree was kept from ply {ply}, which is not the same"
         else:
             return
 
 
-def _explain(recorded: RecordedGame, evaluate: Evaluate, way: _Way, found: Searched) -> _Way | None:
+def _explain(recorded: RecordedGame, evaluate: Evaluate, way: _Way, searched: Searched) -> _Way | None:
     """The first other way to search a ply that gives what is recorded, else the nearest one that rounding explains."""
-    for ways in _ways(recorded, way, found):
+    for ways in _ways(recorded, way, searched):
         tried = [
-            (distance(difference_of(each.stretch, searched[-1])), each, searched[-1])
-            for each, searched in zip(ways, _search(recorded, evaluate, ways), strict=True)
+            (difference_of(other.stretch, plies[-1]), other) for other, plies in zip(ways, _search(recorded, evaluate, ways), strict=True)
         ]
         if tried:
-            _, best, searched = min(tried, key=lambda one: one[0])
-            if not differs(difference_of(best.stretch, searched)):
+            nearest, best = min(tried, key=lambda pair: distance(pair[0]))
+            if not differs(nearest):
                 return best
     return None
 
 
-def _ways(recorded: RecordedGame, way: _Way, found: Searched) -> Iterator[Sequence[_Way]]:
+def _ways(recorded: RecordedGame, way: _Way, searched: Searched) -> Iterator[Sequence[_Way]]:
     """Other ways to search a ply, those that are searched together together, the likeliest first."""
-    ply = found.ply
+    ply = searched.ply
     here = replace(way.stretch, last=ply)
     alone = Stretch(recorded.uid, recorded.arrays, ply, ply)
     if recorded.keeps_trees and way.stretch.first != ply:
@@ -126,7 +125,7 @@ def _ways(recorded: RecordedGame, way: _Way, found: Searched) -> Iterator[Sequen
     before = int(recorded.arrays["weight_versions"][ply - 1]) if ply > recorded.searched[0] else now - 1
     if 0 < before != now:
         for stretch in (here, alone):
-            swaps = [Swap(steps, before) for steps in range(1, found.steps + 1)]
+            swaps = [Swap(steps, before) for steps in range(1, searched.steps + 1)]
             yield [
                 _Way(
                     _with(stretch, ply, swap), way.budget, f"weights changed from {before} to {now} after {swap.steps} steps of its search"

@@ -76,7 +76,7 @@ class Play:
         finished = self._group.finished()
         self._group.clear_finished()
         if self._group.advance():
-            answer = self._uniform.result(self._uniform.submit(self._group.asked()[0]), timeout_s=0.0)
+            answer = self._uniform.result(self._uniform.submit(self._group.request()[0]), timeout_s=0.0)
             assert answer is not None
             self.simulations += self._group.apply(replace(answer, weight_version=version))
         return [brought(pack_record(record), self.tickets.pop(record.uid)) for record in finished if record.uid in self.tickets]

@@ -33,7 +33,7 @@ WARM_UPS = 3  # runs before capture, in which cuDNN chooses its kernels and torc
 COMPILED_FROM = 0.25  # of the largest batch: each size is compiled by itself, which takes its time, and small ones gain little
 MOST_COMPILED = 64  # kinds of calls for which a process compiles: large sizes, of all shapes of networks that it meets
 APART = 64  # float16 in a buffer before the logits, which are to begin where the device reads and writes best
-TOLD_S = 5.0  # between lines of the log about a recording that lasts
+LOG_EVERY_S = 5.0  # between lines of the log about a recording that lasts
 
 
 class DeviceClock:
@@ -85,14 +85,14 @@ class CudaStreams:
         self._graphs: WeakSet[torch.cuda.CUDAGraph] = WeakSet()
         self._spoilt: list[torch.cuda.CUDAGraph] = []  # torch's allocator may go on asking them
 
-    def settle(self) -> None:
+    def synchronize(self) -> None:
         """Waits for what this thread put on its current stream, as copies into parameters: other streams are not ordered after it."""
         torch.cuda.current_stream(self.device).synchronize()
 
     def report(self, recorded: int, graphs: int) -> None:
         """How far the recording of a network's graphs is."""
         self.progress = f"recording graphs: {recorded} of {graphs}" if recorded < graphs else ""
-        if self.progress and time.monotonic() - self._logged_s > TOLD_S:
+        if self.progress and time.monotonic() - self._logged_s > LOG_EVERY_S:
             self._logged_s = time.monotonic()
             logs.get(__name__).info("recording_graphs", recorded=recorded, graphs=graphs, device=str(self.device))
 
@@ -197,7 +197,7 @@ class Graphs:
         self._input = torch.zeros((sizes[-1], spec.packed_size), dtype=torch.uint8, device=streams.device)
         self._outputs = torch.zeros(_length(spec, sizes[-1]), dtype=torch.float16, device=streams.device)
         self._run.refresh()
-        streams.settle()
+        streams.synchronize()
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
 
     @property
@@ -310,7 +310,7 @@ class GraphForward:
         self._version = object()
         self._graphs = graphs
         self._slots = [Slot(graphs) for _ in range(SLOTS)]
-        graphs.streams.settle()  # other streams than that of the zeros are to write there
+        graphs.streams.synchronize()  # other streams than that of the zeros are to write there
         self._turn = 0
 
     @property
@@ -333,7 +333,7 @@ class GraphForward:
         """
         self._run.refresh()
         self._version = object()
-        self._graphs.streams.settle()
+        self._graphs.streams.synchronize()
         self._graphs.record(largest_only=largest_only)
 
     def device_s(self, packed: NDArray[np.uint8]) -> float:

@@ -71,7 +71,7 @@ class Model:
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
         self.execution = self._engine.execution_for(self._shape)
-        self._settle(self._try(), serving=False)
+        self._fall_back(self._try(), serving=False)
         self.version = version
 
     def copy(self) -> Model:
@@ -108,7 +108,7 @@ class Model:
             if failure is Failure.NOT_FINITE and not _finite(self.plain(*parts)):
                 raise WeightsError(f"weights version {self.version} evaluated to NaN or infinity")
             del running  # and with its last reference what it holds of the device's memory
-            self._settle(failure, serving=True)
+            self._fall_back(failure, serving=True)
             running = self.launch(*parts)
         return running.wait()
 
@@ -121,7 +121,7 @@ class Model:
         with torch.inference_mode():
             return self.reference.outcomes(*unpack(torch.tensor(packed), self.spec)).numpy()
 
-    def _settle(self, failure: Failure | None, *, serving: bool) -> None:
+    def _fall_back(self, failure: Failure | None, *, serving: bool) -> None:
         """Falls back until an execution passes the self-test."""
         while failure:
             what = f"the forward pass of {self.network.kind} weights"

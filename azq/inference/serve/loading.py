@@ -13,7 +13,7 @@ import torch
 from azq import logs
 from azq.bus.base import Bus
 from azq.errors import BrokerError, DeviceError, EvaluationTimeout, reason_of
-from azq.inference.serve.roster import AGAIN, LOOK_S, NOT_THE_RUNS, Life, Roster, Unserved
+from azq.inference.serve.roster import AGAIN, NOT_THE_RUNS, POLL_S, Life, Roster, Unserved
 from azq.inference.serve.served import RunLoader, ServedRun
 from azq.inference.serve.stats import Stats
 from azq.ledger.types import RunView
@@ -30,7 +30,7 @@ PREPARE_AFTER_S = 1.0  # without new weights, before a spare is made ahead
 class LoadingThread:
     """The runs that are served. The thread replaces `served` and never changes it, so that readers need no lock.
 
-    Whatever goes wrong with one run costs that run alone: it is told (`unserved`), and tried again after a growing while.
+    Whatever goes wrong with one run costs that run alone: `unserved` says why, and tried again after a growing while.
     """
 
     control: Bus
@@ -89,9 +89,9 @@ class LoadingThread:
         """Has wanted versions looked for at once."""
         self._ask.set()
 
-    def look(self) -> bool:
+    def poll(self) -> bool:
         """Reads runs and events and loads what is new or wanted, once; True when anything changed. Raises BrokerError, DeviceError."""
-        views = self.roster.look()
+        views = self.roster.poll()
         changed = views is not None and self._take_over(views)
         by_stream = {stream: loader.catalog for loader in self._loaders.values() for stream in loader.catalog.last_ids}
         for entry in self.control.after_each(self._last_ids()):
@@ -119,8 +119,8 @@ class LoadingThread:
                 if not self._lost:
                     self._log.warning("control_plane_lost", error=str(error), remedy="evaluations go on with the weights at hand")
                 self._lost = True
-                self._stop.wait(LOOK_S)
-            except DeviceError as error:  # told to the serving thread, which ends with it
+                self._stop.wait(POLL_S)
+            except DeviceError as error:  # raised in the serving thread, which ends with it
                 self._failure = error
                 self.news.set()
                 return
@@ -131,7 +131,7 @@ class LoadingThread:
                 self._stop.wait(again_s)
 
     def _refresh(self) -> None:
-        if self.look():
+        if self.poll():
             self._changed_s = time.monotonic()
             self.news.set()
         elif time.monotonic() - self._changed_s > PREPARE_AFTER_S:

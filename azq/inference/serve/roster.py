@@ -13,8 +13,8 @@ from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.waiting import Backoff
 
-LOOK_S = 0.25  # between looks at the names and at the runs that are awake
-REST_LOOK_S = 5.0  # between looks at the others
+POLL_S = 0.25  # between looks at the names and at the runs that are awake
+REST_POLL_S = 5.0  # between looks at the others
 REST_AFTER_MS = 600_000  # a run paused or finished for so long sleeps until it has jobs again, or somebody wants moves of it
 SERVED_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FINISHED})  # finished: its last evaluation
 
@@ -36,24 +36,24 @@ class Roster:
     def __post_init__(self) -> None:
         self._asleep: set[str] = set()
         self._stirring: set[str] = set()  # old runs that have jobs
-        self._look_at_s = self._rest_look_at_s = float("-inf")
+        self._poll_at_s = self._rest_poll_at_s = float("-inf")
 
-    def look(self) -> dict[str, RunView] | None:
+    def poll(self) -> dict[str, RunView] | None:
         """The runs to serve by name; None where it is not time for a look yet. Raises BrokerError."""
-        if self.clock_s() < self._look_at_s:
+        if self.clock_s() < self._poll_at_s:
             return None
         names, wanted = self.ledger.names(), self.wanted()
-        if self.clock_s() >= self._rest_look_at_s:
+        if self.clock_s() >= self._rest_poll_at_s:
             old = [name for name in names if name in self._asleep or name in self._stirring]
             self._stirring = set(self.ledger.stirring(old))
-            self._rest_look_at_s = self.clock_s() + REST_LOOK_S
+            self._rest_poll_at_s = self.clock_s() + REST_POLL_S
         candidates = [name for name in names if name not in self._asleep or name in self._stirring or name in wanted]
         looked_ms = self.clock_ms()
         awake = {
             view.record.run: view for view in self.ledger.runs(candidates) if view.record.run in wanted or self._awake(view, looked_ms)
         }
         self._asleep = set(names).difference(awake)
-        self._look_at_s = self.clock_s() + LOOK_S
+        self._poll_at_s = self.clock_s() + POLL_S
         return awake
 
     def _awake(self, view: RunView, at_ms: int) -> bool:

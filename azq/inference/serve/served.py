@@ -168,7 +168,7 @@ class RunLoader:
             again_s = AGAIN.pause_s(self._failures)
         self._refused[version] = time.monotonic() + again_s
         self.problem = f"weights version {version}: {reason_of(error)}"
-        self._log.warning("weights_refused", run=self.served.run, version=version, kept=self.served.current, error=reason_of(error))
+        self._log.warning("weights_refused", run=self.served.run, version=version, serving=self.served.current, error=reason_of(error))
 
 
 @dataclass

@@ -19,7 +19,7 @@ from azq.nets import build
 
 class Streams:
     device = torch.device("cpu")
-    settle = report = staticmethod(lambda *_: None)
+    synchronize = report = staticmethod(lambda *_: None)
     record = staticmethod(torch.inference_mode()(lambda body: body()))
 
 def backend(module, _inputs):

@@ -72,7 +72,7 @@ class Host:
         engine, files = Engine(config.inference, place(config.inference)), GameFiles(config.worker.game_files)
         admit = Admission(self.bus, lambda _view: lambda _event: b"", config.inference, engine, "inference@test:1", specs(files))
         loading = LoadingThread(self.bus, Roster(self.ledger), admit, Stats())
-        loading.look()
+        loading.poll()
         return RUN in loading.served
 
 

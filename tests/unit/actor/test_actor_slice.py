@@ -28,14 +28,14 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
 LIMITS = SliceLimits(slice_s=60.0, patience_s=30.0, journal_s=5.0)
-CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, asked=False, directive=Directive.GO_ON, open_games=8)
+CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, stopping=False, directive=Directive.GO_ON, open_games=8)
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
         ({}, None),
-        ({"asked": True}, Stop.ASKED),
+        ({"stopping": True}, Stop.ASKED),
         ({"directive": Directive.RELEASE}, Stop.RELEASED),
         ({"directive": Directive.STALL}, Stop.STALLED),
         ({"open_games": 0}, Stop.NO_GAMES),
@@ -44,7 +44,7 @@ CALM = Moment(now_s=10.0, started_s=0.0, evaluated_s=9.0, asked=False, directive
         ({"now_s": 1059.0, "started_s": 1000.0, "evaluated_s": 1058.0}, None),  # a slice has its own beginning
         ({"now_s": 39.1}, Stop.STARVED),
         ({"now_s": 39.0}, None),
-        ({"asked": True, "directive": Directive.RELEASE, "open_games": 0, "now_s": 99.0}, Stop.ASKED),
+        ({"stopping": True, "directive": Directive.RELEASE, "open_games": 0, "now_s": 99.0}, Stop.ASKED),
         ({"directive": Directive.STALL, "now_s": 99.0}, Stop.STALLED),
         ({"directive": Directive.STALL, "stall_s": 2.0, "stalled_s": 1.9}, None),
         ({"directive": Directive.STALL, "stall_s": 2.0, "stalled_s": 2.0}, Stop.STALLED),

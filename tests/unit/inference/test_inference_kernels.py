@@ -189,7 +189,7 @@ def test_what_fell_while_it_served_is_tried_again_after_a_while(fastest, failure
         assert best == Execution(Mode.FAST, 64, "fused")
         for pause_s in (60.0, 120.0):
             before = server.served[RUN].models.borrow(1)
-            before._settle(failure, serving=True)  # as a batch that failed has it
+            before._fall_back(failure, serving=True)  # as a batch that failed has it
             assert before.execution.mode is Mode.EAGER
             assert not server.served[RUN].models.renew(1)  # not yet
             now_s += pause_s
@@ -204,7 +204,7 @@ def test_what_does_not_get_further_stays(fastest, fake_cuda):
     engine = Engine(BRIEF, place(BRIEF), lambda: now_s)
     model = model_of(engine=engine)
     model.load(weights(1))
-    model._settle(Failure.CAPTURE, serving=True)
+    model._fall_back(Failure.CAPTURE, serving=True)
     assert model.recovered() is None
     now_s = 60.0
     fake_cuda.rows = 1  # all memory is gone

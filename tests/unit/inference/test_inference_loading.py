@@ -15,7 +15,7 @@ from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.serve import loading
-from azq.inference.serve.roster import LOOK_S
+from azq.inference.serve.roster import POLL_S
 from azq.inference.serve.server import InferenceServer
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec
@@ -90,7 +90,7 @@ def test_a_run_that_is_the_same_keeps_its_weights_through_every_look() -> None:
         until(lambda: place.server.versions == {RUN: 1}, "the weights")
         before = place.server.served[RUN]
         looks = place.runs.looks
-        until(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * LOOK_S)
+        until(lambda: place.runs.looks > looks + 2, "further looks at the runs", 20 * POLL_S)
         assert place.server.served[RUN] is before
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from azq.errors import MissingExtra
 from azq.inference.serve.roster import (
     AGAIN,
-    LOOK_S,
     MAX_REASON,
+    POLL_S,
     REST_AFTER_MS,
-    REST_LOOK_S,
+    REST_POLL_S,
     Roster,
     Unserved,
     rests,
@@ -67,7 +67,7 @@ class Place:
         """Looks as a follower does, ten times a second; the runs served at the end."""
         for _ in range(round(seconds * 10)):
             self.now_s += 0.1
-            if (found := self.roster.look()) is not None:
+            if (found := self.roster.poll()) is not None:
                 self.served = set(found)
         return self.served
 
@@ -78,16 +78,16 @@ def test_a_thousand_finished_runs_cost_next_to_nothing() -> None:
     assert place.pass_s(2) == {"a", "b"}
     place.runs.scripts = place.runs.plain = place.runs.lists = 0
     assert place.pass_s(60) == {"a", "b"}
-    assert place.runs.lists <= 60 / LOOK_S
-    assert place.runs.scripts <= 2 * 60 / LOOK_S  # all of them four times a second would be 240,000
-    assert place.runs.plain <= 1000 * 60 / REST_LOOK_S
+    assert place.runs.lists <= 60 / POLL_S
+    assert place.runs.scripts <= 2 * 60 / POLL_S  # all of them four times a second would be 240,000
+    assert place.runs.plain <= 1000 * 60 / REST_POLL_S
 
 
 def test_a_new_run_is_seen_at_the_next_look() -> None:
     place = Place(view("a"))
     place.pass_s(1)
     place.runs.views["b"] = view("b")
-    assert place.pass_s(2 * LOOK_S) == {"a", "b"}
+    assert place.pass_s(2 * POLL_S) == {"a", "b"}
 
 
 @pytest.mark.parametrize("state", [RunState.PAUSED, RunState.FINISHED])
@@ -95,12 +95,12 @@ def test_an_old_run_sleeps_and_wakes_when_it_goes_on_or_has_jobs(state: RunState
     place = Place(view("a"), view("old", state))
     assert place.pass_s(1) == {"a"}
     place.runs.busy.add("old")
-    assert place.pass_s(REST_LOOK_S + 1) == {"a", "old"}
-    assert place.pass_s(3 * REST_LOOK_S) == {"a", "old"}, "as long as it has them"
+    assert place.pass_s(REST_POLL_S + 1) == {"a", "old"}
+    assert place.pass_s(3 * REST_POLL_S) == {"a", "old"}, "as long as it has them"
     place.runs.busy.clear()
-    assert place.pass_s(REST_LOOK_S + 1) == {"a"}
+    assert place.pass_s(REST_POLL_S + 1) == {"a"}
     place.runs.views["old"] = view("old", changed_ms=NOW_MS)
-    assert place.pass_s(REST_LOOK_S + 1) == {"a", "old"}
+    assert place.pass_s(REST_POLL_S + 1) == {"a", "old"}
 
 
 def test_a_run_that_finishes_is_served_for_its_last_evaluation_and_a_failed_one_is_not() -> None:
@@ -108,7 +108,7 @@ def test_a_run_that_finishes_is_served_for_its_last_evaluation_and_a_failed_one_
     place.pass_s(1)
     place.runs.views |= {"a": view("a", RunState.FINISHED, NOW_MS), "b": view("b", RunState.FAILED, NOW_MS)}
     place.runs.busy.add("b")
-    assert place.pass_s(3 * REST_LOOK_S) == {"a"}
+    assert place.pass_s(3 * REST_POLL_S) == {"a"}
     assert place.pass_s(REST_AFTER_MS / 1000) == set()
 
 
@@ -117,10 +117,10 @@ def test_a_run_that_somebody_plays_with_is_served_at_the_next_look_and_sleeps_wh
     place = Place(view("a"), view("old", state), view("older", state))
     assert place.pass_s(1) == {"a"}
     place.wanted = {"old", "deleted"}
-    assert place.pass_s(2 * LOOK_S) == {"a", "old"}
+    assert place.pass_s(2 * POLL_S) == {"a", "old"}
     assert place.pass_s(REST_AFTER_MS / 1000) == {"a", "old"}
     place.wanted = set()
-    assert place.pass_s(2 * LOOK_S) == {"a"}
+    assert place.pass_s(2 * POLL_S) == {"a"}
 
 
 def test_a_run_that_is_deleted_is_forgotten() -> None:
@@ -152,7 +152,7 @@ def test_it_looks_four_times_a_second_and_at_what_rests_every_five_seconds() -> 
     for tick in range(0, 11_000, 10):
         place.now_s = tick / 1000
         plain = place.runs.plain
-        if place.roster.look() is not None:
+        if place.roster.poll() is not None:
             looked.append(place.now_s)
         if place.runs.plain > plain:
             rested.append(place.now_s)
@@ -168,7 +168,7 @@ def test_a_run_rests_after_ten_minutes() -> None:
 def test_the_time_of_day_is_that_of_the_system_where_none_is_given() -> None:
     just_now = time.time_ns() // 1_000_000
     runs = CountingRuns(view("old", RunState.PAUSED, just_now - 700_000), view("new", RunState.PAUSED, just_now - 500_000))
-    assert list(Roster(runs).look() or {}) == ["new"]
+    assert list(Roster(runs).poll() or {}) == ["new"]
 
 
 def test_an_old_run_is_asked_for_again_only_while_it_has_jobs() -> None:

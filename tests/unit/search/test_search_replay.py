@@ -62,9 +62,9 @@ def replayed(recorded: RecordedGame, last: int | None = None) -> list[ReplayedPl
 def test_a_game_is_repeated_with_the_trees_that_were_kept(name: str, search: dict[str, Any]) -> None:
     recorded = made(sections_of(name, **search))
     found = replayed(recorded)
-    assert [each.found.ply for each in found] == recorded.searched
+    assert [each.searched.ply for each in found] == recorded.searched
     assert {(each.verdict, each.reason) for each in found} == {(EQUAL, "")}
-    assert [each.found.ply for each in replayed(recorded, recorded.searched[2])] == recorded.searched[:3]
+    assert [each.searched.ply for each in replayed(recorded, recorded.searched[2])] == recorded.searched[:3]
 
 
 @pytest.mark.parametrize("swap_at", [7, 55, 90])
@@ -76,7 +76,7 @@ def test_the_step_at_which_new_weights_came_is_found(swap_at: int) -> None:
 
 def test_another_worker_and_another_budget_are_found() -> None:
     found = replayed(made(sections_of(), hand_over_at=8))
-    assert [(each.found.ply, each.verdict) for each in found if each.reason] == [(8, EQUAL)]
+    assert [(each.searched.ply, each.verdict) for each in found if each.reason] == [(8, EQUAL)]
     staged = sections_of(schedule=[{"at": 0.5, "num_simulations": 24}])
     found = replayed(made(staged, hand_over_at=8, then=24))
     assert {each.verdict for each in found} == {EQUAL}
@@ -86,7 +86,7 @@ def test_another_worker_and_another_budget_are_found() -> None:
 def test_what_is_not_repeated_says_so_and_spoils_what_follows() -> None:
     recorded = made(sections_of())
     recorded.arrays["root_values"][6] += 0.01
-    by_ply = {each.found.ply: each for each in replayed(recorded)}
+    by_ply = {each.searched.ply: each for each in replayed(recorded)}
     assert by_ply[6].verdict == DIFFERS
     assert "no reason is known" in by_ply[6].reason
     assert by_ply[7].verdict == EQUAL, "the tree was the same, what was written down was not"

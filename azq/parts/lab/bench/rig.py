@@ -192,7 +192,7 @@ def observations(sections: RunSections, batch: int) -> tuple[NDArray[np.uint8], 
     for slot in range(batch):
         group.start(slot, GameRecord(slot + 1))
     group.advance()
-    packed, legal = group.asked()
+    packed, legal = group.request()
     return packed[:batch].copy(), legal[:batch].copy()
 
 

@@ -115,7 +115,7 @@ def game_size(sections: RunSections, seconds: float, clock: Callable[[], float] 
         group.start(slot, GameRecord(slot + 1))
     evaluator, end_s = UniformEvaluator(game.num_distinct_actions(), game.value_size()), clock() + seconds
     while clock() < end_s and (leaves := group.advance()):
-        group.apply(evaluator.result(evaluator.submit(group.asked()[0][:leaves]), timeout_s=0.0))
+        group.apply(evaluator.result(evaluator.submit(group.request()[0][:leaves]), timeout_s=0.0))
     ended = [SampleEvent(pack_record(record), tuple(map(float, record.returns)), "", now_ms()) for record in group.finished()]
     plies, simulations = group.search.plies, group.search.simulations
     group.drop()
