@@ -56,12 +56,12 @@ def main(config: Config, load_interface: Callable[[], Serving]) -> int:
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process
         lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
-        tell = stack.enter_context(Webhook(config.notices)).tell
-        loop = build(config, client, lock, tell, enter=partial(_enter, client, lock, partial(_stop_within, stop), config.home))
+        webhook = stack.enter_context(Webhook(config.notices))
+        loop = build(config, client, lock, webhook.send, enter=partial(_enter, client, lock, partial(_stop_within, stop), config.home))
         stack.callback(_quietly, lock.let_go)
         loop.tick()  # a daemon that died is followed sooner: to load the REST interface takes as long as all else together
         rest = stack.enter_context(load_interface()(config, client, loop, listener))
-        settle()
+        tune_process()
         notify(READY, f"STATUS={loop.health.status}")
         _serve(config, loop, rest, stop)
         notify(STOPPING)
@@ -79,7 +79,7 @@ def _enter(client: redis.Redis, lock: DaemonLock, stops: Callable[[float], bool]
     make_key(client, home)
 
 
-def settle() -> None:
+def tune_process() -> None:
     """Makes this process answer quickly while it ticks.
 
     What was loaded so far goes out of the garbage collector's sight: to look through it all takes longer than a tick. And threads take

@@ -2,7 +2,7 @@
 
 import { ROOT, at } from "./address.js";
 
-const KEY = `azq-token ${ROOT.pathname}`;  // one host may have several azq, each below a prefix of its own
+const KEY = `azq-token ${ROOT.pathname}`;  // one host may have several azq, each below another prefix
 const PATIENCE_MS = 10_000;
 const LONGER_MS = 120_000;  // of what is large
 
@@ -14,7 +14,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nobody answered. */
+/** No answer came. */
 export class Away extends Error {}
 
 export const token = {
@@ -54,7 +54,7 @@ export async function callPage(path) {
   return { items: answer, next: /<([^>]+)>; rel="next"/.exec(response.headers.get("link") ?? "")?.[1] ?? null };
 }
 
-/** A key that nobody else chooses. */
+/** A random key. */
 export const newKey = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** What is no JSON, such as weights. */

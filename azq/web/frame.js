@@ -25,7 +25,7 @@ export function themeButton() {
   return button;
 }
 
-/** Shows the ways to the pages for everybody; `current` is the folder of this one. */
+/** Shows links to the public pages; `current` is the folder of this one. */
 export function showPages(current) {
   if (document.querySelector(".pages")) return;
   const links = PAGES.map((one) => h("a", { href: `../${one}/`, "aria-current": one === current && "page" }, one[0].toUpperCase() + one.slice(1)));

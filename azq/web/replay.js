@@ -11,7 +11,7 @@ const value = (number) => (number === null ? "–" : `${number <= -0.005 ? "−"
 export const results = (returns) => returns.map((each) => `${each > 0 ? "+" : ""}${Number(each.toFixed(2))}`).join(" : ");
 
 export class Replay {
-  /** `onPly` is told the ply that is looked at. */
+  /** `onPly` receives the ply that is shown. */
   constructor(onPly = () => {}) {
     this.onPly = onPly;
     this.ply = 0;

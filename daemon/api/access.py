@@ -1,7 +1,7 @@
 """Who may ask, and for what: bearer tokens with scopes, which each route declares (`dependencies=[READ]`); and from which pages.
 
-A browser sends what any page tells it to, from inside the operator's network and with nobody watching; it also says so. Sec-Fetch-Site is
-believed where it is sent (browsers keep pages from setting it), else Origin must be this host; curl and `azq.client` send neither. Forms,
+A browser sends what any page tells it to, from inside the operator's network and unseen; it also says so. Sec-Fetch-Site is believed
+where it is sent (browsers keep pages from setting it), else Origin must be this host; curl and `azq.client` send neither. Forms,
 which older browsers send without either, can have no JSON content type.
 """
 
@@ -128,15 +128,15 @@ def forwarding(headers: Headers) -> str:
 
 
 def _is_host(origin: str, host: str) -> bool:
-    """Whether an Origin header names the host that was asked, each with the port that its scheme has where none is said."""
+    """Whether an Origin header names the host that was asked, each with the port that its scheme has where none is given."""
     try:
-        said = urlsplit(origin)
+        parts = urlsplit(origin)
     except ValueError:
         return False
-    port = PORTS.get(said.scheme)
+    port = PORTS.get(parts.scheme)
     if port is None or not host:
         return False
-    return _with_port(said.netloc, port) == _with_port(host, port)
+    return _with_port(parts.netloc, port) == _with_port(host, port)
 
 
 def _with_port(place: str, port: str) -> str:

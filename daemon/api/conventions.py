@@ -55,18 +55,16 @@ def decode_cursor(kind: str, cursor: str | None, *types: type) -> tuple[Any, ...
     if cursor is None:
         return None
     try:
-        found, *place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+        named, *place = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
     except (binascii.Error, ValueError, TypeError, RecursionError):
         raise _bad(kind) from None
-    if found != kind or [type(part) for part in place] != list(types):
+    if named != kind or [type(part) for part in place] != list(types):
         raise _bad(kind)
     return tuple(place)
 
 
 def _bad(kind: str) -> InvalidRequest:
-    return InvalidRequest(
-        f"cursor is none that a list of {kind} gave out; take it from the `Link` header of the page before, or leave it out"
-    )
+    return InvalidRequest(f"invalid cursor for {kind}; take it from the `Link` header of the page before, or leave it out")
 
 
 class Pages:
@@ -96,8 +94,8 @@ class Pages:
         """Entries of a stream, newest first; `uncut` tells where a page of at least so many may end, of those and `LOOK_AHEAD` more."""
         place = self.place(kind, int, int)
         more = LOOK_AHEAD if uncut else 0
-        found = bus.newest(stream, limit + more + 1, before=f"{place[0]}-{place[1]}" if place else None)
-        return self.take(kind, found, uncut(found[: limit + more], limit) if uncut else limit, lambda entry: order(entry.id))
+        entries = bus.newest(stream, limit + more + 1, before=f"{place[0]}-{place[1]}" if place else None)
+        return self.take(kind, entries, uncut(entries[: limit + more], limit) if uncut else limit, lambda entry: order(entry.id))
 
 
 async def _pages(request: Request, response: Response, cursor: Cursor = None) -> Pages:
@@ -191,7 +189,7 @@ class BodyTooLarge(HTTPException):
 def problem(
     status: int, detail: str, *, kind: str = "about:blank", instance: str = "", headers: dict[str, str] | None = None, **extra: Any
 ) -> JSONResponse:
-    """A response of that status; `kind` names the error class, `extra` are members of its own."""
+    """A response of that status; `kind` names the error class, `extra` are further members."""
     body = {"type": kind, "title": HTTPStatus(status).phrase, "status": status, "detail": masked(detail), "instance": instance, **extra}
     return JSONResponse(body, status, headers, media_type=MEDIA_TYPE)
 
@@ -231,9 +229,9 @@ def _folder_of(run: str, request: Request) -> str:
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
-    detail = "; ".join(f"{item['where']}: {item['what']}" for item in found)
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind=urn(InvalidRequest), instance=request.url.path, errors=found)
+    faults = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
+    detail = "; ".join(f"{item['where']}: {item['what']}" for item in faults)
+    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, kind=urn(InvalidRequest), instance=request.url.path, errors=faults)
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

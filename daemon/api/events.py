@@ -85,14 +85,14 @@ async def _open(request: Request, use: Services, run: str | None, last_event_id:
     except BaseException:
         use.streams.leave(who)
         raise
-    return EventStream(_told(request, use, run, reader), partial(use.streams.leave, who))
+    return EventStream(_frames(request, use, run, reader), partial(use.streams.leave, who))
 
 
-async def _told(request: Request, use: Services, run: str | None, reader: EventReader) -> AsyncIterator[str]:
+async def _frames(request: Request, use: Services, run: str | None, reader: EventReader) -> AsyncIterator[str]:
     """The stream's text, until the client goes or the daemon ends."""
     yield f"retry: 2000\nid: {reader.start}\n\n"
     for name in reader.lost:
-        yield _frame("gap", name, 0, {"remedy": "read the run anew; events before the next one are gone"})
+        yield _frame("gap", name, 0, {"remedy": "read the run again; events before the next one are gone"})
     conditions: dict[str, frozenset[str]] = {}
     spoke_s = named_s = time.monotonic()
     while not use.streams.closing and not await request.is_disconnected():
@@ -137,14 +137,14 @@ async def _in_thread(request: Request, work: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(work, limiter=state.event_readers)
 
 
-def _conditions(use: Services, run: str | None, known: dict[str, frozenset[str]]) -> list[str]:
+def _conditions(use: Services, run: str | None, before: dict[str, frozenset[str]]) -> list[str]:
     """Conditions have no id: a reader that comes back hears of those that last."""
     texts = []
-    runs = {run} if run is not None else {report.run for report in use.health.pulse.reports if report.run} | set(known)
+    runs = {run} if run is not None else {report.run for report in use.health.pulse.reports if report.run} | set(before)
     for name in sorted(runs):
         now = frozenset(use.health.conditions(name))
-        texts += [_frame(kind, name, use.clock_ms(), about) for kind, about in condition_events(known.get(name, frozenset()), now)]
-        known[name] = now
+        texts += [_frame(kind, name, use.clock_ms(), about) for kind, about in condition_events(before.get(name, frozenset()), now)]
+        before[name] = now
     return texts
 
 

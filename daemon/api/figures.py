@@ -68,8 +68,8 @@ RUN_FIGURES = (
     _figure("ledger.balanced", "azq_ledger_balanced", "1 while the ledger adds up.", "Ledger balanced", unit="bool_yes_no", kind="stat"),
     *(_figure(f"ledger.{name}", f"azq_games_{name}", f"Games {name}.", "Games: opened, finished, learned from", name, counts_up=True)
       for name in ("opened", "finished", "inserted")),
-    *(_figure(f"ledger.{name}", f"azq_games_{name}", f"Games {told}.", "Games: abandoned, duplicates dropped", told, counts_up=True)
-      for name, told in (("abandoned", "abandoned"), ("duplicates_dropped", "duplicates dropped"))),
+    *(_figure(f"ledger.{name}", f"azq_games_{name}", f"Games {text}.", "Games: abandoned, duplicates dropped", text, counts_up=True)
+      for name, text in (("abandoned", "abandoned"), ("duplicates_dropped", "duplicates dropped"))),
     _figure("open_games", "azq_open_games", "Games begun and not finished.", "Open games"),
     _figure("learner_live", "azq_learner_live", "1 while the learner's status lives."),
     _figure("crash_loops", "azq_crash_loops", "Processes of the run, or of all runs, that died three times within ten minutes."),
@@ -99,7 +99,7 @@ RANK_FIGURES = tuple(
 PLANE_FIGURES = (
     Figure("used_bytes", "azq_broker_used_memory_bytes", "Memory of the plane's server."),
     Figure("limit_bytes", "azq_broker_max_memory_bytes", "Limit of the plane's server; 0: none."),
-    Figure("dead_letters", "azq_dead_letters", "Frames that nobody could read.", counts_up=True),
+    Figure("dead_letters", "azq_dead_letters", "Frames that could not be read.", counts_up=True),
 )
 WORKER_PHASES = (
     ("azq_phase_wall_share", "Share of a process's wall time by phase; of several loops the mean.", phases.WALL),
@@ -125,7 +125,7 @@ def of_planes(planes: Sequence[PlaneFacts]) -> Iterator[Metric]:
     for figure in PLANE_FIGURES:
         yield _metric(figure, ["plane"], (([plane.plane], getattr(plane, figure.name)) for plane in up))
     waiting = (([plane.plane, run], entries) for plane in up for run, entries in plane.waiting.items())
-    yield _gauge("azq_stream_entries", "Entries that nobody acknowledged yet.", ["plane", "run"], waiting)
+    yield _gauge("azq_stream_entries", "Entries not acknowledged yet.", ["plane", "run"], waiting)
 
 
 def of_jobs(workers: Sequence[Heartbeat], jobs: Sequence[JobView]) -> Iterator[Metric]:
@@ -155,8 +155,8 @@ def of_workers(workers: Sequence[Heartbeat], now_ms: int) -> Iterator[Metric]:
 def of_runs(statuses: Sequence[RunStatus]) -> Iterator[Metric]:
     """Every run, its ledger included."""
     for figure in RUN_FIGURES:
-        known = (([status.run], value) for status in statuses if (value := attrgetter(figure.name)(status)) is not None)
-        yield _metric(figure, ["run"], known)
+        rows = (([status.run], value) for status in statuses if (value := attrgetter(figure.name)(status)) is not None)
+        yield _metric(figure, ["run"], rows)
     for figure in RANK_FIGURES:
         of_ranks = (([status.run, str(row.rank), row.host], getattr(row, figure.name)) for status in statuses for row in status.ranks.each)
         yield _metric(figure, ["run", "rank", "host"], of_ranks)

@@ -51,7 +51,7 @@ def list_workers(
 ) -> Response:
     """Processes whose heartbeat lives, by role and name: self-play, eval and inference workers, learners, daemons."""
     place = pages.place("workers", str, str)
-    found = (
+    beats = (
         beat
         for beat in use.workers()
         if (place is None or (beat.role, beat.worker) > place)
@@ -60,20 +60,20 @@ def list_workers(
         and (tag is None or tag in tags_of(beat))
         and run in (None, beat.run)
     )
-    page = pages.take("workers", found, limit, lambda beat: (beat.role, beat.worker))
+    page = pages.take("workers", beats, limit, lambda beat: (beat.role, beat.worker))
     now_ms = use.clock_ms()
     return answer([worker_status(beat, now_ms) for beat in page], pages.headers)
 
 
 @router.get("/healthz", tags=["daemon"], response_model_exclude_none=True)
 async def healthz(request: Request, use: Use) -> HealthOut:
-    """The process answers, also while every thread waits for a broker that hangs. Needs no token; tells its version to whoever has one."""
+    """The process answers, also while every thread waits for a broker that hangs. Needs no token; with one, shows the version."""
     return _health(request, use, "alive")
 
 
 @router.get("/readyz", tags=["daemon"], response_model=HealthOut, response_model_exclude_none=True)
 async def readyz(request: Request, use: Use) -> HealthOut | Response:
-    """The last tick went through, broker round trip included; else 503 and why. Needs no token; tells its version to whoever has one."""
+    """The last tick went through, broker round trip included; else 503 and why. Needs no token; with one, shows the version."""
     patience_s = max(SHORTEST_PATIENCE_S, PATIENCE_TICKS * use.config.tick_s)
     if why_not := why_not_ready(use.health.pulse, time.monotonic(), patience_s):
         return problem(

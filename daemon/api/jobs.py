@@ -54,12 +54,12 @@ def list_jobs(
         use.ledger.run(run)
     active_only = active and state in (None, JobState.QUEUED, JobState.LEASED)
     place = pages.place("jobs", str, int)
-    found = (
+    views = (
         view
         for view in _walk(use, run, place, active_only, limit)
         if kind in (None, view.job.kind) and tag in (None, view.job.tag) and state in (None, view.state) and view.created_ms >= since
     )
-    return [JobOut.of(view) for view in pages.take("jobs", found, limit, lambda view: (view.job.run, _number(view)))]
+    return [JobOut.of(view) for view in pages.take("jobs", views, limit, lambda view: (view.job.run, _number(view)))]
 
 
 @router.get("/{job_id}", dependencies=[READ])

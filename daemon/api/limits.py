@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 @contextmanager
-def room(turn: threading.Lock, count: Callable[[], int], most: int, told: str) -> Iterator[None]:
+def room(turn: threading.Lock, count: Callable[[], int], most: int, reason: str) -> Iterator[None]:
     """One change at a time is let in after a look at the ledger. Raises `TooManyRequests` where there are `most` already.
 
     A lock of this process is enough, and no script has to read the keys of all runs: only the one daemon that holds the control plane's
-    lock answers requests. Whoever writes to the control plane himself, as `azq up` does, holds its password and is not bounded.
+    lock answers requests. A process that writes to the control plane directly, as `azq up` does, holds its password and is not bounded.
     """
     with turn:
         if (there := count()) >= most:
-            raise TooManyRequests(f"{there} {told}")
+            raise TooManyRequests(f"{there} {reason}")
         yield
 
 
@@ -66,7 +66,7 @@ class Streams:
 
 
 class Turns:
-    """Long work in a few threads of its own: some of it waits, and what is beyond that is refused."""
+    """Long work in a few threads: some of it waits, and what is beyond that is refused."""
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._room = threading.Semaphore(at_once + waiting)

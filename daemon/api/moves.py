@@ -82,10 +82,10 @@ def _answer(run: str, body: MovesAsked, use: Services, turns: Turns) -> MovesOut
     strength, versions = _strength(body, use, run, sections)
     histories = [_history(game, number, wanted.actions, wanted.position) for number, wanted in enumerate(body.positions)]
     luck = random.Random(body.seed) if body.seed is not None else random.SystemRandom()
-    found = _searched(use, turns, record, sections, game, strength, versions, histories, luck.getrandbits(SEED_BITS))
+    results = _searched(use, turns, record, sections, game, strength, versions, histories, luck.getrandbits(SEED_BITS))
     moves = [
-        _told(position(game, history), result, line, strength.temperature, luck)
-        for history, (result, line) in zip(histories, found, strict=True)
+        _move_out(position(game, history), result, line, strength.temperature, luck)
+        for history, (result, line) in zip(histories, results, strict=True)
     ]
     return MovesOut(
         weight_version=strength.weight_version,
@@ -117,7 +117,7 @@ def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) 
     named = body.weights
     if named == "best":
         named = best_version(_standing(use, run).ratings) or "latest"
-    versions = [find_weights(use, run, each).version for each in str(named).split(",")]
+    versions = [find_weights(use, run, name).version for name in str(named).split(",")]
     return Level(math.nan, max(versions), body.num_simulations, body.temperature, measured=False), versions
 
 
@@ -139,7 +139,7 @@ def _searched(
     histories: Sequence[Sequence[int]],
     seed: int,
 ) -> list[tuple[Result, list[int]]]:
-    """Raises `EvaluationTimeout` where answers take too long, or nobody is to come: the daemon stops, or no inference worker is there."""
+    """Raises `EvaluationTimeout` where answers take too long, or none can come: the daemon stops, or no inference worker is there."""
     began_s = time.monotonic()
     look_at_s = began_s + (SILENT_S if sections.selfplay.evaluator == "stream" else DEADLINE_S)
 
@@ -185,7 +185,7 @@ def for_latency(search: SearchConfig, game: games.Game, num_simulations: int) ->
     return search.model_copy(update={"leaves_per_step": leaves})
 
 
-def _told(state: games.State, result: Result, line: list[int], temperature: float, luck: random.Random) -> MoveOut:
+def _move_out(state: games.State, result: Result, line: list[int], temperature: float, luck: random.Random) -> MoveOut:
     """A result in texts; with a temperature the move is drawn, and the line is that of the best one all the same."""
     best = int(result.best_action)
     action = best if not temperature else drawn([float(share) for share in result.policy], temperature, luck)
@@ -200,7 +200,9 @@ def _told(state: games.State, result: Result, line: list[int], temperature: floa
             prior=round(float(priors[legal]), 6),
             value=None if np.isnan(result.q_values[legal]) else round(float(result.q_values[legal]), 6),
         )
-        for legal in sorted(state.legal_actions(), key=lambda one: (one != best, -result.policy[one], -result.visit_counts[one]))
+        for legal in sorted(
+            state.legal_actions(), key=lambda action: (action != best, -result.policy[action], -result.visit_counts[action])
+        )
     ]
     return MoveOut(
         player=player,

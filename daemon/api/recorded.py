@@ -55,17 +55,17 @@ def run_history(
 def list_games(run: str, use: Use, pages: Paged, limit: Annotated[int, Query(ge=1, le=200)] = 50) -> list[GameSummary]:
     """The recorded games, in the order in which the learner stored them, newest first."""
     place = pages.place("games", int, int)
-    found = use.games_of(segments_of(use.ledger.run(run))).newest(limit + 1, LogPlace(*place) if place else None)
-    page = pages.take("games", found, limit, lambda entry: (entry[0].segment, entry[0].record))
+    entries = use.games_of(segments_of(use.ledger.run(run))).newest(limit + 1, LogPlace(*place) if place else None)
+    page = pages.take("games", entries, limit, lambda entry: (entry[0].segment, entry[0].record))
     return [summary(event) for _, event in page]
 
 
 @router.get("/{run}/games/{uid}", tags=["games"], dependencies=[READ])
 def show_game(run: str, uid: int, use: Use) -> GameView:
     """One game ply by ply: position, player, action, the search's values and policy target."""
-    known = use.ledger.run(run)
-    event = use.games_of(segments_of(known)).find(uid)
-    settings = sections_of(known.record).run
+    run_view = use.ledger.run(run)
+    event = use.games_of(segments_of(run_view)).find(uid)
+    settings = sections_of(run_view.record).run
     try:
         rules, note = rules_of(settings), ""
     except AzqError as error:
@@ -84,9 +84,9 @@ def run_samples(
     games: Annotated[int, Query(ge=1, le=20_000, description="The newest so many.")] = 2_000,
 ) -> dict[str, SampleStats]:
     """What the recorded games look like: lengths, results, policies, values against results, versions, openings, symmetry."""
-    known = use.ledger.run(run)
-    rules = rules_of(sections_of(known.record).run)
-    played = read_games(rules, use.games_of(segments_of(known)).last(games))
+    run_view = use.ledger.run(run)
+    rules = rules_of(sections_of(run_view.record).run)
+    played = read_games(rules, use.games_of(segments_of(run_view)).last(games))
     return {name: stats(rules, rows) for name, rows in played.groups(by).items()}
 
 
@@ -95,13 +95,13 @@ def run_findings(
     run: str, use: Use, games: Annotated[int, Query(ge=1, le=20_000, description="The newest so many are looked at.")] = 500
 ) -> Diagnosis:
     """What keeps the run from learning, as `azq why` tells it: rule, evidence, the one setting to change, confidence."""
-    known = use.ledger.run(run)
-    sections = sections_of(known.record)
+    run_view = use.ledger.run(run)
+    sections = sections_of(run_view.record)
     try:
         rules, note = rules_of(sections.run), ""
     except AzqError as error:
         rules, note = None, f"games are not looked at: {error}; `azq why {run}` does, on the learner's host"
-    return diagnose(use.bus, run, sections, rules, use.games_of(segments_of(known)), games=games, note=note)
+    return diagnose(use.bus, run, sections, rules, use.games_of(segments_of(run_view)), games=games, note=note)
 
 
 @router.get("/{run}/learning", tags=["games"], dependencies=[READ])
@@ -112,9 +112,9 @@ def run_learning(
     blocks: Annotated[int, Query(ge=1, le=500, description="At most so many parts, of 20 games or more.")] = 40,
 ) -> LearningCurves:
     """How the recorded games changed: draws, first player's wins, length, entropy, openings, calibration, age of weights; oldest first."""
-    known = use.ledger.run(run)
-    rules = rules_of(sections_of(known.record).run)
-    events = use.games_of(segments_of(known)).last(games)
+    run_view = use.ledger.run(run)
+    rules = rules_of(sections_of(run_view.record).run)
+    events = use.games_of(segments_of(run_view)).last(games)
     return learning_curves(read_games(rules, events, OPENING_PLIES).rows, blocks)
 
 
@@ -125,9 +125,9 @@ def rules_of(settings: RunConfig) -> games.Game:
     return games.GameFiles().load(settings.game, settings.params)
 
 
-def segments_of(known: RunView) -> Path:
+def segments_of(view: RunView) -> Path:
     """Where a run's games lie, if on this host."""
-    return Path(known.record.directory) / "segments"
+    return Path(view.record.directory) / "segments"
 
 
 compared = APIRouter(prefix="/v1/compare", tags=["runs"])
@@ -150,17 +150,17 @@ def compare_samples(
 ) -> dict[str, SamplesDiff]:
     """Whether the recorded games of each later run are of the same kind as those of the first; too few where logs are on other hosts."""
     names = checked(runs.split(","))
-    known = [use.ledger.run(name) for name in names]
-    for each in known:
-        same_game(known[0].record, each.record)
-    rules = rules_of(sections_of(known[0].record).run)
-    first, *others = (_rows_of(use, rules, each, games) for each in known)
+    views = [use.ledger.run(name) for name in names]
+    for other in views:
+        same_game(views[0].record, other.record)
+    rules = rules_of(sections_of(views[0].record).run)
+    first, *others = (_rows_of(use, rules, view, games) for view in views)
     return {name: diff(first, rows, match_versions=False) for name, rows in zip(names[1:], others, strict=True)}
 
 
-def _rows_of(use: Services, rules: Game, known: RunView, games: int) -> NDArray[Any]:
+def _rows_of(use: Services, rules: Game, run_view: RunView, games: int) -> NDArray[Any]:
     try:
-        return read_games(rules, use.games_of(segments_of(known)).last(games)).rows
+        return read_games(rules, use.games_of(segments_of(run_view)).last(games)).rows
     except NotFound:
         return np.zeros(0, ROW)
 
@@ -171,7 +171,7 @@ StudyName = Annotated[str, PathPart(pattern=RUN_NAME_PATTERN, max_length=40)]
 
 @studies.get("", response_model_exclude={"__all__": {"trials", "importances"}}, dependencies=[READ])
 def list_studies(use: Use) -> list[StudyReport]:
-    """Studies that told of themselves in the last thirty days, the newest word first, without their trials."""
+    """Studies reported in the last thirty days, newest report first, without their trials."""
     return known_studies(use.bus)
 
 
@@ -181,10 +181,10 @@ def show_study(study: StudyName, use: Use) -> StudyReport:
     return kept_study(use.bus, study)
 
 
-# Told every few seconds, which in the audit would push out what people did.
+# Reported every few seconds, which in the audit would push out what people did.
 @studies.put("/{study}", status_code=http.HTTP_204_NO_CONTENT, dependencies=[OPERATE, QUESTION])
 def tell_study(study: StudyName, body: StudyReport, use: Use) -> None:
-    """Keeps what `azq sweep` found so far, in place of what it told before; for thirty days."""
+    """Keeps the newest report of `azq sweep` on a study, for thirty days."""
     if body.study != study:
         raise InvalidRequest(f"the report is of study {body.study}, the address names {study}; send it to its own")
     keep_study(use.bus, body)

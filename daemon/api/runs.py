@@ -67,12 +67,12 @@ def list_runs(
     """All runs, by name."""
     place = pages.place("runs", str)
     views = sorted(use.ledger.runs(), key=lambda view: view.record.run)
-    found = (
+    listed = (
         run.model_copy(update={"figures": _figures(run, use)}) if figures else run
         for run in (RunOut.of(view) for view in views if place is None or view.record.run > place[0])
         if state in (None, run.state) and game in (None, run.game)
     )
-    return pages.take("runs", found, limit, lambda run: (run.name,))
+    return pages.take("runs", listed, limit, lambda run: (run.name,))
 
 
 @router.get("/{run}", dependencies=[READ])
@@ -123,7 +123,7 @@ def run_status(run: str, use: Use) -> Response:
 
 @router.get("/{run}/cost", dependencies=[READ])
 def run_cost(run: str, use: Use) -> RunCost:
-    """What its machines cost so far, by component, and when it ends at its present pace; zeros before anybody counted."""
+    """What its machines cost so far, by component, and when it ends at its present pace; zeros before the first count."""
     facts = observe.gather(use.ledger, use.bus, run, (), use.standings, use.firsts)
     cost = summarise(facts, use.clock_ms(), team=use.team(run)).cost
     return cost or cost_of(NOTHING_SPENT, {}, Done.of(0, 0, 0), {}, running=False)
@@ -145,24 +145,24 @@ def run_ledger(run: str, use: Use) -> LedgerStatus:
 def run_matches(run: str, use: Use, pages: Paged, limit: Count = 200) -> ArenaOut:
     """Results of evaluation jobs, newest first, at most `limit` together or one match in all its parts; ratings from the newest of all."""
     game, standing = game_of(use.ledger.run(run).record), observe.read_standing(use.bus, run, use.standings)
-    known = trends(game, standing)
+    curves = trends(game, standing)
     matches, grades = observe.split_results(pages.newest("results", use.bus, keys.results(run), limit, observe.uncut))
     return ArenaOut(
         matches=[MatchOut.of(match) for match in matches],
         grades=[GradeOut.of(grade) for grade in grades],
         ratings=list(standing.ratings),
         scores=list(standing.scores),
-        headline=headline_kind(game, known),
-        trends=trends_out(known, observe.read_weights(use.bus, run, MOST_WEIGHTS)),
+        headline=headline_kind(game, curves),
+        trends=trends_out(curves, observe.read_weights(use.bus, run, MOST_WEIGHTS)),
         strangers=list(standing.strangers),
     )
 
 
 def _figures(run: RunOut, use: Services) -> RunFigures:
     standing = observe.read_standing(use.bus, run.name, use.standings)
-    known = trends(run.game, standing)
-    first = measures(run.game, known)[0]
-    way = [measure.value for measure in known.get(first.kind, ()) if measure.value is not None]
+    curves = trends(run.game, standing)
+    first = measures(run.game, curves)[0]
+    way = [measure.value for measure in curves.get(first.kind, ()) if measure.value is not None]
     return RunFigures(games=use.ledger.counts(run.name).finished, measure=first.name, text=first.text, way=way[-RunFigures.MOST :])
 
 
@@ -192,17 +192,17 @@ def _change(use: Services, run: str, state: RunState, body: Reason | None) -> Ru
     return RunOut.of(use.ledger.set_run_state(run, state, body.reason if body and body.reason else "asked for over REST"))
 
 
-def folder_of(run: str, said: str, home: Path, taken: Mapping[str, str]) -> str:
-    """The folder of a new run, absolute; `said` is empty for the usual one, `taken` are the folders of the other runs by name.
+def folder_of(run: str, directory: str, home: Path, taken: Mapping[str, str]) -> str:
+    """The folder of a new run, absolute; `directory` is empty for the usual one, `taken` are the folders of the other runs by name.
 
     Raises `ConfigError` for one outside of `home`, one of azq's own, and one that holds, or lies in, that of another run.
     """
-    folder = Path(os.path.abspath(home / (said or run)))
+    folder = Path(os.path.abspath(home / (directory or run)))
     place, real_home = _real(folder), _real(home)
     below = place.relative_to(real_home).parts if place.is_relative_to(real_home) else ()
-    if said and (not below or any(part.startswith(".") for part in below)):
+    if directory and (not below or any(part.startswith(".") for part in below)):
         raise ConfigError(
-            f"directory {said!r} is no folder for a run below {home.absolute()}, the daemon's home; leave it out, or name one there"
+            f"directory {directory!r} is no folder for a run below {home.absolute()}, the daemon's home; leave it out, or name one there"
         )
     for other, theirs in taken.items():
         if theirs and (place.is_relative_to(_real(theirs)) or _real(theirs).is_relative_to(place)):

@@ -30,7 +30,7 @@ from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.limits import Streams, room
 from daemon.serve.health import Health
 
-EvaluatorOf = Callable[[RunRecord, RunSections, Game], Evaluator]  # of the run's networks; whoever asks for one closes it
+EvaluatorOf = Callable[[RunRecord, RunSections, Game], Evaluator]  # of the run's networks; closed by its user
 
 
 def guesses(record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
@@ -65,13 +65,13 @@ class Services:
 
     def admit_run(self) -> AbstractContextManager[None]:
         """While entered one more run may start. Raises `TooManyRequests` where too many are running."""
-        told = "runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it"
-        return room(self._turn, lambda: self.ledger.load().running, self.config.max_runs, told)
+        reason = "runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it"
+        return room(self._turn, lambda: self.ledger.load().running, self.config.max_runs, reason)
 
     def admit_job(self) -> AbstractContextManager[None]:
         """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
-        told = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
-        return room(self._turn, lambda: self.ledger.load().jobs, self.config.max_queued_jobs, told)
+        reason = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
+        return room(self._turn, lambda: self.ledger.load().jobs, self.config.max_queued_jobs, reason)
 
     def wanted_record(self, run: str) -> RunRecord:
         """A run whose networks are to answer soon: inference workers wake it where it is over. Raises `NotFound`, `BrokerError`."""

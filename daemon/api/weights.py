@@ -25,7 +25,7 @@ from azq.wire.codec import decode_either, encode
 from azq.wire.messages import MatchResult, ModelEvent, PromotionEvent, WeightEvent
 from daemon.api.access import IDENTITY, OPERATE, WORKER
 from daemon.api.services import Services, Use
-from daemon.decide.promotion import Wish, settle
+from daemon.decide.promotion import Command, resolve
 
 router = APIRouter(prefix="/v1/runs/{run}/weights", tags=["weights"])
 CHUNK_BYTES = 256 * 1024
@@ -52,8 +52,8 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
     serving = Counter(beat.weight_versions.get(run) for beat in use.workers() if beat.role == "inference")
     opponents = _opponents(standing.matches)
 
-    def told(event: WeightEvent) -> WeightsOut:
-        found: dict[str, Any] = {
+    def row(event: WeightEvent) -> WeightsOut:
+        figures: dict[str, Any] = {
             "served_by": serving[event.version],
             "serves": event.version == serving_now,
             "pinned": event.version == pinned(promotions.events),
@@ -61,18 +61,18 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
             "opponents": opponents[event.version],
         }
         if rating := ratings.get(event.version):
-            found |= {"elo": rating.elo, "elo_low": rating.low, "elo_high": rating.high, "rated_games": rating.games}
+            figures |= {"elo": rating.elo, "elo_low": rating.low, "elo_high": rating.high, "rated_games": rating.games}
         if score := scores.get(event.version):
-            found |= {"score": score.score, "score_low": score.low, "score_high": score.high, "scored_games": score.games}
+            figures |= {"score": score.score, "score_low": score.low, "score_high": score.high, "scored_games": score.games}
         if grade := grades.get(event.version):
             judged = strength([grade], (), game=game_of(record))
-            found |= {"errors": None if judged.error_share is None else grade.errors, "loss": judged.loss}
-            found |= {"graded_positions": grade.positions}
-        return WeightsOut.of(event).model_copy(update=found)
+            figures |= {"errors": None if judged.error_share is None else grade.errors, "loss": judged.loss}
+            figures |= {"graded_positions": grade.positions}
+        return WeightsOut.of(event).model_copy(update=figures)
 
     newest = observe.read_weights(use.bus, run, limit)
     old = sorted((needed(promotions.events) | {serving_now}) - {event.version for event in newest} - {0}, reverse=True)
-    return [told(event) for event in (*newest, *(find_weights(use, run, str(version)) for version in old))]
+    return [row(event) for event in (*newest, *(find_weights(use, run, str(version)) for version in old))]
 
 
 def _opponents(matches: Sequence[MatchResult]) -> defaultdict[int | None, Counter[str]]:
@@ -107,8 +107,8 @@ def find_weights(use: Services, run: str, version: str) -> WeightEvent:
     if version == "latest":
         return newest[0]
     back = newest[0].version - int(version)  # versions grow by one
-    found = observe.read_weights(use.bus, run, back + 1) if back >= 0 else []
-    for event in reversed(found):
+    events = observe.read_weights(use.bus, run, back + 1) if back >= 0 else []
+    for event in reversed(events):
         if event.version == int(version):
             return event
     raise NotFound(f"run {run} has no weights {version}; the newest are {newest[0].version}")
@@ -138,15 +138,15 @@ def forget_run(use: Services, run: str) -> None:
 
 def weights_in(bus: Bus, run: str) -> set[str]:
     """Where in the control plane a run's weights are, those for browsers too."""
-    found: set[str] = set()
+    uris: set[str] = set()
     for stream in (keys.weights(run), keys.onnx(run)):
         last = "0"
         while entries := bus.after(stream, last, count=READ_AT_ONCE):
             last = entries[-1].id
             for entry in entries:
                 with contextlib.suppress(WireError):
-                    found.add(decode_either(entry.frame, WeightEvent, ModelEvent).uri)
-    return {uri for uri in found if uri.startswith(IN_CONTROL_PLANE)}
+                    uris.add(decode_either(entry.frame, WeightEvent, ModelEvent).uri)
+    return {uri for uri in uris if uri.startswith(IN_CONTROL_PLANE)}
 
 
 promotions = APIRouter(prefix="/v1/runs/{run}/weights", tags=["weights"])
@@ -177,7 +177,7 @@ def unpin_weights(run: str, request: Request, use: Use, body: Reason | None = No
     return _note(run, "unpin", 0, request, use, body)
 
 
-def _note(run: str, wish: Wish, version: int, request: Request, use: Services, body: Reason | None) -> PromotionOut:
+def _note(run: str, command: Command, version: int, request: Request, use: Services, body: Reason | None) -> PromotionOut:
     """Raises `NotFound` for weights that are not there, `StateConflict` for what the run's state or settings forbid."""
     view = use.ledger.run(run)
     sections = sections_of(view.record)
@@ -185,9 +185,9 @@ def _note(run: str, wish: Wish, version: int, request: Request, use: Services, b
         raise StateConflict(f"run {run} is {view.state}; resume it first")
     if sections.learner.lockstep_games:
         raise StateConflict(f"run {run} is in lockstep: the number of a game says which version plays it; leave out learner.lockstep_games")
-    newest, known = find_weights(use, run, "latest"), observe.read_promotions(use.bus, run)
+    newest, decided = find_weights(use, run, "latest"), observe.read_promotions(use.bus, run)
     gated = sections.arena.promotes
-    deed, chosen = settle(run, wish, version, known.events, gated=gated, newest=newest.version)
+    deed, chosen = resolve(run, command, version, decided.events, gated=gated, newest=newest.version)
     if deed != "unpinned":
         _check(use, find_weights(use, run, str(chosen)), newest)
     reason = body.reason if body else ""

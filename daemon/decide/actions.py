@@ -29,7 +29,7 @@ class EnqueueEval:
 
     run: str
     tag: str
-    noted: EvalRound  # what is remembered of it, so that nobody asks again
+    noted: EvalRound  # what is remembered of it, so that it is requested once
     specs: tuple[MatchSpec | GradeSpec, ...]
     for_tabs: tuple[MatchSpec, ...] = ()
 
@@ -51,7 +51,7 @@ class RequeueLost:
 
 @dataclass(frozen=True, slots=True)
 class CancelQueued:
-    """Drop a job that nobody may start any more."""
+    """Drop a job that may not start any more."""
 
     job_id: str
 
@@ -67,7 +67,7 @@ class EndRun:
 
 @dataclass(frozen=True, slots=True)
 class Promote:
-    """Note what became of a version, unless somebody noted something `after` what this was decided by."""
+    """Note what became of a version, unless another decision came `after` the one that this was based on."""
 
     run: str
     event: PromotionEvent

@@ -1,4 +1,4 @@
-"""Who died without anybody to say so, as under systemd: heartbeats that stop, and processes that come in their place. Pure.
+"""Deaths that no supervisor reported, as under systemd: heartbeats that stop, and processes that replace them. Pure.
 
 All times are those of the daemon's looks: no clock of another host is asked.
 """
@@ -25,7 +25,7 @@ class Life:
     """A process, and how it was seen."""
 
     beat: Heartbeat  # the newest
-    name: str  # of its line: whoever comes in its place has it, too
+    name: str  # kept by the process that replaces it
     first_ms: int  # when it was seen first
     renewed_ms: int  # when its heartbeat was seen to be a new one last
     gone: bool = False
@@ -65,24 +65,24 @@ def _free_name(role: str, taken: Container[str]) -> str:
     return next(name for number in count(1) if (name := role if number == 1 else f"{role}-{number}") not in taken)
 
 
-def deaths(now: Lives, told: Iterable[Died]) -> tuple[dict[str, Life], list[ProcessDeath]]:
-    """The lives without those in whose place another process came, who has their name from now on; and their deaths, unless `told`."""
-    left, known = dict(now), {(died.told.host, died.told.pid) for died in told}
+def deaths(now: Lives, reported: Iterable[Died]) -> tuple[dict[str, Life], list[ProcessDeath]]:
+    """The lives without those in whose place another process came, which has their name now; and their deaths, unless `reported`."""
+    left, known_pids = dict(now), {(died.told.host, died.told.pid) for died in reported}
     heirs: dict[Place, list[str]] = {}
     for worker, life in sorted(now.items(), key=lambda entry: entry[1].first_ms):
         if not life.heir:
             heirs.setdefault(life.place, []).append(worker)
-    found = []
+    unreported = []
     for worker, life in sorted(now.items(), key=lambda entry: entry[1].renewed_ms):
-        heir = next((each for each in heirs.get(life.place, ()) if now[each].first_ms > life.renewed_ms), None) if life.gone else None
+        heir = next((heir for heir in heirs.get(life.place, ()) if now[heir].first_ms > life.renewed_ms), None) if life.gone else None
         if heir is None:
             continue
         heirs[life.place].remove(heir)
         left[heir] = replace(now[heir], name=left[worker].name, heir=True)
         del left[worker]
-        if (life.beat.host, life.beat.pid) not in known:
-            found.append(ProcessDeath(left[heir].name, life.beat.host, life.beat.pid, life.beat.run, "", ""))
-    return left, found
+        if (life.beat.host, life.beat.pid) not in known_pids:
+            unreported.append(ProcessDeath(left[heir].name, life.beat.host, life.beat.pid, life.beat.run, "", ""))
+    return left, unreported
 
 
 def crash_reports(loops: Iterable[CrashLoop]) -> list[ReportCrashLoop]:

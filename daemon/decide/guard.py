@@ -68,7 +68,7 @@ def _all_ended(runs: Sequence[DesiredRun], since_ms: int) -> str:
 
 
 def _is_drained(desired: Desired, observed: Observed, decided: Sequence[Action], now_ms: int, budget: BudgetConfig) -> bool:
-    """Whether nobody holds a game any more and the last evaluations are over, or have taken too long."""
+    """Whether no worker holds a game any more and the last evaluations are over, or have taken too long."""
     ended = {run.name for run in desired.runs if run.state in ENDED}
     stopped_ms = max((run.changed_ms for run in desired.runs), default=0)  # the last of them
     if now_ms - stopped_ms >= budget.drain_s * 1000:

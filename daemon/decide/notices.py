@@ -1,4 +1,4 @@
-"""What is worth telling somebody who does not look: runs that ended, conditions that last. Pure."""
+"""What is worth a notice to an operator who does not watch: runs that ended, conditions that last. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENDS = (RunState.FINISHED, RunState.FAILED)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing that happened, as it is told."""
+    """An event, as it is sent."""
 
     kind: str  # run.finished, run.failed, condition
     run: str  # "": the whole fleet
@@ -34,5 +34,5 @@ def ends(before: Mapping[str, RunState], runs: Iterable[DesiredRun], now_ms: int
 
 
 def lasting(report: Report, at_ms: int) -> Notice:
-    """A condition that has lasted long enough to be told."""
+    """A condition that has lasted long enough for a notice."""
     return Notice("condition", report.run, str(report), at_ms)

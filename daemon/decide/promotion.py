@@ -1,4 +1,4 @@
-"""Which version serves: what somebody asks for by hand, and what matches of a candidate against the best say. Pure."""
+"""Which version serves: what an operator requests, and what matches of a candidate against the best say. Pure."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from daemon.decide import actions as do
 from daemon.decide.actions import Action
 from daemon.decide.rounds import SEED_LIMIT, Arena
 
-Wish = Literal["promote", "rollback", "pin", "unpin"]
+Command = Literal["promote", "rollback", "pin", "unpin"]
 
 
-def settle(run: str, wish: Wish, version: int, events: Sequence[PromotionEvent], *, gated: bool, newest: int) -> tuple[Deed, int]:
-    """What a wish means for a run; where its versions are not promoted (`gated`), only a pin keeps the newest from serving.
+def resolve(run: str, command: Command, version: int, events: Sequence[PromotionEvent], *, gated: bool, newest: int) -> tuple[Deed, int]:
+    """What a command means for a run; where its versions are not promoted (`gated`), only a pin keeps the newest from serving.
 
-    Raises `StateConflict` for a wish that the run's promotions forbid.
+    Raises `StateConflict` for a command that the run's promotions forbid.
     """
     held = pinned(events)
-    if wish == "unpin" and not held:
+    if command == "unpin" and not held:
         raise StateConflict(f"no version of run {run} is pinned; it follows {'the best' if gated else 'the newest'}")
-    if wish == "rollback":
+    if command == "rollback":
         version = before(served(events), best(events)) if gated else (held or newest) - 1
         if version < 1:
             raise StateConflict(f"run {run} has no earlier version to go back to; `azq weights pin {run} VERSION` names any")
-    if gated and held and wish in ("promote", "rollback"):
+    if gated and held and command in ("promote", "rollback"):
         raise StateConflict(f"version {held} of run {run} is pinned; `azq weights unpin {run}` first")
-    if wish == "unpin":
+    if command == "unpin":
         return "unpinned", held
-    if wish == "pin" or not gated:
+    if command == "pin" or not gated:
         return "pinned", version
-    return ("promoted" if wish == "promote" else "rolled_back"), version
+    return ("promoted" if command == "promote" else "rolled_back"), version
 
 
 def next_promotions(arena: Arena) -> list[Action]:
     """What to do about a running run's newest version and its best: nothing while one is pinned.
 
     The newest version is tried against the best; those that come meanwhile wait until that is decided, and the newest of them is next.
-    All of it follows from the run's promotions, results and jobs, so whoever looks next goes on where this one stopped.
+    All of it follows from the run's promotions, results and jobs, so any later tick goes on where this one stopped.
     """
     seen, settings = arena.seen, arena.sections.arena
     events, running = seen.promotions, arena.run.state is RunState.RUNNING
@@ -85,21 +85,21 @@ def judge(arena: ArenaConfig, played: Sequence[MatchResult], left: int) -> tuple
     """What became of a candidate by its matches and why, with so many games `left`; None: not decided yet."""
     wins, draws, losses = (sum(getattr(match, name) for match in played) for name in ("wins", "draws", "losses"))
     games, seats = wins + draws + losses, max((1 + opponents(match) for match in played), default=2)
-    told = f"{wins} won, {draws} drawn, {losses} lost"
+    score = f"{wins} won, {draws} drawn, {losses} lost"
     if arena.promotion == "sprt":
         test = sequential_test(wins, draws, losses, *arena.promotion_elo, arena.sprt_alpha, arena.sprt_beta, seats)
         if test.verdict != "open":
-            return "promoted" if test.verdict == "accepted" else "rejected", f"{told}: LLR {test.llr:.2f}"
-        return None if left else ("rejected", f"{told}: LLR {test.llr:.2f} decides nothing")
+            return "promoted" if test.verdict == "accepted" else "rejected", f"{score}: LLR {test.llr:.2f}"
+        return None if left else ("rejected", f"{score}: LLR {test.llr:.2f} decides nothing")
     points = sum(match.score * match.games for match in played)
     needed = _threshold(arena.promotion_threshold, seats) * (games + left)
     if points >= needed and games:
-        return "promoted", told
-    return ("rejected", told) if points + left < needed or not left else None
+        return "promoted", score
+    return ("rejected", score) if points + left < needed or not left else None
 
 
 def _left_over(seen: ObservedRun, parts: Sequence[MatchSpec]) -> list[Action]:
-    """Queued parts whose results nobody waits for."""
+    """Queued parts whose results are not needed any more."""
     queued = [view.job for view in seen.jobs if view.state is JobState.QUEUED and is_trial(view.job)]
     return [do.CancelQueued(job.job_id) for job in queued if spec_of(job) not in parts]
 
@@ -109,9 +109,9 @@ def _missing(arena: Arena, parts: Sequence[MatchSpec]) -> list[Action]:
     queue = queue_name(Kind.EVAL, arena.tag)
     if not (slots := slots_of(arena.offers, queue)):
         return [do.ReportUnroutable(arena.run.name, queue, live_tags(arena.offers, Kind.EVAL))]
-    asked = [spec_of(view.job) for view in arena.seen.jobs if is_trial(view.job)]
-    room = max(0, max(1, slots // 2) - len(asked))
-    missing = [part for part in parts if part not in asked][:room]
+    queued = [spec_of(view.job) for view in arena.seen.jobs if is_trial(view.job)]
+    room = max(0, max(1, slots // 2) - len(queued))
+    missing = [part for part in parts if part not in queued][:room]
     return [do.EnqueueJob(job_of(arena.run.name, arena.tag, part)) for part in missing]
 
 

@@ -158,7 +158,7 @@ def _deliver(run: DesiredRun, own_tag: str, seen: ObservedRun, scene: _Scene) ->
 
 
 def _is_lost(view: JobView, scene: _Scene) -> bool:
-    """Whether nobody will claim a message: a worker was free all the while, or took later ones. No clock that can be set says so."""
+    """Whether a message is lost: a worker was free all the while, or took later ones. No clock that can be set says so."""
     queue, seen, wait_ms = view.job.queue, scene.seen, scene.config.unclaimed_s * 1000
     sent_ms = _sent_ms(view, seen)
     was_free = seen.clock_ms - max(sent_ms, seen.full_ms.get(queue, seen.clock_ms)) >= wait_ms
@@ -184,7 +184,7 @@ def _evaluate_too(offers: Sequence[Offer], queue: str) -> bool:
 def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) -> list[Action]:
     """New jobs up to the run's share of the slots of each tag; shares are rounded up, so that no slot is without a job.
 
-    A gateway may be away: nobody misses volunteers.
+    A missing gateway is no condition: volunteers are optional.
     """
     slots = {tag: slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag)) for tag in _slices(sections)}
     actions: list[Action] = [

@@ -1,4 +1,4 @@
-"""Which evaluations a run needs now: rounds of matches, graded positions, and parts of matches that nobody needs any more. Pure."""
+"""Which evaluations a run needs now: rounds of matches, graded positions, and parts of matches that are not needed any more. Pure."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _round(arena: Arena) -> do.EnqueueEval | None:
 
 
 def _grading(arena: Arena) -> do.EnqueueEval | None:
-    """Graded positions of new weights by a schedule of their own, also while matches are played."""
+    """Graded positions of new weights by a separate schedule, also while matches are played."""
     settings, seen, last = arena.sections.arena, arena.seen, arena.seen.round
     if arena.finished or not settings.grades_apart or seen.weight_version <= last.graded_version:
         return None

@@ -53,7 +53,7 @@ function route() {
   drawHead(to);
 }
 
-/** Asks again and again while the view is shown; an absent daemon is told and asked on. */
+/** Asks again and again while the view is shown; also while the daemon is away, which is shown. */
 async function keepAsking(owner, every_ms, ask) {
   while (view === owner) {
     if (!document.hidden) await guarded(() => ask.call(owner));

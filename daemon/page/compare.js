@@ -1,4 +1,4 @@
-// Runs of one game beside each other: curves over each other, figures where all were, settings that differ, graded positions, recorded games.
+// Runs of one game beside each other: curves over each other, figures at their last common point, settings that differ, graded positions, recorded games.
 
 import { call } from "../web/api.js";
 import { Chart } from "../web/chart.js";
@@ -40,8 +40,8 @@ export class CompareView {
 
   async refresh() {
     const runs = await call("/v1/runs");
-    const game = runs.find((each) => each.name === this.run)?.game;
-    this.#drawHead(runs.filter((each) => each.game === game && each.name !== this.run).map((each) => each.name));
+    const game = runs.find((run) => run.name === this.run)?.game;
+    this.#drawHead(runs.filter((run) => run.game === game && run.name !== this.run).map((run) => run.name));
     if (!this.others.length) return show(this.common, h("p", { class: "empty" }, "Pick another run of this game"));
     const names = [this.run, ...this.others].map(encodeURIComponent).join(",");
     const found = await call(`/v1/compare?runs=${names}&by=${this.by}`);
@@ -50,7 +50,7 @@ export class CompareView {
     show(this.common, h("h2", {}, "At the last common point"), table(["Figure", `#${found.by}`, ...found.runs.map((run) => `#${run.run}`)],
       found.common.map((row) => ({ key: row.figure, cells: [MEASURES[row.figure].title, count(row.x), ...row.values.map(value(row.figure))] }))));
     show(this.settings, h("h2", {}, "Settings that differ"), found.settings.length
-      ? table(["Setting", ...found.runs.map((run) => `#${run.run}`)], found.settings.map((row) => ({ key: row.setting, cells: [row.setting, ...row.values.map(told)] })))
+      ? table(["Setting", ...found.runs.map((run) => `#${run.run}`)], found.settings.map((row) => ({ key: row.setting, cells: [row.setting, ...row.values.map(settingText)] })))
       : empty("None"));
     show(this.graded, h("h2", {}, "Same graded positions"), found.graded.length
       ? table(["Run", "#Errors", `#Of ${this.run}`, "#Positions", "#Difference (95 %)"], found.graded.map((pair) => ({ key: pair.run,
@@ -110,7 +110,7 @@ const points = (share) => `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}
 
 const difference = ({ difference: of, low, high }) => (low === null ? points(of) : `${points(of)} (${points(low)} … ${points(high)})`);
 
-const told = (value) => (value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
+const settingText = (value) => (value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 /** A column of a curve at a place, between two points by proportion; null outside. */
 export function valueAt(curve, x, name) {

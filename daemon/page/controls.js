@@ -101,9 +101,9 @@ export class Controls {
     if (values.kind === "selfplay") Object.assign(body, { games: number(values.games), slice_s: number(values.slice_s) });
     else body.match = { first: values.first, second: values.second, games: number(values.match_games), num_simulations: number(values.num_simulations) };
     const queue = () => call("/v1/jobs", { method: "POST", body, key: this.key });
-    let told = "";
-    if (!(await this.#do(this.problem, queue, (job) => (told = `Job ${job.job_id} waits in ${job.kind}.${job.tag}`)))) return;
-    show(this.answer, h("span", {}, told));
+    let message = "";
+    if (!(await this.#do(this.problem, queue, (job) => (message = `Job ${job.job_id} waits in ${job.kind}.${job.tag}`)))) return;
+    show(this.answer, h("span", {}, message));
     this.dialog.close();
   }
 }

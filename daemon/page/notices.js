@@ -22,14 +22,14 @@ export class Notices {
     this.#draw();
   }
 
-  /** Whether somebody wants to be told, who then may look elsewhere. */
+  /** Whether notices are wanted, also while this tab is hidden. */
   get wanted() {
     return may("granted");
   }
 
-  /** Takes note of the runs as they are, and tells which have ended since the last time. */
+  /** Takes note of the runs as they are, and shows which have ended since the last time. */
   note(runs) {
-    if (this.wanted) ended(this.#before, runs).forEach(tell);
+    if (this.wanted) ended(this.#before, runs).forEach(notify);
     this.#before = new Map(runs.map((run) => [run.name, run.state]));
   }
 
@@ -38,7 +38,7 @@ export class Notices {
   }
 }
 
-function tell(run) {
+function notify(run) {
   const notice = new Notification(`${run.name} ${run.state}`, { body: run.reason, icon: "../web/icon.svg", tag: `azq ${run.name}` });
   notice.onclick = () => {
     window.focus();

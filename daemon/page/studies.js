@@ -1,4 +1,4 @@
-// Studies: all that told of themselves, and one of them: its trials as lines over all settings, what mattered, a table.
+// Studies: all that were reported, and one alone: its trials as lines over all settings, what mattered, a table.
 
 import { call } from "../web/api.js";
 import { h, s, show } from "../web/dom.js";
@@ -44,19 +44,19 @@ export class StudyView {
   }
 
   async refresh() {
-    const told = await call(`/v1/studies/${encodeURIComponent(this.study)}`);
-    const names = Object.keys(told.trials[0]?.settings ?? {});
-    const sign = told.upwards ? -1 : 1;
-    const ranked = told.trials.filter((trial) => trial.value !== null).sort((one, other) => sign * (one.value - other.value));
-    const states = Object.entries(Object.groupBy(told.trials, (trial) => trial.state)).map(([state, trials]) => `${trials.length} ${state}`);
-    show(this.head, h("h1", {}, told.study), h("span", { class: "muted" },
-      `${told.game}, ${told.metric} after ${told.until}: ${states.join(", ") || "no trial yet"}; ${ago(told.sent_ms)}`));
-    show(this.lines, h("h2", {}, "All trials ", h("span", { class: "muted" }, "Best third dark. Dashed: running or pruned.")), parallel([...names, told.metric],
-      ranked.map((trial) => ({ ...trial, values: [...names.map((name) => trial.settings[name]), trial.value] })), told.log));
-    const shares = Object.entries(told.importances);
+    const study = await call(`/v1/studies/${encodeURIComponent(this.study)}`);
+    const names = Object.keys(study.trials[0]?.settings ?? {});
+    const sign = study.upwards ? -1 : 1;
+    const ranked = study.trials.filter((trial) => trial.value !== null).sort((one, other) => sign * (one.value - other.value));
+    const states = Object.entries(Object.groupBy(study.trials, (trial) => trial.state)).map(([state, trials]) => `${trials.length} ${state}`);
+    show(this.head, h("h1", {}, study.study), h("span", { class: "muted" },
+      `${study.game}, ${study.metric} after ${study.until}: ${states.join(", ") || "no trial yet"}; ${ago(study.sent_ms)}`));
+    show(this.lines, h("h2", {}, "All trials ", h("span", { class: "muted" }, "Best third dark. Dashed: running or pruned.")), parallel([...names, study.metric],
+      ranked.map((trial) => ({ ...trial, values: [...names.map((name) => trial.settings[name]), trial.value] })), study.log));
+    const shares = Object.entries(study.importances);
     show(this.mattered, h("h2", {}, "Parameter importance"), shares.length ? table(["Setting", "#Share", "Bar"], shares.map(([name, share]) => ({
       key: name, cells: [name, percent(share, 0), h("td", { class: "wide" }, bar(share))] }))) : h("p", { class: "empty" }, "Needs 4 finished trials"));
-    show(this.trials, h("h2", {}, "Best trials"), ranked.length ? table(["#Trial", `#${told.metric}`, "State", ...names.map((name) => `#${short(name)}`)],
+    show(this.trials, h("h2", {}, "Best trials"), ranked.length ? table(["#Trial", `#${study.metric}`, "State", ...names.map((name) => `#${short(name)}`)],
       ranked.slice(0, SHOWN).map((trial) => ({ key: `t${trial.number}`, cells: [trial.number, figure(trial.value),
         h("span", { class: `pill ${trial.state}` }, trial.state), ...names.map((name) => figure(trial.settings[name]))] }))) : h("p", { class: "empty" }, "No measurements yet"));
   }

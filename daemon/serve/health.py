@@ -24,7 +24,7 @@ class HealthRecord:
 
     @property
     def unroutable(self) -> list[ReportUnroutable]:
-        """Those of queues that nobody serves."""
+        """Those of queues without a live worker."""
         return [report for report in self.reports if isinstance(report, ReportUnroutable)]
 
 

@@ -23,7 +23,7 @@ from azq.process.heartbeat import Presence
 from azq.ratings import positions
 from azq.status.brokers import fleet_of
 from azq.status.conditions import DeathLog, crash_loops
-from azq.status.conditions import tell as tell_death
+from azq.status.conditions import tell as report_death
 from azq.status.history import Recorder
 from azq.status.observe import Beats, Observer
 from azq.status.spending import Accountant
@@ -86,8 +86,8 @@ class DaemonLock:
             self._client.eval(_LET_GO, 1, keys.DAEMON, self._holder)
 
 
-def nobody(_notice: Notice) -> None:
-    """Where nobody wants to be told."""
+def no_notices(_notice: Notice) -> None:
+    """Drops notices, where no webhook is set."""
 
 
 def nothing() -> None:
@@ -112,7 +112,7 @@ class Loop:
     life_s: float
     fleet: Fleet | None = None
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    tell: Callable[[Notice], object] = field(default=nobody)
+    notify: Callable[[Notice], object] = field(default=no_notices)
     enter: Callable[[], None] = field(default=nothing)
 
     def __post_init__(self) -> None:
@@ -149,7 +149,7 @@ class Loop:
             log.info("recovered", failed_ticks=self.health.pulse.failed_ticks)
         for report in self.health.tick_ok(reports):
             log.warning(LINES[type(report)], run=report.run, reason=str(report))
-            self.tell(lasting(report, now_ms()))
+            self.notify(lasting(report, now_ms()))
         return True
 
     def leave(self) -> None:
@@ -166,7 +166,7 @@ class Loop:
         self._mend()
         desired, seen = self.observer.look()
         for notice in ends(self._states, desired.runs, now_ms):
-            self.tell(notice)
+            self.notify(notice)
         self._states = states_of(desired.runs)
         observed = self._accountant.note(desired, seen, now_ms)
         actions = reconcile(desired, observed, now_ms, self.config, self.has_positions)
@@ -190,12 +190,12 @@ class Loop:
             log.error("ledger_mended", run=run, reason="; ".join(wrong))
 
     def _look_at_deaths(self, beats: Sequence[Heartbeat], now_ms: int) -> list[do.ReportCrashLoop]:
-        """Tells of deaths that nobody told of; who dies again and again."""
-        told = self._deaths.read()
-        self._lives, found = deaths(lives(self._lives, beats, now_ms, 1000 * self.life_s), told)
-        for death in found:
-            tell_death(self.bus, death)
-        return crash_reports(crash_loops(told, now_ms))
+        """Reports deaths that no supervisor reported; returns the crash loops."""
+        reported = self._deaths.read()
+        self._lives, unreported = deaths(lives(self._lives, beats, now_ms, 1000 * self.life_s), reported)
+        for death in unreported:
+            report_death(self.bus, death)
+        return crash_reports(crash_loops(reported, now_ms))
 
     def _tell_end(self, reason: str) -> None:
         """What machines hear at the next heartbeat."""
@@ -218,9 +218,13 @@ class Loop:
 
 
 def build(
-    config: Config, client: redis.Redis, lock: DaemonLock, tell: Callable[[Notice], object] = nobody, enter: Callable[[], None] = nothing
+    config: Config,
+    client: redis.Redis,
+    lock: DaemonLock,
+    notify: Callable[[Notice], object] = no_notices,
+    enter: Callable[[], None] = nothing,
 ) -> Loop:
-    """What ticks, over one connection; `tell` hears what is worth a notice."""
+    """What ticks, over one connection; `notify` receives what is worth a notice."""
     bus, ledger = RedisBus(client), Ledger(client)
     publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
     return Loop(
@@ -235,7 +239,7 @@ def build(
         life_s=config.worker.heartbeat_life_s,
         fleet=fleet_of(config),
         budget=config.budget,
-        tell=tell,
+        notify=notify,
         enter=enter,
     )
 

@@ -1,4 +1,4 @@
-"""Posts notices to the operator's webhook, from a thread of its own: the daemon never waits for whoever listens there."""
+"""Posts notices to the operator's webhook, from a thread: the daemon never waits for the receiver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logs.get(__name__)
 
 
 class Webhook(threading.Thread):
-    """Tells each notice once it is asked to, in order, with so many attempts. Its address is a secret and in no log."""
+    """Sends notices in order, with so many attempts each. Its address is a secret and in no log."""
 
     def __init__(self, config: NoticesConfig, *, backoff: Backoff = BACKOFF) -> None:
         super().__init__(name="notices", daemon=True)
@@ -42,8 +42,8 @@ class Webhook(threading.Thread):
     def __exit__(self, *_: object) -> None:
         self._over.set()
 
-    def tell(self, notice: Notice) -> None:
-        """Has a notice told; never waits. Nothing where no webhook is set."""
+    def send(self, notice: Notice) -> None:
+        """Queues a notice; never waits. Nothing where no webhook is set."""
         if not self._url:
             return
         try:
@@ -52,7 +52,7 @@ class Webhook(threading.Thread):
             log.warning("notice_dropped", kind=notice.kind, run=notice.run, reason=f"{WAITING} others wait for the webhook")
 
     def run(self) -> None:
-        """Tells what is waiting until this process ends."""
+        """Sends what is waiting until this process ends."""
         try:
             opened = open_web(self._url, timeout_s=TIMEOUT_S)
         except ConfigError as error:
@@ -61,10 +61,10 @@ class Webhook(threading.Thread):
         with opened as http:
             while not self._over.is_set():
                 notice = self._waiting.get()
-                if reason := self._told(http, notice):
+                if reason := self._refusal(http, notice):
                     log.warning("notice_not_told", kind=notice.kind, run=notice.run, reason=reason, remedy="look at notices.webhook")
 
-    def _told(self, http: httpx2.Client, notice: Notice) -> str:
+    def _refusal(self, http: httpx2.Client, notice: Notice) -> str:
         """Why a notice was not taken; empty where it was."""
         reason = "the daemon ends"
         for failures in range(ATTEMPTS):

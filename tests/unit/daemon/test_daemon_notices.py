@@ -93,8 +93,8 @@ def listen() -> Iterator[Any]:
 def test_a_listener_that_fails_twice_gets_it_at_the_third_attempt_and_then_the_next(listen: Any) -> None:
     listener = listen(500, 503, 204)
     with Webhook(listener.config, backoff=AT_ONCE) as webhook:
-        webhook.tell(ENDED)
-        webhook.tell(Notice("condition", "", "second", 8))
+        webhook.send(ENDED)
+        webhook.send(Notice("condition", "", "second", 8))
         until(lambda: len(listener.got) == 4, "both notices")
     assert listener.got[:3] == [{"kind": "run.failed", "run": "first", "text": "run first failed: NaN", "at_ms": 7}] * 3
     assert listener.got[3]["text"] == "second"
@@ -113,7 +113,7 @@ def test_who_never_takes_it_is_left_after_bounded_attempts_and_the_log_names_no_
         return said if "notice_not_told" in said else ""
 
     with Webhook(listener.config, backoff=AT_ONCE) as webhook:
-        webhook.tell(ENDED)
+        webhook.send(ENDED)
         until(told, "line of log")
     assert len(listener.got) == attempts
     assert f"answered {status}" in said
@@ -125,13 +125,13 @@ def test_a_listener_that_hangs_holds_nobody_up(listen: Any, capsys: pytest.Captu
     listener.gate.clear()
     with Webhook(listener.config, backoff=AT_ONCE) as webhook:
         for _ in range(WAITING + 2):  # one is under way, or not yet
-            webhook.tell(ENDED)
+            webhook.send(ENDED)
     assert "notice_dropped" in capsys.readouterr().out
 
 
 def test_without_a_webhook_nothing_is_told_and_no_thread_runs() -> None:
     with Webhook(NoticesConfig()) as webhook:
-        webhook.tell(ENDED)
+        webhook.send(ENDED)
         assert not webhook.is_alive()
 
 
