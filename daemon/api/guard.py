@@ -77,7 +77,7 @@ class Guard:
             text = "without a token only requests to a loopback address are answered; set daemon.token"
             return _refusal(HTTPStatus.MISDIRECTED_REQUEST, text, path)
         if identity is LOCAL and (header := forwarding(headers)):
-            text = f"a proxy passes this on ({header}), and all that it passes on would have full rights; set daemon.token"
+            text = f"a proxy passes this on ({header}), which would have full rights; set daemon.token"
             return _refusal(HTTPStatus.FORBIDDEN, text, path)
         return None
 

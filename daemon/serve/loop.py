@@ -86,12 +86,8 @@ class DaemonLock:
             self._client.eval(_LET_GO, 1, keys.DAEMON, self._holder)
 
 
-def no_notices(_notice: Notice) -> None:
-    """Drops notices, where no webhook is set."""
-
-
-def nothing() -> None:
-    """Where nothing comes before the first look."""
+def nothing(*_: object) -> None:
+    """The default of a callback."""
 
 
 @dataclass(kw_only=True)
@@ -112,7 +108,7 @@ class Loop:
     life_s: float
     fleet: Fleet | None = None
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    notify: Callable[[Notice], object] = field(default=no_notices)
+    notify: Callable[[Notice], object] = field(default=nothing)
     enter: Callable[[], None] = field(default=nothing)
 
     def __post_init__(self) -> None:
@@ -218,11 +214,7 @@ class Loop:
 
 
 def build(
-    config: Config,
-    client: redis.Redis,
-    lock: DaemonLock,
-    notify: Callable[[Notice], object] = no_notices,
-    enter: Callable[[], None] = nothing,
+    config: Config, client: redis.Redis, lock: DaemonLock, notify: Callable[[Notice], object] = nothing, enter: Callable[[], None] = nothing
 ) -> Loop:
     """What ticks, over one connection; `notify` receives what is worth a notice."""
     bus, ledger = RedisBus(client), Ledger(client)
