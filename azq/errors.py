@@ -4,11 +4,11 @@
     ├── ConfigError              a setting, flag or file an operator wrote is wrong        exit 2
     │   ├── UnknownGameError     no such game
     │   ├── GameContractError    a game written in Python breaks a rule of the contract
-    │   └── UnknownTagError      a job asks for a hardware tag nobody declared
+    │   └── UnknownTagError      a job asks for an undeclared hardware tag
     ├── IllegalActionError       an action that the rules forbid here                      exit 2
     ├── BrokerError
     │   ├── BrokerUnavailable    the broker cannot be worked with now                      exit 3
-    │   │   └── BrokerAbsent     nobody listens at its address
+    │   │   └── BrokerAbsent     no server listens at its address
     │   └── BrokerRefused        it answers and refuses the password or the command        exit 4
     │       └── AccessRefused    its user is unknown there, or lacks the right
     ├── WireError                bytes that do not decode: size, shape or schema number    exit 5
@@ -20,7 +20,7 @@
     ├── JobFailed                an attempt at a job failed, and the ledger knows it       (handled)
     ├── EvaluationTimeout        no inference worker answered in time                      exit 8
     ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
-    │   └── EvaluationRefused    it will answer this request to nobody: asking again is of no use
+    │   └── EvaluationRefused    this request fails for every client; do not retry
     ├── DeviceError              the device fails, or computes something else              exit 14
     ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
     ├── HostError                a machine of a cluster is not reached, or does not do its part     exit 15
@@ -32,7 +32,7 @@
         ├── KeyReused            an Idempotency-Key sent again with another body
         ├── AccessDenied         no token, a wrong one, or one that may not do this
         ├── TooManyRequests      faster than daemon.rate_per_s, or too many open event streams
-        └── DaemonUnavailable    nobody answers at the daemon's address, or it is not ready
+        └── DaemonUnavailable    no answer at the daemon's address, or it is not ready
 
 Messages follow one form: what is wrong, where, and what to do about it.
 """
@@ -120,7 +120,7 @@ class BrokerUnavailable(BrokerError):
 
 
 class BrokerAbsent(BrokerUnavailable):
-    """Nobody listens at the broker's address."""
+    """No server listens at the broker's address."""
 
 
 class BrokerRefused(BrokerError):
@@ -250,20 +250,20 @@ class TooManyRequests(RequestError):
 
 
 class DaemonUnavailable(RequestError):
-    """Nobody answers at the daemon's address, or it is not ready."""
+    """No answer at the daemon's address, or it is not ready."""
 
 
 def reason_of(error: BaseException, most: int = 300) -> str:
     """An error in one line of at most so many characters, all of which can be written; foreign ones with their type."""
     try:
-        said = str(error)
+        words = str(error)
     except Exception:  # of a class that others wrote
-        said = "says nothing"
-    text = said if isinstance(error, AzqError) else f"{type(error).__name__}: {said}"
+        words = "says nothing"
+    text = words if isinstance(error, AzqError) else f"{type(error).__name__}: {words}"
     return " ".join(text.encode("utf-8", "replace").decode().split())[:most]
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` where something known is nearly that word; empty otherwise."""
-    near = get_close_matches(word, known, 1)
+def meant(word: str, names: Iterable[str]) -> str:
+    """`; did you mean X?` where one of the names is nearly that word; empty otherwise."""
+    near = get_close_matches(word, names, 1)
     return f"; did you mean {near[0]}?" if near else ""

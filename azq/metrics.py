@@ -46,7 +46,7 @@ def total(values: Sequence[float], weights: Sequence[float]) -> float:
 
 
 def mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The weighted mean; 0 where nobody weighs anything."""
+    """The weighted mean; 0 where all weights are 0."""
     weight = sum(weights)
     return sum(map(mul, values, weights)) / weight if weight else 0.0
 

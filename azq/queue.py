@@ -84,7 +84,7 @@ _TRANSPORT = {
 
 
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-MOST_TEXT, MOST_BODY = 1 << 18, 4096  # characters of a message of anybody's, and of a job's body, which is two numbers
+MOST_TEXT, MOST_BODY = 1 << 18, 4096  # characters of any message, and of a job's body, which is two numbers
 
 
 def read_message(text: str) -> Any:
@@ -128,7 +128,7 @@ def _fault(message: Any) -> str:
 
 
 class CreditBack(kombu_redis.QoS):
-    """Gives a worker its credit back also where the broker cannot be told that a message is done.
+    """Gives a worker its credit back also where the acknowledgement of a message fails.
 
     kombu keeps it then, and polls no socket without credit, so that the worker never learns that its connection is dead: it beats, and
     takes nothing any more. The message is delivered again after the visibility timeout, and the ledger refuses it.
@@ -225,7 +225,7 @@ def make_app(
 
 
 def publish(app: Celery, view: PublishedJob, game: str = "") -> None:
-    """Hands a job's current attempt to the queue of its kind and tag; monitors are told what it is, of which game.
+    """Hands a job's current attempt to the queue of its kind and tag; with a description for monitors.
 
     Raises `BrokerUnavailable` when the broker does not take it in time, `BrokerRefused` where it refuses the password, and
     `UnknownTagError` for a malformed kind or tag.
@@ -264,7 +264,7 @@ def described(job: Job, attempt: int, game: str = "") -> str:
 
 
 def make_queue(name: str) -> Queue:
-    """A direct queue with an exchange of its own name."""
+    """A direct queue with an exchange of the same name."""
     return Queue(name, Exchange(name), routing_key=name)  # type: ignore[no-untyped-call]
 
 

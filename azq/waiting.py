@@ -82,10 +82,10 @@ class Waits:
 WAITS = Waits()  # of this process
 
 
-def until(look: Callable[[], T | None], failure: str | Callable[[], str], within_s: float, *, every_s: float = 0.05) -> T:
+def until(check: Callable[[], T | None], failure: str | Callable[[], str], within_s: float, *, every_s: float = 0.05) -> T:
     """The first answer that is neither None nor False; raises `EvaluationTimeout` with the failure's words when none came in time."""
     deadline_s, pause = time.monotonic() + within_s, threading.Event()
-    while (answer := look()) is None or answer is False:
+    while (answer := check()) is None or answer is False:
         if time.monotonic() > deadline_s:
             raise EvaluationTimeout(failure if isinstance(failure, str) else failure())
         pause.wait(every_s)

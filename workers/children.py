@@ -74,13 +74,13 @@ class Board:
     def read(self) -> list[ChildFigures]:
         """Figures of the children that wrote lately."""
         now = time.monotonic()
-        found = []
+        figures = []
         for slot in range(self.slots):
             written_s, busy, version, run, *values = _SLOT.unpack_from(self._memory, self._place(slot))
             if written_s and now - written_s < FRESH_S:
                 rates = {name: value for name, value in zip(_RATES, values, strict=True) if value}
-                found.append(ChildFigures(busy, _text(run), version, rates))
-        return found
+                figures.append(ChildFigures(busy, _text(run), version, rates))
+        return figures
 
     def busy(self) -> bool:
         return any(figures.busy for figures in self.read())
@@ -99,15 +99,15 @@ class Board:
 
     def claims(self) -> dict[int, tuple[Claim, float]]:
         """What each child does, and when it last said so (monotonic clock), by slot."""
-        return {slot: found for slot in range(self.slots) if (found := self._claim_at(slot, _CLAIM_AT))[0].pid}
+        return {slot: claim for slot in range(self.slots) if (claim := self._claim_at(slot, _CLAIM_AT))[0].pid}
 
     def left(self) -> set[Claim]:
         """The job, by slot, that its last child held when another one took its place."""
         return {claim for slot in range(self.slots) if (claim := self._claim_at(slot, _LEFT_AT)[0]).pid}
 
     def _claim_at(self, slot: int, offset: int) -> tuple[Claim, float]:
-        said_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + offset)
-        return Claim(pid, _text(job_id), attempt), said_s
+        written_s, pid, attempt, job_id = _CLAIM.unpack_from(self._memory, self._place(slot) + offset)
+        return Claim(pid, _text(job_id), attempt), written_s
 
     def _place(self, slot: int) -> int:
         return _STRIDE * (1 + min(slot, self.slots - 1))
@@ -151,7 +151,7 @@ def owner_of(pid: int) -> str:
     return f"{socket.gethostname()}:{pid}"
 
 
-class Signs(threading.Thread):
+class ChildHeartbeat(threading.Thread):
     """In a child: says that it lives; while it holds a job, only as long as the main thread goes on asking whether it should stop."""
 
     def __init__(self, board: Board, slot: int, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -165,17 +165,17 @@ class Signs(threading.Thread):
     def hold(self, job_id: str, attempt: int = 0) -> None:
         """A job was claimed, or none is held any more ("")."""
         with self._lock:
-            self._claim, self._asked_s = Claim(os.getpid(), job_id, attempt), self._clock()
+            self._claim, self._progressed_s = Claim(os.getpid(), job_id, attempt), self._clock()
             self.board.claim(self.slot, self._claim)
 
-    def asked(self) -> None:
+    def progressed(self) -> None:
         """The main thread goes on."""
-        self._asked_s = self._clock()
+        self._progressed_s = self._clock()
 
     def repeat(self) -> None:
         """One sign of life, where there is reason for it."""
         with self._lock:
-            if not self._claim.job_id or self._clock() - self._asked_s < STUCK_AFTER_S:
+            if not self._claim.job_id or self._clock() - self._progressed_s < STUCK_AFTER_S:
                 self.board.claim(self.slot, self._claim)
 
     def run(self) -> None:
@@ -191,7 +191,7 @@ def gone(claims: Iterable[Claim], is_child: Callable[[int], bool]) -> set[Claim]
 
 def heard(before: Heard, now: Claims, now_s: float) -> Heard:
     """When each child was heard of last, by the clock of who reads."""
-    return {slot: before[slot] if slot in before and before[slot][0] == said else (said, now_s) for slot, said in now.items()}
+    return {slot: before[slot] if slot in before and before[slot][0] == claim else (claim, now_s) for slot, claim in now.items()}
 
 
 def hung(last: Heard, is_child: Callable[[int], bool], now_s: float) -> set[Claim]:
@@ -199,7 +199,7 @@ def hung(last: Heard, is_child: Callable[[int], bool], now_s: float) -> set[Clai
     return {claim for (claim, _), heard_s in last.values() if hangs(heard_s, now_s, HANG_AFTER_S) and is_child(claim.pid)}
 
 
-class Care(threading.Thread):
+class PoolWatchdog(threading.Thread):
     """In the main process: ends what hangs, and the leases of what is dead. `ledger` is asked for at the first need."""
 
     def __init__(
@@ -227,12 +227,12 @@ class Care(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(LOOK_S):
-            self.look()
+            self.check()
 
     def end(self) -> None:
         self._over.set()
 
-    def look(self) -> None:
+    def check(self) -> None:
         before, now_s = self._heard, self._awake_s()
         self._heard = heard(before, self._board.claims(), now_s)
         for claim in hung(self._heard, self._is_child, now_s):
@@ -243,9 +243,9 @@ class Care(threading.Thread):
         self._settled &= seen
         self._owed |= gone(seen, self._is_child) - self._settled
         for claim in sorted(self._owed):
-            self._settle(claim)
+            self._end_lease(claim)
 
-    def _settle(self, claim: Claim) -> None:
+    def _end_lease(self, claim: Claim) -> None:
         """Ends a lease; a broker that is away is asked again at the next look."""
         try:
             self._ledger = self._ledger or self._make_ledger()

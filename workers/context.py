@@ -32,7 +32,7 @@ from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.connect import connect
 from azq.wire.messages import Fleet, RunRecord
-from workers.children import ChildFigures, Signs, owner_of
+from workers.children import ChildFigures, ChildHeartbeat, owner_of
 
 if TYPE_CHECKING:
     from azq.games import Game
@@ -64,7 +64,7 @@ class Interrupted(AzqError):
 class Context:
     """A child's belongings; `owner` names it in the ledger."""
 
-    def __init__(self, config: Config, signs: Signs) -> None:
+    def __init__(self, config: Config, signs: ChildHeartbeat) -> None:
         self.config = config
         self.board = signs.board
         self.slot = signs.slot
@@ -85,7 +85,7 @@ class Context:
 
     def stopping(self) -> bool:
         """Whether the worker is stopping; who asks is alive."""
-        self._signs.asked()
+        self._signs.progressed()
         return self.board.stopping()
 
     def work(self, job_id: str, attempt: int, task: Callable[[Lease], T]) -> T:
@@ -96,8 +96,8 @@ class Context:
         raise `JobFailed` afterwards, for which Celery acknowledges the message: only the ledger gives a job another attempt.
         """
         if self.stopping():
-            raise Ignore("the worker is stopping")  # its message is not lost: nobody claimed the job, so it is published again
-        self._signs.hold(job_id, attempt)  # before the claim: whoever dies in between leaves a lease that the main process knows of
+            raise Ignore("the worker is stopping")  # its message is not lost: the job is unclaimed, so it is published again
+        self._signs.hold(job_id, attempt)  # before the claim: a child that dies in between leaves a lease that the main process knows of
         try:
             lease = self.ledger.claim(job_id, attempt, self.owner, self.config.daemon.lease_s)
             if lease is None:

@@ -35,7 +35,7 @@ log = logs.get(__name__)
 
 
 class Revoked(AzqError):
-    """The run or the job was stopped; nobody needs this result."""
+    """The run or the job was stopped, so this result is of no use."""
 
 
 class Renewal:
@@ -160,8 +160,8 @@ def _grade(spec: GradeSpec, ground: Ground, every: Sequence[positions.Position])
     marks = grading.marks(ground.game, player, chosen)
     grade = grading.summarise(marks)
     became = {
-        one.source: positions.PositionMark.LOST if mark.loses_class else positions.PositionMark.KEPT
-        for one, mark in zip(chosen, marks, strict=True)
+        position.source: positions.PositionMark.LOST if mark.loses_class else positions.PositionMark.KEPT
+        for position, mark in zip(chosen, marks, strict=True)
     }
     version = spec.weight_version or ground.latest
     return GradeResult(
@@ -173,7 +173,7 @@ def _grade(spec: GradeSpec, ground: Ground, every: Sequence[positions.Position])
         dict(grade.by_class),
         grade.mean_loss,
         dict(grade.loss_by_class),
-        bytes(became.get(one.source, positions.PositionMark.NOT_GRADED) for one in every),
+        bytes(became.get(position.source, positions.PositionMark.NOT_GRADED) for position in every),
     )
 
 

@@ -85,7 +85,7 @@ class Heart(threading.Thread):
                     notify(WATCHDOG)
 
     def end(self) -> None:
-        """Stops beating and says good-bye, so that nobody waits for the life of the last beat to run out."""
+        """Stops beating and says good-bye, so that its heartbeat is gone at once."""
         self._over.set()
         if self.is_alive():
             self.join(END_AFTER_S)  # or its last beat might come after the good-bye
@@ -101,7 +101,7 @@ class Heart(threading.Thread):
             self._bus = self._bus or self._make_bus()
             action(self._bus)
             self._lost = False
-        except AccessRefused as error:  # this machine was sent away: the worker ends as if it were told to
+        except AccessRefused as error:  # this machine was sent away: the worker ends as at a SIGTERM
             self.refused = error
             self._over.set()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -118,8 +118,8 @@ def loop_lives(turned_s: float | None, now_s: float, limit_s: float, away_s: flo
 
 
 def end_for_sure(after_s: float) -> None:
-    """Ends this process after so long, whatever it is stuck in, and prints where that is; open leases are taken care of by their end."""
-    faulthandler.dump_traceback_later(after_s, exit=True)  # in C: a signal's handler may have interrupted whoever holds a lock of Python
+    """Ends this process after so long, whatever blocks it, and prints where that is; open leases are taken care of by their end."""
+    faulthandler.dump_traceback_later(after_s, exit=True)  # in C: this may be a signal's handler, above a frame that holds a lock
 
 
 class SoftWorker(Worker):  # type: ignore[misc]
@@ -134,7 +134,7 @@ class SoftWorker(Worker):  # type: ignore[misc]
             pause.wait(0.05)
 
     def install_platform_tweaks(self, worker: Worker) -> None:
-        """Celery's signals, but for SIGHUP: it would start this process anew; here a terminal that goes away asks to stop."""
+        """Celery's signals, but for SIGHUP: it would restart this process; here a terminal that goes away asks to stop."""
         hang_up = signal.getsignal(signal.SIGHUP)
         super().install_platform_tweaks(worker)
         signal.signal(signal.SIGHUP, hang_up if hang_up is signal.SIG_IGN else _stop_at_hang_up)
@@ -145,7 +145,7 @@ def _stop_at_hang_up(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class ToldRequest(Request):  # type: ignore[misc]
+class ReportedRequest(Request):  # type: ignore[misc]
     """A message whose refusal is an event, too: of one that is ignored Celery says no more than that its task started."""
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
@@ -207,7 +207,7 @@ class ReadOnlyCommands(dict[str, Callable[..., Any]]):
 
 def read_only() -> None:
     """Leaves this process's remote control the commands that change nothing."""
-    Panel.data = ReadOnlyCommands({name: partial(_told, Panel.data[name]) for name in TELLS})
+    Panel.data = ReadOnlyCommands({name: partial(_plain_answer, Panel.data[name]) for name in TELLS})
 
 
 def may_listen(client: redis.Redis) -> bool:
@@ -217,7 +217,7 @@ def may_listen(client: redis.Redis) -> bool:
             commands.psubscribe(PIDBOX)
             commands.get_message(timeout=ANSWERED_WITHIN_S)
     except AccessRefused as error:
-        log.warning("no_remote_control", reason=str(error), remedy="make the brokers' users anew: `azq fleet acl --apply`")
+        log.warning("no_remote_control", reason=str(error), remedy="make the brokers' users again: `azq fleet acl --apply`")
         return False
     return True
 
@@ -226,6 +226,6 @@ def _refused(command: str, _state: Any, **_arguments: Any) -> Mapping[str, str]:
     return {"error": f"azq's workers know no command {command!r}; jobs are revoked and workers counted through azq's own interface"}
 
 
-def _told(command: Callable[..., Any], state: Any, **arguments: Any) -> Any:
+def _plain_answer(command: Callable[..., Any], state: Any, **arguments: Any) -> Any:
     """Celery's own answer as plain values, without the password that a broker's address holds."""
     return masked_settings(jsonify(command(state, **arguments), unknown_type_filter=repr))

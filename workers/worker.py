@@ -27,7 +27,7 @@ from azq.queue import detect_tags, make_app
 from azq.wire.connect import address, agree_on_schema, connect
 from azq.wire.fitness import CONTROL, facts_of, judge
 from azq.wire.kinds import Kind, split_queue, task_name
-from workers.children import Board, Care, Signs
+from workers.children import Board, ChildHeartbeat, PoolWatchdog
 from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, SoftWorker, end_for_sure, may_listen, node_name, read_only
 
 GARBAGE_AFTER = 50_000  # objects more than there were: the trees of games in Python are many objects and no cycles
@@ -81,7 +81,7 @@ class WorkerParts:
         self.tags = tuple(dict.fromkeys((*detect_tags(), *config.worker.tags, *(split_queue(queue)[1] for queue in queues))))
         self.board = Board(1)  # until it is known how many children share it
         self.heart: Heart | None = None
-        self.care: Care | None = None
+        self.care: PoolWatchdog | None = None
 
     def open_control(self) -> RedisBus:
         return another_control(self.config.broker)
@@ -90,7 +90,7 @@ class WorkerParts:
         return Ledger(self._connect())
 
     def takes_writes(self) -> bool:
-        """Whether the control plane is there and takes writes; where it never will, whoever connects next says why."""
+        """Whether the control plane is there and takes writes; where it never will, the next connection says why."""
         try:
             with closing(self._connect()) as client:
                 return judge(facts_of(client), CONTROL, address(self.config.broker.control_url)).verdict not in ("full", "passing")
@@ -113,9 +113,9 @@ class WorkerParts:
         return Context(self.config, self.signs)
 
     @cached_property
-    def signs(self) -> Signs:
+    def signs(self) -> ChildHeartbeat:
         """What this child says of itself."""
-        return Signs(self.board, getattr(current_process(), "index", 0) or 0)
+        return ChildHeartbeat(self.board, getattr(current_process(), "index", 0) or 0)
 
 
 def build_app(config: Config, queues: Sequence[str] = ()) -> Celery:
@@ -136,11 +136,11 @@ def _add_task(app: Celery, kind: Kind, module: str) -> None:
     def run(job_id: str, attempt: int) -> None:
         importlib.import_module(module).run(app.azq.context, job_id, attempt)
 
-    app.task(name=task_name(kind), Request="workers.lifecycle:ToldRequest", throws=(JobFailed,))(run)
+    app.task(name=task_name(kind), Request="workers.lifecycle:ReportedRequest", throws=(JobFailed,))(run)
 
 
 def _connect_signals(app: Celery) -> None:
-    """The hooks of the worker's life; weak=False because nobody else holds these functions."""
+    """The hooks of the worker's life; weak=False because nothing else refers to these functions."""
     shared: WorkerParts = app.azq
 
     def init(sender: Any, **_: Any) -> None:
@@ -153,7 +153,7 @@ def _connect_signals(app: Celery) -> None:
         shared.heart = Heart(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
         shared.heart.loop_turned_s = time.monotonic()
         shared.heart.start()
-        shared.care = Care(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
+        shared.care = PoolWatchdog(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
         shared.care.start()
         broker = address(shared.config.broker.control_url)
         log.info("serving", queues=queues, tags=shared.tags, concurrency=slots, evaluator=shared.config.worker.evaluator, broker=broker)

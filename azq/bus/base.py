@@ -1,4 +1,4 @@
-"""What azq asks of a message bus: streams with consumer groups, reply lists, values with a life, letters that nobody could read.
+"""What azq asks of a message bus: streams with consumer groups, reply lists, values with a life, dead letters.
 
 Of one broker it is `azq.bus.redis.RedisBus`, of several data planes `azq.bus.sharded`.
 Every method may raise `BrokerUnavailable` or `BrokerRefused`; none retries by itself except where it says so.

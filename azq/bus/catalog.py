@@ -78,8 +78,8 @@ class ModelCatalog(VersionCatalog[ModelEvent]):
 
     def find(self, version: int) -> ModelEvent | None:
         """The network of a version; None: none was made yet."""
-        known = super().find(version)
-        return known if known is not None or not self._read() else super().find(version)
+        event = super().find(version)
+        return event if event is not None or not self._read() else super().find(version)
 
     def all(self) -> list[ModelEvent]:
         """Those of all versions that were made, the newest first."""

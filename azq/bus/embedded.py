@@ -226,10 +226,10 @@ class EmbeddedServer:
             except BrokerError as error:
                 why = str(error)
             if process.poll() is not None:
-                said = self._last_words()
-                if why := unreadable(said, self._directory, self.log_file):
+                words = self._last_words()
+                if why := unreadable(words, self._directory, self.log_file):
                     raise StateConflict(why)
-                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {said}; see {self.log_file}")
+                raise BrokerUnavailable(f"embedded {self._role} server ended at once: {words}; see {self.log_file}")
             if time.monotonic() > deadline:
                 raise BrokerUnavailable(f"embedded {self._role} server does not answer: {why or 'it still loads'}; see {self.log_file}")
             pause.wait(_POLL_S)
@@ -287,10 +287,10 @@ def _socket_path(directory: Path, role: str) -> Path:
 def _noted_socket(directory: Path, settings_file: Path) -> Path | None:
     """The socket among temporary files that a server's settings name, for processes with another TMPDIR; None for another folder's."""
     try:
-        said = re.search(r'^unixsocket "(.*)"$', settings_file.read_text("utf-8", "surrogateescape"), re.MULTILINE)
+        setting = re.search(r'^unixsocket "(.*)"$', settings_file.read_text("utf-8", "surrogateescape"), re.MULTILINE)
     except OSError:
         return None
-    path = Path(re.sub(r"\\(.)", r"\1", said[1])) if said else directory
+    path = Path(re.sub(r"\\(.)", r"\1", setting[1])) if setting else directory
     return (
         path if path.parent.name.endswith(f"-{path_digest(directory)}") else None
     )  # else the folder was copied: another's server is there

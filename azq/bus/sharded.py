@@ -67,13 +67,13 @@ class ShardedBus(RequestBus):
         Raises what is wrong with a broker of these streams while none of them can be reached and no client of this host is connected.
         """
         deadline_s = time.monotonic() + block_ms / 1e3
-        asked = {shard: _ReadRequest(wanted, group, consumer, count) for shard in self._shards if (wanted := self._carried(streams, shard))}
-        brokers = sum(shard.place < self._brokers for shard in asked)
+        requests = {shard: _ReadRequest(own, group, consumer, count) for shard in self._shards if (own := self._carried(streams, shard))}
+        brokers = sum(shard.place < self._brokers for shard in requests)
         with self._changed:
             for shard in self._shards:
-                shard.ask(asked.get(shard))
+                shard.ask(requests.get(shard))
             while not any(shard.ready for shard in self._shards):
-                errors = [shard.error for shard in asked if shard.error]
+                errors = [shard.error for shard in requests if shard.error]
                 if errors and len(errors) == brokers and not (self._host and self._host.connected):
                     raise errors[0].with_traceback(None)
                 left_s = deadline_s - time.monotonic()

@@ -67,12 +67,12 @@ class BrokerSupervisor:
     deaths: DeathReporter = field(default_factory=lambda: DeathReporter())
 
     def revive(self, supervisor: Supervisor) -> dict[str, int]:
-        """Ends brokers that hang, and has what died start again: children after their delay, brokers at once; as `Supervisor.look`."""
+        """Ends brokers that hang, and has what died start again: children after their delay, brokers at once; as `Supervisor.check`."""
         for role in self.brokers.end_hung(BROKER_HANG_AFTER_S, self.awake_s()):
             log.error("broker_hung", role=role, silent_s=BROKER_HANG_AFTER_S)
         for death in (ended := self.brokers.revive()):
             log.warning("broker_died", role=death.spec.name.removeprefix("broker-"), cause=death.cause, log=str(death.spec.log))
-        failed = supervisor.look(excused=self.silent())
+        failed = supervisor.check(excused=self.silent())
         self.deaths.note([*ended, *supervisor.take_deaths()], now_ms())
         if not self.silent():
             self.deaths.tell(RedisBus(self.brokers.control), self.awake_s())

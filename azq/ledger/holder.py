@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOCK_NAME = ".learner.lock"
-PLACE_LIFE_S = 10.0  # how long nobody else may learn after a learner was last heard of
+PLACE_LIFE_S = 10.0  # after its last sign of life a learner's place goes to another
 
 
 def holder_name() -> str:
-    """This process, told apart from an earlier one with the same pid."""
+    """This process's name, unlike that of an earlier one with the same pid."""
     return f"{socket.gethostname()}:{os.getpid()}:{time.time_ns()}:{process_space()}"
 
 
 def process_space() -> str:
-    """Where a process id means the same: this boot of this kernel and this pid namespace; empty where that cannot be told."""
+    """Where a process id means the same: this boot of this kernel and this pid namespace; empty where unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"

@@ -10,7 +10,7 @@ from azq.errors import LeaseLost, StateConflict, WireError
 from azq.ledger.holder import spoken, take_place
 from azq.ledger.runs import LedgerRuns
 from azq.ledger.scripts import Argument, fields_of, job_view, new_job, spelt, text_of
-from azq.ledger.types import Directive, Effort, JobView, LearnerLease, Lease, Once, split_job_id
+from azq.ledger.types import Directive, Effort, JobView, LearnerLease, Lease, RequestKey, split_job_id
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
@@ -32,13 +32,13 @@ class Ledger(LedgerRuns):
         """A new job, whose id the ledger gives: queued, attempt 1, not yet published. Raises `NotFound` for an unknown run."""
         return self.enqueue_once(None, job)[0]
 
-    def enqueue_once(self, once: Once | None, job: Job) -> tuple[JobView, bool]:
+    def enqueue_once(self, once: RequestKey | None, job: Job) -> tuple[JobView, bool]:
         """A new job, or what the first request under this key enqueued, and whether it is that. Raises also `KeyReused`."""
         self.pin(job.run, once)
         word, *answer = self.call("jobs.enqueue", job.run, once.fingerprint if once else "", *spelt(job), once=once)
         return (new_job(job.run, fields_of(answer[0])), True) if word == "replayed" else (job_view(job.run, answer[0]), False)
 
-    def first_job(self, run: str, once: Once | None) -> JobView | None:
+    def first_job(self, run: str, once: RequestKey | None) -> JobView | None:
         """The job that was enqueued under this key, as it was then; None where none was. Raises `KeyReused`."""
         first = self.read_once(run, once)
         return None if first is None else new_job(run, first)
@@ -111,7 +111,7 @@ class Ledger(LedgerRuns):
         return self._games(lease, answer)
 
     def adopt_named(self, lease: Lease, uids: Sequence[int]) -> list[GameRecord]:
-        """Those of the games that lie in the pool, for whoever has played them already; otherwise as `adopt`. Raises `LeaseLost`."""
+        """Those of the games that lie in the pool, which the lease's owner has played already; otherwise as `adopt`. Raises `LeaseLost`."""
         _, *answer = self._commit("games.adopt_named", lease, *uids)
         return self._games(lease, answer)
 
@@ -136,7 +136,7 @@ class Ledger(LedgerRuns):
         return Directive(directive.decode()), self._games(lease, answer)
 
     def abandon(self, lease: Lease, uid: int, reason: str) -> None:
-        """Closes a game that nobody can play on. Raises `LeaseLost`, also for a game that the lease does not hold."""
+        """Closes a game that cannot be played on. Raises `LeaseLost`, also for a game that the lease does not hold."""
         self._commit("games.abandon", lease, uid, reason)
 
     def release(self, lease: Lease, records: Sequence[GameRecord]) -> None:
@@ -161,8 +161,8 @@ class Ledger(LedgerRuns):
             token = int(answer[0])
             return holder
 
-        if (found := take_place(take, holder)) != holder:
-            raise StateConflict(f"another learner ({spoken(found)}) trains run {run}; stop it first")
+        if (now := take_place(take, holder)) != holder:
+            raise StateConflict(f"another learner ({spoken(now)}) trains run {run}; stop it first")
         return LearnerLease(run, holder, token, life_s)
 
     def renew_learner(self, lease: LearnerLease) -> None:
@@ -170,7 +170,7 @@ class Ledger(LedgerRuns):
         self._fenced("learner.renew", lease.run, lease, life_ms=_milliseconds(lease.life_s))
 
     def end_learner(self, lease: LearnerLease) -> None:
-        """Gives the place free, so that nobody waits for its life to run out. Raises `StateConflict` where another took it."""
+        """Gives the place free, so that the next learner need not wait. Raises `StateConflict` where another took it."""
         self._fenced("learner.renew", lease.run, lease, life_ms=0)
 
     def record_inserted(
@@ -204,8 +204,8 @@ class Ledger(LedgerRuns):
     def abandon_reason(self, run: str) -> str:
         """Why one of a run's games was abandoned; empty where none was."""
         with translate(self.client):
-            found: Any = self.client.hrandfield(keys.abandoned(run), 1, True)
-        return text_of(found[1]) if found else ""
+            entry: Any = self.client.hrandfield(keys.abandoned(run), 1, True)
+        return text_of(entry[1]) if entry else ""
 
     def open_uids(self, run: str) -> set[int]:
         with translate(self.client):

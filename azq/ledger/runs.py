@@ -8,8 +8,8 @@ import msgspec
 
 from azq.errors import StateConflict
 from azq.ledger.records import check_run_name, max_waiting, per_version
-from azq.ledger.scripts import LEARNING, Argument, ScriptDoor, fields_of, run_look, run_view, text_of
-from azq.ledger.types import LedgerCounts, LedgerLoad, Once, RunLook, RunState, RunView
+from azq.ledger.scripts import LEARNING, Argument, ScriptClient, fields_of, run_snapshot, run_view, text_of
+from azq.ledger.types import LedgerCounts, LedgerLoad, RequestKey, RunSnapshot, RunState, RunView
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import agree_on_schema, translate
@@ -18,14 +18,14 @@ from azq.wire.messages import RunRecord
 RUNNING = RunState.RUNNING.encode()
 
 
-class LedgerRuns(ScriptDoor):
+class LedgerRuns(ScriptClient):
     """The ledger's methods about runs."""
 
     def create_run(self, record: RunRecord) -> RunView:
         """A new run, running at once. Raises `StateConflict` when the name is taken, `ConfigError` when it is none, `SchemaMismatch`."""
         return self.create_run_once(record, None)[0]
 
-    def create_run_once(self, record: RunRecord, once: Once | None) -> tuple[RunView, bool]:
+    def create_run_once(self, record: RunRecord, once: RequestKey | None) -> tuple[RunView, bool]:
         """A new run, or what the first request under this key created, and whether it is that. Raises also `KeyReused`."""
         check_run_name(record.run)
         agree_on_schema(self.client)
@@ -33,14 +33,14 @@ class LedgerRuns(ScriptDoor):
         with translate(self.client):
             self.client.sadd(keys.RUNS, record.run)
         fingerprint = once.fingerprint if once else ""
-        word, *answer = self.call("runs.create", record.run, fingerprint, *_kept(record), once=once)
+        word, *answer = self.call("runs.create", record.run, fingerprint, *_stored(record), once=once)
         if word == "conflict":
             raise StateConflict(f"run {record.run} exists already; resume it, or choose another name")
         with translate(self.client):
             self.client.sadd(keys.RUNS, record.run)  # again: a run of that name may just have been deleted
         return (_new_run(fields_of(answer[0])), True) if word == "replayed" else (self.run(record.run), False)
 
-    def first_run(self, name: str, once: Once | None) -> RunView | None:
+    def first_run(self, name: str, once: RequestKey | None) -> RunView | None:
         """The run that was created under this key, as it was then; None where none was. Raises `KeyReused`."""
         first = self.read_once(name, once)
         return None if first is None else _new_run(first)
@@ -59,22 +59,22 @@ class LedgerRuns(ScriptDoor):
         looked = zip(names, self._states_and_jobs(names), strict=True)
         return [name for name, (state, jobs) in looked if state == RUNNING or (state and jobs)]
 
-    def look(self) -> list[RunLook]:
+    def snapshots(self) -> list[RunSnapshot]:
         """All runs with their counts and jobs, by name, in one round trip; one whose record does not decode is said and left out."""
-        return self.read_all("runs.look", run_look)
+        return self.read_all("runs.snapshot", run_snapshot)
 
     def mend(self, names: Sequence[str] | None = None) -> dict[str, list[str]]:
         """Makes the keys of all runs, or of some, again what the rules leave there; what was wrong with which.
 
         One round trip; counts and types alone where nothing is wrong.
         """
-        found = self.read_all("mend.mend", lambda name, wrong: (name, sorted(map(text_of, wrong))), names)
-        return {name: wrong for name, wrong in found if wrong}
+        repairs = self.read_all("mend.mend", lambda name, wrong: (name, sorted(map(text_of, wrong))), names)
+        return {name: wrong for name, wrong in repairs if wrong}
 
-    def look_at(self, name: str) -> RunLook:
+    def snapshot(self, name: str) -> RunSnapshot:
         """One run with its counts and jobs, in one round trip. Raises `NotFound` naming the runs there are."""
-        _, *answer = self.call("runs.look", name)
-        return run_look(name, answer)
+        _, *answer = self.call("runs.snapshot", name)
+        return run_snapshot(name, answer)
 
     def set_run_state(self, name: str, state: RunState, reason: str = "") -> RunView:
         """Changes a run's state; setting the one it has changes nothing.
@@ -88,15 +88,15 @@ class LedgerRuns(ScriptDoor):
 
     def update_run(self, record: RunRecord) -> RunView:
         """Replaces what is kept of a run: settings, end, folder. Raises `NotFound`."""
-        self.call("runs.replace_record", record.run, b"", *_kept(record))
+        self.call("runs.replace_record", record.run, b"", *_stored(record))
         return self.run(record.run)
 
     def update_run_until(self, name: str, until: dict[str, float]) -> RunView:
-        """Sets a run's end and leaves the rest of its record, whoever else changes that meanwhile. Raises `NotFound`."""
+        """Sets a run's end and leaves the rest of its record, whatever changes that meanwhile. Raises `NotFound`."""
         while True:
             now_ms, values = self._read_run(name)
             changed = msgspec.structs.replace(run_view(now_ms, values).record, until=dict(until))
-            word, *_ = self.call("runs.replace_record", name, values["record"], *_kept(changed))
+            word, *_ = self.call("runs.replace_record", name, values["record"], *_stored(changed))
             if word == "ok":
                 return self.run(name)
 
@@ -107,13 +107,13 @@ class LedgerRuns(ScriptDoor):
             raise _still_at_work(name, *map(text_of, answer))
         with translate(self.client):
             self.client.srem(keys.RUNS, name)
-            if self.client.exists(keys.run(name)):  # created anew meanwhile
+            if self.client.exists(keys.run(name)):  # created again meanwhile
                 self.client.sadd(keys.RUNS, name)
 
     def load(self) -> LedgerLoad:
         """How much there is to do."""
-        found = self._states_and_jobs(self.names())
-        return LedgerLoad(sum(state == RUNNING for state, _ in found), sum(jobs for _, jobs in found))
+        rows = self._states_and_jobs(self.names())
+        return LedgerLoad(sum(state == RUNNING for state, _ in rows), sum(jobs for _, jobs in rows))
 
     def counts(self, run: str) -> LedgerCounts:
         """All counts at one moment. Raises `NotFound`."""
@@ -141,7 +141,7 @@ def _still_at_work(run: str, state: str, owner: str = "") -> StateConflict:
     return StateConflict(f"run {run} is {state}; pause or finish it, then delete it")
 
 
-def _kept(record: RunRecord) -> tuple[Argument, ...]:
+def _stored(record: RunRecord) -> tuple[Argument, ...]:
     """A run's record, and what scripts read of its settings."""
     return encode(record), max_waiting(record), per_version(record)
 

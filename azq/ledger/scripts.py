@@ -20,7 +20,19 @@ import redis
 from azq import logs
 from azq.errors import WireError
 from azq.ledger import types
-from azq.ledger.types import ONCE_LIFE_S, Effort, JobState, JobView, LedgerCounts, Once, RunLook, RunState, RunView, no_job, no_run
+from azq.ledger.types import (
+    ONCE_LIFE_S,
+    Effort,
+    JobState,
+    JobView,
+    LedgerCounts,
+    RequestKey,
+    RunSnapshot,
+    RunState,
+    RunView,
+    no_job,
+    no_run,
+)
 from azq.wire import keys
 from azq.wire.codec import decode, encode, printable, skip_unreadable
 from azq.wire.connect import translate
@@ -29,7 +41,7 @@ from azq.wire.messages import UNCHECKED, Job, RunRecord
 
 Argument = str | bytes | float
 Holder = tuple[int | str, str, int | str]  # fencing token (a job's attempt, a learner's token), owner, life of the lease in ms
-NOBODY: Holder = ("", "", "")
+NO_HOLDER: Holder = ("", "", "")
 
 _PAUSES = msgspec.msgpack.Decoder(tuple[tuple[int, int], ...])
 
@@ -83,7 +95,7 @@ _CONSTANTS: Mapping[str, Constant] = {
     "TRANSITIONS": {f"{before} {after}": True for before, allowed in types.TRANSITIONS.items() for after in sorted(allowed)},
     "TYPES": {name: key.type for key in keys.TABLE if (name := key.pattern.removeprefix("azq:{run}:")) in _MENDED},
     "UNCHECKED": UNCHECKED,
-    "WORK": tuple(each.name for each in fields(Effort)),
+    "WORK": tuple(field.name for field in fields(Effort)),
     "WRITTEN_OFF": types.WRITTEN_OFF,
 }
 
@@ -120,7 +132,7 @@ def _literal(value: Constant) -> str:
     return f"{{{', '.join(f'[{_literal(name)}] = {_literal(item)}' for name, item in value.items())}}}"
 
 
-class ScriptDoor:
+class ScriptClient:
     """Calls scripts on a control plane; safe to share between threads."""
 
     def __init__(self, client: redis.Redis, *, clock_ms: Callable[[], int] | None = None) -> None:
@@ -128,7 +140,7 @@ class ScriptDoor:
         self._clock_ms = clock_ms
         self._scripts: dict[str, Any] = {}
 
-    def pin(self, run: str, once: Once | None) -> None:
+    def pin(self, run: str, once: RequestKey | None) -> None:
         """Binds a key to its request for a day. Raises `KeyReused` where it is bound to another.
 
         A process that dies between this and the change has changed nothing; the same request may be sent again.
@@ -140,13 +152,13 @@ class ScriptDoor:
                 if self._is_pinned(run, once):
                     return
 
-    def _is_pinned(self, run: str, once: Once) -> bool:
-        found = self.client.get(keys.pinned(once.key))
-        if found not in (None, _pin_of(run, once)):
-            raise Once.reused()
-        return found is not None
+    def _is_pinned(self, run: str, once: RequestKey) -> bool:
+        pin = self.client.get(keys.pinned(once.key))
+        if pin not in (None, _pin_of(run, once)):
+            raise RequestKey.reused()
+        return pin is not None
 
-    def read_once(self, run: str, once: Once | None) -> dict[str, bytes] | None:
+    def read_once(self, run: str, once: RequestKey | None) -> dict[str, bytes] | None:
         if once is None:
             return None
         with translate(self.client):
@@ -156,7 +168,13 @@ class ScriptDoor:
         return fields_of(answer[0]) if word == "replayed" else None
 
     def call(
-        self, command: str, run: str, *arguments: Argument, number: int = 0, holder: Holder = NOBODY, once: Once | None = None
+        self,
+        command: str,
+        run: str,
+        *arguments: Argument,
+        number: int = 0,
+        holder: Holder = NO_HOLDER,
+        once: RequestKey | None = None,
     ) -> list[Any]:
         """What a command (`<group>.<name>` of the scripts) answers; the word that it begins with as text.
 
@@ -167,23 +185,23 @@ class ScriptDoor:
         if word == b"missing":
             raise no_job(run, number) if number else no_run(run, self.names())
         if word == b"reused":
-            raise Once.reused()
+            raise RequestKey.reused()
         return [bytes(word).decode(), *answer]
 
     def read_all(self, command: str, read: Callable[[str, list[Any]], T], names: Sequence[str] | None = None) -> list[T]:
         """What a command answers of each run, or of each of some, all asked in one round trip."""
-        names, found = self.names() if names is None else names, []
+        names, answers_read = self.names() if names is None else names, []
         with translate(self.client), self.client.pipeline(transaction=False) as pipe:
             for name in names:
-                self._send(pipe, command, run_keys(name), "", *NOBODY)
+                self._send(pipe, command, run_keys(name), "", *NO_HOLDER)
             answers = pipe.execute()
         for name, (word, *answer) in zip(names, answers, strict=True):
             try:
                 if word == b"ok":
-                    found.append(read(name, answer))
+                    answers_read.append(read(name, answer))
             except WireError as error:
                 log.warning("run_unreadable", run=name, reason=str(error))
-        return found
+        return answers_read
 
     def _send(self, client: redis.Redis, command: str, names: list[str], *arguments: Argument) -> Any:
         group, _, name = command.partition(".")
@@ -199,12 +217,12 @@ class ScriptDoor:
         return sorted(name.decode() for name in names)
 
 
-def run_keys(run: str, once: Once | None = None) -> list[str]:
+def run_keys(run: str, once: RequestKey | None = None) -> list[str]:
     """What scripts about a run declare."""
     return [keys.run_prefix(run), *([keys.once(run, once.key)] if once else [])]
 
 
-def _pin_of(run: str, once: Once) -> bytes:
+def _pin_of(run: str, once: RequestKey) -> bytes:
     return f"{run} {once.fingerprint}".encode()
 
 
@@ -238,8 +256,8 @@ def job_view(run: str, answer: Sequence[Any]) -> JobView:
         job = decode(spec, Job) if spec else _spelt_job(run, *fields)
         named = msgspec.structs.replace(job, job_id=f"{run}:{number.decode()}")
         lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
-        said = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, text_of(error))
-        return JobView(named, JobState(state.decode()), int(attempt), text_of(owner), *said)
+        when_and_why = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, text_of(error))
+        return JobView(named, JobState(state.decode()), int(attempt), text_of(owner), *when_and_why)
 
 
 def _spelt_job(run: str, fields: Sequence[Any]) -> Job:
@@ -264,12 +282,12 @@ def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:
         return RunView(record, state, reason, active_ms, changed_ms, pauses, changed_job)
 
 
-def run_look(run: str, answer: Sequence[Any]) -> RunLook:
-    """A run from what the command `runs.look` answers. Raises `WireError` for what cannot be read."""
+def run_snapshot(run: str, answer: Sequence[Any]) -> RunSnapshot:
+    """A run from what the command `runs.snapshot` answers. Raises `WireError` for what cannot be read."""
     now, fields, counts, jobs, ended = answer
     with _written_by_azq(f"the counts of run {run}"):
         whole = LedgerCounts(*map(int, counts))
-    return RunLook(run_view(int(now), fields_of(fields)), whole, _readable(run, jobs), _readable(run, ended))
+    return RunSnapshot(run_view(int(now), fields_of(fields)), whole, _readable(run, jobs), _readable(run, ended))
 
 
 def _readable(run: str, answers: Sequence[Any]) -> tuple[JobView, ...]:

@@ -16,7 +16,7 @@ KEPT_ENDED_JOBS = 200
 KEPT_EVENTS = 2000
 KEPT_PAUSES = 100
 
-# Of games that kill whoever plays them; `lua/strikes.lua` tells how.
+# Of games that kill their workers: see `lua/strikes.lua`.
 SUSPECT = 2  # strikes
 COMPANY = {2: 64, 3: 8}  # suspects of so many strikes that a lease plays together; with more strikes it plays one
 SET_ASIDE = 7  # strikes: the last three of them alone
@@ -108,14 +108,14 @@ class LearnerLease:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class RequestKey:
     """A request that must have its effect once, however often it is sent."""
 
     key: str  # names the request; hexadecimal
     fingerprint: str  # of its body; another one under the same key is refused
 
     @classmethod
-    def of(cls, place: str, key: str, body: bytes) -> Once:
+    def of(cls, place: str, key: str, body: bytes) -> RequestKey:
         """A request to `place` under an idempotency key."""
         return cls(hashlib.sha256(f"{place}\n{key}".encode()).hexdigest(), hashlib.sha256(body).hexdigest())
 
@@ -169,7 +169,7 @@ class LedgerCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class RunLook:
+class RunSnapshot:
     """One run with everything that deciding about it needs, at one moment."""
 
     view: RunView
@@ -193,5 +193,5 @@ def no_job(run: str, number: int) -> NotFound:
 
 def no_run(name: str, there: Iterable[str]) -> NotFound:
     """The error for a run that is not there."""
-    known = tuple(there)
-    return NotFound(f"no run {name!r}{meant(name, known)}; there are: {', '.join(known) or 'none'}", name)
+    names = tuple(there)
+    return NotFound(f"no run {name!r}{meant(name, names)}; there are: {', '.join(names) or 'none'}", name)

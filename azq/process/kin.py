@@ -109,8 +109,8 @@ class Kin:
         self.send(signal.SIGKILL if struck else signal.SIGCONT, victim)
         return struck
 
-    def braked(self, victim: Victim, look: Callable[[], object] = lambda: None, share: float = SLOW_SHARE) -> Callable[[], None]:
-        """Lets a process work that share of the time and calls `look` while it does not; returns what ends that."""
+    def braked(self, victim: Victim, check: Callable[[], object] = lambda: None, share: float = SLOW_SHARE) -> Callable[[], None]:
+        """Lets a process work that share of the time and calls `check` while it does not; returns what ends that."""
         over = threading.Event()
 
         def brake() -> None:
@@ -118,7 +118,7 @@ class Kin:
                 with contextlib.suppress(NotFound):
                     lift = self.signalled(signal.SIGSTOP, victim)
                     time.sleep(1.0 - share)
-                    look()
+                    check()
                     lift()
                 over.wait(share)
 

@@ -96,7 +96,7 @@ def may_be_still_s(longest_s: float, *, untried: bool) -> float:
 class WorkWatch:
     """Says that a process lives while its work gets on: work marks its steps, and what takes long between two is borne with.
 
-    `look` is for a thread beside the one that works, all else for that one.
+    `check` is for a thread beside the one that works, all else for that one.
     """
 
     def __init__(self, say: Callable[[], object] = lambda: None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -139,7 +139,7 @@ class WorkWatch:
         """Whether what is done now was never done before."""
         return bool(self._doing) and self._doing not in self._done
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Says so, unless there was no mark for too long. To be called every `PATIENCE_EVERY_S`."""
         awake_s, now_s = self._awake_s(), self._clock()
         if self._seen != self._marks:
@@ -153,7 +153,7 @@ class WorkWatch:
 
         def looks(ended: threading.Event) -> None:
             while not ended.wait(PATIENCE_EVERY_S):
-                self.look()
+                self.check()
 
         return meanwhile("work watch", looks)
 
@@ -183,7 +183,7 @@ def watchdog_interval_s() -> float | None:
     return int(usec) / 2e6
 
 
-class Pings:
+class NotifySocket:
     """The receiving end of one child's notify socket."""
 
     def __init__(self, hang_after_s: float) -> None:

@@ -20,7 +20,7 @@ def open_web(url: str, *, timeout_s: float, trust: ssl.SSLContext | None = None)
     """A client for requests to `url`. Raises `ConfigError` where the environment names a proxy or certificates that cannot be used."""
     secure = urlsplit(url).scheme == "https"
     try:
-        verify = trust or (True if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # trusts nobody, and nobody is asked to be
+        verify = trust or (True if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # no authorities, as none is asked
         if is_this_host(urlsplit(url).hostname or ""):
             return httpx2.Client(timeout=timeout_s, transport=httpx2.HTTPTransport(verify=verify))  # passes by what the environment names
         return httpx2.Client(timeout=timeout_s, verify=verify)
@@ -50,7 +50,7 @@ def address_towards(host: str) -> str:
 
 
 def interface_towards(host: str) -> str:
-    """The network interface by which a host, or this one itself, is reached; empty where that cannot be told."""
+    """The network interface by which a host, or this one itself, is reached; empty where unknown."""
     address = address_towards(host)
     interfaces = psutil.net_if_addrs() if address else {}
-    return next((name for name, found in interfaces.items() if any(entry.address == address for entry in found)), "")
+    return next((name for name, entries in interfaces.items() if any(entry.address == address for entry in entries)), "")

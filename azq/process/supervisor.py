@@ -23,7 +23,7 @@ from typing import Protocol
 from azq import logs
 from azq.errors import DO_NOT_RESTART
 from azq.masking import masked
-from azq.process.liveness import READY, WATCHDOG, Pings
+from azq.process.liveness import READY, WATCHDOG, NotifySocket
 from azq.process.start import bound_to_this
 from azq.waiting import AwakeClock, Backoff
 
@@ -75,7 +75,7 @@ class Child:
     start_again_s: float | None = None
     deaths: int = 0  # in a row, none of them after a steady life
     given_up: int | None = None  # the exit code that forbade a restart
-    pings: Pings | None = None
+    pings: NotifySocket | None = None
     alive_s: float | None = None  # when it last said so, while the supervisor was awake; READY starts the watch, as under systemd
     silent_s: float | None = None  # how long it had said nothing when it was killed for that
     cause: str = ""  # of its last death
@@ -86,14 +86,14 @@ def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
     return alive_s is not None and now_s - alive_s > hang_after_s
 
 
-def cause_of(code: int, silent_s: float | None, said: str) -> str:
+def cause_of(code: int, silent_s: float | None, words: str) -> str:
     """Why a process ended, in a line: the signal, or the exit code with the last line of its log. Pure."""
     if silent_s is not None:
         return f"SIGKILL, no sign of life for {silent_s:.0f} s"
     if code < 0:
-        known = {known_signal.value: known_signal.name for known_signal in signal.Signals}
-        return known.get(-code, f"signal {-code}")
-    return f"exit code {code}" + (f", {masked(said)}"[:LONGEST_CAUSE] if code else "")
+        names = {number.value: number.name for number in signal.Signals}
+        return names.get(-code, f"signal {-code}")
+    return f"exit code {code}" + (f", {masked(words)}"[:LONGEST_CAUSE] if code else "")
 
 
 def spawn(spec: ChildSpec, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -161,14 +161,14 @@ class Supervisor:
                 self._launch(child)
         return deaths
 
-    def look(self, *, excused: bool = False) -> dict[str, int]:
+    def check(self, *, excused: bool = False) -> dict[str, int]:
         """As `tick`, and says in the log who died and, once, who was given up and why; returns the latter."""
-        known = self.failed()
+        before = self.failed()
         for name, code in self.tick(excused=excused):
             child = self.children[name]
             log.warning("child_died", name=name, exit_code=code, cause=child.cause, log=str(child.spec.log))
         failed = self.failed()
-        for name in failed.keys() - known.keys():
+        for name in failed.keys() - before.keys():
             path = self.children[name].spec.log
             log.error("child_given_up", name=name, exit_code=failed[name], reason=last_line(path), log=str(path))
         return failed
@@ -204,11 +204,11 @@ class Supervisor:
         """Children that were given up, with the exit code that forbade a restart."""
         return {name: child.given_up for name, child in self.children.items() if child.given_up is not None}
 
-    def _watch(self, child: Child, pings: Pings, now_s: float, excused: bool) -> None:
+    def _watch(self, child: Child, pings: NotifySocket, now_s: float, excused: bool) -> None:
         """SIGKILL to a child that hangs; its death is noticed like any other."""
         assert self.hang_after_s is not None
-        said = pings.heard()
-        if READY in said or (child.alive_s is not None and (excused or WATCHDOG in said)):
+        lines = pings.heard()
+        if READY in lines or (child.alive_s is not None and (excused or WATCHDOG in lines)):
             child.alive_s = now_s
         elif hangs(child.alive_s, now_s, self.hang_after_s):
             child.alive_s, child.silent_s = None, self.hang_after_s
@@ -217,7 +217,7 @@ class Supervisor:
     def _launch(self, child: Child) -> None:
         child.alive_s = child.silent_s = None
         if self.hang_after_s is not None and hasattr(socket, "AF_UNIX"):
-            child.pings = Pings(self.hang_after_s)
+            child.pings = NotifySocket(self.hang_after_s)
         env = self.env if child.spec.env is None else child.spec.env
         env = {**env, **child.pings.variables()} if child.pings else env
         child.process = self.start_process(child.spec, env)

@@ -19,7 +19,7 @@ from azq.clock import now_ms
 from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
-from azq.ledger.types import JobState, JobView, RunLook, RunView
+from azq.ledger.types import JobState, JobView, RunSnapshot, RunView
 from azq.ratings.elo import Rating, Scored, rate, score_table
 from azq.ratings.matches import WholeMatch, part_of, put_together
 from azq.ratings.outliers import Outlier, outliers
@@ -219,7 +219,7 @@ def gather(
     firsts: FirstsOfRuns | None = None,
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
-    look, standings = ledger.look_at(run), standings or Standings()
+    look, standings = ledger.snapshot(run), standings or Standings()
     newest, result, point = bus.newest_each([keys.weights(run), keys.results(run), keys.history(run)])
     learner, learned, mended = bus.get_each([key(run) for key in (keys.learner_status, keys.learned, keys.mended)])
     standing = standings.of(run, result.id if result else "", lambda: read_results(bus, run))
@@ -266,7 +266,7 @@ class Observer:
 
     def look(self) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
-        looks = self._ledger.look()
+        looks = self._ledger.snapshots()
         workers = self.beats.refresh()
         names = [look.view.record.run for look in looks]
         learners = self._bus.get_each([key(name) for name in names for key in (keys.learner_status, keys.learned)])
@@ -331,7 +331,7 @@ def _tests(jobs: Sequence[JobView]) -> bool:
     return any(view.state is JobState.QUEUED and (part := part_of(view.job)) and part.sprt for view in jobs)
 
 
-def _life(look: RunLook) -> tuple[str, int]:
+def _life(look: RunSnapshot) -> tuple[str, int]:
     return look.view.record.run, look.view.record.created_ms
 
 
@@ -344,7 +344,7 @@ def _desired(view: RunView) -> DesiredRun:
     return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms, view.changed_job, unreadable, view.reason)
 
 
-def _observed(look: RunLook, said: tuple[bytes | None, bytes | None], latest: bytes | None) -> ObservedRun:
+def _observed(look: RunSnapshot, said: tuple[bytes | None, bytes | None], latest: bytes | None) -> ObservedRun:
     name = look.view.record.run
     learner, learned = (_decode(frame, LearnerStatus, keys.learner_status(name)) for frame in said)
     return ObservedRun(

@@ -27,7 +27,7 @@ _COMMANDS = (
     "-@all +@read +@transaction +@connection -@admin -@dangerous -scan -randomkey -dbsize -client +client|setinfo +client|setname "
     "+eval +evalsha +script|load +script|exists +time +info"
 )
-# Only what leaves a key its type: nobody but the owner can put a value of another type where scripts look for theirs.
+# Only what leaves a key its type: only the owner can put a value of another type where scripts look for theirs.
 _WRITES = {
     "list": "lpush rpush lpop rpop lrem blpop brpop",
     "set": "sadd srem",
@@ -68,7 +68,7 @@ def is_name(text: str) -> bool:
 
 
 def role_password(password: str, role: Role) -> str:
-    """The password of a role's user, which who has the owner's can tell and nobody else: there is one secret to keep."""
+    """The password of a role's user, derived from the owner's: there is one secret to keep."""
     digest = hmac.digest(password.encode(), f"azq role {role}".encode(), "sha256")
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
@@ -124,7 +124,7 @@ def file_text(password: str, before: str = "") -> str:
 
 
 def rights_of(key: Key, role: Role) -> str:
-    """Letters of a role's rights on a key, of those of its own user."""
+    """Letters of a role's rights on a key, of those named for its user."""
     right = key.rights.get(role, "")
     return "rwx" if right == "own" or (role == "daemon" and "w" in right) else right
 

@@ -54,7 +54,7 @@ def pack_record(record: CoreRecord) -> GameRecord:
 
 
 def unsearched_record(uid: int, actions: Sequence[int], num_actions: int, value_size: int) -> GameRecord:
-    """A game of plies that nobody searched, and from which nothing is learned."""
+    """A game of plies without searches, from which nothing is learned."""
     zeros = {"root_values": 4 * value_size, "simulations": 2, "weight_versions": 4, "support": legal_bytes(num_actions)}
     return GameRecord(uid, np.array(actions, "<u2").tobytes(), **{name: bytes(width_ * len(actions)) for name, width_ in zeros.items()})
 

@@ -70,10 +70,10 @@ def _decode(frame: bytes, kind: Any, name: str) -> Any:
     if len(frame) > MAX_FRAME_BYTES:
         raise WireError(f"frame of {len(frame)} bytes exceeds the limit of {MAX_FRAME_BYTES}")
     try:
-        schema, said, body = _split(frame)
+        schema, digest, body = _split(frame)
         if schema not in READABLE:
             raise WireError(f"{name} has schema {schema}, this azq speaks {SCHEMA}; run one version of azq on all hosts")
-        if said != (None if schema == UNCHECKED else checksum(body, schema)):
+        if digest != (None if schema == UNCHECKED else checksum(body, schema)):
             raise WireError(f"not a {name}: its checksum does not match; it was damaged on its way")
         return printable(msgspec.msgpack.decode(body, type=kind))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

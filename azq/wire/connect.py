@@ -1,6 +1,6 @@
 """Connections to a broker: one way to open them, one translation of what goes wrong with them, one agreement on the schema there.
 
-redis-py retries by itself unless told not to; a retried BLPOP or XREADGROUP can drop what it had already taken. So nothing here
+redis-py retries by itself unless it is forbidden; a retried BLPOP or XREADGROUP can drop what it had already taken. So nothing here
 retries: callers know which of their calls are safe to repeat.
 """
 
@@ -206,7 +206,7 @@ def _silent(client: redis.Redis) -> str:
 
 
 def _unreached(client: redis.Redis, error: Exception) -> BrokerUnavailable:
-    """Why there is no connection: nobody is there, or there is no room for one, or it is not allowed."""
+    """Why there is no connection: no server, no room for one more, or no permission."""
     place, why, code = address_of(client), _reason(error), _code(error)
     if turned_away(error):
         room = "has no room for one more (maxclients, `ulimit -n`), or it ends; see its log"

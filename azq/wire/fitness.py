@@ -20,7 +20,7 @@ from azq.wire.connect import address_of, translate
 
 CONTROL = "control"
 OLDEST = (6, 2)
-# Whoever may run scripts may run programs there (CVE-2025-49844): the first release of each line of versions that mended it.
+# A right to run scripts is one to run programs there (CVE-2025-49844): the first release of each line of versions that mended it.
 MENDED_SCRIPTS: Mapping[str, Mapping[tuple[int, ...], int]] = {
     "redis": {(6, 2): 20, (7, 2): 11, (7, 4): 6, (8, 0): 4, (8, 2): 2},
     "valkey": {(7, 2): 11, (8, 0): 6, (8, 1): 4},

@@ -109,7 +109,7 @@ TABLE = (
     _key("azq:volunteers:invitation:<sha256>", "hash", "name, uses: of an invitation, by the hash of its code; days", gateway="rwx"),
     _key("azq:volunteers:quota:<what>", "string", "what an address or contributor spent and did; a day", gateway="rwx", daemon="r"),
     _key("azq:volunteers:totals:<period>", "hash", "games, samples, last game by contributor; up to for ever", gateway="rwx", daemon="r"),
-    _key("azq:volunteers:off", "string", "there while nobody may contribute: why", gateway="r"),
+    _key("azq:volunteers:off", "string", "there while contributions are off: why", gateway="r"),
     _key("azq:{run}:purges", "string", "PurgeOrders: whose games leave the window, by the owner; with the run", learner="r"),
     _key("azq:{run}:purged:<worker>", "string", "PurgedGames: what that changed; an hour", learner="w"),
     _key("azq:machines", "hash", "name -> AdmittedMachine; written by the owner alone", daemon="r"),

@@ -27,7 +27,7 @@ def queue_name(kind: str, tag: str) -> str:
     """The queue of a job kind on a hardware tag, such as `selfplay.cpu`. Raises `UnknownTagError` for anything malformed."""
     if not re.fullmatch(TAG_PATTERN, tag):
         raise UnknownTagError(f"hardware tag {tag!r} is not lower-case letters, digits, - and _, at most 32; choose another")
-    return f"{_known(kind)}.{tag}"
+    return f"{_checked(kind)}.{tag}"
 
 
 def split_queue(name: str) -> tuple[Kind, str]:
@@ -39,10 +39,10 @@ def split_queue(name: str) -> tuple[Kind, str]:
 
 def task_name(kind: str) -> str:
     """The Celery task of a job kind, such as `azq.selfplay`. Raises `UnknownTagError` for an unknown kind."""
-    return f"azq.{_known(kind)}"
+    return f"azq.{_checked(kind)}"
 
 
-def _known(kind: str) -> Kind:
+def _checked(kind: str) -> Kind:
     try:
         return Kind(kind)
     except ValueError:

@@ -44,12 +44,12 @@ class ProcessDeath(Message, frozen=True):
     host: str
     pid: int
     run: str  # that it worked for alone; empty: for all
-    cause: str  # empty: nobody saw it end
+    cause: str  # empty: not observed
     log: str  # file on its host; empty: its manager has it
 
 
 class StudyRecord(Message, frozen=True):
-    """What a sweep told of its study."""
+    """What a sweep reported of its study."""
 
     study: str
     report: bytes  # JSON of azq.status.results.StudyReport

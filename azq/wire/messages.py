@@ -48,7 +48,7 @@ class EvalReply(Message, frozen=True):
     logits: bytes  # float16 (L, A), or only those wanted, leaf after leaf
     values: bytes  # float16 (L, V)
     error: str = ""
-    final: bool = False  # with an error: nobody will answer this, however often it is asked
+    final: bool = False  # with an error: do not retry: no worker can answer this
 
 
 class GameRecord(Message, frozen=True):
@@ -144,7 +144,7 @@ class MatchSpec(Message, frozen=True):
     opening_plies: int
     seed: int
     first_game: int = 0  # of a part: its first game's place in the whole match, of `of_games`; both rounded up to whole groups
-    of_games: int = 0  # 0: a match of its own
+    of_games: int = 0  # 0: a whole match
     sprt: tuple[float, ...] = ()  # elo0, elo1, alpha, beta of the test that may end the whole match early
     trial: bool = False  # of a candidate for promotion against the best
 
@@ -231,7 +231,7 @@ class EvalRound(Message, frozen=True):
     asked_ms: int
     step: int = 0  # of these weights
     final: bool = False  # of a finished run, with `arena.final_games`
-    graded_version: int = 0  # the newest that was graded by a schedule of its own, and the next two of it
+    graded_version: int = 0  # the newest that was graded on `arena.grade_every_s` or `grade_every_steps`, and the next two with it
     graded_ms: int = 0
     graded_step: int = 0
 
@@ -256,7 +256,7 @@ class Heartbeat(Message, frozen=True):
     unserved: dict[str, str] = {}  # run -> why an inference worker does not serve it; some, where there are many
     note: str = ""  # what an operator should know of it, as `recording graphs: 3 of 20`, `served by: eager, at most 4096 leaves`
     machine_kind: str = ""  # of its host, as in the catalogue of prices
-    per_hour: float | None = None  # what its host costs; None: nobody said
+    per_hour: float | None = None  # what its host costs; None: unknown
     leaving: str = ""  # why its host gives its work back and takes no more; empty: it does not
     by_run: dict[str, tuple[float, float, float]] = {}  # of an inference worker: evaluations/s, leaves of a pass, share of time in passes
 
@@ -331,7 +331,7 @@ class RankBeat(Message, frozen=True):
     name: str  # of its process
     free: bool  # waits for an epoch to join; else it is in one
     sent_ms: int
-    said: RankStatus = RankStatus()  # what it knows of itself
+    status: RankStatus = RankStatus()  # what it knows of itself
 
 
 class RankTable(Message, frozen=True):
@@ -373,7 +373,7 @@ class HistoryPoint(Message, frozen=True):
 
 
 class DeadLetter(Message, frozen=True):
-    """A frame nobody could read, kept for inspection."""
+    """A frame that did not decode, kept for inspection."""
 
     stream: str
     entry_id: str

@@ -46,7 +46,7 @@ def each_once(came: Iterable[MatchResult]) -> tuple[MatchResult, ...]:
 
 
 def together(parts: Sequence[MatchResult]) -> MatchResult:
-    """The result of all games of these parts of one match, as if it had been played as one; of the newest time, and by nobody alone."""
+    """The result of all games of these parts of one match, as if it had been played as one; of the newest time, and of no single worker."""
     newest, played = max(parts, key=lambda part: part.finished_ms), [part for part in parts if part.games]
     if len(parts) == 1:
         return replace(newest, spec=whole_of(newest.spec))

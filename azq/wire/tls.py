@@ -69,7 +69,7 @@ def fingerprint(pem: str) -> str:
 def fetch_certificate(url: str, expected: str) -> str:
     """The certificate (PEM) of the server at a `rediss://` URL, if its fingerprint is the expected one; nothing is sent to it.
 
-    Raises `BrokerRefused` where it is another, `BrokerUnavailable` where nobody speaks TLS there.
+    Raises `BrokerRefused` where it is another, `BrokerUnavailable` where no server speaks TLS there.
     """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or DEFAULT_PORT

@@ -23,7 +23,7 @@ from azq import errors, logs
 from azq.bus.base import Bus, Entry, order
 from azq.config import RUN_NAME_PATTERN
 from azq.errors import AzqError, InvalidRequest
-from azq.ledger.types import Once
+from azq.ledger.types import RequestKey
 from azq.masking import masked
 from azq.status.schemas import ERROR_URN
 
@@ -126,12 +126,12 @@ class Creation:
     response: Response
     key: str | None
 
-    def once(self, body: BaseModel) -> Once | None:
+    def once(self, body: BaseModel) -> RequestKey | None:
         """What the ledger knows the request by; None where no key was sent."""
         if self.key is None:
             return None
         place = f"{self.request.method} {self.request.url.path}"
-        return Once.of(place, self.key, json.dumps(body.model_dump(mode="json"), sort_keys=True).encode())
+        return RequestKey.of(place, self.key, json.dumps(body.model_dump(mode="json"), sort_keys=True).encode())
 
     def note(self, about: str, *, replayed: bool) -> None:
         """Says what came into being, to the audit, and in the answer's headers whether it did before."""

@@ -86,7 +86,7 @@ class MachineWork:
     def _watch(self, interrupts: Interrupts, machine: MachineWatch) -> int:
         """Starts again what died until a stop is asked for, the machine is to end or nothing is left that may be started."""
         while not interrupts.count and machine.end is None:
-            failed = self._keeper.revive(self._supervisor) if self._keeper else self._supervisor.look()
+            failed = self._keeper.revive(self._supervisor) if self._keeper else self._supervisor.check()
             if self._supervisor.children and len(failed) == len(self._supervisor.children) and not self._waiting:
                 return next(iter(failed.values()))
             if time.monotonic() - self._looked_s >= LOOK_S:

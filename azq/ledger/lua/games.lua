@@ -12,7 +12,7 @@ local function adopted(games, most)
   local before = #games
   if most == 0 or not may_work(call('HGET', JOB, 'kind')) then return games end
   local function hand_out(uid, frame)
-    if not frame then return end -- no open game's: whoever may play may write nonsense there
+    if not frame then return end -- no open game's: a worker with rights may write nonsense there
     call('SADD', HELD, uid)
     games[#games + 1] = uid
     games[#games + 1] = frame
@@ -91,7 +91,7 @@ end
 -- Takes uid and SampleEvent frame of each game, and last how many to adopt in their place. Closes the records and hands over the samples.
 function commands.replace()
   local last = #ARGV - 1
-  call('LLEN', POOL) -- fails where that is none, before anything is written: whoever asks again gets all of it
+  call('LLEN', POOL) -- fails where that is none, before anything is written: a retry commits all of it
   local refusal = not_held(last)
   if refusal then return refusal end
   moved_on(last)

@@ -1,4 +1,4 @@
--- Mends what no rule leaves behind: whoever may play may also write nonsense into the keys of a ledger. What is wrong is put aside or
+-- Mends what no rule leaves behind: a worker's rights also allow nonsense in the keys of a ledger. What is wrong is put aside or
 -- dropped, and made again from what is right; `open` and the sets of held games say which games lie in the pool.
 
 local found = {}
@@ -108,7 +108,7 @@ local function mend_pool(active)
   call('DEL', POOL)
   for _, uid in ipairs(pool) do call('RPUSH', POOL, uid) end
   for _, uid in ipairs(left) do call('LPUSH', POOL, uid) end
-  note_wrong(POOL .. ' did not hold the open games that nobody plays')
+  note_wrong(POOL .. ' did not hold the open games without a lease')
 end
 
 -- Answers ok and what was wrong.

@@ -63,7 +63,7 @@ local function remember(fingerprint, key, of)
   call('EXPIRE', ONCE, ONCE_LIFE_S)
 end
 
--- A job of before specs is told by its spelt fields.
+-- A job of before specs consists of its spelt fields.
 local function view(of)
   local key = JOB_PREFIX .. of
   local job = call('HMGET', key, unpack(JOB_FIELDS))

@@ -41,7 +41,7 @@ end
 
 -- Answers ok, now, the run's fields, its counts, the jobs queued and leased, and the newest ended jobs that make games back to the
 -- last one that did not fail.
-function commands.look()
+function commands.snapshot()
   if missing() then return {'missing'} end
   local jobs, recent = {}, {}
   for _, of in ipairs(call('ZRANGE', JOBS, 0, -1)) do jobs[#jobs + 1] = view(of) end

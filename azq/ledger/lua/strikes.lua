@@ -1,4 +1,4 @@
--- Games that kill whoever plays them: suspected, played in ever smaller company, at last set aside.
+-- Games that kill their workers: suspected, played in ever smaller company, at last set aside.
 --
 -- A lease that ends badly (it ran out, or its process died) gives each game that it held a strike; a move that is written down later takes
 -- all of a game's strikes away, for a game that kills at some position never gets past it. Which of a thousand games did it?

@@ -173,7 +173,7 @@ class Leader(Ranks[AnyStepper]):
         for rank, health in self._health.items():
             beat = self._beats.get(rank)
             state = "left_out" if self._left_out(rank) else "trains" if rank in members else "waits" if beat else "away"
-            status = changed(beat.said, seen_ms=beat.sent_ms) if beat else RankStatus(rank)
+            status = changed(beat.status, seen_ms=beat.sent_ms) if beat else RankStatus(rank)
             yield _timed(changed(status, errors=health.errors, reason=health.reason), state, timings.get(rank))
 
     def close(self) -> None:
@@ -202,7 +202,7 @@ class Leader(Ranks[AnyStepper]):
         """Says once of a host that its ranks cannot come where this one is known by loopback."""
         if self.place.host != LOOPBACK:
             return
-        hosts = frozenset(beat.said.host for beat in self._beats.values()) - {self._own_status.host, *self._far}
+        hosts = frozenset(beat.status.host for beat in self._beats.values()) - {self._own_status.host, *self._far}
         for host in hosts:
             log.warning("rank_out_of_reach", host=host, remedy="start this rank 0 with MASTER_ADDR, the address that others know it by")
         self._far |= hosts

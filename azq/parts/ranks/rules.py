@@ -48,7 +48,7 @@ class RankHealth:
             return replaced(self, errors=0).after(beat, now_s)
         if beat is None:
             return self._failed(1, "it gives no sign of life", now_s, name="", said=0) if self.name else self
-        known, said = self, beat.said
+        known, said = self, beat.status
         if beat.name != self.name:
             known = replaced(self, name=beat.name, said=0)
             if self.name:

@@ -180,7 +180,7 @@ def test_a_run_that_cannot_be_read_stops_no_other(broker, damage):
     ledger.create_run(record("r"))
     damage(client)
     assert [view.record.run for view in ledger.runs()] == ["r"]
-    assert [look.view.record.run for look in ledger.look()] == ["r"]
+    assert [snapshot.view.record.run for snapshot in ledger.snapshots()] == ["r"]
     with pytest.raises(WireError):
         ledger.run("broken")
     client.close()
@@ -201,7 +201,7 @@ def test_a_job_that_cannot_be_read_stops_no_run(broker, damage):
         ledger.create_run(record(name))
         ledger.enqueue(Job("", name, Kind.SELFPLAY, "cpu"))
     damage(client, keys.job("broken", 1))
-    assert [(look.view.record.run, len(look.jobs)) for look in ledger.look()] == [("broken", 0), ("r", 1)]
+    assert [(snapshot.view.record.run, len(snapshot.jobs)) for snapshot in ledger.snapshots()] == [("broken", 0), ("r", 1)]
     client.close()
 
 

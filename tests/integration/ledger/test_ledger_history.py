@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memory_broker import MemoryBus, MemoryLedger
 
 from azq.errors import AzqError, LeaseLost, StateConflict
-from azq.ledger.types import SET_ASIDE_REASON, LearnerLease, Lease, Once, RunState
+from azq.ledger.types import SET_ASIDE_REASON, LearnerLease, Lease, RequestKey, RunState
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.kinds import Kind
@@ -196,7 +196,7 @@ def enqueue(history: History, run: str, kind: Kind) -> None:
 
 
 def enqueue_once(history: History, run: str, key: str, body: str) -> None:
-    answer = history.tried("enqueue_once", Once(key, body), Job("", run, Kind.SELFPLAY, "cpu", games=3))
+    answer = history.tried("enqueue_once", RequestKey(key, body), Job("", run, Kind.SELFPLAY, "cpu", games=3))
     if answer and not answer[1]:
         history.jobs.append(answer[0].job.job_id)
 

@@ -11,14 +11,14 @@ from memory_broker import MemoryBus, MemoryLedger
 
 from azq.errors import KeyReused, NotFound, StateConflict
 from azq.ledger import Ledger
-from azq.ledger.types import KEPT_ENDED_JOBS, ONCE_LIFE_S, JobState, Once, RunState
+from azq.ledger.types import KEPT_ENDED_JOBS, ONCE_LIFE_S, JobState, RequestKey, RunState
 from azq.wire import keys
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 
-JOB = Once.of("POST /v1/jobs", "k", b"body")
-OTHER = Once.of("POST /v1/jobs", "k", b"another body")
+JOB = RequestKey.of("POST /v1/jobs", "k", b"body")
+OTHER = RequestKey.of("POST /v1/jobs", "k", b"another body")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_request_that_failed_leaves_its_key_free_for_the_same_request(ledger: 
 
 
 def test_a_run_is_created_once_under_its_key_and_never_twice_by_name(ledger: Any) -> None:
-    once = Once.of("POST /v1/runs", "k", b"body")
+    once = RequestKey.of("POST /v1/runs", "k", b"body")
     first, replayed = ledger.create_run_once(record("r"), once)
     assert not replayed
     ledger.set_run_state("r", RunState.PAUSED, "lunch")
@@ -84,7 +84,7 @@ def test_a_run_is_created_once_under_its_key_and_never_twice_by_name(ledger: Any
     )
     assert ledger.first_run("r", once) is not None
     with pytest.raises(StateConflict):
-        ledger.create_run_once(record("r"), Once.of("POST /v1/runs", "k2", b"body"))
+        ledger.create_run_once(record("r"), RequestKey.of("POST /v1/runs", "k2", b"body"))
     assert ledger.run("r").state is RunState.PAUSED
 
 
@@ -98,7 +98,7 @@ def test_many_senders_of_one_request_make_one_job(broker: Any) -> None:
         key = f"key {number}"
 
         def send(index: int, key: str = key, gate: threading.Barrier = gate) -> Any:
-            once = Once.of("POST /v1/jobs", key, b"even" if index % 2 == 0 else b"odd")
+            once = RequestKey.of("POST /v1/jobs", key, b"even" if index % 2 == 0 else b"odd")
             gate.wait(60.0)
             try:
                 return ledgers[index].enqueue_once(once, Job("", "r", Kind.SELFPLAY, "cpu"))

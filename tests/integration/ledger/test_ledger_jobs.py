@@ -135,7 +135,7 @@ def test_a_job_that_an_older_azq_wrote_is_read_and_worked_on(broker):
     job = Job("r:1", "r", Kind.EVAL, "jarvis", 3, 40, 2.5, b"\0\xff")
     view = JobView(job, JobState.QUEUED, 2, "w0", 0, 7, 5, 0, 0, "the lease of w0 ran out")
     assert ledger.job("r:1") == view
-    assert ledger.jobs("r") == ledger.jobs_below("r") == list(ledger.look_at("r").jobs) == [view]
+    assert ledger.jobs("r") == ledger.jobs_below("r") == list(ledger.snapshot("r").jobs) == [view]
     lease = ledger.claim("r:1", 2, "w1", 10.0)
     assert lease is not None
     assert lease.job == job

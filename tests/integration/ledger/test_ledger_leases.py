@@ -153,11 +153,11 @@ def test_a_look_says_what_single_questions_say(world):
         else:
             world.ledger.fail(other, "broken", max_attempts=1)
     world.ledger.create_run(record("another"))
-    looks = {look.view.record.run: look for look in world.ledger.look()}
-    assert sorted(looks) == ["another", "r"]
-    look = looks["r"]
-    assert look == world.ledger.look_at("r")
-    assert (look.view, look.counts, list(look.jobs)) == (world.ledger.run("r"), world.ledger.counts("r"), world.ledger.jobs("r"))
-    assert [view.state for view in look.ended] == [JobState.FAILED, JobState.FAILED, JobState.DONE]
+    snapshots = {snapshot.view.record.run: snapshot for snapshot in world.ledger.snapshots()}
+    assert sorted(snapshots) == ["another", "r"]
+    snapshot, ledger = snapshots["r"], world.ledger
+    assert snapshot == ledger.snapshot("r")
+    assert (snapshot.view, snapshot.counts, list(snapshot.jobs)) == (ledger.run("r"), ledger.counts("r"), ledger.jobs("r"))
+    assert [view.state for view in snapshot.ended] == [JobState.FAILED, JobState.FAILED, JobState.DONE]
     with pytest.raises(NotFound, match="another, r"):
-        world.ledger.look_at("nobody")
+        world.ledger.snapshot("nobody")

@@ -110,7 +110,7 @@ def test_what_a_machine_writes_is_mended_and_play_goes_on(world: World, machine:
 @pytest.mark.parametrize("fields", [{"attempt": "x"}, {"state": "x"}, {"lease_until_ms": ""}, {"failures": "x"}])
 def test_a_job_that_nobody_can_read_is_put_aside_and_its_games_are_free(world: World, machine: redis.Redis, fields: dict[Any, Any]) -> None:
     machine.hset(keys.job("r", 3), mapping=fields)
-    assert world.ledger.mend() == {"r": [f"{JOBS} named what is no job", f"{POOL} did not hold the open games that nobody plays"]}
+    assert world.ledger.mend() == {"r": [f"{JOBS} named what is no job", f"{POOL} did not hold the open games without a lease"]}
     assert world.ledger.client.hgetall(keys.aside("r") + "job:3")
     plays_on(world)
 
@@ -118,7 +118,7 @@ def test_a_job_that_nobody_can_read_is_put_aside_and_its_games_are_free(world: W
 def test_a_pool_keeps_the_order_of_what_is_left_behind_what_was_missing(world: World, client: redis.Redis) -> None:
     client.delete(POOL)
     client.rpush(POOL, "3", "6")
-    assert world.ledger.mend() == {"r": [f"{POOL} did not hold the open games that nobody plays"]}
+    assert world.ledger.mend() == {"r": [f"{POOL} did not hold the open games without a lease"]}
     assert world.ledger.client.lrange(POOL, 0, -1) == [b"4", b"5", b"3", b"6"]
 
 

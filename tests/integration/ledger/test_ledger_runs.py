@@ -57,7 +57,7 @@ def test_a_run_knows_when_it_did_not_run_an_end_that_was_none_included(world):
         for state in (RunState.PAUSED, RunState.RUNNING):
             world.ledger.set_run_state("r", state)
     assert len(world.ledger.run("r").pauses) == KEPT_PAUSES
-    assert world.ledger.look_at("r").view.pauses[0][0] - created_ms == 30_000, "the oldest were dropped"
+    assert world.ledger.snapshot("r").view.pauses[0][0] - created_ms == 30_000, "the oldest were dropped"
 
 
 def test_a_run_that_goes_on_sends_its_messages_again_for_they_were_refused(world):
@@ -145,4 +145,4 @@ def test_a_look_shows_ended_jobs_that_make_games_back_to_the_last_that_did_not_f
         else:
             world.ledger.release(lease, [])
     world.ledger.complete(world.lease(Kind.EVAL), b"result")
-    assert [view.job.job_id for view in world.ledger.look_at("r").ended] == ["r:4", "r:3", "r:2"]
+    assert [view.job.job_id for view in world.ledger.snapshot("r").ended] == ["r:4", "r:3", "r:2"]

@@ -72,12 +72,13 @@ def bus(broker, client):
 
 
 def test_the_ledger_reads_the_run_its_jobs_and_its_counts(ledger):
-    look = ledger.look_at(RUN)
-    assert (look.view.state, look.view.reason, look.view.record.directory) == (RunState.PAUSED, "azq up was stopped", "/srv/azq/runs/old")
-    assert (look.counts.open, look.counts.opened - look.counts.finished) == (16, 16)
-    assert look.counts.finished == look.counts.inserted > 500
+    snapshot = ledger.snapshot(RUN)
+    view = snapshot.view
+    assert (view.state, view.reason, view.record.directory) == (RunState.PAUSED, "azq up was stopped", "/srv/azq/runs/old")
+    assert (snapshot.counts.open, snapshot.counts.opened - snapshot.counts.finished) == (16, 16)
+    assert snapshot.counts.finished == snapshot.counts.inserted > 500
     assert [view.job.kind for view in ledger.jobs(RUN, active_only=False)].count("eval") == 3
-    [waiting] = look.jobs
+    [waiting] = snapshot.jobs
     assert (waiting.job.job_id, waiting.job.tag, waiting.state, waiting.job.slice_s) == ("old:2", "cpu", JobState.QUEUED, 60.0)
 
 
@@ -95,7 +96,7 @@ def test_what_is_told_of_it_is_read(bus):
 def test_its_open_games_are_played_on(ledger):
     before = ledger.counts(RUN)
     ledger.set_run_state(RUN, RunState.RUNNING)
-    [waiting] = ledger.look_at(RUN).jobs
+    [waiting] = ledger.snapshot(RUN).jobs
     lease = ledger.claim(waiting.job.job_id, waiting.attempt, "worker@test:1", 60.0)
     records = ledger.adopt(lease, 16)
     assert len(records) == 16

@@ -27,7 +27,7 @@ from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, GradeSpec, Job, MatchResult, MatchSpec, Message, RunRecord, WeightEvent
 from workers import evaluate
-from workers.children import Board, Signs
+from workers.children import Board, ChildHeartbeat
 from workers.context import Context
 
 RUN = "four"
@@ -42,7 +42,7 @@ class Desk:
             daemon=DaemonConfig(lease_s=1.0, max_attempts=2),
             worker=WorkerConfig(engines=("false", "no-such-program")),
         )
-        self.context = Context(config, Signs(Board(1), 0))
+        self.context = Context(config, ChildHeartbeat(Board(1), 0))
         self.client = connect(broker.control_url)
         self.bus = RedisBus(self.client)
         self.ledger = Ledger(self.client)

@@ -29,7 +29,7 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec, RunRecord
 from workers import evaluate
 from workers import learner as learner_main
-from workers.children import Board, Signs
+from workers.children import Board, ChildHeartbeat
 from workers.context import Context
 
 RUN = "guest"
@@ -62,7 +62,7 @@ class Host:
         """Why an evaluation job failed; empty where it did not."""
         view = self.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu", payload=encode(MATCH)))
         self.ledger.mark_published(view.job.job_id, 1)
-        context = Context(config, Signs(Board(1), 0))
+        context = Context(config, ChildHeartbeat(Board(1), 0))
         with contextlib.suppress(JobFailed):
             evaluate.run(context, view.job.job_id, 1)
         found = self.ledger.job(view.job.job_id)

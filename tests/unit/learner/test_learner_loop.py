@@ -141,7 +141,7 @@ def test_a_step_of_new_shapes_may_take_longer_than_the_watchdog_waits(place, mon
         if len(part) not in silent:
             for _ in range(int(slow_s)):
                 now_s[0] += 1.0
-                watch.look()
+                watch.check()
             silent[len(part)] = now_s[0] - said[-1]
         return losses(part)
 

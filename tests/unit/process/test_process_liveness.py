@@ -159,7 +159,7 @@ class Work:
         before = self.said
         for _ in range(int(seconds / every_s)):
             self.now_s += every_s
-            self.progress.look()
+            self.progress.check()
         return (self.said - before) * every_s
 
 

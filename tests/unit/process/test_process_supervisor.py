@@ -183,9 +183,9 @@ def test_a_look_tells_once_who_was_given_up_and_why(tmp_path: Path) -> None:
     child.spec = sup.ChildSpec("learner", ["x"], tmp_path / "log")
     (tmp_path / "log").write_text("a line\nstopped reason='no such run'\n")
     with capture_logs() as lines:
-        assert bench.supervisor.look() == {}
+        assert bench.supervisor.check() == {}
         bench.started[0].code = int(ExitCode.CONFIG)
-        assert bench.supervisor.look() == bench.supervisor.look() == {"learner": int(ExitCode.CONFIG)}
+        assert bench.supervisor.check() == bench.supervisor.check() == {"learner": int(ExitCode.CONFIG)}
     assert [line["event"] for line in lines] == ["child_died", "child_given_up"]
     assert lines[1]["reason"] == "no such run"
 

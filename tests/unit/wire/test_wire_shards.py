@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from redis.crc import key_slot
 
 from azq.ledger.scripts import run_keys
-from azq.ledger.types import Once
+from azq.ledger.types import RequestKey
 from azq.wire import keys, shards
 
 names = st.text(min_size=1, max_size=30)
@@ -68,5 +68,5 @@ def test_all_keys_of_a_run_share_a_slot_of_a_cluster_and_no_two_runs_share_keys(
 
 
 def test_a_script_of_the_ledger_touches_keys_of_one_slot():
-    once = Once("key", "print")
+    once = RequestKey("key", "print")
     assert len({key_slot(key.encode()) for key in run_keys("run", once)}) == 1

@@ -13,7 +13,7 @@ from azq.ledger.types import JobState, Lease
 from azq.process.liveness import HANG_AFTER_S
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
-from workers.children import STUCK_AFTER_S, Board, Care, Claim, Signs, gone, heard, hung, owner_of
+from workers.children import STUCK_AFTER_S, Board, ChildHeartbeat, Claim, PoolWatchdog, gone, heard, hung, owner_of
 
 CLAIM = Claim(41, "r:1", 1)
 WAITS = Claim(41, "", 0)
@@ -74,7 +74,9 @@ class Ward:
         assert lease is not None
         self.lease: Lease = lease
         self.ledger.adopt(lease, 2)
-        self.care = Care(self.board, self._open, max_attempts=4, is_child=self.living.__contains__, kill=self._kill, clock=lambda: self.now)
+        self.care = PoolWatchdog(
+            self.board, self._open, max_attempts=4, is_child=self.living.__contains__, kill=self._kill, clock=lambda: self.now
+        )
 
     def _open(self) -> MemoryLedger:
         if self.away:
@@ -91,12 +93,12 @@ class Ward:
 def test_a_dead_childs_lease_ends_at_once_and_its_games_go_to_the_pool() -> None:
     ward = Ward()
     ward.board.claim(0, CLAIM)
-    ward.care.look()
+    ward.care.check()
     assert ward.ledger.job("r:1").state is JobState.LEASED
     ward.living.clear()
     ward.away = 1
-    ward.care.look()  # the broker is away: it is owed
-    ward.care.look()
+    ward.care.check()  # the broker is away: it is owed
+    ward.care.check()
     view = ward.ledger.job("r:1")
     assert (view.state, view.attempt) == (JobState.QUEUED, 2)
     assert "died" in view.error
@@ -105,7 +107,7 @@ def test_a_dead_childs_lease_ends_at_once_and_its_games_go_to_the_pool() -> None
     again = ward.ledger.claim("r:1", 2, "other", 60.0)
     assert again is not None
     assert [record.uid for record in ward.ledger.adopt(again, 2)] == [1, 2]
-    ward.care.look()
+    ward.care.check()
     assert ward.ledger.job("r:1").owner == "other"
 
 
@@ -114,18 +116,18 @@ def test_a_child_that_lives_for_less_than_a_look_is_noticed_too() -> None:
     ward.board.claim(0, CLAIM)
     ward.living.symmetric_difference_update({CLAIM.pid, 42})
     ward.board.claim(0, Claim(42, "", 0))  # the next one is there already
-    ward.care.look()
+    ward.care.check()
     assert ward.ledger.job("r:1").attempt == 2
 
 
 def test_a_job_that_ended_well_is_left_alone_when_its_child_ends() -> None:
     ward = Ward()
     ward.board.claim(0, CLAIM)
-    ward.care.look()
+    ward.care.check()
     ward.ledger.release(ward.lease, [])
     ward.board.claim(0, WAITS)
     ward.living.clear()
-    ward.care.look()
+    ward.care.check()
     assert ward.ledger.job("r:1").state is JobState.DONE
 
 
@@ -133,24 +135,24 @@ def test_a_job_that_ended_well_is_left_alone_when_its_child_ends() -> None:
 def test_a_silent_child_is_killed_also_where_it_only_waits(claim: Claim, attempt: int) -> None:
     ward = Ward()
     ward.board.claim(0, claim)
-    ward.care.look()
+    ward.care.check()
     ward.now += 3600.0  # the main process slept as long
-    ward.care.look()
+    ward.care.check()
     for _ in range(int(HANG_AFTER_S) - 2):
         assert ward.killed == []
         ward.now += 1.0
-        ward.care.look()
+        ward.care.check()
     ward.now += 1.0
-    ward.care.look()
+    ward.care.check()
     assert ward.killed == [CLAIM.pid]
-    ward.care.look()
+    ward.care.check()
     assert ward.killed == [CLAIM.pid]
     assert ward.ledger.job("r:1").attempt == attempt
 
 
 def test_signs_of_life_of_a_job_end_when_the_main_thread_asks_for_nothing() -> None:
     board, now = Board(1), [10.0]
-    signs = Signs(board, 0, clock=lambda: now[0])
+    signs = ChildHeartbeat(board, 0, clock=lambda: now[0])
 
     def said(claim: Claim) -> float:
         found, said_s = board.claims()[0]
@@ -169,7 +171,7 @@ def test_signs_of_life_of_a_job_end_when_the_main_thread_asks_for_nothing() -> N
     now[0] += STUCK_AFTER_S + 1
     signs.repeat()
     assert said(works) == second
-    signs.asked()
+    signs.progressed()
     signs.repeat()
     assert said(works) > second
     signs.hold("")

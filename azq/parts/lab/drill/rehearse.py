@@ -79,7 +79,7 @@ def _set_state(system: System, state: RunState, reason: str, what: str) -> None:
 def _account(client: redis.Redis) -> LedgerAccount | None:
     """The ledger's account; None while a game is in transit, or where one was while it was read."""
     ledger = Ledger(client)
-    snapshot = ledger.look_at(RUN)
+    snapshot = ledger.snapshot(RUN)
     if snapshot.counts.in_transit or any(view.state is JobState.LEASED for view in snapshot.jobs):
         return None
     account = read_account(client, RUN)
