@@ -17,11 +17,11 @@ from azq.bus.base import Bus
 from azq.bus.redis import RedisBus, admit_data_planes, connect_at_start
 from azq.bus.same_host import HostRequests
 from azq.bus.sharded import open_requests
-from azq.config import Config, InferenceConfig, WorkerConfig, forget_environment
+from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ExitCode
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine
-from azq.inference.device.placement import Placement, place
+from azq.inference.device.placement import place
 from azq.inference.serve.served import specs
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import Fetch, fetch_from
@@ -49,8 +49,8 @@ class Serving(Protocol):
     def release(self) -> None: ...
 
 
-def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Engine] = Engine) -> int:
-    """Serves until SIGTERM or SIGINT; returns an exit code. What runs the networks is made by `make_engine`.
+def main(config: Config) -> int:
+    """Serves until SIGTERM or SIGINT; returns an exit code.
 
     Raises ConfigError (no broker set, no such device), BrokerUnavailable or BrokerRefused when the broker fails at the start.
     """
@@ -64,7 +64,7 @@ def main(config: Config, make_engine: Callable[[InferenceConfig, Placement], Eng
             late = LateGpu(config.inference.device)
             placement = place(config.inference)
             prepare_process(placement.threads)
-            engine = make_engine(config.inference, placement)
+            engine = Engine(config.inference, placement)
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
         with closing(open_requests(config.broker, HostRequests(config.home))) as data:
             server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)

@@ -27,10 +27,3 @@ def test_inference() -> None:
         "client_phases",
     }
     assert all(value > 0 for name, value in figures.items() if not name.startswith(("added", "client")))
-
-
-def test_inference_by_the_clock() -> None:
-    figures = bench_inference(Config(inference=CONFIG), seconds=0.3, game="connect_four", batch=32, network_clock="2.2ms")
-    assert figures["requests_per_s"] > 0
-    assert figures["network_clock_ms"] == 2.2
-    assert all(figures[f"{party}_cores"] >= 0 for party in ("client", "brokers", "inference"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from clock_engine import ClockEngine
 from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, observations, same_bits, serving, weights
 from waiting import until
 
@@ -11,7 +12,6 @@ from azq.bus.redis import RedisBus
 from azq.errors import EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device.placement import place
-from azq.parts.lab.bench.clock import ClockEngine
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 
@@ -69,9 +69,9 @@ def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf,
     answer = RedisBus.answer
 
     class Noted(ClockEngine):
-        def end_s(self, count):
+        def end_s(self):
             events.append("launch")
-            return super().end_s(count)
+            return super().end_s()
 
     def noted(bus, *given):
         events.append("answer")

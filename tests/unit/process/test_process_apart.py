@@ -121,7 +121,6 @@ WAYS: dict[str, Callable[[Path], None]] = {
         "profile --local --game tic_tac_toe",
         "bench inference --game tic_tac_toe",
         "bench selfplay --game tic_tac_toe",
-        "bench fleet --game tic_tac_toe",
         "bench all --size tiny",
     )
 }

@@ -43,8 +43,9 @@ def test_one_that_dies_of_its_device_was_seen(monkeypatch):
         monkeypatch.setattr(inference, name, lambda *_: None)
     monkeypatch.setattr(inference, "place", lambda _: SimpleNamespace(threads=1))
     monkeypatch.setattr(inference, "RedisBus", lambda _: control)
+    monkeypatch.setattr(inference, "Engine", engine)
     with pytest.raises(DeviceError):
-        inference.main(Config(), engine)
+        inference.main(Config())
     assert control.get(keys.beat(f"inference@{socket.gethostname()}:{os.getpid()}")) is not None
 
 

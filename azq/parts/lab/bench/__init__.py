@@ -8,12 +8,10 @@ from typing import Any
 from azq.config import Config
 from azq.console.table import tabled
 
-MODULES = {"peers": "selfplay"}  # of benchmarks without a module
-
 
 def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:
-    """The figures of one benchmark: `bench_NAME` in the module of that name or the one it shares, loaded only now."""
-    module = importlib.import_module(f"azq.parts.lab.bench.{MODULES.get(name, name)}")
+    """The figures of one benchmark: `bench_NAME` in the module of that name, loaded only now."""
+    module = importlib.import_module(f"azq.parts.lab.bench.{name}")
     figures: dict[str, Any] = getattr(module, f"bench_{name}")(config, **options)
     return figures
 

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from azq.config import Config, RunConfig, RunSections
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
-from azq.parts.lab.bench.rig import Rig, command_of, in_turns, observations, percentile, rig
+from azq.parts.lab.bench.rig import Rig, in_turns, observations, percentile, rig
 from azq.parts.lab.bench.selfplay import NETWORK
 from azq.phases import Phases
-from azq.process.proc import cpu_s
 
 if TYPE_CHECKING:
     from azq.inference.device.forward import InFlightBatch
@@ -29,21 +28,17 @@ if TYPE_CHECKING:
 
 IN_FLIGHT = 2  # batches of the bare network, as many as a GPU's worker has
 REQUESTS = 3  # of the stream: as many, and one on its way
-IN_FLIGHT_BY_CLOCK = 4  # another that waits, so that the clock never does
 ROUNDS = 3
 WARM_UP = 10
 PATIENCE_S = 30.0
 
 
-def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0, network_clock: str = "") -> dict[str, Any]:
+def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0) -> dict[str, Any]:
     """Evaluations per CPU-second at `batch`, or that of one self-play group: the bare network, and everything from client to broker.
 
-    Then what the stream adds to the round trip of one such batch. With a clock for a network: what requests cost beside it.
+    Then what the stream adds to the round trip of one such batch.
     """
-    sections = RunSections(run=RunConfig(game=game), network=NETWORK)
-    if network_clock:
-        return by_the_clock(config, sections, seconds, batch, network_clock)
-    with rig(config, sections, inference=1) as machine:
+    with rig(config, RunSections(run=RunConfig(game=game), network=NETWORK), inference=1) as machine:
         batch = batch or config.selfplay.games_in_flight // config.selfplay.groups
         rates = throughput(machine, 2 * seconds, batch)
         share = rates["stream_evaluations_per_cpu_s"] / rates["bare_evaluations_per_cpu_s"]
@@ -63,23 +58,6 @@ def throughput(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
         **{f"{name}_evaluations_per_s": round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()},
         **{f"{name}_evaluations_per_cpu_s": round(batch * done / max(cpu_s, 1e-9)) for name, (done, _, cpu_s) in spent.items()},
     }
-
-
-def by_the_clock(config: Config, sections: RunSections, seconds: float, batch: int, network_clock: str) -> dict[str, Any]:
-    """Requests as fast as the clock takes them: cores of each party, and its CPU for one request."""
-    from azq.parts.lab.bench.clock import SELFPLAY, seconds_of, serve
-
-    clock_s, batch = seconds_of(network_clock), batch or SELFPLAY["games_in_flight"] // SELFPLAY["groups"]
-    with rig(config, sections, inference=1, command=command_of(serve, clock_s=clock_s)) as machine, machine.client() as client:
-        packed, legal = observations(sections, batch)
-        turn = partial(_stream_turn, client, partial(client.submit, packed, legal=legal), in_flight=IN_FLIGHT_BY_CLOCK)
-        turn(seconds / 4)
-        parties = {"client": (os.getpid(),), "brokers": machine.brokers, "inference": machine.workers}
-        used_s, began_s = {name: cpu_s(pids) for name, pids in parties.items()}, time.monotonic()
-        rate = turn(seconds) / (time.monotonic() - began_s)
-        cores = {name: (cpu_s(pids) - used_s[name]) / (time.monotonic() - began_s) for name, pids in parties.items()}
-    figures = {f"{name}_cores": round(used, 3) for name, used in cores.items()}
-    return {"batch": batch, "network_clock_ms": clock_s * 1e3, "requests_per_s": round(rate, 1), **figures}
 
 
 def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
@@ -125,9 +103,9 @@ def _bare_turn(model: Model, packed: NDArray[np.uint8], seconds: float) -> int:
     return count
 
 
-def _stream_turn(client: StreamEvaluator, ask: Callable[[], int], seconds: float, *, in_flight: int = REQUESTS) -> int:
+def _stream_turn(client: StreamEvaluator, ask: Callable[[], int], seconds: float) -> int:
     """Requests answered; raises `EvaluationTimeout` where one is not."""
-    handles = deque(ask() for _ in range(in_flight))
+    handles = deque(ask() for _ in range(REQUESTS))
     count, end_s = 0, time.monotonic() + seconds
     while handles:
         if client.result(handles.popleft(), timeout_s=PATIENCE_S) is None:

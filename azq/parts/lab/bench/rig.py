@@ -19,7 +19,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,7 +62,6 @@ OPENING_PLIES = 4
 READY_S, READY_ON_GPU_S = 60.0, 180.0  # a first start loads libraries, has cuDNN search for kernels, and records graphs
 
 Settings = TypeVar("Settings", bound=BaseModel)
-Network = Callable[[Config], AbstractContextManager[Config]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +120,17 @@ class Rig:
 
 
 @contextlib.contextmanager
-def rig(
-    config: Config, sections: RunSections, *, inference: int, command: Sequence[str] = (*AZQ, "inference"), via: Network = nullcontext
-) -> Iterator[Rig]:
-    """Starts it with so many inference workers, waits until each serves, and takes it all away at the end.
-
-    Everything but the brokers reaches them by what `via` makes of the settings.
-    """
+def rig(config: Config, sections: RunSections, *, inference: int) -> Iterator[Rig]:
+    """Starts it with so many inference workers, waits until each serves, and takes it all away at the end."""
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="azq-bench-")))
         apart = changed(config, home=home, broker={"control_url": "", "data_url": "", "data_urls": ()})
         brokers = stack.enter_context(Brokers(apart, home))
-        config = with_game(stack.enter_context(via(brokers.apply(apart))), sections.run.game)
+        config = with_game(brokers.apply(apart), sections.run.game)
         ledger = Ledger(brokers.control)
         weights = _publish(brokers.control, ledger, config, sections)
         names = [f"inference-{number}" for number in range(inference)]
-        specs = [ChildSpec(name, list(command), home / f"{name}.log") for name in names]
+        specs = [ChildSpec(name, [*AZQ, "inference"], home / f"{name}.log") for name in names]
         supervisor = Supervisor(child_environment(in_roles(config)("inference"), "inference"))
         stack.callback(lambda: supervisor.stop(tuple(supervisor.children), threading.Event().wait))
         for spec in specs:

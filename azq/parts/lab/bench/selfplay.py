@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import statistics
 import subprocess
 import time
 from collections import defaultdict
@@ -20,7 +19,6 @@ from azq.config import Config, NetworkConfig, RunSections, dump_run, load, parse
 from azq.errors import EvaluationTimeout, MissingExtra, NotFound
 from azq.host.users import in_roles
 from azq.ledger import Ledger
-from azq.parts.lab.bench.plan import PEERS
 from azq.parts.lab.bench.rig import RUN, PartProcess, Rig, await_start, changed, last_words, published, rig, rules, start_together
 from azq.phases import CPU, DEVICE, Phases, of_heartbeat, part
 from azq.presets import preset as preset_of
@@ -39,19 +37,11 @@ LEASE_S = 60.0
 GPU_FORWARD = DEVICE + "forward"
 WARM_UP_S = 5.0
 PEER_PACKAGES = {"pgx": ("jax", "pgx", "mctx"), "openspiel": ("pyspiel", "open_spiel")}
-PEER_LIMIT_S = 180.0  # beyond what is measured: compiling takes its time
-ROUNDS = 3  # of azq and its peers, one after the other
 PEERS_SCRIPT = Path(os.environ.get("AZQ_PEERS_SCRIPT", Path(__file__).parents[4] / "ops" / "bench" / "peers.py"))  # a wheel has it not
 
 
-def bench_selfplay(
-    config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False, network_clock: str = ""
-) -> dict[str, Any]:
-    """Simulations, evaluations and games per CPU-second of worker, broker and inference together; with a clock, as clock.py says."""
-    if network_clock:
-        from azq.parts.lab.bench.clock import bench_clock, seconds_of
-
-        return bench_clock(config, seconds=seconds, game=game, clock_s=seconds_of(network_clock))
+def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:
+    """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
     sections = parse_run(preset_of(game), f"the preset of {game}") if preset else _sections(config, game)
     sections = changed(sections, selfplay={"evaluator": "stream"})
     return selfplay_figures(config, sections, seconds, evaluator)
@@ -162,7 +152,6 @@ class Reading(NamedTuple):
 
     progress: Progress
     wall_s: float
-    thread_s: float  # of the thread that leads
     own_s: float  # of all threads of this process
     workers_s: float
     brokers_s: float
@@ -189,8 +178,7 @@ def readings_of(machine: Rig, kind: str, seconds: float, warm_up_s: float = WARM
         phases.shares()  # its window moves on as in a worker, past the start
         own_s, workers_s, brokers_s = (cpu_s(pids) for pids in ((os.getpid(),), machine.workers, machine.brokers))
         network_s = getattr(evaluator, "network_cpu_s", 0.0)
-        at_s, thread_s = time.monotonic(), time.thread_time()
-        readings.append(Reading(dataclasses.replace(progress), at_s, thread_s, own_s, workers_s, brokers_s, network_s))
+        readings.append(Reading(dataclasses.replace(progress), time.monotonic(), own_s, workers_s, brokers_s, network_s))
 
     opened = _local(machine) if kind == "local" else machine.client(resend_after_s=5.0, phases=phases)
     with opened as evaluator:
@@ -206,18 +194,6 @@ def _local(machine: Rig) -> contextlib.closing[LocalEvaluator]:
     from azq.inference.ask.local import LocalEvaluator
 
     return contextlib.closing(LocalEvaluator.from_bytes(rules(machine.sections), machine.weights, machine.config.inference))
-
-
-def bench_peers(config: Config, *, seconds: float) -> dict[str, Any]:
-    """Medians over rounds, azq and its peers in turn, of simulations per CPU-second, and azq's ratio to each peer."""
-    rates: dict[str, list[float]] = {name: [] for name in ("azq", *PEERS)}
-    for _ in range(ROUNDS):
-        rates["azq"].append(bench_selfplay(config, seconds=seconds, game="connect_four", evaluator="stream")["simulations_per_cpu_s"])
-        for peer in PEERS:
-            rates[peer].append(peer_figures(peer, seconds, PEER_LIMIT_S + seconds)["simulations_per_cpu_s"])
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    ratios = {f"azq_over_{peer}": round(medians["azq"] / medians[peer], 2) for peer in PEERS}
-    return {**{f"{name}_simulations_per_cpu_s": value for name, value in medians.items()}, **ratios}
 
 
 def why_no_peer(name: str) -> str:
