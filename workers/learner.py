@@ -159,7 +159,6 @@ def _open(
         progress=Opening(run, beat).turn,
         lease=lease,
         prefix=process.prefix(),
-        most_bytes=config.store.chunk_bytes,
     ).open()
 
 

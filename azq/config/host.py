@@ -106,10 +106,11 @@ class BrokerConfig(Section):
 class StoreConfig(Section):
     """Where blobs (weights) live: `file` (the run's folder), `redis` (the control plane) or any fsspec URL."""
 
+    retired: ClassVar = {"chunk_bytes": 8 * 1024 * 1024}
+
     url: Url = "file"
     # What of a run: `all` adds games and checkpoints, so that the learner's host may die; `auto` is `all` behind a bucket or a file:// URL.
     keep: Literal["auto", "weights", "all"] = "auto"
-    chunk_bytes: Annotated[int, Field(ge=1024, le=2**29)] = 8 * 1024 * 1024  # larger blobs are kept in chunks, except in folders
     timeout_s: Seconds = 30.0  # one operation of a store behind a network
     # Of the fsspec file system, as endpoint_url, key, secret; texts are masked.
     options: dict[str, bool | Whole | Real | SecretStr] = Field(default_factory=dict)

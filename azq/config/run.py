@@ -146,11 +146,9 @@ class RankSettings(Section):
     """How processes train together, whatever they train."""
 
     sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
-    compression: Literal["none", "fp16", "powersgd", "topk"] = "none"  # of gradients between ranks
-    compression_rank: Few = 2  # of the approximation that powersgd sends; more: closer and larger
+    compression: Literal["none", "fp16", "topk"] = "none"  # of gradients between ranks
     compression_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # bytes that topk sends / those of whole gradients
     most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
-    shard: Literal["none", "full"] = "none"  # full: weights, gradients, optimiser and average dealt out among ranks, a part to each
     rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long, and for five of its longest steps of late, is dropped
     rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
 
@@ -158,8 +156,6 @@ class RankSettings(Section):
     def _one_way(self) -> Self:
         if self.sync_every > 1 and self.compression != "none":
             raise ValueError("compression is of gradients, which are not sent where sync_every > 1; set one of the two")
-        if self.shard != "none" and (self.sync_every > 1 or self.compression != "none"):
-            raise ValueError("shard deals out whole gradients of each step; set sync_every to 1 and compression to 'none'")
         return self
 
 
@@ -173,6 +169,13 @@ class LearnerConfig(RankSettings):
         "reply_weight": None,
         "lr_drop_factor": 0.2,
         "growth": [],
+        "shard": "none",
+        "compression_rank": None,
+        "window_fraction": 0.5,
+        "outcome_weight": 0.5,
+        "advantage_weight": 0.25,
+        "margin_weight": 0.25,
+        "hidden_weight": 0.5,
     }
 
     device: str = "auto"
@@ -186,10 +189,6 @@ class LearnerConfig(RankSettings):
     weight_decay: Weight = 1e-4
     value_weight: Factor = 1.0
     value_scaling: Literal["none", "spread"] = "none"  # spread: the value's error counts in the spread of its targets; for scores
-    outcome_weight: Weight = 0.5  # loss of the outcome head, where the game has one
-    advantage_weight: Weight = 0.25  # losses of the auxiliary heads in network.auxiliary
-    margin_weight: Weight = 0.25
-    hidden_weight: Weight = 0.5
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
     td_lambda: Fraction = 1.0  # below 1, TD(lambda): the search's values at later plies take the place of so much of that result
     discount: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the result in the value target, for each ply from there to the game's end
@@ -197,8 +196,7 @@ class LearnerConfig(RankSettings):
     samples_per_insert: Factor = 2.0
     limiter_slack: Many = 200_000  # samples self-play may run ahead before it stalls; the learner never runs ahead
     min_window: Many = 8_192  # samples before the first step
-    max_window: Many = 1_000_000
-    window_fraction: Fraction = 0.5  # the newest share of all samples, once above min_window
+    max_window: Many = 1_000_000  # samples drawn from: the newest half of all, within these two bounds
     publish_every_s: Seconds = 10.0
     checkpoint_every_s: Seconds = 60.0
     publish_every_steps: Natural = 0  # also at each multiple of so many steps; 0: by time alone
@@ -230,8 +228,6 @@ class LearnerConfig(RankSettings):
     @model_validator(mode="after")
     def _sound(self) -> LearnerConfig:
         _check_devices(self)
-        if self.shard != "none" and self.compile:
-            raise ValueError("shard goes with a network that is not compiled; leave compile out")
         if self.batch_size < self.ranks:
             raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
         return self

@@ -106,7 +106,7 @@ class Learner:
         self._done_s = {"checkpoint": self.clock()} if start.resumed else {}
         self._saves, self._saved = 0, (self.trainer.step, start.version) if start.resumed else (-1, -1)
         self._done_step: dict[str, int] = {}  # and at which step
-        self._began_at = self._counted_step = self._new_at = self.trainer.step  # `_new_at`: no step of these shapes before
+        self._began_at = self._new_at = self.trainer.step  # `_new_at`: no step of these shapes before
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None, watch: WorkWatch | None = None) -> None:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
@@ -202,14 +202,8 @@ class Learner:
         with self._watch.does("step"):
             done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, size, self._progress))
         self._step_s = max(1e-6, (self.clock() - start) / max(1, done))
-        self._rate.add(max(0, done) * batch)
-        self._count_steps()
-
-    def _count_steps(self) -> None:
-        """Samples are counted by the steps that stand: a lost rank may have taken some of them back, whatever was asked of it."""
-        step = self.trainer.step
-        self._consumed += (step - self._counted_step) * self.config.batch_size
-        self._counted_step = step
+        self._rate.add(done * batch)
+        self._consumed += done * batch
 
     def _do_due(self) -> None:
         if self._is_due("status", STATUS_EVERY_S):
@@ -282,10 +276,7 @@ class Learner:
         """Publishes when there is something new; the first weights go out before any data is in, in lockstep only whole versions."""
         if self.trainer.step <= self._published_step or (self.lockstep is not None and not self.lockstep.is_version(self.trainer.step)):
             return
-        state = under(AVERAGE, self.ranks.tensors())
-        step = self.trainer.step  # of then: a rank that is lost meanwhile may take steps with it
-        if step <= self._published_step:
-            return
+        state, step = under(AVERAGE, self.trainer.tensors()), self.trainer.step
         self._read_losses()
         version = self.publisher.next_version()
         meta = replace(self.meta, version=version, step=step, network=self.network.description())
@@ -333,8 +324,7 @@ class Learner:
         now = self.trainer.step, self.publisher.version
         if now == self._saved:
             return
-        tensors, ranks = self.ranks.tensors(), self.ranks.figures()
-        self._count_steps()
+        ranks = self.ranks.figures()
         state = TrainState(
             schema=checkpoint.SCHEMA,
             game=self.intake.segments.game,
@@ -348,7 +338,7 @@ class Learner:
             shares=ranks.shares,
             ranks=ranks.each,
         )
-        path = checkpoint.save(self.checkpoints, Checkpoint(state, tensors))
+        path = checkpoint.save(self.checkpoints, Checkpoint(state, self.trainer.tensors()))
         self._saves, self._saved = self._saves + 1, now
         log.info("checkpoint_written", file=path.name, step=state.step)
 

@@ -42,7 +42,7 @@ from azq.replay.samples import Columns, count_trained
 from azq.replay.segments import SegmentLog
 from azq.replay.window import Purges, Window, rebuild
 from azq.store import Store
-from azq.store.chunks import SUFFIX
+from azq.store.chunks import CHUNK_BYTES, SUFFIX
 from azq.store.objects import ObjectPrefix
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent, WeightEvent
@@ -98,7 +98,7 @@ class LearnerSetup:
     lease: LearnerLease | None = None  # makes it the one learner of the run
     created_ms: int = 0  # when the run was
     prefix: ObjectPrefix | None = None  # of the run in its store, where that keeps games and checkpoints
-    most_bytes: int = 8 << 20  # of one object there
+    most_bytes: int = CHUNK_BYTES  # of one object there
     progress: Callable[[str], None] = lambda what: None  # told, often, what is being read: a long log takes its time
 
     def open(self) -> Learner:

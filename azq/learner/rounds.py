@@ -10,8 +10,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from torch import Tensor
-
 from azq.learner.step.stepper import Stepper
 from azq.wire.ranks import RankStatus
 
@@ -106,13 +104,9 @@ class Ranks(Generic[AnyStepper]):
         """Takes in ranks that came and lets go of those that went; called every turn."""
 
     def train(self, planned: TrainingRound) -> int:
-        """Takes a round's steps; returns by how many the trainer got on: fewer when a rank was lost over them, or back by some."""
+        """Takes a round's steps; returns how many: fewer where ranks have just met, none where one was lost over them."""
         self._timing = run_round(self.trainer, self.feed, planned, self.feed.order(planned.step, planned.rows, planned.size))
         return planned.steps
-
-    def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps."""
-        return self.trainer.tensors()
 
     def figures(self) -> RanksFigures:
         timing = self._timing

@@ -27,6 +27,7 @@ from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
 
 PURGED = "purged.json"
+WINDOW_FRACTION = 0.5  # of all samples, the newest
 
 
 def steps_allowed(inserted: int, consumed: int, config: LearnerConfig) -> int:
@@ -44,7 +45,7 @@ def stall_selfplay(inserted: int, consumed: int, config: LearnerConfig) -> bool:
 
 def window_size(total: int, config: LearnerConfig) -> int:
     """Samples to draw from when `total` were ever inserted: the newest share, within its bounds and what is there."""
-    wanted = max(config.min_window, min(config.max_window, int(config.window_fraction * total)))
+    wanted = max(config.min_window, min(config.max_window, int(WINDOW_FRACTION * total)))
     return min(total, wanted, config.max_window)
 
 

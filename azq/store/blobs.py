@@ -16,7 +16,17 @@ import redis
 
 from azq.config import StoreConfig
 from azq.errors import ConfigError, StoreError, WeightsError
-from azq.store.chunks import MAX_BLOB_BYTES, SUFFIX, Manifest, decode_manifest, encode_manifest, hash_in, manifest_of, too_large
+from azq.store.chunks import (
+    CHUNK_BYTES,
+    MAX_BLOB_BYTES,
+    SUFFIX,
+    Manifest,
+    decode_manifest,
+    encode_manifest,
+    hash_in,
+    manifest_of,
+    too_large,
+)
 from azq.store.objects import FolderPrefix, ObjectPrefix
 from azq.store.remote import RemotePrefix
 from azq.wire import keys
@@ -124,12 +134,12 @@ class Store(Protocol):
         """Forgets a blob; one that is gone is passed over."""
 
 
-def open_store(settings: StoreConfig | str, *, directory: Path, client: redis.Redis | None = None) -> Store:
+def open_store(settings: StoreConfig | str, *, directory: Path, client: redis.Redis | None = None, chunk_bytes: int = CHUNK_BYTES) -> Store:
     """The store of these settings (or of a URL alone); `directory` is the run's folder for weights, `client` one of the control plane.
 
     Raises `ConfigError` for a URL of no known kind and `MissingExtra` where its fsspec package is not installed.
     """
-    return BlobStore(StoreConfig(url=settings) if isinstance(settings, str) else settings, directory, client)
+    return BlobStore(StoreConfig(url=settings) if isinstance(settings, str) else settings, directory, client, chunk_bytes)
 
 
 def open_run_store(settings: StoreConfig | str, record: RunRecord, home: Path, client: redis.Redis | None = None) -> Store:
@@ -177,8 +187,9 @@ class BlobPlace:
 class BlobStore(Store):
     """Writes to one place; reads and deletes what its own places name so, and nothing else that a URI may say."""
 
-    def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None) -> None:
+    def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None, chunk_bytes: int) -> None:
         self._settings = settings
+        self._chunk_bytes = chunk_bytes
         self._folder = BlobPlace("file", FolderPrefix(directory))
         self._control_plane = BlobPlace("redis", ControlPlaneBlobs(client)) if client else None
         self._place = self._place_of_store(settings.url)
@@ -188,7 +199,7 @@ class BlobStore(Store):
         name, storage = f"{sha256}{SUFFIX}", self._place.storage
         if len(data) > MAX_BLOB_BYTES:
             raise too_large(self._place.uri(sha256))
-        if isinstance(storage, FolderPrefix) or (manifest := manifest_of(data, self._settings.chunk_bytes)) is None:
+        if isinstance(storage, FolderPrefix) or (manifest := manifest_of(data, self._chunk_bytes)) is None:
             storage.write(name, data)
         else:
             storage.write_chunks(name, manifest, data)

@@ -16,6 +16,7 @@ from azq.errors import StoreError
 SUFFIX = ".safetensors"
 MAGIC = b"azq-chunks 1 "
 MAX_BLOB_BYTES = 8 * 2**30  # nobody makes room for more
+CHUNK_BYTES = 8 * 2**20  # larger blobs are chunked, except in folders
 MAX_CHUNKS = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -43,9 +44,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def manifest_of(data: bytes, chunk_bytes: int) -> Manifest | None:
-    """How a blob is to be cut; None for one that is small enough to stay whole. Raises `StoreError` for too many chunks."""
-    if len(data) > chunk_bytes * MAX_CHUNKS:
-        raise StoreError(f"{len(data)} bytes are more than {MAX_CHUNKS} chunks of {chunk_bytes}; raise store.chunk_bytes")
+    """The chunks of a blob; None for a blob that stays whole."""
     return Manifest(len(data), chunk_bytes) if len(data) > chunk_bytes else None
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, log_softmax
 
-from azq.config import LearnerConfig
 from azq.games import Game
 from azq.nets import Outputs
 
+HEAD_WEIGHTS = {"policy": 1.0, "outcome": 0.5, "advantage": 0.25, "margin": 0.25, "hidden": 0.5}
 LEAST_SPREAD = 0.01  # of value targets: where all scores are alike there is nothing to tell apart
 
 
@@ -68,9 +68,9 @@ def all_losses(outputs: Outputs, targets: Targets, spread: bool = False) -> dict
     return by_head
 
 
-def weighted(by_head: dict[str, Tensor], config: LearnerConfig) -> Tensor:
-    """The policy's loss counts fully, each other one by its `<head>_weight` of the settings."""
-    return torch.stack([loss if name == "policy" else getattr(config, f"{name}_weight") * loss for name, loss in by_head.items()]).sum()
+def weighted(by_head: dict[str, Tensor], value_weight: float) -> Tensor:
+    """The weighted sum of the heads' losses."""
+    return torch.stack([HEAD_WEIGHTS.get(name, value_weight) * loss for name, loss in by_head.items()]).sum()
 
 
 def _action_values(values: Tensor, advantages: Tensor, policies: Tensor) -> Tensor:

@@ -21,10 +21,6 @@ def decay_at(decay: float, step: int) -> float:
 class Ema:
     def __init__(self, module: nn.Module, decay: float) -> None:
         self._decay = decay
-        self.follow(module)
-
-    def follow(self, module: nn.Module) -> None:
-        """Averages the weights of this module from now on, beginning with those it has."""
         self.module = deepcopy(module).eval().requires_grad_(False)
 
     @torch.no_grad()

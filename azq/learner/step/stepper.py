@@ -53,10 +53,6 @@ class Sync:
         """Leaves the gradients of the whole batch, all ranks' shares, in the parameters."""
         loss.backward()  # type: ignore[no-untyped-call]
 
-    def clip(self, parameters: list[Tensor], most: float) -> None:
-        """Makes the gradients of the whole batch, which these parameters have, no longer than that all together."""
-        nn.utils.clip_grad_norm_(parameters, most)
-
     def after_step(self, step: int) -> None:
         """Follows the optimiser's step number `step`, from 0."""
 
@@ -88,7 +84,6 @@ class Stepper(ABC):
         self.errors = 0  # of this device, survived
         self.on_new_shape: Callable[[], object] = lambda: None  # before passes of another size than those before
         self._notes: dict[str, str] = {}
-        self._held: nn.Module | None = None
 
     @abstractmethod
     def train_on(self, batch: Any, progress: float) -> None:
@@ -116,38 +111,30 @@ class Stepper(ABC):
         """From now on trains alone."""
         self.join(Sync(self.module))
 
-    @property
-    def held(self) -> nn.Module:
-        """What this process holds of the module's state: the module, or its likeness with a part of each parameter."""
-        return self.module if self._held is None else self._held
-
-    def exchange(self, module: nn.Module, held: nn.Module | None = None) -> None:
-        """Trains `module` from now on, by the same optimiser without its state; the parameters to step are its own, or those of `held`."""
-        places = {id(parameter): name for name, parameter in self.held.named_parameters()}
-        fresh = dict((held or module).named_parameters())
-        self._optimizer.state.clear()
-        for group in self._optimizer.param_groups:
-            group["params"] = [fresh[places[id(parameter)]] for parameter in group["params"]]
-        self.module, self._held = module, held
-
     def _modules(self) -> dict[str, nn.Module]:
         """The modules that training changes, by what begins the names of their tensors."""
-        return {WEIGHTS: self.held}
+        return {WEIGHTS: self.module}
 
     def tensors(self) -> dict[str, Tensor]:
         """All that training changes by name, the optimiser's state too; not copied."""
         named = {prefix + name: tensor for prefix, module in self._modules().items() for name, tensor in module.state_dict().items()}
-        for name, parameter in self.held.named_parameters():
+        for name, parameter in self.module.named_parameters():
             for key, value in self._optimizer.state.get(parameter, {}).items():
                 if value is not None:
                     named[f"{key}/{name}"] = torch.as_tensor(value)
         return named
 
+    @property
+    def state_bytes(self) -> int:
+        """What weights, gradients, optimiser and average take in this process."""
+        gradients = [parameter.grad for parameter in self.module.parameters() if parameter.grad is not None]
+        return sum(tensor.nbytes for tensor in (*self.tensors().values(), *gradients))
+
     def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
         """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit the module."""
         for prefix, module in self._modules().items():
             load_into(module, under(prefix, tensors))
-        names = {parameter: name for name, parameter in self.held.named_parameters()}
+        names = {parameter: name for name, parameter in self.module.named_parameters()}
         states: dict[str, dict[str, Tensor]] = {name: {} for name in names.values()}
         for key, _, name in (full.partition("/") for full in tensors):
             if name in states and f"{key}/" not in self._modules():

@@ -92,12 +92,12 @@ class Trainer(Stepper):
             self._notes["compile"] = compile_where_faster(self.module, len(batch), self._dtype, dynamic=self._config.ranks > 1)
         losses = self._gradients(batch)
         with self.phases("update"):
-            self.sync.clip(list(self.held.parameters()), MAX_GRADIENT_NORM)
+            nn.utils.clip_grad_norm_(self.module.parameters(), MAX_GRADIENT_NORM)
             self._optimizer.step()
         with self.phases("sync"):
             self.sync.after_step(self.step)
         with self.phases("update"):
-            self._ema.update(self.held, self.step)
+            self._ema.update(self.module, self.step)
             self._add_up(losses)
         self.step += 1
 
@@ -114,10 +114,6 @@ class Trainer(Stepper):
     def reset_losses(self) -> None:
         self._sums.zero_()
         self._summed = 0
-
-    def exchange(self, module: nn.Module, held: nn.Module | None = None) -> None:
-        super().exchange(module, held)
-        self._ema.follow(self.held)
 
     def _modules(self) -> dict[str, nn.Module]:
         return {**super()._modules(), AVERAGE: self._ema.module}
@@ -141,7 +137,7 @@ class Trainer(Stepper):
         return self._config.value_scaling == "spread"
 
     def _total(self, losses: dict[str, Tensor]) -> Tensor:
-        return weighted(losses, self._config)
+        return weighted(losses, self._config.value_weight)
 
     def _losses(self, batch: Batch) -> dict[str, Tensor]:
         with self.phases("load"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,12 +16,11 @@ from azq.bus.base import Bus
 from azq.clock import now_ms
 from azq.config import RankSettings
 from azq.learner.rounds import Batches, TrainingRound
-from azq.learner.step.stepper import Stepper, Sync
+from azq.learner.step.stepper import Stepper
 from azq.parts.ranks.group import Command, RankGroup, Rendezvous, listen_towards
 from azq.parts.ranks.leader import JOIN_S, status_of
-from azq.parts.ranks.reducing import Stopwatch, sync_of, train_together
+from azq.parts.ranks.reducing import sync_of, train_together
 from azq.parts.ranks.rules import RankPlace, invited
-from azq.parts.ranks.sharding import Sharded
 from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.process.liveness import WorkWatch
@@ -76,7 +74,6 @@ class Follower:
         self._has_seen_table = False
         self._beaten: tuple[bool, float] = (False, 0.0)
         self._watch = WorkWatch()
-        self._dealt: Sharded | None = None  # while this rank holds a part of the network alone
 
     def run(self, stop: StopSign, on_turn: Callable[[], object] = lambda: None, watch: WorkWatch | None = None) -> None:
         """Trains until `stop` is set; `on_turn` is called every few seconds and after each step, `watch` marked within steps, too."""
@@ -131,24 +128,15 @@ class Follower:
                 self._serve(group, stop, on_turn)
         except RuntimeError as error:
             log.warning("group_lost", rank=self.place.rank, epoch=table.epoch, reason=str(error).partition("\n")[0][:200])
-        if self._dealt is not None:  # of a part nothing can be trained; rank 0 gives the next epoch all it needs
-            self._dealt.end()
-            self._dealt = None
         self.work.trainer.leave()
         if group is not None:
             group.close()
 
     def _serve(self, group: RankGroup, stop: StopSign, on_turn: Callable[[], object]) -> None:
         command, trainer = group.receive(), self.work.trainer
-        if command.op == "shard":
-            self._dealt = dealt = Sharded(trainer, Stopwatch(trainer.device))
-            dealt.deal(group.take_plan(command), command.step)
-            sync: Sync = dealt
-        else:
-            self.work.restore(group.take_state(command), command.step)
-            sync = sync_of(trainer.module, self.config, trainer.device)
-        trainer.join(sync)
-        while not stop.is_set() and self._obey(group, sync):
+        self.work.restore(group.take_state(command), command.step)
+        trainer.join(sync_of(trainer.module, self.config, trainer.device))
+        while not stop.is_set() and self._obey(group):
             self._turned(on_turn)
             if group.has_trained:
                 self._watch.done("epoch")
@@ -157,19 +145,17 @@ class Follower:
         self._watch.mark()
         on_turn()
 
-    def _obey(self, group: RankGroup, sync: Sync) -> bool:
+    def _obey(self, group: RankGroup) -> bool:
         """Does what rank 0 says next; False when the group is to part."""
         command = group.receive()
         if command.op == "train":
-            self._train(group, sync, command)
-        if command.op == "gather" and isinstance(sync, Sharded):
-            deque(sync.whole(), maxlen=0)
+            self._train(group, command)
         self._beat(free=False)
         self.work.take_in()
         return command.op != "leave"
 
-    def _train(self, group: RankGroup, sync: Sync, command: Command) -> None:
+    def _train(self, group: RankGroup, command: Command) -> None:
         assert command.planned is not None
-        sync.share(group.place, command.rows)
+        self.work.trainer.sync.share(group.place, command.rows)
         order = self.work.share(command.planned, command.rows, group.place)
-        train_together(group, sync, self.work.trainer, self.work.feed, command.planned, order)
+        train_together(group, self.work.trainer, self.work.feed, command.planned, order)

@@ -13,7 +13,7 @@ import secrets
 import struct
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,7 +23,6 @@ import numpy as np
 import safetensors.torch
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional  # its functions' defaults hold for ever the group, if any, in which it is first loaded: by fsdp
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
@@ -49,7 +48,7 @@ RENDEZVOUS_LOOK_S = 0.02
 class Command(msgspec.Struct, frozen=True):
     """What rank 0 has the others do."""
 
-    op: str  # "train", "idle", "state", "shard", "gather" or "leave"
+    op: str  # "train", "idle", "state" or "leave"
     planned: TrainingRound | None = msgspec.field(default=None, name="burst")  # its name between ranks since the first azq
     rows: tuple[int, ...] = ()  # of a step, by place in the group
     state_bytes: int = 0
@@ -122,29 +121,13 @@ class RankGroup:
         data = safetensors.torch.save(
             {name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
         )
-        self._send("state", data, step)
-
-    def take_state(self, command: Command) -> dict[str, Tensor]:
-        return safetensors.torch.load(self._take(command))
-
-    def send_plan(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Names, shapes and types of what rank 0 deals out to all others next, each of which is to `take_plan` after the command."""
-        plan = [(name, list(tensor.shape), str(tensor.dtype).removeprefix("torch.")) for name, tensor in tensors.items()]
-        self._send("shard", msgspec.msgpack.encode(plan), step)
-
-    def take_plan(self, command: Command) -> dict[str, Tensor]:
-        """The same as tensors without anything in them."""
-        plan = msgspec.msgpack.decode(self._take(command), type=list[tuple[str, list[int], str]])
-        return {name: torch.empty(shape, dtype=getattr(torch, kind), device="meta") for name, shape, kind in plan}
-
-    def _send(self, op: str, data: bytes, step: int) -> None:
-        self.send(Command(op, state_bytes=len(data), step=step))
+        self.send(Command("state", state_bytes=len(data), step=step))
         dist.broadcast(torch.frombuffer(bytearray(data), dtype=torch.uint8), 0)
 
-    def _take(self, command: Command) -> bytes:
+    def take_state(self, command: Command) -> dict[str, Tensor]:
         data = torch.empty(command.state_bytes, dtype=torch.uint8)
         dist.broadcast(data, 0)
-        return data.numpy().tobytes()
+        return safetensors.torch.load(data.numpy().tobytes())
 
     def close(self) -> None:
         """Leaves; the others notice by the broken connections."""

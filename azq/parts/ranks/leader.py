@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import torch
 from msgspec.structs import replace as changed
-from torch import Tensor
 
 from azq import logs
 from azq.bus.base import Bus
@@ -21,11 +19,10 @@ from azq.clock import now_ms
 from azq.config import RankSettings
 from azq.errors import WireError
 from azq.learner.rounds import AnyStepper, Ranks, RanksFigures, RoundTiming, TrainingRound
-from azq.learner.step.stepper import Stepper, Sync
+from azq.learner.step.stepper import Stepper
 from azq.parts.ranks.group import START_S, Command, RankGroup, Rendezvous, listen_towards
-from azq.parts.ranks.reducing import Stopwatch, sync_of, train_together
+from azq.parts.ranks.reducing import sync_of, train_together
 from azq.parts.ranks.rules import FORGIVEN_AFTER_S, LOOPBACK, RankHealth, RankPlace, next_table, shares, smoothed
-from azq.parts.ranks.sharding import Sharded, SpareCopy, bytes_of
 from azq.process.breaker import CircuitBreaker
 from azq.process.liveness import STILL_S, patient
 from azq.process.proc import resident_bytes
@@ -38,7 +35,6 @@ LOOK_S = 1.0  # between two looks after the ranks
 SETTLE_S = 0.5  # after a loss, until the others have noticed it too
 JOIN_S = 5.0  # for all members to meet; less than a supervisor waits for a sign of life
 TABLE_LIFE_S = 60.0
-COPY_EVERY_S = 10.0  # of steps that are taken back at most where what was dealt out is lost
 
 log = logs.get(__name__)
 
@@ -52,15 +48,12 @@ class Leader(Ranks[AnyStepper]):
     config: RankSettings
     place: RankPlace
     clock: Callable[[], float] = time.monotonic
-    spare: Path | None = None  # a folder for the copy of what is dealt out among ranks; None: where temporary files are
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._broker = CircuitBreaker(clock=self.clock)
         self._table: RankTable | None = None  # None: not read yet, so that epochs grow over restarts
         self._group: RankGroup | None = None
-        self._sync: Sync | None = None
-        self._copy, self._copied_s = SpareCopy(self.spare), 0.0
         self._broken = False
         self._due_s = 0.0
         self._failures = 0
@@ -98,53 +91,31 @@ class Leader(Ranks[AnyStepper]):
         self._broker.attempt(self._put_table)
 
     def train(self, planned: TrainingRound) -> int:
-        """Takes the steps with all members, or none where one is lost over them: what was done of them is undone.
-
-        Where they hold a part each, all steps since those were put together last.
-        """
+        """Takes the steps with all members, or none where one is lost over them: what was done of them is undone."""
         if self._group is None:
             return super().train(planned)
-        before = None if isinstance(self._sync, Sharded) else self.trainer.snapshot()
+        before = self.trainer.snapshot()
         if not self._group.has_trained:
             planned = replace(planned, steps=1)
         # A step and the wait for another's; a watchdog of this process waits for less than that where steps are long.
         bears_s = self._group.longest_s + self._group.patience_s
         with patient(bears_s) if bears_s > STILL_S else contextlib.nullcontext():
-            holds = self._holds(partial(self._together, planned))
-        if not holds and before is not None:
-            self.trainer.restore(*before)
-        elif holds and before is None and self.clock() > self._copied_s + COPY_EVERY_S:
-            self.tensors()
+            if not self._holds(partial(self._together, planned)):
+                self.trainer.restore(*before)
         return self.trainer.step - planned.step
 
     def _together(self, planned: TrainingRound) -> None:
-        group, sync = self._group, self._sync
+        group = self._group
         assert group is not None
-        assert sync is not None
         rows = shares(self._speeds or [0.0] * group.size, planned.rows, self.config.most_ratio)
         start = time.perf_counter()
         is_timed = group.has_trained  # the first step tells how long kernels take to load
         group.send(Command("train", planned=planned, rows=rows))
-        sync.share(0, rows)
-        timings = train_together(group, sync, self.trainer, self.feed, planned, self.feed.order(planned.step, rows[0], planned.size))
+        self.trainer.sync.share(0, rows)
+        timings = train_together(group, self.trainer, self.feed, planned, self.feed.order(planned.step, rows[0], planned.size))
         if is_timed:
             self._last = (time.perf_counter() - start, tuple(timings))
             self._speeds = smoothed(self._speeds, [timing.per_s for timing in timings])
-
-    def tensors(self) -> dict[str, Tensor]:
-        with patient(START_S):
-            if isinstance(self._sync, Sharded) and self._holds(self._gather):
-                return self._copy.read()
-        return super().tensors()
-
-    def _gather(self) -> None:
-        """Puts together what the members hold."""
-        group, sync = self._group, self._sync
-        assert group is not None
-        assert isinstance(sync, Sharded)
-        group.send(Command("gather"))
-        self._copy.write(sync.whole(), self.trainer.step)
-        self._copied_s = self.clock()
 
     def figures(self) -> RanksFigures:
         wall_s, timings = self._last
@@ -179,7 +150,6 @@ class Leader(Ranks[AnyStepper]):
     def close(self) -> None:
         self._send_leave()
         self._release()
-        self._copy.close()
         super().close()
 
     def _read_beats(self) -> list[RankBeat]:
@@ -230,26 +200,9 @@ class Leader(Ranks[AnyStepper]):
         self._table = changed(table, meeting=name)
         self._broker.attempt(self._put_table)
         self._group = RankGroup(store, table.epoch, 0, size, self.trainer.device, self.config.rank_timeout_s)
-        self._sync = self._deal() if self.config.shard == "full" else self._copied()
-        self.trainer.join(self._sync)
-        log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self.place.ranks)
-
-    def _copied(self) -> Sync:
-        """All members hold what this one does."""
-        assert self._group is not None
         self._group.send_state(self.trainer.tensors(), self.trainer.step)
-        return sync_of(self.trainer.module, self.config, self.trainer.device)
-
-    def _deal(self) -> Sync:
-        """Each member holds a part of what this one did, which keeps a copy on disk."""
-        assert self._group is not None
-        self._copy.write(self.trainer.tensors().items(), self.trainer.step)
-        self._copied_s = self.clock()
-        whole = self._copy.read()
-        self._group.send_plan(whole, self.trainer.step)
-        self._sync = sync = Sharded(self.trainer, Stopwatch(self.trainer.device))  # from here on only the copy is whole
-        sync.deal(whole, self.trainer.step)
-        return sync
+        self.trainer.join(sync_of(self.trainer.module, self.config, self.trainer.device))
+        log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self.place.ranks)
 
     def _holds(self, call: Callable[[], None]) -> bool:
         """Whether the group lasts through a call of it; this rank goes on alone where a member is lost over that."""
@@ -275,18 +228,12 @@ class Leader(Ranks[AnyStepper]):
     def _send_leave(self) -> None:
         if self._group is not None:
             with contextlib.suppress(RuntimeError), patient(START_S):
-                if isinstance(self._sync, Sharded):
-                    self._gather()
                 self._group.send(Command("leave"))
 
     def _release(self) -> None:
-        group, self._group, sync, self._sync = self._group, None, self._sync, None
-        if isinstance(sync, Sharded):
-            sync.end()
-            self.trainer.restore(self._copy.read(), self._copy.step)
+        group, self._group = self._group, None
         self._last, self._speeds = (0.0, ()), ()
-        self.trainer.leave()
-        del sync  # it holds the group's connections
+        self.trainer.leave()  # what it trained with holds the group's connections
         if group is not None:
             group.close()
 
@@ -300,7 +247,7 @@ def status_of(rank: int, trainer: Stepper) -> RankStatus:
         host=socket.gethostname(),
         device=str(device),
         memory_bytes=memory,
-        state_bytes=bytes_of(trainer),
+        state_bytes=trainer.state_bytes,
         micro_batch=trainer.micro_batch,
         errors=trainer.errors,
         reason="out of memory" if trainer.errors else "",

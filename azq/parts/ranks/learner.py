@@ -42,7 +42,7 @@ def main(process: LearnerProcess) -> int:
     def make_ranks(trainer: Trainer, feed: Feed) -> Ranks[Trainer]:
         if place.ranks == 1:
             return Ranks(trainer, feed)
-        return Leader(trainer, feed, process.run, process.bus, process.sections.learner, place, spare=process.directory)
+        return Leader(trainer, feed, process.run, process.bus, process.sections.learner, place)
 
     return learn(process, make_ranks, place.local, launched(process.run, place, process.directory))
 

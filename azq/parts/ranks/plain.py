@@ -151,20 +151,16 @@ class PlainTraining(AbstractContextManager["PlainTraining"]):
 
     def __init__(self, trainer: ModuleTrainer, bus: Bus, place: RankPlace, rows: int, run: str, settings: RankSettings) -> None:
         self._trainer, self._bus, self._rows, self._run = trainer, bus, rows, run
-        self._told_step = trainer.step
         self._leader = Leader(trainer, PlainWork(trainer), run, bus, settings, place)
 
     def step(self, steps: int = 1) -> int:
         """Takes so many steps with all ranks that are there, as one round; how many were taken.
 
-        Fewer, a single one, where ranks have just met. None where a rank was lost over them: module and optimiser are then as before, so
-        the module goes on answering. Less than none where ranks had a part of it each (`RankSettings.shard`): so
-        many steps are taken back. Others take a rank 0 that neither steps nor looks for a minute for gone.
+        A single one where ranks have just met, none where a rank was lost over them: module and optimiser are then as before. The others
+        give up a rank 0 that neither steps nor looks for a minute.
         """
         self.look()
-        self._leader.train(TrainingRound(self._trainer.step, steps, self._rows, 0, 0.0))
-        before, self._told_step = self._told_step, self._trainer.step
-        return self._told_step - before
+        return self._leader.train(TrainingRound(self._trainer.step, steps, self._rows, 0, 0.0))
 
     def look(self) -> None:
         """Lets ranks in that came, and tells the others that this one is there: for programs that do other things for long."""

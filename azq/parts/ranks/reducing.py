@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from azq.config import RankSettings
@@ -21,8 +21,6 @@ from azq.learner.step.stepper import Stepper, Sync, passed
 from azq.nets.device import device_mark
 from azq.parts.ranks.group import RankGroup, shared_memory
 from azq.phases import DeviceEvent
-
-POWER_SGD_AFTER = 10  # steps with whole gradients first, as its authors advise (Vogels et al., NeurIPS 2019)
 
 Reduced = torch.futures.Future[Tensor]
 Hook = Callable[[GradBucket], Reduced]
@@ -210,14 +208,8 @@ def hook_of(config: RankSettings) -> Hook:
     """The way to reduce a bucket of gradients to their mean over the ranks that the settings ask for."""
     if config.compression == "topk":
         return TopK(config.compression_ratio).reduce
-    hook: Any
-    state: Any = None
-    if config.compression == "powersgd":
-        hook = powerSGD_hook.powerSGD_hook
-        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=config.compression_rank, start_powerSGD_iter=POWER_SGD_AFTER)
-    else:
-        hook = default_hooks.fp16_compress_hook if config.compression == "fp16" else default_hooks.allreduce_hook
-    return lambda bucket: hook(state, bucket)
+    hook: Any = default_hooks.fp16_compress_hook if config.compression == "fp16" else default_hooks.allreduce_hook
+    return lambda bucket: hook(None, bucket)
 
 
 class TopK:
@@ -269,7 +261,7 @@ def sync_of(module: nn.Module, config: RankSettings, device: torch.device) -> Sy
     return Reducing(module, hook_of(config), Stopwatch(device))
 
 
-def train_together(group: RankGroup, sync: Sync, trainer: Stepper, feed: Batches, planned: TrainingRound, order: Any) -> list[RoundTiming]:
+def train_together(group: RankGroup, trainer: Stepper, feed: Batches, planned: TrainingRound, order: Any) -> list[RoundTiming]:
     """Takes a round's steps with the group; returns what they cost each member, by place."""
     watch = Stopwatch(trainer.device)
     watch.begin()
@@ -277,7 +269,7 @@ def train_together(group: RankGroup, sync: Sync, trainer: Stepper, feed: Batches
     watch.end()
     # Before this rank waits for its device: where every host has queued its work, no device waits for a rank that is gone.
     group.meet()
-    waited_s = sync.waited_s()
+    waited_s = trainer.sync.waited_s()
     trainer.phases.move("backward", "sync", waited_s)
     timings = group.gather(RoundTiming(planned.steps, order.rows, watch.taken_s(), waited_s))
     group.trained(timings)

@@ -93,7 +93,6 @@ class CurveFacts:
     loss_value: tuple[float, float]
     version: int
     window: int  # samples
-    window_from: int  # weight version when its oldest sample came
     standing_s: float  # until now without a new sample, while the learner went on
 
 
@@ -238,8 +237,6 @@ def curve_facts(settings: RunSections, points: Sequence[HistoryPoint]) -> CurveF
         return None
     last, samples = points[-1], max(point.samples for point in points)
     trained = [point for point in points if point.step]
-    window = window_size(samples, settings.learner)
-    began = next((point for point in points if point.samples >= samples - window), last)
     step = max((point.step for point in trained), default=0)
     first = trained[0].step if trained else 0
     edges = (
@@ -254,8 +251,7 @@ def curve_facts(settings: RunSections, points: Sequence[HistoryPoint]) -> CurveF
         loss_policy=_ends(edges, "loss_policy"),
         loss_value=_ends(edges, "loss_value"),
         version=last.weight_version,
-        window=window,
-        window_from=began.weight_version,
+        window=window_size(samples, settings.learner),
         standing_s=_standing_s(points),
     )
 

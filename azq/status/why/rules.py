@@ -208,24 +208,15 @@ def calibration(facts: Facts) -> LearningFault | None:
 
 
 def window(facts: Facts) -> LearningFault | None:
-    """The learner draws from too few samples, or from those of a player that is long gone."""
+    """The learner draws from too few samples."""
     curves, learner = facts.curves, facts.settings.learner
     if curves is None or curves.step < FEWEST_STEPS or curves.samples < 4 * learner.min_window:
         return None
     batches = curves.window / learner.batch_size
-    if batches < 4:
-        key = "max_window" if curves.window >= learner.max_window else "window_fraction"
-        value = 64 * learner.batch_size if key == "max_window" else 0.5
-        evidence = f"the window has {curves.window:,} samples, {batches:.1f} batches: too young, it is forgotten while it is learned"
-        return LearningFault("window", evidence, Change(f"learner.{key}", getattr(learner, key), value), "high")
-    if curves.version >= 20 and curves.window_from <= curves.version // 10:
-        evidence = (
-            f"the window goes back to version {curves.window_from} of {curves.version}, with {curves.window / curves.samples:.0%} of all"
-        )
-        evidence += " samples: too old"
-        change = Change("learner.window_fraction", learner.window_fraction, 0.5)
-        return LearningFault("window", evidence, change, "high") if learner.window_fraction > 0.5 else None
-    return None
+    if batches >= 4 or curves.window < learner.max_window:
+        return None
+    evidence = f"the window has {curves.window:,} samples, {batches:.1f} batches: too young, it is forgotten while it is learned"
+    return LearningFault("window", evidence, Change("learner.max_window", learner.max_window, 64 * learner.batch_size), "high")
 
 
 def limiter(facts: Facts) -> LearningFault | None:

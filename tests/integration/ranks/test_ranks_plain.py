@@ -48,40 +48,38 @@ def weights_of(trainer: ranks.ModuleTrainer) -> np.ndarray:
     return torch.cat([parameter.detach().flatten() for parameter in trainer.module.parameters()]).numpy()
 
 
-def lead(url: str, shard: str, door: Any) -> None:
+def lead(url: str, door: Any) -> None:
     """Trains single steps; says after each how it stands, and ends when it is told to."""
     leader_module.LOOK_S = leader_module.SETTLE_S = 0.2
     trainer = trainer_of()
-    with ranks.initialise(
-        trainer, url, ranks.RankPlace(0, 2), rows=ROWS, settings=ranks.RankSettings.model_validate({"shard": shard})
-    ) as training:
+    with ranks.initialise(trainer, url, ranks.RankPlace(0, 2), rows=ROWS) as training:
         while not door.poll():
-            before, done = weights_of(trainer) if shard == "none" else None, training.step(2)
-            was_undone = done > 0 or before is None or np.array_equal(before, weights_of(trainer))
+            before, done = weights_of(trainer), training.step(2)
+            was_undone = done > 0 or np.array_equal(before, weights_of(trainer))
             door.send((trainer.step, done, was_undone, training.statistics()))
         door.recv()
     door.send((trainer.step, weights_of(trainer)))
     door.recv()  # nobody reads what a process that ended had sent
 
 
-def follow(url: str, room: int, shard: str) -> None:
-    ranks.follow(trainer_of(room), url, ranks.RankPlace(1, 2), settings=ranks.RankSettings.model_validate({"shard": shard}))
+def follow(url: str, room: int) -> None:
+    ranks.follow(trainer_of(room), url, ranks.RankPlace(1, 2))
 
 
 class Pair:
     """Both ranks, and what rank 0 said last."""
 
-    def __init__(self, url: str, room: int, shard: str) -> None:
-        self._url, self._room, self._shard = url, room, shard
+    def __init__(self, url: str, room: int) -> None:
+        self._url, self._room = url, room
         self.fresh = trainer_of()  # before the first fork: with its first optimiser, torch imports for seconds
         self.door, inner = FORK.Pipe()
-        self.processes = [self._forked(lead, url, shard, inner)]
+        self.processes = [self._forked(lead, url, inner)]
         self.figures: Any = None
         self.steps, self.was_undone = 0, True
         self.start_other()
 
     def start_other(self) -> None:
-        self.other = self._forked(follow, self._url, self._room, self._shard)
+        self.other = self._forked(follow, self._url, self._room)
         self.processes.append(self.other)
 
     def until(self, wanted: Callable[[Any], bool], what: str, seconds: float = 120.0) -> None:
@@ -126,8 +124,8 @@ class Pair:
 def pair(broker: Any) -> Iterator[Callable[..., Pair]]:
     pairs: list[Pair] = []
 
-    def make(room: int = 0, shard: str = "none") -> Pair:
-        pairs.append(Pair(broker.control_url, room, shard))
+    def make(room: int = 0) -> Pair:
+        pairs.append(Pair(broker.control_url, room))
         return pairs[-1]
 
     yield make
@@ -136,9 +134,8 @@ def pair(broker: Any) -> Iterator[Callable[..., Pair]]:
 
 
 @pytest.mark.release
-@pytest.mark.parametrize("shard", ["none", "full"])
-def test_a_killed_rank_does_not_stop_the_other_and_nothing_is_lost_of_what_was_learned(pair, shard):
-    both = pair(shard=shard)
+def test_a_killed_rank_does_not_stop_the_other_and_nothing_is_lost_of_what_was_learned(pair):
+    both = pair()
     both.until(lambda figures: figures.healthy == 2, "both train")
     both.more(20)
     both.other.kill()

@@ -64,7 +64,7 @@ class S3:
 
     def store(self, bucket=BUCKET, **settings):
         url = f"s3://{bucket}/azq/run"
-        return open_store(StoreConfig(url=url, **{"chunk_bytes": CHUNK, "timeout_s": 20.0, **settings}), directory=self._folder)
+        return open_store(StoreConfig(url=url, **{"timeout_s": 20.0, **settings}), directory=self._folder, chunk_bytes=CHUNK)
 
     def objects(self):
         text = httpx2.get(f"{self.endpoint}/{BUCKET}?list-type=2").text

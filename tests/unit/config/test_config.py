@@ -37,6 +37,10 @@ def test_later_sources_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         (["run.tag=Has Space"], "run.tag"),
         (["search.schedule=[{at=0.5, num_simulations=32}, {at=0.5, num_simulations=64}]"], "search.schedule"),
         (["learner.growth=[{at=0.5, blocks=5, channels=64}]"], "is a setting of earlier versions"),
+        (['learner.shard="full"'], "shard = 'full' is a setting of earlier versions"),
+        (['learner.compression="powersgd"'], "should be 'none', 'fp16' or 'topk'"),
+        (["learner.hidden_weight=1.0"], "hidden_weight = 1.0 is a setting of earlier versions"),
+        (["store.chunk_bytes=4096"], "chunk_bytes = 4096 is a setting of earlier versions"),
     ],
 )
 def test_wrong_settings_are_named_in_one_line(overrides: list[str], named: str) -> None:

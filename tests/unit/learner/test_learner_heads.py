@@ -63,7 +63,7 @@ def test_every_loss_falls(kind, players):
 def test_the_secret_stays_a_guess_but_its_frequencies_are_learned():
     """The first secret of a game that counts is 0, 1 or 2: nobody can know more, so the belief head must not either."""
     game = SecretSum(2)
-    window, trainer, rng = window_of(game, ("hidden",), 400), trainer_for(game, ("hidden",), hidden_weight=2.0), np.random.default_rng(0)
+    window, trainer, rng = window_of(game, ("hidden",), 400), trainer_for(game, ("hidden",)), np.random.default_rng(0)
     for _ in range(300):
         train(trainer, drawn_from(window, rng, 128, 5000), rng)
     state = game.new_initial_state()
@@ -137,9 +137,8 @@ def test_losses_by_hand():
     assert float(found["advantage"]) == pytest.approx((0 + 0 + 4 + 1) / 4)  # values of actions are 1, -1 and 0, all were worth 1
     assert float(found["margin"]) == pytest.approx(0.25)
     assert float(found["hidden"]) == pytest.approx(np.log(2))
-    config = LearnerConfig(outcome_weight=0.25, advantage_weight=0.0, margin_weight=2.0, hidden_weight=0.0, value_weight=3.0)
-    wanted = float(found["policy"]) + 3.0 + 0.25 * 2 * np.log(2) + 2.0 * 0.25
-    assert float(weighted(found, config)) == pytest.approx(wanted)
+    wanted = float(found["policy"]) + 3.0 + 0.5 * 2 * np.log(2) + 0.25 * 1.25 + 0.25 * 0.25 + 0.5 * np.log(2)
+    assert float(weighted(found, 3.0)) == pytest.approx(wanted)
 
 
 def test_the_error_of_a_value_may_count_in_the_spread_of_its_targets():

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from azq import games
-from azq.config import LearnerConfig, NetworkConfig, parse_run
+from azq.config import NetworkConfig, parse_run
 from azq.errors import ConfigError, GameContractError, WeightsError
 from azq.games.adapter import AdaptedGame
 from azq.nets import NetSpec, WeightsMeta, build, from_bytes, load_into, restore, to_bytes, unpack
@@ -192,7 +192,3 @@ def test_a_group_that_is_none_is_refused_by_name(wrong: dict[str, Any]) -> None:
         own_game(lambda: wrong)
     with pytest.raises(GameContractError, match="gives no arrays by name"):
         own_game(lambda: [[0]])
-
-
-def test_the_weight_of_advantages_is_a_setting() -> None:
-    assert LearnerConfig(advantage_weight=0.5).advantage_weight == 0.5

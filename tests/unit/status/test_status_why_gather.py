@@ -70,20 +70,13 @@ def points(step: int, count: int = 50) -> Sequence[HistoryPoint]:
     ]
 
 
-def test_a_history_becomes_first_and_last_losses_and_the_age_of_the_window() -> None:
+def test_a_history_becomes_first_and_last_losses_and_the_size_of_the_window() -> None:
     curves = facts_of(None, RunSections(), [], points(100), [GradeResult(3, 64, 200, 10, 1), GradeResult(2, 64, 200, 90, 1)])
     assert curves.errors is not None
     assert (curves.errors.count, curves.errors.of) == (10, 200)
     found = curves.curves
     assert found is not None
-    assert (found.samples, found.step, found.first_step, found.version, found.window, found.window_from) == (
-        50_000,
-        5_000,
-        100,
-        50,
-        25_000,
-        25,
-    )
+    assert (found.samples, found.step, found.first_step, found.version, found.window) == (50_000, 5_000, 100, 50, 25_000)
     assert found.loss_policy == pytest.approx((2.94, 2.05), abs=0.011)
     assert found.standing_s == 0
     assert found.ran_s == 245.0
@@ -179,12 +172,6 @@ PLANTED: dict[str, tuple[str, str, Callable[[], RunSections], int]] = {
     ),
     "values of the wrong sign": ("calibration", "learner.root_value_fraction", lambda: known("connect_four", search=QUICK), 12),
     "window too young": ("window", "learner.max_window", lambda: known(TTT, learner={"max_window": 128}), 12),
-    "window too old": (
-        "window",
-        "learner.window_fraction",
-        lambda: known(TTT, learner={"window_fraction": 1.0, "publish_every_steps": 16}),
-        14,
-    ),
     "learner waits": ("limiter", "learner.samples_per_insert", lambda: known(TTT, learner={"samples_per_insert": 0.1}), 8),
     "learner never begins": ("limiter", "learner.min_window", lambda: known(TTT, learner={"min_window": 10**8}), 8),
     "rate of nothing": (

@@ -39,7 +39,6 @@ CURVES = CurveFacts(
     loss_value=(0.6, 0.3),
     version=40,
     window=50_000,
-    window_from=20,
     standing_s=0.0,
 )
 PROBE = ProbeFacts(Counted(2, 200), Counted(198, 200), (110, 88), 64, None)
@@ -79,7 +78,6 @@ SICK: list[tuple[str, str, Facts]] = [
     ),
     ("limiter", "learner.min_window", having({"learner": {"min_window": 10**8}}, curves={"step": 0, "samples": 9_000})),
     ("window", "learner.max_window", having({"learner": {"max_window": 600}}, curves={"window": 600})),
-    ("window", "learner.window_fraction", having({"learner": {"window_fraction": 1.0}}, curves={"window_from": 2})),
     ("draws", "selfplay.random_opening_plies", having(**ALL_DRAWN)),
     ("one_side", "selfplay.random_opening_plies", having(wins=(998, 2), shared=0)),
     ("entropy", "search.c_scale", having({"search": {"c_scale": 50.0}}, sharpness=Measured(0.004, 0.001))),

@@ -11,7 +11,7 @@ import pytest
 
 from azq.config import StoreConfig
 from azq.errors import BrokerUnavailable, ConfigError, MissingExtra, StoreError, WeightsError
-from azq.store import BlobStore, blobs, open_prefix, open_store
+from azq.store import blobs, open_prefix, open_store
 from azq.store.chunks import MAX_BLOB_BYTES
 from azq.store.objects import FolderPrefix
 from azq.wire.connect import connect
@@ -55,7 +55,7 @@ def test_a_deleted_blob_is_missing_and_deleting_again_is_harmless(store):
 
 def test_a_reader_finds_a_blob_in_its_own_places_and_no_other(store, tmp_path):
     sha256, uri = store.put(b"weights")
-    reader = BlobStore(StoreConfig(url="file"), tmp_path / "weights", store._control_plane and store._control_plane.storage._client)
+    reader = open_store("file", directory=tmp_path / "weights", client=store._control_plane and store._control_plane.storage._client)
     if uri.startswith(("file:/", "memory:/")):
         with pytest.raises(StoreError, match=r"set store\.url alike"):
             reader.get(uri, sha256)

@@ -89,11 +89,10 @@ def test_two_ranks_equal_one_and_whoever_joins_takes_all_over(kind):
         else:
             word = group.receive()
             work.restore(group.take_state(word), word.step)
-        sync = sync_of(trainer.module, RankSettings(), CPU)
-        trainer.join(sync)
-        sync.share(group.place, rows)
+        trainer.join(sync_of(trainer.module, RankSettings(), CPU))
+        trainer.sync.share(group.place, rows)
         planned = TrainingRound(trainer.step, 5, ROWS, 0, 0.0)
-        train_together(group, sync, trainer, work, planned, work.share(planned, rows, group.place))
+        train_together(group, trainer, work, planned, work.share(planned, rows, group.place))
         return numbers(trainer)
 
     whole, fresh = alone(trainer_of(kind), 8), numbers(trainer_of(kind))  # before the fork: with its first optimiser, torch imports

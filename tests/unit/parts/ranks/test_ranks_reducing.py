@@ -21,7 +21,7 @@ from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
 from azq.parts.ranks import group as group_module
 from azq.parts.ranks.group import Command, RankGroup
-from azq.parts.ranks.reducing import POWER_SGD_AFTER, Hook, Stopwatch, TopK, hook_of, sent_of, sync_of
+from azq.parts.ranks.reducing import Hook, Stopwatch, TopK, hook_of, sent_of, sync_of
 from azq.replay.samples import Samples
 
 CPU = torch.device("cpu")
@@ -132,7 +132,6 @@ def alone_on(config: LearnerConfig, begin: int, end: int) -> np.ndarray:
     [
         ({}, 400),
         ({"compression": "fp16"}, 400),
-        ({"compression": "powersgd"}, 400),
         ({"compression": "topk", "compression_ratio": 0.5}, 800),  # what comes late and at once, Adam makes less of
         ({"sync_every": 8}, 400),
     ],
@@ -231,7 +230,7 @@ def test_weights_are_averaged_where_they_lie_whatever_the_order_of_their_memory(
 
 INPUTS, OUTPUTS = 48, 24
 NUMBERS = INPUTS * OUTPUTS + OUTPUTS
-COMPRESSED_STEPS, LATE = 300, POWER_SGD_AFTER + 10
+COMPRESSED_STEPS, LATE = 300, 3
 PUSH = 4.0
 
 
@@ -291,8 +290,6 @@ def loss_of(found: Tensor, wanted: Tensor) -> Tensor:
 WAYS: dict[str, tuple[dict[str, Any], int]] = {  # settings -> bytes of a step
     "none": ({}, 4 * NUMBERS),
     "fp16": ({}, 2 * NUMBERS),
-    "powersgd": ({"compression_rank": 1}, 4 * (INPUTS + OUTPUTS + OUTPUTS)),  # two factors of the matrix, and the bias whole
-    "powersgd 4": ({"compression_rank": 4}, 4 * (4 * (INPUTS + OUTPUTS) + OUTPUTS)),
     "topk": ({"compression_ratio": 0.5}, 8 * sent_of(NUMBERS, 0.5)),
     "topk 0.1": ({"compression_ratio": 0.1}, 8 * sent_of(NUMBERS, 0.1)),
 }

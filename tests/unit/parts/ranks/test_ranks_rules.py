@@ -163,9 +163,6 @@ def test_what_is_no_place_is_refused(environ):
 def test_settings_of_ranks_that_contradict_each_other_are_refused():
     with pytest.raises(ValueError, match="compression"):
         LearnerConfig(sync_every=4, compression="fp16")
-    for other in ({"sync_every": 4}, {"compression": "topk"}, {"compile": True}):
-        with pytest.raises(ValueError, match="shard"):
-            LearnerConfig.model_validate({"shard": "full", **other})
     with pytest.raises(ValueError, match="batch_size 2"):
         LearnerConfig(batch_size=2, ranks=3)
 
