@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from azq import __version__, logs, parts
-from azq.cli import fleet, look, play, processes, rest
+from azq.cli import fleet, play, processes, rest, views
 from azq.cli.options import Command, checked_output
 from azq.errors import AzqError, ExitCode
 
@@ -51,18 +51,18 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 COMMANDS: dict[str, Command | typer.Typer] = {
     "demo": play.demo,
     "up": processes.up,
-    "doctor": look.doctor,
-    "status": look.status,
-    "top": look.top,
-    "why": look.why,
-    "report": look.report,
-    "ledger": look.ledger,
+    "doctor": views.doctor,
+    "status": views.status,
+    "top": views.top,
+    "why": views.why,
+    "report": views.report,
+    "ledger": views.ledger,
     "workers": rest.workers,
     "events": rest.events,
-    "ranks": look.ranks,
-    "profile": look.profile,
-    "compare": look.compare,
-    "balance": look.balance,
+    "ranks": views.ranks,
+    "profile": views.profile,
+    "compare": views.compare,
+    "balance": views.balance,
     "play": play.play,
     "match": play.match,
     "move": play.move,
@@ -81,11 +81,11 @@ COMMANDS: dict[str, Command | typer.Typer] = {
     "broker": processes.broker,
     "games": play.games_app,
     "site": play.site_app,
-    "devices": look.devices_app,
-    "samples": look.samples_app,
+    "devices": views.devices_app,
+    "samples": views.samples_app,
     "weights": rest.weights_app,
     "runs": rest.runs_app,
-    "config": look.config_app,
+    "config": views.config_app,
     "jobs": rest.jobs_app,
     "fleet": fleet.fleet_app,
     "machine": fleet.machine_app,

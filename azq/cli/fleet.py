@@ -222,5 +222,5 @@ def end(settings: Config, folder: Folder = NOTES) -> Answer:
     """Stop this machine's services in the order that loses nothing, then run machine.poweroff_command (azq-machine-end.service)."""
     from azq.host.machine_end import end as command
 
-    asked = command(settings, folder)
-    return Answer({"ended": asked.reason, "off": asked.off}, f"ended: {asked.reason}")
+    ending = command(settings, folder)
+    return Answer({"ended": ending.reason, "off": ending.off}, f"ended: {ending.reason}")

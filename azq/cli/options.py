@@ -100,7 +100,7 @@ def offering(run: Command, command: Command, given: int = 0, **options: tuple[An
     """
     parameters = list(inspect.signature(command).parameters.values())
     unknown = {parameter.annotation: Any for parameter in parameters[:given]}  # imported for type checkers alone
-    hints, own_hints = (get_type_hints(each, localns=unknown, include_extras=True) for each in (run, command))
+    hints, own_hints = (get_type_hints(function, localns=unknown, include_extras=True) for function in (run, command))
     offered = {parameter.name: (own_hints[parameter.name], parameter.default) for parameter in parameters[given:]} | options
     answers = Answer in (hints["return"], own_hints["return"])
     if answers or "as_json" in offered:
@@ -157,7 +157,7 @@ def answers_apart() -> Iterator[TextIO]:
 
 @contextmanager
 def checked_output() -> Iterator[None]:
-    """Has everything on its way by the end. Raises `AzqError` where it cannot be written, and ends quietly where nobody reads it."""
+    """Has everything on its way by the end. Raises `AzqError` where it cannot be written, and ends quietly where its reader is gone."""
     output = sys.stdout
     if output is None or output.isatty():
         yield

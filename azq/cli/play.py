@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from azq.config import Config
 
 games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
-site_app = typer.Typer(no_args_is_help=True, help="Pages on which everybody plays the shipped networks.")
+site_app = typer.Typer(no_args_is_help=True, help="Pages on which visitors play the shipped networks.")
 
 Game = Annotated[str | None, typer.Option("--game", help="Name of the game; that of the weights where `azq:GAME` or a file is named.")]
 Latest = Annotated[
@@ -100,9 +100,9 @@ def match(
     """Play a match between two players on this machine."""
     from azq.console.play import Seating, game_named, match_players, match_text, two_named
 
-    one, other = two_named(players or (), first, second)
-    seating = Seating(game_named(settings, game, run, one, other, weights), run, weights, num_simulations, seed)
-    result = match_players(settings, seating, one, other, games, opening_plies)
+    player, opponent = two_named(players or (), first, second)
+    seating = Seating(game_named(settings, game, run, player, opponent, weights), run, weights, num_simulations, seed)
+    result = match_players(settings, seating, player, opponent, games, opening_plies)
     return Answer(result, match_text(result))
 
 
@@ -163,8 +163,8 @@ def exploitability(
     from azq.console.play import Seating, game_named
 
     seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed, slots=256)
-    told = exploit_player(settings, seating, player, max_nodes, lambda line: typer.echo(line, err=True))
-    return Answer(told, exploit_text(told))
+    result = exploit_player(settings, seating, player, max_nodes, lambda line: typer.echo(line, err=True))
+    return Answer(result, exploit_text(result))
 
 
 @with_settings
@@ -177,8 +177,8 @@ def replay(
     """Search a recorded game again with the run's weights, seed and settings: what is the same, and why something is not."""
     from azq.console.replay import replay_game, replay_text
 
-    told = replay_game(settings, run, game, ply, lambda line: typer.echo(line, err=True))
-    return Answer(told, replay_text(told))
+    result = replay_game(settings, run, game, ply, lambda line: typer.echo(line, err=True))
+    return Answer(result, replay_text(result))
 
 
 @games_app.command("list")
@@ -220,7 +220,7 @@ def games_import(
     files: Annotated[list[Path], typer.Argument(help="Files of games: .jsonl, .sgf, .pgn, .mat.")],
     run: Annotated[str, typer.Option("--run", help="Name of the new run.")],
     game: Annotated[str | None, typer.Option("--game", help="Name of the game; that of the settings by default.")] = None,
-    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf|pgn|mat", help="Of the files; told by their names.")] = "",
+    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf|pgn|mat", help="Of the files; by their names by default.")] = "",
     finish: Annotated[str, typer.Option(metavar="PLAYER", help="Plays games on that were given up: " + PLAYER_FORMS)] = "",
     num_simulations: Annotated[int, typer.Option(min=1, help="Simulations a move of --finish.")] = 400,
     preset: Preset = "",
@@ -231,8 +231,8 @@ def games_import(
     from azq.console.recorded import Source, import_games
     from azq.console.up import UpRequest
 
-    asked = UpRequest(game, run, overrides or (), config_file=config, preset=preset)
-    done = import_games(asked, Source(files, form, finish, num_simulations), partial(typer.echo, err=True))
+    request = UpRequest(game, run, overrides or (), config_file=config, preset=preset)
+    done = import_games(request, Source(files, form, finish, num_simulations), partial(typer.echo, err=True))
     return Answer(done.values(), done.text())
 
 
@@ -280,6 +280,6 @@ def solve(
     from azq.console.grading import solve as command
 
     values = settings.run.params | parse_params(params or [])
-    asked = SolveRequest(game, values, settings.home, endgames, out, positions, max_states, by_looks, seed)
-    told = command(asked, lambda line: typer.echo(line, err=True))
-    return Answer(told, solve_text(told))
+    request = SolveRequest(game, values, settings.home, endgames, out, positions, max_states, by_looks, seed)
+    result = command(request, lambda line: typer.echo(line, err=True))
+    return Answer(result, solve_text(result))

@@ -30,7 +30,7 @@ def up(
         str | None, typer.Option("--listen", metavar="HOST[:PORT]", help="Let other machines join, over TLS: `azq join`.")
     ] = None,
     plaintext: Annotated[
-        bool, typer.Option("--plaintext", help="With --listen, without TLS: whoever is on the way reads and changes all, passwords too.")
+        bool, typer.Option("--plaintext", help="With --listen, without TLS: the network in between reads and changes all, passwords too.")
     ] = False,
     volunteers: Annotated[bool, typer.Option("--volunteers", help="Let browsers' tabs play: people open the link that is shown.")] = False,
     port: Annotated[int | None, typer.Option("--port", help="With --volunteers, of that link; 8090 by default.")] = None,
@@ -50,8 +50,10 @@ def up(
     from azq.console.up import up as command
 
     with answers_apart() as output:
-        asked = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze, final_games, output)
-        raise typer.Exit(command(asked, listen=listen, plaintext=plaintext))
+        request = UpRequest(
+            game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze, final_games, output
+        )
+        raise typer.Exit(command(request, listen=listen, plaintext=plaintext))
 
 
 def process(command: Command) -> Command:
@@ -129,9 +131,7 @@ def daemon(settings: Config) -> int:
 def broker(
     settings: Config,
     plane: Annotated[str, typer.Option("--plane", help="control, or one of the data planes: data, data1, ...")] = "control",
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="In the clear: for networks of their own.")
-    ] = "127.0.0.1:6379",
+    listen: Annotated[str, typer.Option("--listen", metavar="HOST:PORT", help="In the clear: for private networks.")] = "127.0.0.1:6379",
     password_file: Annotated[
         Path | None, typer.Option("--password-file", help="Holds its owner's password; else the folder's own, made at first.")
     ] = None,

@@ -31,15 +31,15 @@ Version = Annotated[int, typer.Argument(min=1, help="A version of its weights.")
 Until = Annotated[
     str | None, typer.Option("--until", metavar="minutes=M|games=N|steps=N|money=X", help="The first goal reached ends the run.")
 ]
-ReasonText = Annotated[str, typer.Option("--reason", help="Shown to whoever looks at the run.")]
+ReasonText = Annotated[str, typer.Option("--reason", help="Shown with the run.")]
 
 
-def listed(found: Iterable[T], row: Callable[[T], Sequence[object]]) -> Answer:
+def listed(values: Iterable[T], row: Callable[[T], Sequence[object]]) -> Answer:
     """A row for each of a list; `none` where it is empty."""
     from azq.console.table import tabled
 
-    kept = list(found)
-    return Answer(kept, tabled(map(row, kept)) or "none")
+    rows = list(values)
+    return Answer(rows, tabled(map(row, rows)) or "none")
 
 
 def _goals(until: str | None) -> dict[str, float] | None:
@@ -146,8 +146,8 @@ def weights_export(
     """Write weights into a file, verified."""
     from azq.console.remote import export_weights
 
-    told = export_weights(host_settings, client, run, version, as_format, out)
-    return Answer(told, f"{told['file']}: version {told['version']}, {told['size']} bytes, sha256 {told['sha256']}")
+    result = export_weights(host_settings, client, run, version, as_format, out)
+    return Answer(result, f"{result['file']}: version {result['version']}, {result['size']} bytes, sha256 {result['sha256']}")
 
 
 @weights_app.command("average")
@@ -162,8 +162,8 @@ def weights_average(
     """Write the mean of several versions into a file, for `--weights` and `azq up --from`."""
     from azq.console.remote import average_weights
 
-    told = average_weights(host_settings, client, run, versions, out)
-    return Answer(told, f"{told['file']}: mean of versions {', '.join(map(str, told['versions']))}, {told['size']} bytes")
+    result = average_weights(host_settings, client, run, versions, out)
+    return Answer(result, f"{result['file']}: mean of versions {', '.join(map(str, result['versions']))}, {result['size']} bytes")
 
 
 @weights_app.command("pretrained")
@@ -173,7 +173,7 @@ def weights_pretrained(name: Annotated[str | None, typer.Argument(metavar="GAME"
     from azq import pretrained
     from azq.console.remote import pretrained_text
 
-    cards = [pretrained.card(each) for each in ([name] if name else pretrained.names())]
+    cards = [pretrained.card(game) for game in ([name] if name else pretrained.names())]
     return Answer([pretrained.as_values(card) for card in cards], pretrained_text(cards))
 
 
@@ -266,7 +266,7 @@ def restore(
 @runs_app.command()
 @with_answer
 def sign(run: Annotated[str, typer.Option("--run", help="Name of the run.")], config: ConfigFile = None) -> Answer:
-    """Trust what the store (store.url) holds of a run, whoever wrote it: of an azq that did not sign, or where the key is lost."""
+    """Trust what the store (store.url) holds of a run, unsigned or not: of an azq that did not sign, or where the key is lost."""
     from azq.config import load
     from azq.host.restore import sign_kept
 

@@ -1,6 +1,6 @@
 """A typed client of the REST interface: the same routes that curl uses, named after its resources, errors as azq's own.
 
-Pages are followed; what creates something is sent under a key of its own.
+Pages are followed; what creates something is sent under an idempotency key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Client(Transport):
-    """One daemon. Methods raise what the daemon refuses with, as azq's errors, and `DaemonUnavailable` where nobody answers.
+    """One daemon. Methods raise what the daemon refuses with, as azq's errors, and `DaemonUnavailable` where no daemon answers.
 
     Everything but `resume_run`, `revoke_job`, `roll_back_weights` and `unpin_weights` is repeated by itself when an answer is lost:
     creating requests carry an `Idempotency-Key`. Safe to share between threads.
@@ -189,7 +189,7 @@ class Client(Transport):
         self.send("PUT", f"/v1/studies/{_part(report.study)}", body=report.model_dump(mode="json"))
 
     def study(self, name: str) -> StudyReport:
-        """What a study told last."""
+        """The newest report of a study."""
         return self._get(f"/v1/studies/{_part(name)}", StudyReport)
 
     # -- fleet and events

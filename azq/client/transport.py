@@ -78,7 +78,7 @@ class Transport:
     ) -> httpx2.Response:
         """The answer to a request that was accepted; `timeout_s` where it may take longer than others.
 
-        Tried again with growing waits while nobody answers or the daemon is busy; one that is not `repeatable` only where it surely
+        Tried again with growing waits while no daemon answers or the daemon is busy; one that is not `repeatable` only where it surely
         had no effect. Raises the error that the problem document names, `DaemonUnavailable` where there is none.
         """
         given = {name: value for name, value in (params or {}).items() if value is not None}
@@ -133,8 +133,8 @@ def _document(response: httpx2.Response) -> Any:
 
 
 def _wait_s(response: httpx2.Response, attempt: int) -> float:
-    said: str = response.headers.get("retry-after", "")
-    wait_s = float(said) if said.isascii() and said.isdigit() else 0.0
+    header: str = response.headers.get("retry-after", "")
+    wait_s = float(header) if header.isascii() and header.isdigit() else 0.0
     return min(LONGEST_WAIT_S, max(wait_s, BACKOFF.pause_s(attempt + 1)))
 
 

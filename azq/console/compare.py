@@ -54,7 +54,7 @@ def compare_runs(
         _marked(config, run, version, num_simulations, compared.game, chosen)
         for run, version in zip(runs, weights or ["latest"] * len(runs), strict=True)
     ]
-    return compared, [_paired(run, graded[0], found) for run, found in zip(runs[1:], graded[1:], strict=True)]
+    return compared, [_paired(run, graded[0], marked) for run, marked in zip(runs[1:], graded[1:], strict=True)]
 
 
 Marked = tuple[str, dict[str, NDArray[np.float64]]]  # the player, and what `PAIRED` names, a number each position
@@ -76,13 +76,13 @@ def _marked(config: Config, run: str, weights: str, num_simulations: int, game: 
 
 def _paired(run: str, first: Marked, other: Marked) -> dict[str, Any]:
     """What the other run's moves have more of than the first one's, position by position, with 95 % intervals."""
-    found: dict[str, Any] = {"run": run, "players": [first[0], other[0]], "positions": len(first[1]["errors"])}
+    figures: dict[str, Any] = {"run": run, "players": [first[0], other[0]], "positions": len(first[1]["errors"])}
     for name in first[1].keys() & other[1].keys():
-        one, two = first[1][name], other[1][name]
-        difference, low, high = paired_interval(two - one)
-        values = [round(float(column.mean()), 6) for column in (one, two)]
-        found[name] = {"values": values, "difference": difference, "low": low, "high": high}
-    return found
+        ours, theirs = first[1][name], other[1][name]
+        difference, low, high = paired_interval(theirs - ours)
+        values = [round(float(column.mean()), 6) for column in (ours, theirs)]
+        figures[name] = {"values": values, "difference": difference, "low": low, "high": high}
+    return figures
 
 
 def samples_beside(config: Config, runs: Sequence[str], games: int) -> dict[str, SamplesDiff]:
@@ -94,7 +94,7 @@ def samples_beside(config: Config, runs: Sequence[str], games: int) -> dict[str,
 
 def comparison_values(compared: RunComparison, paired: Sequence[dict[str, Any]], samples: Mapping[str, SamplesDiff]) -> dict[str, Any]:
     """All of it in plain values."""
-    return {**asdict(compared), "paired": list(paired), "samples": {run: asdict(found) for run, found in samples.items()}}
+    return {**asdict(compared), "paired": list(paired), "samples": {run: asdict(difference) for run, difference in samples.items()}}
 
 
 def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], samples: Mapping[str, SamplesDiff]) -> list[str]:
@@ -108,16 +108,16 @@ def comparison_text(compared: RunComparison, paired: Sequence[dict[str, Any]], s
     if paired:
         lines += ["", f"on the same graded positions, more than {names[0]} (95 %)"]
     for row in paired:
-        for name in (one for one in PAIRED if one in row):
-            each = row[name]
-            text = f"{each['difference']:+.4f} ({each['low']:+.4f} to {each['high']:+.4f})"
-            values = " against ".join(f"{value:.4f}" for value in reversed(each["values"]))
+        for name in (figure for figure in PAIRED if figure in row):
+            pair = row[name]
+            text = f"{pair['difference']:+.4f} ({pair['low']:+.4f} to {pair['high']:+.4f})"
+            values = " against ".join(f"{value:.4f}" for value in reversed(pair["values"]))
             lines.append(f"{row['run']} {row['players'][1]}, {name}: {text}: {values} of {row['players'][0]}, {row['positions']} positions")
     if compared.graded and not paired:
         lines += ["", f"as recorded, on the same graded positions, more than {names[0]} (95 %)"]
         lines += [_graded(names[0], pair) for pair in compared.graded]
-    for run, found in samples.items():
-        lines += ["", "recorded games", diff_text(found, [names[0], run])]
+    for run, difference in samples.items():
+        lines += ["", "recorded games", diff_text(difference, [names[0], run])]
     differing = [[row.setting, *("-" if value is None else value for value in row.values)] for row in compared.settings]
     return [*lines, *(["", "settings that differ", *tabled(differing, *columns)] if differing else [])]
 

@@ -89,7 +89,7 @@ def _workers(bus: RedisBus, ledger: Ledger) -> list[Finding]:
 
 
 def judge_workers(workers: Sequence[Heartbeat], runs: Sequence[RunView], loops: Sequence[CrashLoop] = ()) -> list[Finding]:
-    """Who lives, who dies again and again, and which running runs lack somebody whom nobody starts."""
+    """Live processes, crash loops, and the roles that running runs lack."""
     roles = Counter(beat.role for beat in workers)
     living = ", ".join(f"{count} {role}" for role, count in sorted(roles.items())) or "none"
     lacking = [
@@ -116,9 +116,9 @@ def judge_devices(config: Config, machine: Machine) -> list[Finding]:
     return checks or [Finding("devices", "ok", str(result))]
 
 
-def _guarded(name: str, look: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
+def _guarded(name: str, check: Callable[[], Sequence[Finding]]) -> Sequence[Finding]:
     try:
-        return look()
+        return check()
     except AzqError as error:
         return [Finding(name, "fail", str(error))]
 
@@ -146,7 +146,7 @@ def _rest(config: Config) -> Finding:
 
 
 def _users(config: Config) -> Finding:
-    own = "each role and each machine that joined has a user with rights of its own"
+    own = "each role and each machine that joined has its own user and rights"
     return Finding("users", "ok", own) if knows_roles(config) else Finding("users", "warn", NO_USERS)
 
 
@@ -206,10 +206,10 @@ class SpeedFacts:
 
     @property
     def asks(self) -> bool:
-        """Whether self-play asks inference workers: to wait for them costs it nothing, while whoever evaluates for himself pays for it."""
+        """Whether self-play asks inference workers: to wait for them costs it nothing, while a process with its own network pays for it."""
         waits = [(profile, row) for profile in self.profiles if profile.role == "selfplay" for row in profile.rows if row.phase == "wait"]
         served = any(profile.role == "inference" for profile in self.profiles)
-        return served and all(row.cpu_cores < OWN * row.wall_share * each.processes for each, row in waits)
+        return served and all(row.cpu_cores < OWN * row.wall_share * profile.processes for profile, row in waits)
 
     @property
     def spare(self) -> bool:
@@ -357,7 +357,7 @@ class SpeedReport:
 
 
 def examine_speed(config: Config, named: str | None, seconds: float, wait: Callable[[float], object] | None = None) -> SpeedReport:
-    """Watches a run at work, the only one where none is named. Raises `NotFound` where nobody works for it."""
+    """Watches a run at work, the only one where none is named. Raises `NotFound` where no process works for it."""
     settings, client = brokers.open_control(config)
     with contextlib.closing(client):
         watch, ledger = Watch(client), Ledger(client)
@@ -368,7 +368,7 @@ def examine_speed(config: Config, named: str | None, seconds: float, wait: Calla
     result = profile_of(beats, run)
     if not result:
         raise NotFound(f"no live process works for run {run!r}; `azq status` lists the runs, `azq up --run {run}` starts one")
-    hosts = {beat.host for look in beats for beat in look if concerns(beat, run)}
+    hosts = {beat.host for sample in beats for beat in sample if concerns(beat, run)}
     facts = SpeedFacts(
         result,
         sum(status.selfplay_stalled for status in statuses) / len(statuses),

@@ -39,33 +39,35 @@ def grade_player(config: Config, seating: Seating, player: str, file: Path | Non
         return figures | ({"regret": regret_figures(game, regret)} if regret else {})
 
 
-def regret_figures(game: Game, found: Regret) -> dict[str, Any]:
+def regret_figures(game: Game, regret: Regret) -> dict[str, Any]:
     """Plain values, losses in the game's unit, with standard errors; values from -1 to 1. Pure."""
     scale = unit(game).loss_scale
-    means = {"policy": Mean.of(scale * found.policy), "search": Mean.of(scale * found.search), "value_error": Mean.of(found.value_error)}
+    means = {"policy": Mean.of(scale * regret.policy), "search": Mean.of(scale * regret.search), "value_error": Mean.of(regret.value_error)}
     values = {name: {"mean": round(mean.value, 6), "error": round(mean.error, 6)} for name, mean in means.items()}
-    rows = [{"said": round(said, 4), "true": round(true, 4), "positions": count} for said, true, count in reliability(found)]
-    return values | {"calibration_error": round(calibration_error(found), 4), "reliability": rows}
+    rows = [{"said": round(predicted, 4), "true": round(true, 4), "positions": count} for predicted, true, count in reliability(regret)]
+    return values | {"calibration_error": round(calibration_error(regret), 4), "reliability": rows}
 
 
-def grade_figures(game: Game, player: str, num_simulations: int, found: Grade) -> dict[str, Any]:
+def grade_figures(game: Game, player: str, num_simulations: int, result: Grade) -> dict[str, Any]:
     """Plain values, losses in the game's unit; lost result classes only where results are certain: one player or two, no chance. Pure."""
-    told = unit(game)
+    measure = unit(game)
     certain = game.num_players() <= 2 and not game.is_chance() and not game.is_hidden()
-    rows = {name: _row(told, found.loss_by_class[name], errors, count, certain) for name, (errors, count) in sorted(found.by_class.items())}
+    rows = {
+        name: _row(measure, result.loss_by_class[name], errors, count, certain) for name, (errors, count) in sorted(result.by_class.items())
+    }
     return {
         "game": game.name,
         "player": player,
         "num_simulations": num_simulations,
-        "unit": told.loss_name,
-        **_row(told, found.mean_loss, found.errors, found.positions, certain),
-        "unlisted": found.unlisted,
+        "unit": measure.loss_name,
+        **_row(measure, result.mean_loss, result.errors, result.positions, certain),
+        "unlisted": result.unlisted,
         "by_class": rows,
     }
 
 
-def _row(told: Unit, loss: float, errors: int, count: int, certain: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"positions": count, "mean_loss": round(loss * told.loss_scale, 4)}
+def _row(measure: Unit, loss: float, errors: int, count: int, certain: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"positions": count, "mean_loss": round(loss * measure.loss_scale, 4)}
     if certain:
         row |= {"errors": errors, "error_share": round(errors / count, 4) if count else 0.0}
     return row
@@ -114,22 +116,22 @@ class SolveRequest:
     seed: int = 0
 
 
-def solve(request: SolveRequest, tell: Callable[[str], object]) -> dict[str, Any]:
+def solve(request: SolveRequest, report: Callable[[str], object]) -> dict[str, Any]:
     """Solves, writes the file whole or not at all, and tells what was found. Raises `ConfigError` for what cannot be solved."""
     game = games.load(request.game, **request.params)
     check_solvable(game)
-    figures, found = (_ends if request.endgames else _whole)(game, request, tell)
-    if not found:
+    figures, graded = (_ends if request.endgames else _whole)(game, request, report)
+    if not graded:
         raise ConfigError(f"{request.game}: no position in which one move is better than another was found, so there is nothing to grade")
     path = request.out or solved_file(request.home, request.game, request.params)
     make_folders(path.absolute().parent)
-    publish_file(path, as_lines(found, score=game.num_players() == 1).encode())
-    return {"game": request.game, "params": dict(request.params), **figures, "graded": len(found), "file": str(path)}
+    publish_file(path, as_lines(graded, score=game.num_players() == 1).encode())
+    return {"game": request.game, "params": dict(request.params), **figures, "graded": len(graded), "file": str(path)}
 
 
-def _whole(game: games.Game, request: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
+def _whole(game: games.Game, request: SolveRequest, report: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     drawn = Drawn(request.positions, request.seed)
-    progress = ProgressLine(tell, lambda: f"{len(table.values):,} positions")
+    progress = ProgressLine(report, lambda: f"{len(table.values):,} positions")
     table = Table(by_looks if request.by_looks else by_notation, request.max_states, progress, drawn)
     root = table.solve(game.new_initial_state())
     value = root.value()
@@ -139,42 +141,42 @@ def _whole(game: games.Game, request: SolveRequest, tell: Callable[[str], object
     return {"positions": len(table.values), "value": round(value, 9), **score, "best": best, "decisive": drawn.matter}, drawn.kept
 
 
-def _ends(game: games.Game, request: SolveRequest, tell: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
+def _ends(game: games.Game, request: SolveRequest, report: Callable[[str], object]) -> tuple[dict[str, Any], list[Solved]]:
     results: list[Solved] = []
-    progress = ProgressLine(tell, lambda: f"{len(results)} of {request.positions} positions from {tries:,} random games")
+    progress = ProgressLine(report, lambda: f"{len(results)} of {request.positions} positions from {tries:,} random games")
     key = by_looks if request.by_looks else by_notation
     rng = random.Random(request.seed)
-    for tries, one in enumerate(endgames(game, request.endgames, key, request.max_states, rng, progress), 1):
-        results += [one] if one else []
+    for tries, ending in enumerate(endgames(game, request.endgames, key, request.max_states, rng, progress), 1):
+        results += [ending] if ending else []
         if len(results) == request.positions or tries == TRIES * request.positions:
             break
     return {"endgames": request.endgames, "random_games": tries}, results
 
 
-def as_lines(found: Sequence[Solved], *, score: bool) -> str:
+def as_lines(graded: Sequence[Solved], *, score: bool) -> str:
     """Graded positions as `azq.ratings.positions` reads them, in thirds by their plies. Pure."""
-    longest = 1 + max(len(one.actions) for one in found)
+    longest = 1 + max(len(position.actions) for position in graded)
     rows = [
-        {"actions": one.actions, "moves": {str(action): round(value, 9) for action, value in one.moves.items()},
-         "class": PHASES[3 * len(one.actions) // longest]} | ({"score": True} if score else {})
-        for one in sorted(found, key=lambda one: (len(one.actions), one.actions))
+        {"actions": position.actions, "moves": {str(action): round(value, 9) for action, value in position.moves.items()},
+         "class": PHASES[3 * len(position.actions) // longest]} | ({"score": True} if score else {})
+        for position in sorted(graded, key=lambda position: (len(position.actions), position.actions))
     ]  # fmt: skip
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def solve_text(told: Mapping[str, Any]) -> str:
+def solve_text(result: Mapping[str, Any]) -> str:
     """Two lines."""
-    if "value" in told:
-        result = {1.0: "player 0 wins", 0.0: "a draw", -1.0: "player 1 wins"}.get(told["value"], "by perfect play")
-        what = f"at best {told['score']:,g} (" if "score" in told else f"{result} (value {told['value']:g}, "
-        best = f"best {' '.join(map(str, told['best']))}" if told["best"] else "chance begins"
-        first = f"{told['game']}: {what}{best}); {told['positions']:,} positions, a choice matters in {told['decisive']:,}"
+    if "value" in result:
+        outcome = {1.0: "player 0 wins", 0.0: "a draw", -1.0: "player 1 wins"}.get(result["value"], "by perfect play")
+        what = f"at best {result['score']:,g} (" if "score" in result else f"{outcome} (value {result['value']:g}, "
+        best = f"best {' '.join(map(str, result['best']))}" if result["best"] else "chance begins"
+        first = f"{result['game']}: {what}{best}); {result['positions']:,} positions, a choice matters in {result['decisive']:,}"
     else:
-        first = f"{told['game']}: endgames of at most {told['endgames']} plies, from {told['random_games']:,} random games"
-    return f"{first}\n{told['graded']} graded positions in {told['file']}"
+        first = f"{result['game']}: endgames of at most {result['endgames']} plies, from {result['random_games']:,} random games"
+    return f"{first}\n{result['graded']} graded positions in {result['file']}"
 
 
-def exploit_player(config: Config, seating: Seating, player: str, max_nodes: int, tell: Callable[[str], object]) -> dict[str, Any]:
+def exploit_player(config: Config, seating: Seating, player: str, max_nodes: int, report: Callable[[str], object]) -> dict[str, Any]:
     """NashConv of each of a player's policies, in the unit of returns. Raises `ConfigError` for a game that is too large."""
     with seated(config, seating, [player]) as (game, (seat,)):
         seen = 0
@@ -184,29 +186,29 @@ def exploit_player(config: Config, seating: Seating, player: str, max_nodes: int
             seen += 1
             progress()
 
-        progress = ProgressLine(tell, lambda: f"{seen:,} histories")
+        progress = ProgressLine(report, lambda: f"{seen:,} histories")
         tree = grown(game, max_nodes, count)
-        tell(f"{tree.nodes:,} histories, {len(tree.histories):,} information states; {seat.name} is asked in each")
+        report(f"{tree.nodes:,} histories, {len(tree.histories):,} information states; {seat.name} is asked in each")
         rows = {name: measured(tree, policy) for name, policy in policies_of(game, seat, tree.histories).items()}
         policies = {
             name: {
-                "exploitability": found.exploitability,
-                "nash_conv": found.nash_conv,
-                "values": found.values,
-                "best_responses": found.best,
+                "exploitability": exploited.exploitability,
+                "nash_conv": exploited.nash_conv,
+                "values": exploited.values,
+                "best_responses": exploited.best,
             }
-            for name, found in rows.items()
+            for name, exploited in rows.items()
         }
         sizes = {"histories": tree.nodes, "information_states": len(tree.histories)}
         return {"game": game.name, "player": seat.name, "num_simulations": seating.num_simulations, **sizes, "policies": policies}
 
 
-def exploit_text(told: Mapping[str, Any]) -> list[str]:
+def exploit_text(result: Mapping[str, Any]) -> list[str]:
     """A line a policy and seat."""
-    head = f"{told['player']} at {told['game']}: {told['histories']:,} histories, {told['information_states']:,} information states"
+    head = f"{result['player']} at {result['game']}: {result['histories']:,} histories, {result['information_states']:,} information states"
     rows = (
         (name, *(f"{policy[figure]:.4f}" for figure in ("exploitability", "nash_conv")), seat, f"{value:+.4f}", f"{best:+.4f}")
-        for name, policy in told["policies"].items()
+        for name, policy in result["policies"].items()
         for seat, (value, best) in enumerate(zip(policy["values"], policy["best_responses"], strict=True))
     )
     return [head, *tabled(rows, "policy", "#exploitability", "#NashConv", "#seat", "#result", "#best response")]
@@ -218,11 +220,11 @@ TELL_EVERY_S = 2.0
 class ProgressLine:
     """A tick that now and then tells how far it is."""
 
-    def __init__(self, tell: Callable[[str], object], text: Callable[[], str]) -> None:
-        self._tell, self._text = tell, text
+    def __init__(self, report: Callable[[str], object], text: Callable[[], str]) -> None:
+        self._report, self._text = report, text
         self._next = time.monotonic() + TELL_EVERY_S
 
     def __call__(self) -> None:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + TELL_EVERY_S
-            self._tell(self._text())
+            self._report(self._text())

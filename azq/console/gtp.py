@@ -205,7 +205,7 @@ class GtpBoard:
         results = []
         for order, action in enumerate(tried[:most]):
             won = share((1 + float(result.q_values[action])) / 2)
-            moves = [self._cells.vertex(each) for each in (line if action == result.best_action else [action])]
+            moves = [self._cells.vertex(action) for action in (line if action == result.best_action else [action])]
             about = f"visits {int(result.visit_counts[action])} winrate {won} prior {share(float(priors[action]))} lcb {won} order {order}"
             results.append(f"info move {moves[0]} {about} pv {' '.join(moves)}".replace(PASS, PASS.lower()))
         return " ".join(results)
@@ -227,8 +227,8 @@ class GtpBoard:
 def serve(config: Config, seating: Seating, player: str, source: TextIO, sink: TextIO) -> None:
     """Answers commands until `quit` or the end of `source`.
 
-    Raises `ConfigError` for a game that such boards do not play, and what `seated` raises. A player who cannot answer is told to the
-    board in one line.
+    Raises `ConfigError` for a game that such boards do not play, and what `seated` raises. The board reads of a player who cannot answer
+    in one line.
     """
     for stream in (source, sink):
         if isinstance(stream, TextIOWrapper):
@@ -244,22 +244,22 @@ def answer_lines(board: GtpBoard, source: TextIO, sink: TextIO) -> None:
     over, line = False, lines.get()
     while line and not over:
         try:
-            said, over = board.answer(line)
+            answer, over = board.answer(line)
         except AzqError as error:
-            said = f"? {' '.join(str(error).split())}\n\n"
-        sink.write(said if isinstance(said, str) else f"{said.line}\n")
+            answer = f"? {' '.join(str(error).split())}\n\n"
+        sink.write(answer if isinstance(answer, str) else f"{answer.line}\n")
         sink.flush()
         if over:
             return
-        line = lines.get() if isinstance(said, str) else _repeat(said, lines, sink)
+        line = lines.get() if isinstance(answer, str) else _repeat(answer, lines, sink)
 
 
-def _repeat(said: GtpAnalysis, lines: queue.SimpleQueue[str], sink: TextIO) -> str:
+def _repeat(analysis: GtpAnalysis, lines: queue.SimpleQueue[str], sink: TextIO) -> str:
     """Says an analysis again and again until a line comes, which it gives back."""
-    again = said.line.partition("\n")[2]
+    again = analysis.line.partition("\n")[2]
     while True:
         try:
-            line = lines.get(timeout=said.every_s)
+            line = lines.get(timeout=analysis.every_s)
         except queue.Empty:
             sink.write(f"{again}\n")
         else:

@@ -67,10 +67,10 @@ class Agent:
     def answers(self, histories: Sequence[Sequence[int]], chance: Chance = "sampled") -> list[dict[str, Any]]:
         """What `azq move` prints: the moves, with the distribution of outcomes and the value in the game's unit where it has them."""
         states = [position(self.game, history) for history in histories]
-        found = self.moves(histories)
+        answers = self.moves(histories)
         if chance == "expected":
-            found = [over_chance(self.game, self.evaluator, state, answer) for state, answer in zip(states, found, strict=True)]
-        lines = [{key: answer[key] for key in PRINTED if key in answer} for answer in found]
+            answers = [over_chance(self.game, self.evaluator, state, answer) for state, answer in zip(states, answers, strict=True)]
+        lines = [{key: answer[key] for key in PRINTED if key in answer} for answer in answers]
         scale = unit(self.game)
         if not scale.plain:
             lines = [{**answer, scale.name: round(scale.told(answer["value"]), 4)} for answer in lines]
@@ -86,11 +86,11 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     from azq.inference.ask.local import LocalEvaluator
 
     folder = folder_of(config, game, run)
-    chosen = [_or_pretrained(config, folder, game, run, each) for each in weights.split(",")]
-    paths = [weights_file(folder, each) for each in chosen]
+    chosen = [_or_pretrained(config, folder, game, run, name) for name in weights.split(",")]
+    paths = [weights_file(folder, name) for name in chosen]
     settings = _settings(config, folder, game, run, chosen)
     name = game or settings.run.game
-    naming = next((path for path, said in said_by(chosen).items() if said.game == name), folder.settings)
+    naming = next((path for path, meta in said_by(chosen).items() if meta.game == name), folder.settings)
     rules = load_game(config, name, settings.run.params if settings.run.game == name else {}, naming)
     members = [LocalEvaluator.from_file(rules, path, config.inference) for path in paths]
     versions = [member.weight_version for member in members]
@@ -124,8 +124,8 @@ def _settings(config: Config, folder: rundir.RunDir, game: str | None, run: str 
     themselves goes before all, as it does in `azq up`.
     """
     stored = _stored(config, folder, game, run, chosen)
-    asked = config.search.model_dump(exclude_unset=True)
-    return parse_run({"run": stored.run.model_dump(), "search": merge(stored.search.model_dump(), asked)}, "the search asked for")
+    search = config.search.model_dump(exclude_unset=True)
+    return parse_run({"run": stored.run.model_dump(), "search": merge(stored.search.model_dump(), search)}, "the search asked for")
 
 
 def _stored(config: Config, folder: rundir.RunDir, game: str | None, run: str | None, chosen: Sequence[str]) -> RunSections:

@@ -53,7 +53,7 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
         agents = {name: _agent(config, seating, name, stack) for name in dict.fromkeys(names) if kind_of(name).network}
         _check_alike(agents)
         game = next((agent.game for agent in agents.values()), None) or _rules(config, seating)
-        engines = [name.partition(":")[2] for name in names]  # whoever sits at this terminal may start what he names
+        engines = [name.partition(":")[2] for name in names]  # the user of this terminal may start any program
         ground = Ground(game, None, SearchConfig(), seating.num_simulations, slots=seating.slots, engines=engines)
         players = []
         for number, name in enumerate(names):
@@ -78,9 +78,11 @@ def _agent(config: Config, seating: Seating, name: str, stack: ExitStack) -> mov
 
 def _check_alike(agents: Mapping[str, move.Agent]) -> None:
     """Raises `ConfigError` where two of them play a game with other parameters."""
-    for (first, one), (other, that) in pairwise(agents.items()):
-        if (one.game.name, one.game.params) != (that.game.name, that.game.params):
-            raise ConfigError(f"{first} plays {one.game.name} with {one.game.params}, {other} with {that.game.params}; they cannot meet")
+    for (first, agent), (other, opponent) in pairwise(agents.items()):
+        if (agent.game.name, agent.game.params) != (opponent.game.name, opponent.game.params):
+            raise ConfigError(
+                f"{first} plays {agent.game.name} with {agent.game.params}, {other} with {opponent.game.params}; they cannot meet"
+            )
 
 
 def game_named(config: Config, game: str | None, run: str | None, *names: str) -> str:
@@ -95,9 +97,9 @@ def game_named(config: Config, game: str | None, run: str | None, *names: str) -
         return check_game(config, folder.sections().run.game, folder.settings)
     if result := next(filter(None, map(pretrained.named, names)), None):
         return result
-    files = (each for name in names if not name.startswith("gtp:") for each in name.removeprefix(FILE).split(","))
-    for path, said in move.said_by(files).items():
-        return check_game(config, said.game, path)
+    files = (file for name in names if not name.startswith("gtp:") for file in name.removeprefix(FILE).split(","))
+    for path, meta in move.said_by(files).items():
+        return check_game(config, meta.game, path)
     raise ConfigError("no game was named; say which with --game, name a --run of it, a file of weights, or such as come with azq: azq:GAME")
 
 
@@ -134,14 +136,14 @@ def match_players(config: Config, seating: Seating, first: str, second: str, gam
         return match_figures(play_match(spec, game, *players), unit(game))
 
 
-def match_figures(result: MatchResult, told: Unit) -> dict[str, Any]:
+def match_figures(result: MatchResult, measure: Unit) -> dict[str, Any]:
     """Plain values; `points_95` is half the width of a 95 % interval. Pure."""
     same = ("first", "second", "seats", "games", "wins", "draws", "losses")
     return (
         {name: getattr(result, name) for name in same}
         | {
             "share": round(result.score, 4),
-            "unit": told.name,
+            "unit": measure.name,
             "points": round(result.points, 4),
             "points_95": round(Z95 * result.points_se, 4),
         }
@@ -212,7 +214,7 @@ def play(
     match(replace(agent, temperature=temperature), 0 if human_first else 1, input, sys.stdout.write)
 
 
-def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Random | None = None) -> None:
+def match(player: move.Agent, human: int, ask: Ask, write: Tell, luck: random.Random | None = None) -> None:
     """One game; `human` is the person's seat, `luck` throws dice and deals. Ends at the end of the game or at `q`."""
     luck = luck or random.Random()
     history: list[int] = []
@@ -220,16 +222,16 @@ def match(player: move.Agent, human: int, ask: Ask, tell: Tell, luck: random.Ran
         if state.is_chance_node():
             history.append(draw_outcome(state, luck))
             continue
-        tell(f"\n{_view(player.game, state, human)}\n")
+        write(f"\n{_view(player.game, state, human)}\n")
         if state.current_player() != human:
             answer = player.moves([history])[0]
             action = drawn(answer["policy"], player.temperature, luck) if player.temperature else answer["action"]
             agent = "agent" if player.game.num_players() == 2 else f"agent {state.current_player()}"
-            tell(f"{agent} plays {state.action_to_string(action)} (value {answer['value']:+.2f})\n")
+            write(f"{agent} plays {state.action_to_string(action)} (value {answer['value']:+.2f})\n")
             history.append(action)
-        elif not _ask_action(player, state, history, ask, tell):
+        elif not _ask_action(player, state, history, ask, write):
             return
-    tell(f"\n{labelled(player.game, state)}\n{_verdict(state.returns(), human)}\n")
+    write(f"\n{labelled(player.game, state)}\n{_verdict(state.returns(), human)}\n")
 
 
 def _view(game: Game, state: State, human: int) -> str:
@@ -237,7 +239,7 @@ def _view(game: Game, state: State, human: int) -> str:
     return state.information_state_string(human) if game.is_hidden() else labelled(game, state)
 
 
-def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, tell: Tell) -> bool:
+def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, write: Tell) -> bool:
     """Changes the history by what the person says; False when there is nothing more to say."""
     while True:
         try:
@@ -250,12 +252,12 @@ def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, 
             del history[before:]
             return True
         if text == "h":
-            tell(_hint(state, player.moves([history])[0]))
+            write(_hint(state, player.moves([history])[0]))
             continue
         try:
             history += read_move(state, text)
         except IllegalActionError as error:
-            tell(f"{error}\n{HELP}\n")
+            write(f"{error}\n{HELP}\n")
             continue
         return True
 
@@ -263,8 +265,8 @@ def _ask_action(player: move.Agent, state: State, history: list[int], ask: Ask, 
 def _hint(state: State, answer: dict[str, Any]) -> str:
     """What the network would play, and what it thinks of each."""
     best = sorted(state.legal_actions(), key=lambda action: -answer["policy"][action])[:HINTS]
-    told = (f"{state.action_to_string(action)} {answer['policy'][action]:.0%}" for action in best)
-    return f"{', '.join(told)} (value {answer['value']:+.2f})\n"
+    moves = (f"{state.action_to_string(action)} {answer['policy'][action]:.0%}" for action in best)
+    return f"{', '.join(moves)} (value {answer['value']:+.2f})\n"
 
 
 def _last_move(game: Game, history: Sequence[int], human: int) -> int | None:

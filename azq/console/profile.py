@@ -40,7 +40,7 @@ def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float]
 
 
 def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[RoleProfile, ...]:
-    """The same of an `azq up` in a folder of its own, once each of its roles works. Raises `EvaluationTimeout` where one does not."""
+    """The same of an `azq up` in a temporary folder, once each of its roles works. Raises `EvaluationTimeout` where one does not."""
     pause = threading.Event().wait
     with Local(game, run=RUN, settings=[*SOON, *overrides], prefix="azq-profile-") as run:
         run.until(lambda: _at_work(run.beats()), "work of every role", READY_S)
@@ -49,12 +49,12 @@ def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[Role
         return profile_of(looks(run.beats, seconds, pause), RUN)
 
 
-def looks(look: Callable[[], T], seconds: float, wait: Callable[[float], object]) -> list[T]:
+def looks(sample: Callable[[], T], seconds: float, wait: Callable[[float], object]) -> list[T]:
     """What `look` returns each second: as many looks as seconds, at least one."""
-    results = [look()]
+    results = [sample()]
     for _ in range(round(seconds / EVERY_S) - 1):
         wait(EVERY_S)
-        results.append(look())
+        results.append(sample())
     return results
 
 
@@ -80,7 +80,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RoleProfile:
-    """Where a role's time goes; rows in the order of `azq.phases`, phases that nobody was in left out."""
+    """Where a role's time goes; rows in the order of `azq.phases`, phases without time left out."""
 
     role: str
     processes: int
@@ -95,12 +95,12 @@ def concerns(beat: Heartbeat, run: str) -> bool:
 
 def profile_of(looks: Sequence[Look], run: str) -> tuple[RoleProfile, ...]:
     """The roles that said anything of the run; figures are means over looks, a heartbeat that was seen before counts once."""
-    said: dict[str, dict[str, dict[int, dict[str, float]]]] = {role: {} for role in OF_ROLE}
-    for look in looks:
-        for beat in look:
+    figures: dict[str, dict[str, dict[int, dict[str, float]]]] = {role: {} for role in OF_ROLE}
+    for sample in looks:
+        for beat in sample:
             if concerns(beat, run):
-                said[beat.role].setdefault(beat.worker, {})[beat.sent_ms] = of_heartbeat(beat.rates)
-    return tuple(_role(role, [_mean(list(beats.values())) for beats in workers.values()]) for role, workers in said.items() if workers)
+                figures[beat.role].setdefault(beat.worker, {})[beat.sent_ms] = of_heartbeat(beat.rates)
+    return tuple(_role(role, [_mean(list(beats.values())) for beats in workers.values()]) for role, workers in figures.items() if workers)
 
 
 def as_text(profiles: Sequence[RoleProfile]) -> str:

@@ -77,9 +77,9 @@ class Imported:
     def text(self) -> list[str]:
         lines = [f"run {self.run} begins with {self.games:,} games, {self.positions:,} positions"]
         if self.left_out:
-            told = ", ".join(f"{count:,} {why}" for why, count in self.left_out.items())
+            counts = ", ".join(f"{count:,} {why}" for why, count in self.left_out.items())
             more = self.left_out.total() - len(self.named)
-            lines += [f"{self.left_out.total():,} left out: {told}", *(f"  {line}" for line in self.named)]
+            lines += [f"{self.left_out.total():,} left out: {counts}", *(f"  {line}" for line in self.named)]
             lines += [f"  and {more:,} more"] if more else []
         return [*lines, f"`azq up --run {self.run}` learns from them first, then more and more from its own"]
 
@@ -94,7 +94,7 @@ class Source:
     num_simulations: int = 400
 
 
-def import_games(request: UpRequest, source: Source, tell: Callable[[str], None]) -> Imported:
+def import_games(request: UpRequest, source: Source, report: Callable[[str], None]) -> Imported:
     """Makes the folder of a new run whose log begins with the games of these files; it is there whole, or not at all.
 
     Games that were given up or break the rules are left out and counted. Raises `NotFound` for a file, `StateConflict` for a run that
@@ -116,7 +116,7 @@ def import_games(request: UpRequest, source: Source, tell: Callable[[str], None]
             seating = Seating(sections.run.game, None, "latest", source.num_simulations, slots=AT_ONCE)
             players = stack.enter_context(seated(start.config, seating, [source.finish]))[1] if source.finish else [None]
             store = Storing(game, log, players[0], done)
-            progress = ProgressLine(tell, lambda: f"{done.games:,} games, {done.positions:,} positions")
+            progress = ProgressLine(report, lambda: f"{done.games:,} games, {done.positions:,} positions")
             while several := list(islice(result, AT_ONCE)):
                 store.take(several)
                 progress()
@@ -186,7 +186,7 @@ class Storing:
         self.done.positions += sum(counts.values())
 
     def _whole(self, reads: Sequence[ReadGame]) -> list[Sequence[int]]:
-        """Actions up to an end by the rules; none where nobody plays on."""
+        """Actions up to an end by the rules; none without a finisher."""
         given_up = [read for read in reads if not read.over]
         finished = iter(play_on(self.game, self.finisher, [read.actions for read in given_up]) if self.finisher else [()] * len(given_up))
         return [read.actions if read.over else next(finished) for read in reads]

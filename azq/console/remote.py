@@ -75,7 +75,7 @@ def export_weights(config: Config, client: Client, run: str, version: str, as_fo
 
 
 def average_weights(config: Config, client: Client, run: str, versions: str, out: Path | None) -> dict[str, Any]:
-    """Writes the mean of published versions' weights as a file of its own, of version 0; what was written, and where.
+    """Writes the mean of published versions' weights into a file, as version 0; what was written, and where.
 
     Raises `ConfigError` for fewer than two versions, `WeightsError` for those of different networks, `NotFound`, `StoreError`.
     """
@@ -151,15 +151,15 @@ def delete_run(client: Client, name: str, files: bool, confirm: Callable[[str], 
     folder = Path(run.directory)
     if files:
         check_run_folder(folder)
-    kept = {"run": name, "deleted": False, "folder": run.directory, "files": False}
+    result = {"run": name, "deleted": False, "folder": run.directory, "files": False}
     if not confirm(f"forget run {name} ({run.game}, {run.state}): its ledger, jobs, results and history?"):
-        return kept
+        return result
     if files and not confirm(f"and remove {folder} with its games, checkpoints and weights, which nothing brings back?"):
-        return kept
+        return result
     client.delete_run(name)
     if files:
         _remove(folder)
-    return {**kept, "deleted": True, "files": files}
+    return {**result, "deleted": True, "files": files}
 
 
 def check_run_folder(folder: Path) -> None:

@@ -30,8 +30,8 @@ from azq.wire.messages import BROWSER_PREFIX
 SHOWN = 8  # actions of a ply
 
 
-def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Callable[[str], None] = lambda _line: None) -> dict[str, Any]:
-    """Everything `azq replay` tells; `tell` is given a line now and then while it searches.
+def replay_game(config: Config, run: str, uid: int, ply: int | None, report: Callable[[str], None] = lambda _line: None) -> dict[str, Any]:
+    """Everything `azq replay` shows; `report` gets a line now and then while it searches.
 
     Raises `ConfigError` for a ply that was not searched, `NotFound` for what is not there any more.
     """
@@ -49,29 +49,29 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None, tell: Calla
             return stack.enter_context(closing(_opened(config, folder, recorded, version)))
 
         plies: list[ReplayedPly] = []
-        end, asked = searched[-1] if ply is None else ply, 0
-        progress = ProgressLine(tell, lambda: f"ply {plies[-1].searched.ply if plies else 0} of {end} told, {asked:,} positions evaluated")
+        end, evaluated = searched[-1] if ply is None else ply, 0
+        progress = ProgressLine(report, lambda: f"ply {plies[-1].searched.ply if plies else 0} of {end}, {evaluated:,} positions evaluated")
 
         def outputs(version: int, packed: NDArray[np.uint8]) -> Outputs:
-            nonlocal asked
-            asked += len(packed)
+            nonlocal evaluated
+            evaluated += len(packed)
             progress()
             result = evaluate(network(version), packed)
             return result.logits, result.values
 
-        for version in sorted({int(versions[each]) for each in searched if ply is None or each <= ply}):
-            network(version)  # what is missing is told before anything was searched
-        for each in replay(recorded, outputs, ply):
-            plies.append(each)  # one by one, for `progress` to see
-    shown = [_told(recorded, each, text) for each, text in zip(plies, _texts(recorded, plies), strict=True)]
+        for version in sorted({int(versions[at]) for at in searched if ply is None or at <= ply}):
+            network(version)  # what is missing is named before the search
+        for replayed in replay(recorded, outputs, ply):
+            plies.append(replayed)  # one by one, for `progress` to see
+    shown = [_values(recorded, replayed, text) for replayed, text in zip(plies, _texts(recorded, plies), strict=True)]
     return {
         "run": run,
         "game": uid,
         "worker": worker,
         "seed": recorded.sections.run.seed,
-        "counts": {verdict: sum(each["verdict"] == verdict for each in shown) for verdict in (EQUAL, ROUNDING, DIFFERS)},
-        "first_difference": next((each["ply"] for each in shown if each["verdict"] != EQUAL), None),
-        "plies": [each for each in shown if ply in (None, each["ply"])],
+        "counts": {verdict: sum(row["verdict"] == verdict for row in shown) for verdict in (EQUAL, ROUNDING, DIFFERS)},
+        "first_difference": next((row["ply"] for row in shown if row["verdict"] != EQUAL), None),
+        "plies": [row for row in shown if ply in (None, row["ply"])],
     }
 
 
@@ -103,16 +103,16 @@ def _opened(config: Config, folder: rundir.RunDir, recorded: RecordedGame, versi
 def _texts(recorded: RecordedGame, plies: list[ReplayedPly]) -> Iterator[dict[int, str]]:
     """The names of the legal actions at each ply."""
     state, played = recorded.game.new_initial_state(), 0
-    for each in plies:
-        for action in recorded.arrays["actions"][played : each.searched.ply].tolist():
+    for ply in plies:
+        for action in recorded.arrays["actions"][played : ply.searched.ply].tolist():
             state.apply_action(action)
-        played = each.searched.ply
+        played = ply.searched.ply
         yield {action: state.action_to_string(action) for action in state.legal_actions()}
 
 
-def _told(recorded: RecordedGame, each: ReplayedPly, texts: dict[int, str]) -> dict[str, Any]:
+def _values(recorded: RecordedGame, replayed: ReplayedPly, texts: dict[int, str]) -> dict[str, Any]:
     """A ply in plain values: what the record says and what comes out now, each legal action's policy and its visits now."""
-    ply, arrays, now = each.searched.ply, recorded.arrays, each.searched
+    ply, arrays, now = replayed.searched.ply, recorded.arrays, replayed.searched
     action = int(arrays["actions"][ply])
     values = {
         "action": action,
@@ -125,20 +125,20 @@ def _told(recorded: RecordedGame, each: ReplayedPly, texts: dict[int, str]) -> d
     gives = {"action": best, "text": texts[best], "simulations": now.simulations, "value": float(now.root_values[0])}
     actions = [
         {
-            "action": one,
+            "action": legal,
             "text": text,
-            "recorded_policy": float(arrays["policies"][ply][one]),
-            "policy": float(now.policy[one]),
-            "visits": int(now.result.visit_counts[one]),
+            "recorded_policy": float(arrays["policies"][ply][legal]),
+            "policy": float(now.policy[legal]),
+            "visits": int(now.result.visit_counts[legal]),
         }
-        for one, text in texts.items()
+        for legal, text in texts.items()
     ]
-    gap = {name: value for name, value in asdict(each.difference).items() if name in ("policy", "value")}
-    reason = {"verdict": each.verdict, "reason": each.reason, "difference": gap}
+    gap = {name: value for name, value in asdict(replayed.difference).items() if name in ("policy", "value")}
+    reason = {"verdict": replayed.verdict, "reason": replayed.reason, "difference": gap}
     return {"ply": ply, "recorded": values, "now": gives, **reason, "actions": actions}
 
 
-def replay_text(told: dict[str, Any]) -> list[str]:
+def replay_text(result: dict[str, Any]) -> list[str]:
     """A line a ply; all actions where there is one ply alone."""
     rows = (
         (
@@ -146,16 +146,16 @@ def replay_text(told: dict[str, Any]) -> list[str]:
             *(f"{ply['recorded']['value']:+.4f}", f"{ply['now']['value']:+.4f}", f"{ply['difference']['policy']:.4f}"),
             ": ".join(filter(None, (ply["verdict"], ply["reason"]))),
         )
-        for ply in told["plies"]
+        for ply in result["plies"]
     )
     lines = tabled(rows, "#ply", "move", "#version", "#simulations", "#value", "#now", "#policy off by", "")
-    if len(told["plies"]) == 1:
-        actions = sorted(told["plies"][0]["actions"], key=lambda row: -row["recorded_policy"])
+    if len(result["plies"]) == 1:
+        actions = sorted(result["plies"][0]["actions"], key=lambda row: -row["recorded_policy"])
         cells = ((row["text"], f"{row['recorded_policy']:.4f}", f"{row['policy']:.4f}", row["visits"]) for row in actions)
         lines += ["", *tabled(cells, "action", "#policy", "#now", "#visits")]
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in told["counts"].items() if count)
-    first = told["first_difference"]
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in result["counts"].items() if count)
+    first = result["first_difference"]
     return [
         *lines,
-        f"game {told['game']} by {told['worker']}: {counts}" + ("" if first is None else f"; the first difference is at ply {first}"),
+        f"game {result['game']} by {result['worker']}: {counts}" + ("" if first is None else f"; the first difference is at ply {first}"),
     ]

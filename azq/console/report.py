@@ -119,7 +119,7 @@ def recorded_games(config: Config, run: str) -> ReportSection:
     try:
         rules, played = read(config, run, GAMES, OPENING_PLIES)
     except AzqError as error:
-        return ReportSection("Recorded games", note=f"Not told: {error}.")
+        return ReportSection("Recorded games", note=f"Unknown: {error}.")
     columns = {name: figures_of(stats(rules, rows)) for name, rows in played.groups("source").items()}
     figures = next(iter(columns.values()))
     rows = [(figure, *(column[figure] for column in columns.values())) for figure in figures]
@@ -136,11 +136,11 @@ def _heads(course: Course, settings: Mapping[str, Any], spent: Spending | None) 
     yield "games", f"{course.counts.finished:,}"
     yield "steps", f"{max([int(course.reached.steps), *(event.step for event in course.weights)]):,}"
     for name, curve in _measured(course):
-        point = max(curve, key=lambda each: each.weight_version or 0)
+        point = max(curve, key=lambda point: point.weight_version or 0)
         yield NAMES[name], f"{_interval(point, name)}, weights {point.weight_version}"
     if spent is not None:
         unknown = any(time.unpriced_ms for time in spent.machines.values())
-        yield "machines cost", f"{money_of(spent):,.2f} {spent.currency}" + (", and those whose price nobody knows" if unknown else "")
+        yield "machines cost", f"{money_of(spent):,.2f} {spent.currency}" + (", and those without a known price" if unknown else "")
     source = commit()
     yield "report", f"azq {azq.__version__}{f', commit {source}' if source else ''}, {_time(now_ms())}"
 
@@ -222,9 +222,10 @@ def _faults(course: Course, events: Sequence[RunEvent]) -> ReportSection:
     results = [event for event in events if event.kind in FAULTS]
     rows: list[tuple[str, ...]] = []
     for kind, count in Counter(event.kind for event in results).items():
-        told = [event for event in results if event.kind == kind][-EXAMPLES:]
+        shown = [event for event in results if event.kind == kind][-EXAMPLES:]
         rows += [
-            (kind if event is told[0] else "", str(count) if event is told[0] else "", _time(event.at_ms), _about(event)) for event in told
+            (kind if event is shown[0] else "", str(count) if event is shown[0] else "", _time(event.at_ms), _about(event))
+            for event in shown
         ]
     rows += [("match", "", _time(match.finished_ms), match.error) for match in course.matches if match.error]
     rows += [("worker", "", "", str(stranger)) for stranger in course.strangers]

@@ -64,21 +64,19 @@ def pair(config: Config, runs: tuple[str, str | None], by: str, chosen: Sequence
     return {name: groups[name] for name in wanted}
 
 
-def stats_text(found: Mapping[str, SampleStats]) -> str:
+def stats_text(groups: Mapping[str, SampleStats]) -> str:
     """A column a group, the largest ones."""
-    shown = dict(sorted(found.items(), key=lambda group: -group[1].games)[:SHOWN])
-    columns = [figures_of(each) for each in shown.values()]
+    shown = dict(sorted(groups.items(), key=lambda group: -group[1].games)[:SHOWN])
+    columns = [figures_of(stats) for stats in shown.values()]
     lines = tabled(([label, *(column[label] for column in columns)] for label in columns[0]), "", *(f"#{name[-28:]}" for name in shown))
-    more = len(found) - len(shown)
+    more = len(groups) - len(shown)
     return "\n".join([*lines, f"and {more} smaller groups: --json"] if more else lines)
 
 
 def figures_of(stats: SampleStats) -> dict[str, str]:
     """The figures of a group as people read them, by name."""
     even = stats.symmetry
-    off = sum(each.plies * abs(each.value - each.result) for each in stats.calibration) / max(
-        1, sum(each.plies for each in stats.calibration)
-    )
+    off = sum(bin.plies * abs(bin.value - bin.result) for bin in stats.calibration) / max(1, sum(bin.plies for bin in stats.calibration))
     return {
         "games, plies": f"{stats.games:,}, {stats.plies:,}",
         "length (10, 50, 90 %)": _spread(stats.length),
@@ -104,31 +102,32 @@ def _spread(spread: Spread | None) -> str:
     return "-" if spread is None else f"{spread.mean:.4g} ({spread.low:.3g} {spread.median:.3g} {spread.high:.3g})"
 
 
-def diff_text(found: SamplesDiff, names: Sequence[str]) -> str:
+def diff_text(difference: SamplesDiff, names: Sequence[str]) -> str:
     """A line a figure, then what it means."""
     rows = (
         (
-            each.figure,
-            *(f"{mean:.4g}" for mean in (each.first, each.second)),
-            *(f"{distance:.3f}" for distance in (each.distance, each.noticed_from)),
-            *(f"{chance:.4f}" for chance in (each.p_value, each.corrected)),
-            each.verdict,
+            figure.figure,
+            *(f"{mean:.4g}" for mean in (figure.first, figure.second)),
+            *(f"{distance:.3f}" for distance in (figure.distance, figure.noticed_from)),
+            *(f"{chance:.4f}" for chance in (figure.p_value, figure.corrected)),
+            figure.verdict,
         )
-        for each in found.figures
+        for figure in difference.figures
     )
     lines = tabled(rows, "", *(f"#{name[-14:]}" for name in names), "#distance", "#noticed", "#p", "#p (Holm)", "")
-    text = "; play more of the same versions, or compare with --any-version" if found.verdict == TOO_FEW else ""
+    text = "; play more of the same versions, or compare with --any-version" if difference.verdict == TOO_FEW else ""
     many = ", ".join(
-        f"{name} {games:,} games ({left:,} left out)" for name, games, left in zip(names, found.games, found.left_out, strict=True)
+        f"{name} {games:,} games ({left:,} left out)"
+        for name, games, left in zip(names, difference.games, difference.left_out, strict=True)
     )
-    return "\n".join([*lines, many, f"{found.verdict}{text}"])
+    return "\n".join([*lines, many, f"{difference.verdict}{text}"])
 
 
-def draw(found: Mapping[str, SampleStats], groups: Groups, out: Path, title: str) -> None:
+def draw(stats: Mapping[str, SampleStats], groups: Groups, out: Path, title: str) -> None:
     """Lengths, entropies, versions and how values meet results, the largest groups over each other. Raises `MissingExtra`."""
     pyplot = pyplot_of("--plot")
     figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), dpi=120)
-    for name in sorted(found, key=lambda name: -found[name].games)[:6]:
+    for name in sorted(stats, key=lambda name: -stats[name].games)[:6]:
         panels = zip(
             axes.flat,
             ("length", "entropy", "version"),
@@ -138,8 +137,8 @@ def draw(found: Mapping[str, SampleStats], groups: Groups, out: Path, title: str
         for panel, key, label in panels:
             panel.hist(groups[name][key], bins=30, density=True, histtype="step", label=name[-24:])
             panel.set(xlabel=label, ylabel="density of games")
-        bins = found[name].calibration
-        axes[1][1].plot([each.value for each in bins], [each.result for each in bins], "o-", markersize=3, label=name[-24:])
+        bins = stats[name].calibration
+        axes[1][1].plot([bin.value for bin in bins], [bin.result for bin in bins], "o-", markersize=3, label=name[-24:])
     axes[1][1].plot([-1, 1], [-1, 1], color="#9aa0a8", linewidth=0.8)
     axes[1][1].set(xlabel="root value", ylabel="mean result")
     axes[1][1].legend(frameon=False, fontsize=8)
@@ -157,31 +156,31 @@ def read_balance(config: Config, run: str, most: int) -> Balance:
     return balance(*games_of(config, run, most))
 
 
-def balance_text(found: Balance) -> list[str]:
+def balance_text(figures: Balance) -> list[str]:
     """A row a figure, the trend last."""
-    plies = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, found.length, strict=True))
-    some = f" of the {found.first.games:,} games without random opening plies" if found.first.games < found.games else ""
+    plies = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, figures.length, strict=True))
+    some = f" of the {figures.first.games:,} games without random opening plies" if figures.first.games < figures.games else ""
     results = [
-        ("first player", f"{_share_text(found.first)}{some}; fair is {found.even:.3f}"),
-        *((f"seat {number}", _share_text(seat)) for number, seat in enumerate(found.seats)),
-        ("without a winner", f"{found.draws:.1%}"),
+        ("first player", f"{_share_text(figures.first)}{some}; fair is {figures.even:.3f}"),
+        *((f"seat {number}", _share_text(seat)) for number, seat in enumerate(figures.seats)),
+        ("without a winner", f"{figures.draws:.1%}"),
     ]
-    trend = [(f"{part.games:,}", _share_text(part)) for part in found.trend]
-    if found.scores:
-        scores = ", ".join(f"{share:.0%} {score:,.6g}" for share, score in zip(QUANTILES, found.scores, strict=True))
+    trend = [(f"{part.games:,}", _share_text(part)) for part in figures.trend]
+    if figures.scores:
+        scores = ", ".join(f"{share:.0%} {score:,.6g}" for share, score in zip(QUANTILES, figures.scores, strict=True))
         results = [("fair", "does not apply: one player"), ("score", scores)]
-        trend = [(f"{part.games:,}", f"{mean:,.6g}") for part, mean in zip(found.trend, found.mean_scores, strict=True)]
+        trend = [(f"{part.games:,}", f"{mean:,.6g}") for part, mean in zip(figures.trend, figures.mean_scores, strict=True)]
     rows = [
-        ("games", f"{found.games:,}"),
+        ("games", f"{figures.games:,}"),
         *results,
         ("plies", plies),
-        ("one legal action", f"{found.forced:.1%} of decisions"),
-        ("never legal", _actions_text(found.never_legal)),
-        ("legal, never played", _actions_text(found.never_played)),
-        ("openings", f"{found.openings:,}"),
-        *((f"  {' '.join(map(str, opening.actions))}", f"{opening.share:.1%}") for opening in found.commonest),
+        ("one legal action", f"{figures.forced:.1%} of decisions"),
+        ("never legal", _actions_text(figures.never_legal)),
+        ("legal, never played", _actions_text(figures.never_played)),
+        ("openings", f"{figures.openings:,}"),
+        *((f"  {' '.join(map(str, opening.actions))}", f"{opening.share:.1%}") for opening in figures.commonest),
     ]
-    measure = "mean score" if found.scores else "first player"
+    measure = "mean score" if figures.scores else "first player"
     return [*tabled(rows, "", ""), f"{measure}, from the oldest games to the newest", *tabled(trend, "", "")]
 
 

@@ -121,7 +121,7 @@ class Session:
     def specs(self) -> Iterator[ChildSpec]:
         """The children of one machine; other machines' way to the brokers first, and it is the last to go."""
         yield from children(self.brokers.fronts, self.start.run.path / "logs")
-        of_tabs = self.config.run.tag == BROWSER  # who makes no games of its own
+        of_tabs = self.config.run.tag == BROWSER  # no self-play in this session
         tag = RunConfig().tag if of_tabs else self.config.run.tag
         tags = [] if tag in KNOWN_TAGS else ["--tags", tag]
         searches = {str(kind): ["worker", "--queues", queue_name(kind, tag), *tags] for kind in Kind}
@@ -145,11 +145,11 @@ class Session:
         while not (self.interrupts.count or (self.machine and self.machine.end)):
             if (failed := self._keeper.revive(self.supervisor)) and not self._goes_on_without(failed):
                 return next(iter(failed.values()))
-            # A look at a broker that hangs takes seconds, in which nobody would look after the children.
+            # A look at a broker that hangs takes seconds, in which no child would be restarted.
             if time.monotonic() - looked_s >= LOOK_S and not self._keeper.silent():
                 looked_s = time.monotonic()
                 self._keeper.send_away(looked_s)
-                if (end := self._look(screen)) is not None:
+                if (end := self._observe(screen)) is not None:
                     return end
             self.interrupts.pause(TICK_S)
         return int(ExitCode.OK)
@@ -158,11 +158,11 @@ class Session:
         """Whether all that was given up are inference workers, whose device is gone perhaps, and another one is left."""
         return failed.keys() < set(self.devices.inference_children())
 
-    def _look(self, screen: Screen) -> int | None:
+    def _observe(self, screen: Screen) -> int | None:
         """Shows where the run stands; the exit code where it is over."""
         try:
             summary, state = self.watch.summary(self.start.run.name), self.ledger.run(self.start.run.name)
-            summary = dataclasses.replace(summary, conditions=(*summary.conditions, *self._adviser.look()))
+            summary = dataclasses.replace(summary, conditions=(*summary.conditions, *self._adviser.advise()))
         except BrokerError as error:  # the children wait for it too; an embedded one is started again
             log.warning("broker_away", reason=str(error))
             return None
@@ -193,10 +193,10 @@ class Session:
 
     def _await_evaluation(self) -> None:
         """Waits until the daemon's round for the newest weights is over, if there is to be one, as long as jobs of it come to an end."""
-        known, deadline = -1, 0.0
+        waiting, deadline = -1, 0.0
         while self.config.arena.evaluates and not self._evaluated():
-            if (left := len(self.ledger.jobs(self.start.run.name))) != known:
-                known, deadline = left, time.monotonic() + LONGEST_WAIT_S
+            if (left := len(self.ledger.jobs(self.start.run.name))) != waiting:
+                waiting, deadline = left, time.monotonic() + LONGEST_WAIT_S
             if time.monotonic() >= deadline:
                 return
             self.supervisor.tick()
@@ -208,5 +208,7 @@ class Session:
         latest = read_round(self.watch.bus, self.start.run.name)
         if not weights:
             return True
-        asked = latest is not None and latest.weight_version >= weights[0].version and (latest.final or not self.config.arena.final_games)
-        return asked and not self.ledger.jobs(self.start.run.name)
+        requested = (
+            latest is not None and latest.weight_version >= weights[0].version and (latest.final or not self.config.arena.final_games)
+        )
+        return requested and not self.ledger.jobs(self.start.run.name)

@@ -43,7 +43,7 @@ from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client
 from azq.wire.fitness import CONTROL
 
-ASK_TIMEOUT_S = 1.0  # a plane that hangs holds up whoever looks for so long
+ASK_TIMEOUT_S = 1.0  # longest wait for a plane that hangs
 
 
 def show_status(config: Config, run: str | None, as_json: bool) -> None:
@@ -51,7 +51,7 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
     config, client = brokers.open_control(config)
     watch = Watch(client)
     names = [run] if run else [view.record.run for view in Ledger(client).runs()]
-    seen = [plane.look(names) for plane in planes_of(config.broker, client)]
+    seen = [plane.read(names) for plane in planes_of(config.broker, client)]
     wrong = conditions(seen)
     summaries = [replace(summary, conditions=(*summary.conditions, *wrong)) for summary in map(watch.summary, names)]
     if as_json:
@@ -71,7 +71,7 @@ def cost_of_run(config: Config, run: str) -> RunCost:
     with brokers.reading_control(config) as client:
         cost = Watch(client).summary(run).cost
     if cost is None:
-        raise NotFound(f"nobody has counted what run {run} costs; a daemon does from its first seconds on")
+        raise NotFound(f"the cost of run {run} is not counted yet; a daemon counts it from its first seconds on")
     return cost
 
 
@@ -94,14 +94,14 @@ def only_run(ledger: Ledger) -> str:
 def check_config(config: Config) -> list[str]:
     """What is wrong with the settings: game, broker, REST binding; empty when all is sound."""
     problems: list[str] = []
-    looks = (
+    checks = (
         lambda: games.load(config.run.game, **config.run.params),
         lambda: _check_brokers(config),
         lambda: check_binding(config.daemon),
     )
-    for look in looks:
+    for test in checks:
         try:
-            look()
+            test()
         except AzqError as error:
             problems.append(str(error))
     return problems
@@ -114,12 +114,12 @@ def _check_brokers(config: Config) -> None:
 
 
 def planes_of(broker: BrokerConfig, control: redis.Redis) -> tuple[Plane, ...]:
-    """All planes of a fleet, asked over connections of their own but for the control plane."""
+    """All planes of a fleet, each data plane with its own connection."""
     return open_planes(control, [open_client(url, timeout_s=ASK_TIMEOUT_S) for url in broker.data_planes])
 
 
 def brokers_text(planes: Sequence[PlaneFacts]) -> Text:
-    """One line: each plane with its memory, what waits there and what nobody could read, or that it is away."""
+    """One line: each plane with its memory, what waits there and its dead letters, or that it is away."""
     line = Text("brokers")
     for plane in planes:
         line.append(f"  {plane.plane} ")
@@ -144,10 +144,10 @@ def check_game(name: str, params: Sequence[str], count: int) -> Report:
     values = parse_params(params)
     with Progress(console=Console(file=sys.stderr), transient=True, disable=not sys.stderr.isatty()) as progress:
         task = progress.add_task(f"random games of {name}", total=count)
-        told = partial(progress.update, task)
+        advance = partial(progress.update, task)
         if name in games.names():
-            return check(games.load(name, **values), count, progress=lambda done: told(completed=done))
-        return check_apart(name, values, count, lambda done: told(completed=done))
+            return check(games.load(name, **values), count, progress=lambda done: advance(completed=done))
+        return check_apart(name, values, count, lambda done: advance(completed=done))
 
 
 def report_text(report: Report) -> str:
@@ -225,7 +225,7 @@ def _numbers(ranks: RanksStatus, *, healthy: bool) -> str:
 
 
 ADVISE_EVERY_S = 60.0  # between two looks of a run at work
-GAMES_AT_WORK = 300  # a look takes a fraction of a second, in which nobody looks after the children
+GAMES_AT_WORK = 300  # a diagnosis takes a fraction of a second, in which no child is restarted
 
 log = logs.get(__name__)
 
@@ -243,20 +243,20 @@ def why(config: Config, run: str, most: int = GAMES) -> Diagnosis:
             with contextlib.suppress(NotFound):  # it was never started here
                 result = replace(result, no_games=Watch(client).summary(run).no_games)
             return result
-    except (BrokerError, ConfigError) as error:  # nobody serves it, or it was never started here
+    except (BrokerError, ConfigError) as error:  # no broker serves it, or it was never started here
         return diagnose(None, run, sections, rules, reader, games=most, note=f"no history: {error}")
 
 
-def why_text(found: Diagnosis) -> list[str]:
+def why_text(diagnosis: Diagnosis) -> list[str]:
     """Who dies again and again, a line a finding, the first cause first; then what was looked at."""
-    lines = [*found.dying, *([f"no games: {found.no_games}"] if found.no_games else [])]
-    for finding in found.findings:
+    lines = [*diagnosis.dying, *([f"no games: {diagnosis.no_games}"] if diagnosis.no_games else [])]
+    for finding in diagnosis.findings:
         lines += [str(finding), *(f"  then: {step}" for step in finding.plan)]
-    steps = "no history" if found.steps is None else f"{found.steps:,} steps"
-    checked = f"{found.games:,} games and {steps} checked"
-    blind = [f"Not checked without {what}: {', '.join(rules)}" for what, rules in found.blind.items()]
-    nothing = f"No problems found ({checked})" if found.games else f"No answer: this host has no recorded games of the run ({checked})"
-    return [*([*lines, checked] if lines else [nothing]), *blind, *([found.note] if found.note else [])]
+    steps = "no history" if diagnosis.steps is None else f"{diagnosis.steps:,} steps"
+    checked = f"{diagnosis.games:,} games and {steps} checked"
+    blind = [f"Not checked without {what}: {', '.join(rules)}" for what, rules in diagnosis.blind.items()]
+    nothing = f"No problems found ({checked})" if diagnosis.games else f"No answer: this host has no recorded games of the run ({checked})"
+    return [*([*lines, checked] if lines else [nothing]), *blind, *([diagnosis.note] if diagnosis.note else [])]
 
 
 class Adviser:
@@ -268,7 +268,7 @@ class Adviser:
         self._looked_s = clock()  # in its first minute a run has hardly a game
         self.warnings: tuple[str, ...] = ()
 
-    def look(self) -> tuple[str, ...]:
+    def advise(self) -> tuple[str, ...]:
         """The sentences of now. Raises `BrokerError`; a log that cannot be read is left to who needs it."""
         if self._clock() - self._looked_s < ADVISE_EVERY_S:
             return self.warnings

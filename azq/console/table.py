@@ -43,8 +43,8 @@ class AboveTable:
     def write(self, text: str) -> int:
         """Prints the lines that are whole by now; a long one is left to the terminal to wrap, so that links can be copied."""
         *whole, self._rest = (self._rest + text).split("\n")
-        for one in whole:
-            self._console.print(Group(Text(one, no_wrap=True, overflow="ignore")), crop=False)  # a bare text would be wrapped
+        for text in whole:
+            self._console.print(Group(Text(text, no_wrap=True, overflow="ignore")), crop=False)  # a bare text would be wrapped
         return len(text)
 
     def flush(self) -> None:
@@ -102,7 +102,7 @@ class Screen(contextlib.AbstractContextManager["Screen"]):
             self._write(text)
 
     def show(self, status: RunStatus, *, force: bool = False) -> None:
-        """Draws the table anew, or writes a line when it is time for one."""
+        """Redraws the table, or writes a line when it is time for one."""
         every_s = REDRAW_EVERY_S if self._live else LINE_EVERY_S
         force = force or bool(status.no_games and self._status and _kind(status) != _kind(self._status))
         if not force and time.monotonic() - self._last_s < every_s:
@@ -281,11 +281,11 @@ def _goal(status: RunStatus) -> str:
 
 def cost(status: RunStatus) -> str:
     """What a run cost so far, and will have cost at its end where that is in sight; empty where no price is known."""
-    told = status.cost
-    if told is None or not (told.money or told.per_hour):
+    cost = status.cost
+    if cost is None or not (cost.money or cost.per_hour):
         return ""
-    end = "" if told.ends_money is None else f" of {told.ends_money:.2f}"
-    return f"{told.money:.2f}{end} {told.currency}"
+    end = "" if cost.ends_money is None else f" of {cost.ends_money:.2f}"
+    return f"{cost.money:.2f}{end} {cost.currency}"
 
 
 def rate(per_s: float) -> str:

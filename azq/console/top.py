@@ -53,21 +53,21 @@ def top(config: Config, *, once: bool, as_json: bool, every_s: float) -> None:
     config, client = brokers.open_control(config)
     watch, planes = Watch(client), planes_of(config.broker, client)
 
-    def look() -> Frame:
+    def read() -> Frame:
         runs, queues, workers = watch.everything()
-        return Frame(runs, queues, workers, tuple(plane.look([run.run for run in runs]) for plane in planes))
+        return Frame(runs, queues, workers, tuple(plane.read([run.run for run in runs]) for plane in planes))
 
-    frame = look()
+    frame = read()
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(frame)) + "\n")
     elif once or not sys.stdout.isatty():
         Console().print(screen(frame))
     else:
         with keys_of_terminal() as pause:
-            run_live(look, frame, Console(), pause, every_s)
+            run_live(read, frame, Console(), pause, every_s)
 
 
-def run_live(look: Callable[[], Frame], frame: Frame, console: Console, pause: Pause, every_s: float) -> None:
+def run_live(read: Callable[[], Frame], frame: Frame, console: Console, pause: Pause, every_s: float) -> None:
     """Redraws until `pause` says stop; while the broker is away the last frame stays, and says so."""
     problem = ""
     with Live(screen(frame), console=console, screen=True, auto_refresh=False) as live:
@@ -76,7 +76,7 @@ def run_live(look: Callable[[], Frame], frame: Frame, console: Console, pause: P
             if pause(every_s):
                 return
             try:
-                frame, problem = look(), ""
+                frame, problem = read(), ""
             except BrokerError as error:
                 problem = f"broker away, retrying: {error}"
 
@@ -85,7 +85,7 @@ def run_live(look: Callable[[], Frame], frame: Frame, console: Console, pause: P
 def keys_of_terminal() -> Iterator[Pause]:
     """A pause that ends early, and says stop, when q or Ctrl-C is pressed; the terminal is as it was afterwards."""
     if not sys.stdin.isatty():
-        yield threading.Event().wait  # nobody can press a key
+        yield threading.Event().wait  # no key can be pressed
         return
     file = sys.stdin.fileno()
     before = termios.tcgetattr(file)
@@ -131,10 +131,15 @@ def queues_table(queues: Sequence[QueueStatus]) -> RenderableType:
     if not queues:
         return Text("no live worker takes any queue, and no job waits", style="dim")
     table = plain_table("queue", "#ready", "#leased", "#slots", "#workers", "#oldest waits")
-    for one in queues:
-        waits = "-" if one.oldest_queued_s is None else f"{one.oldest_queued_s:.0f} s"
+    for queue in queues:
+        waits = "-" if queue.oldest_queued_s is None else f"{queue.oldest_queued_s:.0f} s"
         table.add_row(
-            one.queue, str(one.queued), str(one.leased), Text(str(one.slots), style="" if one.slots else "red"), str(one.workers), waits
+            queue.queue,
+            str(queue.queued),
+            str(queue.leased),
+            Text(str(queue.slots), style="" if queue.slots else "red"),
+            str(queue.workers),
+            waits,
         )
     return table
 

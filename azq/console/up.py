@@ -92,7 +92,7 @@ def up(request: UpRequest, *, listen: str | None = None, plaintext: bool = False
         config = beside_others(brokers.apply(start.config))
         if listen:
             if plaintext:
-                log.warning("plaintext", reason="everybody on the way reads passwords, games and weights, and may change them")
+                log.warning("plaintext", reason="the network in between reads and may change passwords, games and weights")
             log.info("listening", join=f"azq join {config.broker.public_control_url}", token="azq join-token tells it")
         if request.volunteers:
             log.info("volunteers_welcome", link=config.gateway.url or url_of(config.gateway))
@@ -127,7 +127,7 @@ def open_gateway(config: Config, host: str | None, port: int | None) -> Config:
 
 
 def beside_others(config: Config) -> Config:
-    """The settings with another port for the dashboard, where nobody chose one and the usual one is taken, as by a second `azq up`."""
+    """The settings with another port for the dashboard, where none was chosen and the usual one is taken, as by a second `azq up`."""
     daemon = config.daemon
     if "port" in daemon.model_fields_set or free_port(daemon.host, daemon.port):
         return config
@@ -210,7 +210,7 @@ def again(request: UpRequest) -> str:
 
 
 def _chosen(request: UpRequest, game: str | None) -> Iterator[str]:
-    """What options of their own say of a run's settings."""
+    """The run's settings that have options."""
     if game:
         yield f'run.game="{game}"'
     if request.freeze:
@@ -226,17 +226,17 @@ def _chosen(request: UpRequest, game: str | None) -> Iterator[str]:
 def open_run(ledger: Ledger, bus: Bus, start: Start) -> RunView:
     """Creates the run, or resumes it with the settings and the end of now."""
     sections = start.config.run_sections()
-    known = {view.record.run: view for view in ledger.runs()}
-    if start.run.name in known and not start.run.exists():
+    views = {view.record.run: view for view in ledger.runs()}
+    if start.run.name in views and not start.run.exists():
         raise StateConflict(
             f"the broker remembers run {start.run.name!r}, but its folder {start.run.path} with games and weights is gone; "
             f"choose another --run, put the folder back, or delete {start.run.home / BROKER_FOLDER} to forget every run of this home"
         )
     start.run.create(sections, start.host)
     record = record_of(start.run.name, sections, start.run.path, now_ms(), start.until)
-    if start.run.name not in known:
+    if start.run.name not in views:
         return _from_folder(ledger, bus, record, start.config) if holds_games(start.run.path) else ledger.create_run(record)
-    view = known[start.run.name]
+    view = views[start.run.name]
     record = msgspec.structs.replace(
         view.record, sections=record.sections, until=_from_here(ledger, bus, view, start.until), directory=record.directory
     )

@@ -15,7 +15,7 @@ from azq.clock import now_ms
 from azq.errors import BrokerError
 from azq.host.brokers import Brokers
 from azq.process.supervisor import Death, Supervisor
-from azq.status.conditions import FEWEST, KEPT, Died, crash_loops, tell
+from azq.status.conditions import FEWEST, KEPT, Died, crash_loops, publish_death
 from azq.waiting import AwakeClock
 from azq.wire.machines import ProcessDeath
 
@@ -51,7 +51,7 @@ class DeathReporter:
             return
         try:
             while self._untold:
-                tell(bus, self._untold[0])
+                publish_death(bus, self._untold[0])
                 self._untold.popleft()
         except BrokerError:  # said elsewhere
             self._due_s = now_s + TELL_AGAIN_S

@@ -17,7 +17,7 @@ from azq.wire.messages import SampleEvent
 
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 SLICES = 5
-OPENINGS = 10  # that are told
+OPENINGS = 10  # that are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Balance:
     """A game as it was played, oldest games first. Results are of games that no random plies began, where there are any."""
 
     games: int
-    first: ResultShare  # of whoever decides first
+    first: ResultShare  # of the seat that decides first
     seats: list[ResultShare]
     even: float  # each seat's share of a fair game
     draws: float  # share of games without a single winner
@@ -56,7 +56,7 @@ class Balance:
     trend: list[ResultShare]  # the first player's, in equal slices of the games
     scores: list[float] = field(
         default_factory=list
-    )  # of a game for one, which has nobody to be fair to: quantiles, in the game's unit; else none
+    )  # of a game for one, to which fairness does not apply: quantiles, in the game's unit; else none
     mean_scores: list[float] = field(default_factory=list)  # of the same slices
 
 
@@ -73,14 +73,14 @@ def balance(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 2) 
     """The figures of games, oldest first. Raises `NotFound` without any, `IllegalActionError` for those of other rules."""
     legal, played = np.zeros((2, rules.num_distinct_actions()), bool)
     results, lengths, decisions, searched = [], [], [], []
-    told = unit(rules).told
+    points_of = unit(rules).told
     openings: Counter[tuple[int, ...]] = Counter()
     for event in events:
         actions = np.frombuffer(event.record.actions, "<u2").tolist()
         walk = _walk(rules, actions, legal, played)
         best = np.asarray(event.returns) == max(event.returns)
         points = best / best.sum()
-        results.append([told(event.returns[0]), points[walk.first], *points])
+        results.append([points_of(event.returns[0]), points[walk.first], *points])
         searched.append(np.frombuffer(event.record.simulations, "<u2")[walk.begun] > 0)
         lengths.append(len(actions))
         decisions += walk.legal

@@ -26,7 +26,7 @@ class PlaneFacts:
     used_bytes: int = 0
     limit_bytes: int = 0  # 0: none set
     dead_letters: int = 0  # ever
-    waiting: Mapping[str, int] = field(default_factory=dict)  # run -> entries of the plane's stream that nobody acknowledged yet
+    waiting: Mapping[str, int] = field(default_factory=dict)  # run -> entries of the plane's stream not acknowledged yet
     reason: str = ""  # why it is not up
 
 
@@ -38,7 +38,7 @@ class Plane:
         self._client = client
         self._stream_of = stream_of
 
-    def look(self, runs: Sequence[str]) -> PlaneFacts:
+    def read(self, runs: Sequence[str]) -> PlaneFacts:
         """The plane now; one that does not answer is not up."""
         try:
             with translate(self._client), self._client.pipeline(transaction=False) as pipe:

@@ -94,13 +94,13 @@ def compare(courses: Sequence[Course], by: str) -> RunComparison:
 def same_game(first: RunRecord, other: RunRecord) -> None:
     """Raises `InvalidRequest` naming both games where they are not one."""
     games = [
-        {name: value for name, value in json.loads(each.sections).get("run", {}).items() if name in ("game", "params")}
-        for each in (first, other)
+        {name: value for name, value in json.loads(record.sections).get("run", {}).items() if name in ("game", "params")}
+        for record in (first, other)
     ]
     if games[0] != games[1]:
         text = ", ".join(
-            f"{each.run} learns {game.get('game', '')} {game.get('params') or ''}".strip()
-            for each, game in zip((first, other), games, strict=True)
+            f"{record.run} learns {game.get('game', '')} {game.get('params') or ''}".strip()
+            for record, game in zip((first, other), games, strict=True)
         )
         raise InvalidRequest(f"runs of different games cannot be compared: {text}; name runs of one game")
 
@@ -148,8 +148,8 @@ def _pair(run: str, first: GradeResult, other: GradeResult) -> GradedPair | None
     difference, low, high = paired_interval(lost[1] - lost[0])
     bounds = (low, high) if np.isfinite(low) else (None, None)
     shares = lost.mean(axis=1).tolist()
-    told = (first.weight_version, other.weight_version), (first.num_simulations, other.num_simulations)
-    return GradedPair(run, *told, lost.shape[1], (shares[0], shares[1]), difference, *bounds)
+    graded = (first.weight_version, other.weight_version), (first.num_simulations, other.num_simulations)
+    return GradedPair(run, *graded, lost.shape[1], (shares[0], shares[1]), difference, *bounds)
 
 
 def _settings(course: Course) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Died:
     """A death and its moment, by the broker's clock, which never goes back in a stream."""
 
     at_ms: int
-    told: ProcessDeath
+    process: ProcessDeath
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class CrashLoop:
     def __str__(self) -> str:
         span = f"{self.over_s / 60:.0f} min" if self.over_s >= 90 else f"{self.over_s:.0f} s"
         where = f"log {self.host}:{self.log}" if self.log else f"its manager on {self.host} has the log"
-        return f"{self.name} died {self.times} times in {span}: {self.cause or 'nobody saw it end'}; {where}"
+        return f"{self.name} died {self.times} times in {span}: {self.cause or 'its end was not seen'}; {where}"
 
 
-def tell(bus: Bus, death: ProcessDeath) -> None:
-    """Lets all who show conditions know of a death. Raises `BrokerError`."""
+def publish_death(bus: Bus, death: ProcessDeath) -> None:
+    """Publishes a death to all readers of conditions. Raises `BrokerError`."""
     bus.publish(keys.DEATHS, encode(death), max_length=KEPT)
 
 
@@ -89,15 +89,15 @@ def crash_loops(deaths: Iterable[Died], now_ms: int, run: str = "") -> tuple[Cra
     """Who died `FEWEST` times within `WITHIN_S`, of those that work for a run (empty: all there are), by name. Pure."""
     values: dict[tuple[str, str, str], list[Died]] = {}
     for died in deaths:
-        told = died.told
-        if died.at_ms >= now_ms - WITHIN_S * 1000 and (not run or told.run in ("", run)):
-            values.setdefault((told.name, told.host, told.run), []).append(died)
-    return tuple(_loop_of(*who, found) for who, found in sorted(values.items()) if len(found) >= FEWEST)
+        process = died.process
+        if died.at_ms >= now_ms - WITHIN_S * 1000 and (not run or process.run in ("", run)):
+            values.setdefault((process.name, process.host, process.run), []).append(died)
+    return tuple(_loop_of(*who, group) for who, group in sorted(values.items()) if len(group) >= FEWEST)
 
 
 def _loop_of(name: str, host: str, run: str, deaths: Sequence[Died]) -> CrashLoop:
-    known = next((died.told for died in reversed(deaths) if died.told.cause), deaths[-1].told)
-    return CrashLoop(name, host, run, len(deaths), (deaths[-1].at_ms - deaths[0].at_ms) / 1000, known.cause, known.log)
+    last = next((died.process for died in reversed(deaths) if died.process.cause), deaths[-1].process)
+    return CrashLoop(name, host, run, len(deaths), (deaths[-1].at_ms - deaths[0].at_ms) / 1000, last.cause, last.log)
 
 
 _DECODER = msgspec.msgpack.Decoder(dict[str, int])
@@ -133,11 +133,11 @@ def no_games(counts: LedgerCounts, active_s: float, samples: int | None, failed:
     the abandoned games was.
     """
     if counts.inserted >= EMPTY_GAMES and samples == 0 and active_s >= EMPTY_AFTER_S:
-        return f"{counts.inserted} games and no sample: they are over before anybody moves; `azq games check` tries the rules"
+        return f"{counts.inserted} games and no sample: they are over before any player moves; `azq games check` tries the rules"
     if counts.finished:
         return ""
     if counts.abandoned:
-        return f"no game was finished, {counts.abandoned} were abandoned because {abandoned or 'nobody said why'}"
+        return f"no game was finished, {counts.abandoned} were abandoned because {abandoned or 'of an unknown cause'}"
     if failed:
         return f"no game was finished: {failed}"
     if evaluating or active_s < PATIENCE_S:

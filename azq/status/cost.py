@@ -1,4 +1,4 @@
-"""What a run costs, as it is told: so far, by component, and when it reaches its end at its present pace. Pure."""
+"""What a run costs: so far, by component, and when it reaches its end at its present pace. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CostPart:
     machines: int
     hours: float  # of machines, together
     money: float
-    unpriced_hours: float  # of these hours, with a price that nobody knows
+    unpriced_hours: float  # of these hours, without a known price
 
 
 @dataclass(frozen=True, slots=True)

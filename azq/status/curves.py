@@ -86,12 +86,12 @@ class Course:
     def on(self, axis: str) -> NDArray[np.float64]:
         """(1 + N,) how far it was at these moments, on one of the `AXES`."""
         if axis == "minutes":
-            found = np.cumsum(self.ran_s) / 60
+            values = np.cumsum(self.ran_s) / 60
         elif axis == "cpu-s":
-            found = np.cumsum(self.ran_s * [sum(point.cores.values()) for point in self.points])
+            values = np.cumsum(self.ran_s * [sum(point.cores.values()) for point in self.points])
         else:
-            found = np.maximum.accumulate(np.array([point.games if axis == "games" else point.step for point in self.points], np.float64))
-        return np.concatenate([[0.0], found])
+            values = np.maximum.accumulate(np.array([point.games if axis == "games" else point.step for point in self.points], np.float64))
+        return np.concatenate([[0.0], values])
 
     @property
     def reached(self) -> Reached:
@@ -103,37 +103,39 @@ class Course:
         places = self.on(axis)
         place = _placing(self.at_ms, places, {event.version: event for event in self.weights}, axis)
         trained = [number for number, point in enumerate(self.points) if point.step]
-        kept = [(float(places[1 + number]), self.points[number]) for number in trained[:: -max(1, -(-len(trained) // MOST_POINTS))]]
+        sampled = [(float(places[1 + number]), self.points[number]) for number in trained[:: -max(1, -(-len(trained) // MOST_POINTS))]]
         game = game_of(self.view.record)
 
         def at(version: int | None, y: float, low: float | None = None, high: float | None = None) -> CurvePoint | None:
             x = None if version is None else place(version)
             return None if x is None else CurvePoint(x, y, low, high, version)
 
-        found: dict[str, list[CurvePoint | None]] = {
+        curves: dict[str, list[CurvePoint | None]] = {
             **{
                 kind: [at(measure.version, measure.value or 0.0, measure.low, measure.high) for measure in values]
                 for kind, values in trends(game, self).items()
             },
-            "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in kept],
-            "loss_value": [CurvePoint(x, point.loss_value) for x, point in kept],
+            "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in sampled],
+            "loss_value": [CurvePoint(x, point.loss_value) for x, point in sampled],
         }
-        return {name: sorted(known, key=lambda point: point.x) for name, each in found.items() if (known := list(filter(None, each)))}
+        return {
+            name: sorted(points, key=lambda point: point.x) for name, values in curves.items() if (points := list(filter(None, values)))
+        }
 
 
 def read_course(ledger: Ledger, bus: Bus, run: str, standings: Standings | None = None) -> Course:
     """Everything recorded of a run. Raises `NotFound` naming the runs there are, `BrokerError`."""
     view, standing = ledger.run(run), read_standing(bus, run, standings or Standings())
     weights = read_weights(bus, run, MOST_WEIGHTS)
-    points, firsts = read(bus, run, 0), Firsts(bus, run).look()
-    known = standing.matches, standing.grades, standing.ratings, standing.strangers
-    return Course(view, ledger.counts(run), points, weights, *known, firsts, standing.scores)
+    points, firsts = read(bus, run, 0), Firsts(bus, run).read()
+    results = standing.matches, standing.grades, standing.ratings, standing.strangers
+    return Course(view, ledger.counts(run), points, weights, *results, firsts, standing.scores)
 
 
 def _placing(
     at_ms: NDArray[np.int64], places: NDArray[np.float64], weights: Mapping[int, WeightEvent], axis: str
 ) -> Callable[[int], float | None]:
-    """Where on an axis a weight version was published; None for one that nobody knows of."""
+    """Where on an axis a weight version was published; None for an unknown one."""
 
     def place(version: int) -> float | None:
         event = weights.get(version)
@@ -146,7 +148,7 @@ def _placing(
 
 def value_at(curve: Sequence[CurvePoint], x: float) -> float | None:
     """The figure at a place, between two points by proportion; None outside."""
-    for one, other in pairwise(curve):
-        if one.x <= x <= other.x:
-            return one.y if other.x == one.x else one.y + (other.y - one.y) * (x - one.x) / (other.x - one.x)
+    for left, right in pairwise(curve):
+        if left.x <= x <= right.x:
+            return left.y if right.x == left.x else left.y + (right.y - left.y) * (x - left.x) / (right.x - left.x)
     return curve[0].y if len(curve) == 1 and curve[0].x == x else None

@@ -110,12 +110,12 @@ class EventReader:
 
     def read(self) -> list[LiveEvent]:
         """What happened since the last call, in order, at most `READ_AT_ONCE` of each stream. Raises `BrokerError`."""
-        seen = self._look()
+        seen = self._fetch()
         if not seen:
             return []
         newest_ms = max(place.ms for place, _ in seen)
         self._pause(SETTLED_AFTER_S)  # until no stream can get an entry of that millisecond any more, which would belong before others
-        results = [(place, entry) for place, entry in self._look() if place.ms <= newest_ms]
+        results = [(place, entry) for place, entry in self._fetch() if place.ms <= newest_ms]
         events = []
         for place, entry in in_order(results, READ_AT_ONCE):
             self._positions[entry.stream] = entry.id
@@ -123,7 +123,7 @@ class EventReader:
                 events.append(event)
         return events
 
-    def _look(self) -> list[tuple[EventId, Entry]]:
+    def _fetch(self) -> list[tuple[EventId, Entry]]:
         entries = self._bus.after_each(self._positions, count=READ_AT_ONCE)
         return [(_place(entry, *self._streams[entry.stream]), entry) for entry in entries]
 
@@ -201,7 +201,7 @@ CLOSE_S = 2.0
 
 
 class Auditor:
-    """Writes lines in a thread of its own, so that no change waits for its line or fails with it; each is in the log as well."""
+    """Writes lines in a thread, so that no change waits for its line or fails with it; each is in the log as well."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus

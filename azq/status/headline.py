@@ -22,7 +22,7 @@ class Situation:
     state: RunState
     active_s: float
     first: Kind  # what the game is judged by
-    known: Trends = field(default_factory=dict)
+    trends: Trends = field(default_factory=dict)
     eta_s: float | None = None
     games: int = 0
     step: int = 0
@@ -32,7 +32,7 @@ class Situation:
 
 def headline(now: Situation) -> str:
     """The verdict with the first and the newest value of the game's measure, the Elo and the time left."""
-    values = now.known.get(now.first, ())
+    values = now.trends.get(now.first, ())
     if now.state is RunState.RUNNING and now.trouble:
         return f"Not learning: {now.trouble}"
     if now.state is not RunState.RUNNING:
@@ -58,7 +58,7 @@ def span(seconds: float) -> str:
 
 
 def _verdict(values: Sequence[Measure], now: Situation) -> str:
-    elo = now.known.get("elo", ())
+    elo = now.trends.get("elo", ())
     change = _change_of(values) if now.first not in LESS_IS_BETTER else -_change_of(values)
     if change > 0 or (change == 0 and len(elo) > 1 and _change_of(elo) > 0):
         return "Learning well"
@@ -82,7 +82,7 @@ def _change_of(values: Sequence[Measure]) -> float:
 
 def _joined(verdict: str, values: Sequence[Measure], now: Situation) -> str:
     facts = [_change(values, now)] if values else [f"{now.games:,} games in {span(now.active_s)}"]
-    elo = now.known.get("elo", ())
+    elo = now.trends.get("elo", ())
     if elo and now.anchored and now.first != "elo" and elo[-1].text != TOO_FEW:
         facts.append(f"{elo[-1].value:+.0f} Elo against {ANCHOR}")
     if now.eta_s is not None and now.state is RunState.RUNNING:

@@ -58,7 +58,7 @@ class Recorder:
         self._bus.publish_each([(keys.history(run), encode(point)) for run, point in points], max_length=LENGTH)
         for run, point in points:
             since_ms = point.active_ms - KEPT_MS
-            self._points[run] = [one for one in self._points[run] if since_ms <= one.active_ms <= point.active_ms] + [point]
+            self._points[run] = [old for old in self._points[run] if since_ms <= old.active_ms <= point.active_ms] + [point]
 
     def _written(self, run: str) -> list[HistoryPoint]:
         """What this daemon, or another, wrote last of a run."""
@@ -82,18 +82,18 @@ def points_of(
         if run.state is RunState.RUNNING and seen is not None:
             team = [*shared, *bound[run.name]] if run.name in bound else None
             point = _point(run.name, seen, lag_of(team) if team else lag, now_ms)
-            told = rates(before.get(run.name, ()), point, networks.get(run.name))
+            pace = rates(before.get(run.name, ()), point, networks.get(run.name))
             learner = learners.get(run.name, [])
             own = (spent_by(team) if team else spent) | spent_by(learner)
             own_cores = (cores_by(team) if team else cores) | cores_by(learner)
-            yield run.name, msgspec.structs.replace(point, **asdict(told), spent=own, cores=own_cores)
+            yield run.name, msgspec.structs.replace(point, **asdict(pace), spent=own, cores=own_cores)
 
 
 def read(bus: Bus, run: str, since_ms: int) -> list[HistoryPoint]:
     """The points of a run since then, oldest first; what does not decode is left out. Raises `BrokerError`."""
     # Stream ids carry the broker's clock, as the points do: the broker looks up where to begin.
-    found = (_try(entry.frame) for entry in bus.after(keys.history(run), f"{max(0, since_ms - 1)}-0", count=LENGTH))
-    return [point for point in found if point is not None and point.at_ms >= since_ms]
+    points = (_try(entry.frame) for entry in bus.after(keys.history(run), f"{max(0, since_ms - 1)}-0", count=LENGTH))
+    return [point for point in points if point is not None and point.at_ms >= since_ms]
 
 
 class Firsts(EventFollower[HistoryPoint]):
@@ -102,20 +102,20 @@ class Firsts(EventFollower[HistoryPoint]):
     def __init__(self, control: Bus, run: str) -> None:
         super().__init__(control, keys.history(run), HistoryPoint, "history")
         self._run = run
-        self._found: RunFirsts | None = None  # None: nobody looked yet
+        self._seen: RunFirsts | None = None  # None: not read yet
 
-    def look(self) -> RunFirsts:
+    def read(self) -> RunFirsts:
         """What is known now. Raises `BrokerError`."""
-        if self._found is None:
-            self._found = self._of_weights() if self._control.length(self.stream) >= LENGTH else UNSEEN
-        while not self._found.step_ms and self.refresh():
+        if self._seen is None:
+            self._seen = self._of_weights() if self._control.length(self.stream) >= LENGTH else UNSEEN
+        while not self._seen.step_ms and self.refresh():
             pass
-        return self._found
+        return self._seen
 
     def add(self, event: HistoryPoint) -> None:
-        before = self._found or UNSEEN
+        before = self._seen or UNSEEN
         seen = event.games or event.samples or event.step
-        self._found = RunFirsts(before.game_ms or (event.at_ms if seen else 0), before.step_ms or (event.at_ms if event.step else 0))
+        self._seen = RunFirsts(before.game_ms or (event.at_ms if seen else 0), before.step_ms or (event.at_ms if event.step else 0))
 
     def _of_weights(self) -> RunFirsts:
         """Where the beginning of the history is gone: when the first weights were there that had been trained."""
@@ -138,7 +138,7 @@ class FirstsOfRuns:
         if firsts is None or created_ms != record.created_ms:  # two threads that look at once read the same points
             firsts = Firsts(bus, record.run)
             self._known[record.run] = record.created_ms, firsts
-        return firsts.look()
+        return firsts.read()
 
 
 def downsample(points: Sequence[HistoryPoint], span_ms: int, buckets: int) -> History:
@@ -173,14 +173,14 @@ def _point(run: str, seen: ObservedRun, lag: Callable[[str, int], float], now_ms
 
 
 def _mean(group: Sequence[HistoryPoint], name: str) -> float | None:
-    known = [getattr(point, name) for point in group if point.step or name not in TRAINED]
-    return sum(known) / len(known) if known else None
+    values = [getattr(point, name) for point in group if point.step or name not in TRAINED]
+    return sum(values) / len(values) if values else None
 
 
 def _mean_spent(group: Sequence[HistoryPoint], name: str) -> float | None:
     role = name.partition("_")[0] + "_"
-    known = [point.spent.get(name, 0.0) for point in group if any(other.startswith(role) for other in point.spent)]
-    return sum(known) / len(known) if known else None
+    values = [point.spent.get(name, 0.0) for point in group if any(other.startswith(role) for other in point.spent)]
+    return sum(values) / len(values) if values else None
 
 
 def _try(frame: bytes) -> HistoryPoint | None:
@@ -194,15 +194,15 @@ def spent_by(beats: Sequence[Heartbeat]) -> dict[str, float]:
     """Shares of wall time as `<role>_<phase>`, means over the processes of a role that said anything; {} where none did."""
     values: dict[str, float] = {}
     for role in OF_ROLE:
-        said = [figures for beat in beats if beat.role == role and (figures := of_heartbeat(beat.rates))]
-        values |= {f"{role}_{phase}": share for phase, share in part(merged(said), WALL).items()}
+        shares = [figures for beat in beats if beat.role == role and (figures := of_heartbeat(beat.rates))]
+        values |= {f"{role}_{phase}": share for phase, share in part(merged(shares), WALL).items()}
     return values
 
 
 def cores_by(beats: Sequence[Heartbeat]) -> dict[str, float]:
     """CPU cores in use by role, of the processes that say where their time goes."""
-    found = {role: [of_heartbeat(beat.rates) for beat in beats if beat.role == role] for role in OF_ROLE}
-    return {role: round(sum(part(merged(said), CPU).values()), 4) for role, said in found.items() if any(said)}
+    figures = {role: [of_heartbeat(beat.rates) for beat in beats if beat.role == role] for role in OF_ROLE}
+    return {role: round(sum(part(merged(rows), CPU).values()), 4) for role, rows in figures.items() if any(rows)}
 
 
 WINDOW_MS = 15_000  # of active time, at least

@@ -69,7 +69,7 @@ class Standings:
 class Beats:
     """The newest heartbeats of all live processes, by role and name; safe to share between threads.
 
-    `read` is content with what is younger than `max_age_s`; `refresh` always looks. A heartbeat is decoded when it changed; one
+    `read` is content with what is younger than `max_age_s`; `refresh` always snapshots. A heartbeat is decoded when it changed; one
     that does not decode (another azq version) is left out and said once.
     """
 
@@ -87,12 +87,12 @@ class Beats:
     def read(self) -> tuple[Heartbeat, ...]:
         """The live processes as of at most `max_age_s` ago. Raises `BrokerError`."""
         with self._lock:
-            return self._beats if self._clock() - self._read_s < self._max_age_s else self._look()
+            return self._beats if self._clock() - self._read_s < self._max_age_s else self._refresh()
 
     def refresh(self) -> tuple[Heartbeat, ...]:
         """The live processes now. Raises `BrokerError`."""
         with self._lock:
-            return self._look()
+            return self._refresh()
 
     def team(self, run: str, now_ms: int) -> Workforce:
         """The workers of a run as of `read`; put together once for all who ask before the next look. Raises `BrokerError`."""
@@ -105,7 +105,7 @@ class Beats:
                 self._teams[run] = joined(self._shared, [beat for beat in self._beats if beat.run == run], status)
             return self._teams[run]
 
-    def _look(self) -> tuple[Heartbeat, ...]:
+    def _refresh(self) -> tuple[Heartbeat, ...]:
         result = self._bus.values(keys.BEAT_PREFIX)
         self._known = {key: self._decoded(key, frame) for key, frame in result.items()}
         beats = (beat for _, beat in self._known.values() if beat is not None)
@@ -126,7 +126,7 @@ class Beats:
 
 
 LOOK_BACK = 16  # weight events; one that does not decode must not hide those before it
-RESULTS_READ = 600  # newest results that a rating looks at; its cost grows with the cube of the versions among them
+RESULTS_READ = 600  # newest results that a rating snapshots at; its cost grows with the cube of the versions among them
 
 M = TypeVar("M", bound=Message)
 
@@ -205,7 +205,7 @@ def uncut(entries: Sequence[Entry], least: int) -> int:
 
 
 def read_standing(bus: Bus, run: str, standings: Standings) -> Standing:
-    """The newest results and their ratings, worked out anew only where there is a newer result."""
+    """The newest results and their ratings, computed again only where there is a newer result."""
     (result,) = bus.newest_each([keys.results(run)])
     return standings.of(run, result.id if result else "", lambda: read_results(bus, run))
 
@@ -219,14 +219,14 @@ def gather(
     firsts: FirstsOfRuns | None = None,
 ) -> RunFacts:
     """Everything the status of one run is made of; `NotFound` names the runs there are."""
-    look, standings = ledger.snapshot(run), standings or Standings()
+    snapshot, standings = ledger.snapshot(run), standings or Standings()
     newest, result, point = bus.newest_each([keys.weights(run), keys.results(run), keys.history(run)])
     learner, learned, mended = bus.get_each([key(run) for key in (keys.learner_status, keys.learned, keys.mended)])
     standing = standings.of(run, result.id if result else "", lambda: read_results(bus, run))
     return RunFacts(
-        view=look.view,
-        counts=look.counts,
-        jobs=look.jobs,
+        view=snapshot.view,
+        counts=snapshot.counts,
+        jobs=snapshot.jobs,
         learner=_decode(learner, LearnerStatus, keys.learner_status(run)),
         learned=_decode(learned, LearnerStatus, keys.learned(run)),
         point=_decode_entry(point, HistoryPoint),
@@ -239,10 +239,10 @@ def gather(
         strangers=standing.strangers,
         workers=read_workers(bus) if workers is None else workers,
         spent=read_spending(bus, keys.cost(run)),
-        firsts=(firsts or FirstsOfRuns()).of(bus, look.view.record),
+        firsts=(firsts or FirstsOfRuns()).of(bus, snapshot.view.record),
         deaths=read_deaths(bus),
-        abandoned=ledger.abandon_reason(run) if look.counts.abandoned and not look.counts.finished else "",
-        failed=last_failure(bus, run) if look.counts.opened and not look.counts.finished else "",
+        abandoned=ledger.abandon_reason(run) if snapshot.counts.abandoned and not snapshot.counts.finished else "",
+        failed=last_failure(bus, run) if snapshot.counts.opened and not snapshot.counts.finished else "",
         mended=read_mended(mended),
     )
 
@@ -264,23 +264,23 @@ class Observer:
         self._sent_ms: dict[Sent, int] = {}
         self._versions: dict[tuple[str, int], VersionLook] = {}  # of each run there is, by name and creation
 
-    def look(self) -> tuple[Desired, Observed]:
+    def observe(self) -> tuple[Desired, Observed]:
         """What is wanted and what is there. Raises `BrokerError`."""
-        looks = self._ledger.snapshots()
+        snapshots = self._ledger.snapshots()
         workers = self.beats.refresh()
-        names = [look.view.record.run for look in looks]
+        names = [snapshot.view.record.run for snapshot in snapshots]
         learners = self._bus.get_each([key(name) for name in names for key in (keys.learner_status, keys.learned)])
         rounds = self._bus.get_each([keys.eval_round(name) for name in names])
         newest = self._bus.newest_each([stream(name) for name in names for stream in VersionLook.STREAMS])
-        desired = tuple(_desired(look.view) for look in looks)
-        self._versions = {life: self._versions.get(life) or VersionLook(self._bus, life[0]) for life in map(_life, looks)}
+        desired = tuple(_desired(snapshot.view) for snapshot in snapshots)
+        self._versions = {life: self._versions.get(life) or VersionLook(self._bus, life[0]) for life in map(_life, snapshots)}
         runs = {
-            run.name: self._versions[_life(look)].observed(run, _observed(look, said, latest), *heads)
-            for run, look, said, latest, *heads in zip(
-                desired, looks, zip(learners[::2], learners[1::2], strict=True), rounds, *(newest[i::3] for i in range(3)), strict=True
+            run.name: self._versions[_life(snapshot)].observed(run, _observed(snapshot, frames, latest), *heads)
+            for run, snapshot, frames, latest, *heads in zip(
+                desired, snapshots, zip(learners[::2], learners[1::2], strict=True), rounds, *(newest[i::3] for i in range(3)), strict=True
             )
         }
-        self._turn(workers, [view for look in looks for view in look.jobs])
+        self._turn(workers, [view for snapshot in snapshots for view in snapshot.jobs])
         return Desired(desired), Observed(workers, runs, self._full_ms, self._sent_ms, self._clock_ms)
 
     def _turn(self, workers: Sequence[Heartbeat], jobs: Sequence[JobView]) -> None:
@@ -331,8 +331,8 @@ def _tests(jobs: Sequence[JobView]) -> bool:
     return any(view.state is JobState.QUEUED and (part := part_of(view.job)) and part.sprt for view in jobs)
 
 
-def _life(look: RunSnapshot) -> tuple[str, int]:
-    return look.view.record.run, look.view.record.created_ms
+def _life(run: RunSnapshot) -> tuple[str, int]:
+    return run.view.record.run, run.view.record.created_ms
 
 
 def _desired(view: RunView) -> DesiredRun:
@@ -344,14 +344,14 @@ def _desired(view: RunView) -> DesiredRun:
     return DesiredRun(record.run, view.state, sections, record.until, view.changed_ms, view.changed_job, unreadable, view.reason)
 
 
-def _observed(look: RunSnapshot, said: tuple[bytes | None, bytes | None], latest: bytes | None) -> ObservedRun:
-    name = look.view.record.run
-    learner, learned = (_decode(frame, LearnerStatus, keys.learner_status(name)) for frame in said)
+def _observed(run: RunSnapshot, frames: tuple[bytes | None, bytes | None], latest: bytes | None) -> ObservedRun:
+    name = run.view.record.run
+    learner, learned = (_decode(frame, LearnerStatus, keys.learner_status(name)) for frame in frames)
     return ObservedRun(
-        counts=look.counts,
-        active_ms=look.view.active_ms,
-        jobs=look.jobs,
-        ended=look.ended,
+        counts=run.counts,
+        active_ms=run.view.active_ms,
+        jobs=run.jobs,
+        ended=run.ended,
         learner=learner,
         learned=learner or learned,
         round=_decode(latest, EvalRound, keys.eval_round(name)) or NO_ROUND,

@@ -77,7 +77,7 @@ class TrendPoint(BaseModel):
     high: float | None
 
 
-def trends_out(known: Trends, weights: Iterable[WeightEvent]) -> dict[str, list[TrendPoint]]:
+def trends_out(trends: Trends, weights: Iterable[WeightEvent]) -> dict[str, list[TrendPoint]]:
     """Points of every measure, the oldest first, without those of too few games and of versions that are not remembered."""
     published = {event.version: event.published_ms for event in weights}
     return {
@@ -86,7 +86,7 @@ def trends_out(known: Trends, weights: Iterable[WeightEvent]) -> dict[str, list[
             for measure in values
             if measure.version in published and measure.value is not None and measure.text != TOO_FEW
         ]
-        for kind, values in known.items()
+        for kind, values in trends.items()
     }
 
 

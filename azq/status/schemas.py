@@ -30,7 +30,7 @@ def goals(until: Until) -> dict[str, float]:
 Name = Annotated[str, Field(pattern=RUN_NAME_PATTERN)]
 PlayerName = Annotated[str, Field(pattern=PLAYER_PATTERN)]
 Positive = Annotated[int, Field(gt=0, le=10_000_000)]
-# The words alone: a type that is an enumeration would be a schema of its own, with a text for other readers.
+# The words alone: a type that is an enumeration would be a separate schema, with a text for other readers.
 JobKind = Annotated[str, GetPydanticSchema(lambda *_: core_schema.literal_schema([kind.value for kind in Kind]))]
 VERSION = "[1-9][0-9]{0,8}"
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
@@ -67,7 +67,7 @@ class NewRun(Body):
         default="",
         max_length=4096,
         pattern=r"^[^\x00-\x1f]*$",
-        description="A folder of its own below the daemon's home, on the learner's host; empty: that of the run's name there.",
+        description="A folder below the daemon's home, on the learner's host; empty: that of the run's name there.",
     )
 
     @model_validator(mode="after")
@@ -140,10 +140,10 @@ class NewJob(Body):
 
     @model_validator(mode="after")
     def _one_kind(self) -> NewJob:
-        asked = (self.match is not None) + (self.grade is not None)
-        if self.kind == Kind.EVAL and asked != 1:
+        tasks = (self.match is not None) + (self.grade is not None)
+        if self.kind == Kind.EVAL and tasks != 1:
             raise ValueError("an eval job has either `match` or `grade`")
-        if self.kind == Kind.SELFPLAY and asked:
+        if self.kind == Kind.SELFPLAY and tasks:
             raise ValueError("`match` and `grade` belong to eval jobs")
         if self.kind == Kind.EVAL and (self.games or self.slice_s):
             raise ValueError("`games` and `slice_s` belong to self-play jobs")
@@ -163,7 +163,7 @@ class NewJob(Body):
 class PositionAsked(Body):
     """A position where a player is to move: actions from the initial state, outcomes of chance among them, or from that of a notation.
 
-    Where hands are hidden any that fit what the player to move has seen will do: they are drawn anew.
+    Where hands are hidden any that fit what the player to move has seen will do: they are drawn again.
     """
 
     actions: Annotated[list[Annotated[int, Field(ge=0, lt=2**16)]], Field(max_length=4096)] = []
@@ -273,9 +273,9 @@ class RunOut(BaseModel):
     @classmethod
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
         record = view.record
-        known = {"name": record.run, "game": known_section(record, "run", _Game).game, "sections": plain_sections(record)}
+        named = {"name": record.run, "game": known_section(record, "run", _Game).game, "sections": plain_sections(record)}
         state = {"state": view.state, "reason": view.reason, "active_s": view.active_ms / 1000, "network": network}
-        return cls.model_validate(asdict(record) | known | state)
+        return cls.model_validate(asdict(record) | named | state)
 
 
 class JobOut(BaseModel):
@@ -311,7 +311,7 @@ class WeightsOut(MessageOut):
     uri: str
     step: int
     published_ms: int
-    blocks: int = 0  # of their network, as the next; 0: not told
+    blocks: int = 0  # of their network, as the next; 0: unknown
     channels: int = 0
     elo: float | None = None  # with its 95 % interval; None: no match of them is among the newest results
     elo_low: float | None = None
@@ -325,7 +325,7 @@ class WeightsOut(MessageOut):
     score_high: float | None = None
     scored_games: int = 0
     served_by: int = 0  # inference workers whose newest of this run they are
-    size: int = 0  # bytes; 0: not told
+    size: int = 0  # bytes; 0: unknown
     serves: bool = False  # self-play follows them
     pinned: bool = False
     state: str = ""  # what became of them last: promoted, rolled_back, candidate, rejected
@@ -345,7 +345,7 @@ class PromotionOut(MessageOut):
 
 
 class EventOut(BaseModel):
-    """What became of a run; `id` is empty for events that a later reader is not told again, such as conditions."""
+    """What became of a run; `id` is empty for events that a later reader does not get, such as conditions."""
 
     id: str
     run: str
@@ -370,7 +370,7 @@ class HealthOut(BaseModel):
     """The daemon itself."""
 
     status: str
-    version: str | None = None  # for whoever has a token
+    version: str | None = None  # with a token alone
     ticks: int
     failed_ticks: int
 

@@ -54,7 +54,7 @@ class RunStage:
 
 
 def stages_of(view: RunView, firsts: RunFirsts, evaluated: Evaluated, now_ms: int) -> tuple[RunStage, ...]:
-    """Those that have begun, in their order; what took no time, and what nobody remembers, is left out."""
+    """Those that have begun, in their order; what took no time, and what is not remembered, is left out."""
     over = view.state in (RunState.FINISHED, RunState.FAILED)
     end_ms = view.changed_ms if over else None
     pauses = [RunPause(*pause) for pause in view.pauses]

@@ -95,5 +95,5 @@ class Observed:
     runs: Mapping[str, ObservedRun] = field(default_factory=dict)
     full_ms: Mapping[str, int] = field(default_factory=dict)  # queue -> when its workers were last all busy (or first seen), by `clock_ms`
     sent_ms: Mapping[Sent, int] = field(default_factory=dict)  # message of a job -> when it was first seen to be sent, by `clock_ms`
-    clock_ms: int = 0  # time that the observer has looked on: nobody sets this clock
+    clock_ms: int = 0  # time that the observer has looked on; no host's clock
     spent: Spending = NOTHING_SPENT  # by the whole fleet

@@ -1,4 +1,4 @@
-"""How well a run plays, in the measure that its game has: one table says which, and what does not apply to a game is told nowhere. Pure."""
+"""How well a run plays, in the measure that its game has: one table says which, and what does not apply to a game is left out. Pure."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ class Strength:
 def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: Sequence[Scored] = (), game: str = "") -> Strength:
     """The newest grade (grades come newest first) and the rating, or in a game for one the score, of the highest weight version."""
     grade = next((grade for grade in grades if grade.positions), None)
-    rated, scored, baseline = _newest(ratings), _newest(scores), next((one for one in scores if not versions_of(one.player)), None)
-    rated = rated if rated and rated.high > rated.low else None  # nobody but it was met
+    rated, scored, baseline = _newest(ratings), _newest(scores), next((score for score in scores if not versions_of(score.player)), None)
+    rated = rated if rated and rated.high > rated.low else None  # it met only itself
     return Strength(
         graded_version=grade.weight_version if grade else None,
         error_share=grade.errors / grade.positions if grade and game not in WITHOUT_ERRORS else None,
@@ -139,28 +139,28 @@ class Evaluations(Protocol):
 def trends(game: str, run: Evaluations) -> Trends:
     """Each measure that is known of a run, version by version, the oldest first."""
     graded, versus = most_positions(run.grades), against_fixed(game, run.matches)
-    known: dict[Kind, list[Measure]] = {
+    by_kind: dict[Kind, list[Measure]] = {
         "errors": [] if game in WITHOUT_ERRORS else [_errors(grade) for grade in graded],
         "loss": [_loss(grade) for grade in graded] if HEADLINES.get(game) == "loss" else [],
         "score": [_score(score) for score in run.scores],
         "elo": [_elo(rating) for rating in run.ratings if rating.high > rating.low],  # else only itself was met
     }
     if versus:
-        known[versus[0].kind] = versus
-    placed = {kind: [(version, measure) for measure in known.get(kind, ()) if (version := measure.version)] for kind in KINDS}
+        by_kind[versus[0].kind] = versus
+    placed = {kind: [(version, measure) for measure in by_kind.get(kind, ()) if (version := measure.version)] for kind in KINDS}
     return {kind: [measure for _, measure in sorted(values, key=itemgetter(0))] for kind, values in placed.items() if values}
 
 
-def headline_kind(game: str, known: Trends) -> Kind:
+def headline_kind(game: str, trends: Trends) -> Kind:
     """What a game is judged by first."""
     if game in HEADLINES:
         return HEADLINES[game]
-    return "errors" if "errors" in known else "score" if "score" in known else "elo"
+    return "errors" if "errors" in trends else "score" if "score" in trends else "elo"
 
 
-def measures(game: str, known: Trends) -> tuple[Measure, ...]:
+def measures(game: str, trends: Trends) -> tuple[Measure, ...]:
     """What the game is judged by, whether it is known yet or not, then the other measures that are known, of the newest version."""
-    first, newest = headline_kind(game, known), {kind: values[-1] for kind, values in known.items()}
+    first, newest = headline_kind(game, trends), {kind: values[-1] for kind, values in trends.items()}
     return (newest.pop(first) if first in newest else Measure(first, NAMES[first], "–"), *newest.values())
 
 
@@ -202,8 +202,8 @@ def against_fixed(game: str, matches: Sequence[WholeMatch]) -> list[Measure]:
     met = [match for match in matches if match.games and _is_fixed(match)]
     newest = max((version_of(match.first) or 0 for match in met), default=0)
     hardest = min((match for match in met if version_of(match.first) == newest), default=None, key=lambda match: match.score)
-    found = {version_of(match.first) or 0: match for match in reversed(met) if hardest and match.second == hardest.second}
-    return [_against(kind, version, found[version]) for version in sorted(found, reverse=True)]
+    played = {version_of(match.first) or 0: match for match in reversed(met) if hardest and match.second == hardest.second}
+    return [_against(kind, version, played[version]) for version in sorted(played, reverse=True)]
 
 
 def _against(kind: Literal["points", "share"], version: int, match: WholeMatch) -> Measure:
@@ -220,5 +220,5 @@ def _is_fixed(match: WholeMatch) -> bool:
     return version_of(match.first) is not None and not versions_of(match.second)
 
 
-def _newest(told: Sequence[Any]) -> Any:
-    return max((one for one in told if version_of(one.player) is not None), default=None, key=lambda one: version_of(one.player) or 0)
+def _newest(rows: Sequence[Any]) -> Any:
+    return max((row for row in rows if version_of(row.player) is not None), default=None, key=lambda row: version_of(row.player) or 0)

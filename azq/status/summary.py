@@ -82,7 +82,7 @@ class RunFacts:
     workers: tuple[Heartbeat, ...] = ()
     strangers: Sequence[Outlier] = ()  # among those who played the matches
     serving: int = LATEST  # the version that does; LATEST: the newest
-    spent: Spending | None = None  # None: nobody counted
+    spent: Spending | None = None  # None: not counted
     firsts: RunFirsts = UNSEEN
     scores: Sequence[Scored] = ()  # of the matches, in a game for one
     deaths: Sequence[Died] = ()  # of all processes there are, oldest first
@@ -182,7 +182,7 @@ class RunStatus:
     not_served: dict[str, str] = field(default_factory=dict)  # host -> why its inference workers do not serve this run
     matches: tuple[str, ...] = ()  # in parts and under way: players, how far, and what a sequential test tells so far
     serving_version: int = 0  # that self-play follows, and `policy_lag` counts from
-    cost: RunCost | None = None  # None: nobody counted
+    cost: RunCost | None = None  # None: not counted
     eta_s: float | None = None  # until its end at the present pace; None: it has none, or does not come nearer
     eta_by: str = ""  # the goal that it reaches first
     games_alone: int = 0  # learned from and on the learner's disk alone, though the run's store is to keep games
@@ -209,7 +209,7 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     rates = rates_of(facts, team) if running else STILL
     cost, (eta_by, eta_s) = run_cost(facts, rates), run_end(facts, rates)
     plays = strength(facts.grades, facts.ratings, facts.scores, game)
-    known = trends(game, facts)
+    trend = trends(game, facts)
     loops, games_missing = crash_loops(facts.deaths, now_ms, name), missing_games(facts, rates)
     return RunStatus(
         run=name,
@@ -228,8 +228,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
         policy_lag=team.lag(name, serving) if running else 0.0,
         serving_version=serving,
         strength=plays,
-        measures=measures(game, known),
-        headline=headline(_situation(facts, known, eta_s, " and ".join(filter(None, (games_missing, *map(str, loops)))))),
+        measures=measures(game, trend),
+        headline=headline(_situation(facts, trend, eta_s, " and ".join(filter(None, (games_missing, *map(str, loops)))))),
         ledger=ledger_status(counts),
         jobs_queued=len(facts.jobs) - leased,
         jobs_leased=leased,
@@ -262,26 +262,26 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     )
 
 
-def _situation(facts: RunFacts, known: Trends, eta_s: float | None, trouble: str) -> Situation:
-    view, first = facts.view, headline_kind(game_of(facts.view.record), known)
+def _situation(facts: RunFacts, trend: Trends, eta_s: float | None, trouble: str) -> Situation:
+    view, first = facts.view, headline_kind(game_of(facts.view.record), trend)
     games, step = facts.counts.finished, last_learner(facts).step
     anchored = any(rating.player == ANCHOR for rating in facts.ratings)
-    return Situation(view.record.run, view.state, view.active_ms / 1000, first, known, eta_s, games, step, anchored, trouble)
+    return Situation(view.record.run, view.state, view.active_ms / 1000, first, trend, eta_s, games, step, anchored, trouble)
 
 
 def missing_games(facts: RunFacts, rates: Pace) -> str:
     """Why a run has no games to learn from; empty where it has."""
-    said, active_s = facts.learner or facts.learned, facts.view.active_ms / 1000
-    samples = said.samples_inserted if said else None
+    learner, active_s = facts.learner or facts.learned, facts.view.active_ms / 1000
+    samples = learner.samples_inserted if learner else None
     return no_games(facts.counts, active_s, samples, facts.failed, facts.abandoned, evaluating=rates.evaluations_per_s > 0)
 
 
 def last_learner(facts: RunFacts) -> LearnerStatus:
     """What a learner of the run said last; of a run of an older azq what its newest weights tell."""
-    if (said := facts.learner or facts.learned) is not None or facts.weights is None:
-        return said or SILENT
-    told = {"step": facts.weights.step, "samples_inserted": facts.weights.samples, "weight_version": facts.weights.version}
-    return msgspec.structs.replace(SILENT, **told)
+    if (learner := facts.learner or facts.learned) is not None or facts.weights is None:
+        return learner or SILENT
+    figures = {"step": facts.weights.step, "samples_inserted": facts.weights.samples, "weight_version": facts.weights.version}
+    return msgspec.structs.replace(SILENT, **figures)
 
 
 def rates_of(facts: RunFacts, team: Workforce) -> Pace:
@@ -323,7 +323,7 @@ def _nearly_spent(cost: RunCost | None, view: RunView) -> list[str]:
 
 
 def _learner_figures(facts: RunFacts) -> dict[str, Any]:
-    """What a learner tells of a run, or told last, by the names in `RunStatus`."""
+    """The newest figures of a run's learner, by the names in `RunStatus`."""
     live, learner = facts.learner, last_learner(facts)
     trained = learner.step and (live or facts.learned)  # weights alone tell no losses
     return {
@@ -370,9 +370,9 @@ def under_way(matches: Sequence[WholeMatch], jobs: Sequence[JobView]) -> tuple[s
     for view in jobs:
         if (spec := part_of(view.job)) is not None:
             wanted.setdefault(whole_of(spec))
-    known = {match.spec: match for match in matches}
-    told = {spec: known[spec].progress if spec in known else f"0 of {spec.games}" for spec in wanted}
-    return tuple(f"{spec.first} - {spec.second}: {progress}" for spec, progress in told.items())
+    played = {match.spec: match for match in matches}
+    progress = {spec: played[spec].progress if spec in played else f"0 of {spec.games}" for spec in wanted}
+    return tuple(f"{spec.first} - {spec.second}: {progress}" for spec, progress in progress.items())
 
 
 def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
@@ -385,4 +385,4 @@ def failed_matches(matches: Sequence[MatchResult]) -> list[str]:
 
 def ledger_status(counts: LedgerCounts) -> LedgerStatus:
     """The counts, with the verdict."""
-    return LedgerStatus(**{one.name: getattr(counts, one.name) for one in fields(LedgerStatus)})
+    return LedgerStatus(**{row.name: getattr(counts, row.name) for row in fields(LedgerStatus)})

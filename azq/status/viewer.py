@@ -95,7 +95,9 @@ def view(name: str, game: Game | None, event: SampleEvent, note: str = "") -> Ga
                 simulations=simulations,
                 weight_version=int(arrays["weight_versions"][ply]),
                 values=_by_seat(arrays["root_values"][ply], player, len(event.returns)) if simulations and player >= 0 else None,
-                targets=[Target(int(one), name_of(int(one)), float(shares[one])) for one in best if simulations and shares[one] > 0],
+                targets=[
+                    Target(int(legal), name_of(int(legal)), float(shares[legal])) for legal in best if simulations and shares[legal] > 0
+                ],
             )
         )
         if state is not None:

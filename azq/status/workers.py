@@ -65,7 +65,7 @@ def team_of(beats: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStat
 
 
 def joined(shared: Workforce, own: Sequence[Heartbeat], status: Callable[[Heartbeat], WorkerStatus]) -> Workforce:
-    """The workers of every run, and those of one: hundreds of runs may share a thousand workers, and most have but a learner of their own.
+    """The workers of every run, and those of one: hundreds of runs may share a thousand workers, and most have only their learner besides.
 
     A learner plays and evaluates nothing, so what is known of the shared ones stands.
     """
@@ -94,12 +94,12 @@ def network_uses(workers: Iterable[Heartbeat]) -> dict[str, NetworkUse]:
         if beat.role == "inference":
             for run in {*beat.weight_versions, *beat.by_run}:
                 values.setdefault(run, []).append(beat.by_run.get(run, (0.0, 0.0, 0.0)))
-    return {run: _network_use(said) for run, said in values.items() if any(batch for _, batch, _ in said)}
+    return {run: _network_use(uses) for run, uses in values.items() if any(batch for _, batch, _ in uses)}
 
 
-def _network_use(said: Sequence[tuple[float, float, float]]) -> NetworkUse:
-    passes_per_s = sum(rate / batch for rate, batch, _ in said if batch)
-    return NetworkUse(sum(rate for rate, _, _ in said) / passes_per_s, sum(busy for *_, busy in said) / len(said))
+def _network_use(uses: Sequence[tuple[float, float, float]]) -> NetworkUse:
+    passes_per_s = sum(rate / batch for rate, batch, _ in uses if batch)
+    return NetworkUse(sum(rate for rate, _, _ in uses) / passes_per_s, sum(busy for *_, busy in uses) / len(uses))
 
 
 def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
@@ -114,16 +114,16 @@ def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
                 held.setdefault(run, []).extend([version] if version else ())
 
     def lag(run: str, version: int) -> float:
-        known = held.get(run)
-        return sum(max(0, version - other) for other in known) / len(known) if known else 0.0
+        versions = held.get(run)
+        return sum(max(0, version - other) for other in versions) / len(versions) if versions else 0.0
 
     return lag
 
 
-def by_saying(prefix: str, said: Mapping[str, str]) -> list[str]:
+def by_saying(prefix: str, sayings: Mapping[str, str]) -> list[str]:
     """What hosts or workers say, a line for each saying that names those who say it."""
     names: dict[str, list[str]] = {}
-    for name, saying in sorted(said.items()):
+    for name, saying in sorted(sayings.items()):
         names.setdefault(saying, []).append(name)
     return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
 
@@ -166,7 +166,7 @@ def tags_of(beat: Heartbeat) -> frozenset[str]:
 def eval_tag(workers: Sequence[Offering], wanted: str) -> str:
     """The run's own tag where an eval worker has it, else `cpu`, else any live one of servers; the wanted one when there is none.
 
-    Evaluation jobs need no hardware of their own: their leaves go to the inference workers.
+    Evaluation jobs need no special hardware: their leaves go to the inference workers.
     """
     tags = [tag for tag in live_tags(workers, Kind.EVAL) if tag != BROWSER]  # tabs play some matches only
     return next((tag for tag in (wanted, "cpu", *tags) if tag in tags), wanted)

@@ -117,4 +117,4 @@ class _FleetCollector(Collector):
         yield from figures.of_runs([summarise(fact, now_ms, team=use.team(fact.view.record.run)) for fact in facts])
 
     def _planes(self, runs: list[str]) -> list[PlaneFacts]:
-        return [plane.look(runs) for plane in self._services.planes]
+        return [plane.read(runs) for plane in self._services.planes]

@@ -67,7 +67,7 @@ def _free_name(role: str, taken: Container[str]) -> str:
 
 def deaths(now: Lives, reported: Iterable[Died]) -> tuple[dict[str, Life], list[ProcessDeath]]:
     """The lives without those in whose place another process came, which has their name now; and their deaths, unless `reported`."""
-    left, known_pids = dict(now), {(died.told.host, died.told.pid) for died in reported}
+    left, known_pids = dict(now), {(died.process.host, died.process.pid) for died in reported}
     heirs: dict[Place, list[str]] = {}
     for worker, life in sorted(now.items(), key=lambda entry: entry[1].first_ms):
         if not life.heir:

@@ -22,8 +22,7 @@ from azq.ledger.types import RunState
 from azq.process.heartbeat import Presence
 from azq.ratings import positions
 from azq.status.brokers import fleet_of
-from azq.status.conditions import DeathLog, crash_loops
-from azq.status.conditions import tell as report_death
+from azq.status.conditions import DeathLog, crash_loops, publish_death
 from azq.status.history import Recorder
 from azq.status.observe import Beats, Observer
 from azq.status.spending import Accountant
@@ -160,7 +159,7 @@ class Loop:
         now_ms = self.clock_ms()
         self._since_ms = self._since_ms or now_ms
         self._mend()
-        desired, seen = self.observer.look()
+        desired, seen = self.observer.observe()
         for notice in ends(self._states, desired.runs, now_ms):
             self.notify(notice)
         self._states = states_of(desired.runs)
@@ -190,7 +189,7 @@ class Loop:
         reported = self._deaths.read()
         self._lives, unreported = deaths(lives(self._lives, beats, now_ms, 1000 * self.life_s), reported)
         for death in unreported:
-            report_death(self.bus, death)
+            publish_death(self.bus, death)
         return crash_reports(crash_loops(reported, now_ms))
 
     def _tell_end(self, reason: str) -> None:

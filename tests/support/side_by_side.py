@@ -34,20 +34,20 @@ class SideBySide(Site):
         super().__init__(folder, clock_ms=lambda: self.now_ms)
         self.ledger.set_run_state(RUN, RunState.FINISHED)
         self.ledger.delete_run(RUN)
-        recorder, look = Recorder(self.bus, 1.0), Observer(self.ledger, self.bus, Beats(self.bus))
+        recorder, observer = Recorder(self.bus, 1.0), Observer(self.ledger, self.bus, Beats(self.bus))
         for run in GAME:
             self._plant_run(run)
         self._plant_fleet()
         for state in (RunState.FINISHED, RunState.PAUSED):
             self.now_ms += 1000 * GREW_S
-            recorder.note(*look.look(), self.now_ms)
+            recorder.note(*observer.observe(), self.now_ms)
             run = FINISHED if state is RunState.FINISHED else PAUSED
             self.ledger.set_run_state(run, state, REASON[run])
             self.bus.delete(keys.learner_status(run))  # as its life ends
         for _ in range(3):
             self.now_ms += 1000 * GREW_S
             self._play(RUNNING, GREW, 10 * GREW)
-            recorder.note(*look.look(), self.now_ms)
+            recorder.note(*observer.observe(), self.now_ms)
 
     def _plant_run(self, run: str) -> None:
         own = 100 * DIGIT[run]

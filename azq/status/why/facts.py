@@ -65,7 +65,7 @@ class PlayedFacts:
     games: int
     wins: tuple[int, ...]  # by seat, alone
     shared: int
-    rewarded: int  # games in which anybody's result is not 0
+    rewarded: int  # games in which a result is not 0
     capped: Counted  # undecided games that a limit of plies ended
     longest: int  # plies
     openings: int  # the fewest that cover `COVERED` of the games
@@ -104,7 +104,7 @@ class ProbeFacts:
     random_rewarded: Counted
     random_wins: tuple[int, ...]  # by seat
     openings: int  # that are possible; counted up to some dozens
-    perfect: float | None  # result of perfect play for the first player; None where nobody knows
+    perfect: float | None  # result of perfect play for the first player; None where it is unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ def played_facts(game: Game, played: PlayedGames, events: Sequence[SampleEvent],
     counts = np.sort(np.unique(rows["opening"], return_counts=True)[1])[::-1]
     searched = rows["simulations"][np.isfinite(rows["simulations"])]
     longest = int(rows["length"].max())
-    looks = [_Look.at(game, event, longest) for event in events[:: -(-len(events) // LOOKED_AT)]]
-    uniform, entropy = (np.array([getattr(look, name) for look in looks]) for name in ("uniform", "entropy"))
-    mistakable, observations = _observed(looks)
+    replays = [_Look.at(game, event, longest) for event in events[:: -(-len(events) // LOOKED_AT)]]
+    uniform, entropy = (np.array([getattr(replayed, name) for replayed in replays]) for name in ("uniform", "entropy"))
+    mistakable, observations = _observed(replays)
     won = rows["length"][rows["winner"] != SHARED]
     fixed = len(won) > 0 and float((won == longest).mean()) > 0.8  # all games take so long, by their rules
     return PlayedFacts(
@@ -147,14 +147,14 @@ def played_facts(game: Game, played: PlayedGames, events: Sequence[SampleEvent],
         wins=tuple(int(count) for count in winners[SHARED + 2 :]),
         shared=int(winners[SHARED + 1]),
         rewarded=sum(any(event.returns) for event in events),
-        capped=Counted(0 if fixed else sum(look.capped for look in looks), len(looks)),
+        capped=Counted(0 if fixed else sum(replayed.capped for replayed in replays), len(replays)),
         longest=longest,
         openings=1 + int(np.searchsorted(counts.cumsum(), COVERED * len(rows))),
         opening_plies=opening_plies,
         simulations=float(searched.mean()) if len(searched) else 0.0,
-        legal=float(np.mean([look.legal for look in looks if look.legal] or [0.0])),
+        legal=float(np.mean([replayed.legal for replayed in replays if replayed.legal] or [0.0])),
         sharpness=_ratio(entropy, uniform) if uniform.sum() > 0 else None,
-        entropy=float(entropy.sum() / max(1, sum(look.plies for look in looks))),
+        entropy=float(entropy.sum() / max(1, sum(replayed.plies for replayed in replays))),
         slope=_slope(rows["bins"][len(rows) // 2 :].astype(np.float64)),
         spread=float(np.std([event.returns for event in events])),
         versions=(int(rows["version"].min()), int(rows["version"].max())),
@@ -183,7 +183,7 @@ class _Look:
         legal = masks.sum(axis=1)[searched].astype(np.float64)
         shares = np.frombuffer(record.policies, "<f2").astype(np.float64)
         shares = shares[shares > 0]
-        # A board that is full leaves its last mover no choice; a limit of plies asks nobody.
+        # A board that is full leaves its last mover no choice; a limit of plies does not.
         cut = len(actions) == longest and masks[-1].sum() > 1 and event.returns.count(max(event.returns)) > 1
         capped = cut or bool(game.targets(actions)["truncated"])
         moved = np.flatnonzero(players >= 0)
@@ -198,10 +198,10 @@ class _Look:
         )
 
 
-def _observed(looks: Sequence[_Look]) -> tuple[Counted, Counted]:
+def _observed(replays: Sequence[_Look]) -> tuple[Counted, Counted]:
     """How many positions look like one with other legal actions, and how many different ones look different at all."""
     masks: dict[bytes, set[bytes]] = {}
-    positions = {ways: (packed, mask) for look in looks for packed, mask, ways in look.seen}
+    positions = {ways: (packed, mask) for replayed in replays for packed, mask, ways in replayed.seen}
     for packed, mask in positions.values():
         masks.setdefault(packed, set()).add(mask)
     mistakable = sum(len(masks[packed]) > 1 for packed, _ in positions.values())
@@ -217,8 +217,8 @@ def _ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> Measured:
 def _slope(bins: NDArray[np.float64]) -> Measured | None:
     """Of results over root values, (G, 3, BINS) of played.py, with a jackknife over blocks of games; None where values hardly differ."""
     number, values, results = bins[:, 0], bins[:, 1], bins[:, 2]
-    mean, result = (np.divide(each, number, out=np.zeros_like(each), where=number > 0) for each in (values, results))
-    sums = np.stack([(number * each).sum(axis=1) for each in (number > 0, mean, result, mean * mean, mean * result)], axis=1)
+    mean, result = (np.divide(column, number, out=np.zeros_like(column), where=number > 0) for column in (values, results))
+    sums = np.stack([(number * column).sum(axis=1) for column in (number > 0, mean, result, mean * mean, mean * result)], axis=1)
     total = sums.sum(axis=0)
     if len(bins) < 2 * FOLDS or total[0] < 1 or total[3] / total[0] - (total[1] / total[0]) ** 2 < 0.1**2:
         return None

@@ -79,7 +79,7 @@ def diagnose(
 RANDOM_GAMES = 200
 RANDOM_PLIES = 20_000  # in all: a game in Python takes 20 us for one
 NODES = 20_000  # positions in which perfect play is looked for
-MOST_OPENINGS = 64  # that are told apart
+MOST_OPENINGS = 64  # that are distinguished
 
 
 def probe(game: Game, opening_plies: int) -> ProbeFacts:
@@ -94,9 +94,9 @@ def probe(game: Game, opening_plies: int) -> ProbeFacts:
         results.append(state.returns())
     best = [[seat for seat, value in enumerate(result) if value == max(result)] for result in results]
     return ProbeFacts(
-        random_shared=Counted(sum(len(each) > 1 for each in best), len(best)),
+        random_shared=Counted(sum(len(seats) > 1 for seats in best), len(best)),
         random_rewarded=Counted(sum(any(result) for result in results), len(results)),
-        random_wins=tuple(sum(each == [seat] for each in best) for seat in range(game.num_players())),
+        random_wins=tuple(sum(seats == [seat] for seats in best) for seat in range(game.num_players())),
         openings=_openings(game.new_initial_state(), opening_plies),
         perfect=_perfect(game),
     )
@@ -112,14 +112,14 @@ def _random(state: State, rng: np.random.Generator) -> int:
 def _openings(state: State, plies: int) -> int:
     if not plies or state.is_terminal():
         return 1
-    found = 0
+    count = 0
     for action in state.legal_actions():
         after = state.clone()
         after.apply_action(action)
-        found += _openings(after, plies - 1)
-        if found >= MOST_OPENINGS:
+        count += _openings(after, plies - 1)
+        if count >= MOST_OPENINGS:
             break
-    return min(found, MOST_OPENINGS)
+    return min(count, MOST_OPENINGS)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """What keeps a run from learning: a pure function a rule, from facts to what it found, or nothing. Causes come before what follows.
 
-A share is judged by its 95 % interval and a mean by its standard error, so that few games alarm nobody. What a game played well looks
+A share is judged by its 95 % interval and a mean by its standard error, so that few games raise no alarm. What a game played well looks
 like too (all draws, one side winning, no choice left) is a finding only where nothing says that it is played well: `Facts.mastered`.
 """
 
@@ -59,7 +59,7 @@ def blind(facts: Facts) -> dict[str, tuple[str, ...]]:
 
 
 def rewards(facts: Facts) -> LearningFault | None:
-    """Nobody ever gets anything: there is nothing to learn from."""
+    """No result ever differs from 0: there is nothing to learn from."""
     played = facts.played
     if played is None or played.rewarded or played.games < FEWEST_GAMES or facts.mastered:
         return None
@@ -124,7 +124,7 @@ def openings(facts: Facts) -> LearningFault | None:
 
 
 def cap(facts: Facts) -> LearningFault | None:
-    """A limit of plies ends games, not their rules: nobody learns how they end."""
+    """A limit of plies ends games, not their rules: how they end is never learnt."""
     played = facts.played
     if played is None or played.capped.of < FEWEST_GAMES or played.capped.low < 0.2:
         return None

@@ -19,7 +19,7 @@ def test_planes_tell_memory_backlog_and_dead_letters(broker: Any) -> None:
         bus.publish(keys.samples("first"), b"frame")
     bus.publish(keys.eval_stream("second"), b"frame")
     bus.dead_letter(Entry(keys.samples("first"), "1-0", b"?"), "no such message")
-    control, data = (plane.look(["first", "second"]) for plane in open_planes(client, [client]))
+    control, data = (plane.read(["first", "second"]) for plane in open_planes(client, [client]))
     assert (control.plane, control.up, control.dead_letters) == ("control", True, 1)
     assert control.used_bytes > 100_000
     assert control.waiting == {"first": 3, "second": 0}
@@ -29,6 +29,6 @@ def test_planes_tell_memory_backlog_and_dead_letters(broker: Any) -> None:
 
 def test_a_plane_without_server_is_not_up() -> None:
     client = open_client("unix:///nowhere/broker.sock")
-    found = [plane.look(["r"]) for plane in open_planes(client, [client])]
+    found = [plane.read(["r"]) for plane in open_planes(client, [client])]
     assert [replace(facts, reason="") for facts in found] == [PlaneFacts("control"), PlaneFacts("data")]
     assert all("/nowhere/broker.sock" in facts.reason for facts in found)

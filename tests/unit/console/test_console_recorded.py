@@ -180,7 +180,7 @@ def test_long_work_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.Monkey
     lines: list[str] = []
     told = replay_game(load(None, [f'home="{tmp_path}"']), "first", UID, None, lines.append)
     last = told["plies"][-1]["ply"]
-    assert lines[:2] == [f"ply 0 of {last} told, {asked} positions evaluated" for asked in (1, 2)]
+    assert lines[:2] == [f"ply 0 of {last}, {asked} positions evaluated" for asked in (1, 2)]
 
 
 @pytest.mark.parametrize(

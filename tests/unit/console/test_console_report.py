@@ -153,4 +153,4 @@ def test_recorded_games_have_a_column_a_source(monkeypatch: pytest.MonkeyPatch) 
 def test_a_page_says_why_it_tells_nothing_of_recorded_games(tmp_path: Path) -> None:
     section = recorded_games(load(None, [f'home="{tmp_path}"']), "first")
     assert not section.rows
-    assert section.note.startswith("Not told: ")
+    assert section.note.startswith("Unknown: ")

@@ -29,7 +29,7 @@ from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.replay.readers import SegmentReader
 from azq.replay.segments import LogEntry, SegmentLog
-from azq.status.conditions import FEWEST, tell
+from azq.status.conditions import FEWEST, publish_death
 from azq.status.summary import RunFacts, RunStatus, ranks_status, summarise
 from azq.status.why.gather import diagnose
 from azq.wire.codec import encode
@@ -150,18 +150,18 @@ def test_a_finding_is_a_line_and_for_machines_a_value(tmp_path: Path, monkeypatc
 def test_a_run_at_work_is_looked_at_once_a_minute(tmp_path: Path) -> None:
     folder, now_s = plant(tmp_path, simulations=1), [0.0]
     adviser = Adviser(folder, given(base=folder.values()), MemoryBus(), lambda: now_s[0])
-    assert adviser.look() == ()
+    assert adviser.advise() == ()
     now_s[0] = EVERY_S + 1
-    (told,) = adviser.look()
+    (told,) = adviser.advise()
     assert told.startswith("azq why: targets: ")
-    assert adviser.look() == (told,)
+    assert adviser.advise() == (told,)
 
 
 def test_a_process_that_dies_again_and_again_is_named_in_place_of_nothing_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("azq.status.why.gather.now_ms", lambda: 0)  # ids of the bus in memory begin there
     folder, bus = plant(tmp_path, simulations=64), MemoryBus()
     for pid in range(FEWEST):
-        tell(bus, ProcessDeath("learner", "box", pid, "first", "SIGSEGV", "/l.log"))
+        publish_death(bus, ProcessDeath("learner", "box", pid, "first", "SIGSEGV", "/l.log"))
     found = diagnose(bus, "first", folder.sections(), None, SegmentReader(folder.path / "segments"))
     told, *_ = why_text(found)
     assert told.startswith("learner died 3 times in ")

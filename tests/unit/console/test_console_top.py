@@ -48,7 +48,7 @@ def frame(tmp_path: Path) -> Frame:
     stages = (RunStage("spin-up", 0, 12_000, 12.0), RunStage("fill", 12_000, 150_000, 138.0), RunStage("main", 150_000, None, 2855.0))
     headline = "Learning well: graded errors 35.0% → 6.0% in 50 min; +609 Elo against uct:100; 60 min left"
     summary = summarise(facts, now, ["no live worker takes eval.cuda"])
-    runs = (replace(summary, active_s=3005.0, progress=0.83, stages=stages, headline=headline),)
+    runs = (replace(summary, active_s=3005.0, eta_s=3599.5, progress=0.83, stages=stages, headline=headline),)
     planes = (PlaneFacts("control", True, 12_000_000, 0, 3, {RUN: 2}), PlaneFacts("data", True, 5_000_000, 10**9), PlaneFacts("data1"))
     return Frame(runs, tuple(queue_table(workers, facts.jobs, now)), tuple(worker_status(beat, now) for beat in workers), planes)
 

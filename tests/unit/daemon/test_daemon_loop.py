@@ -196,7 +196,7 @@ class Fleet:
         self.steady_s += 0.5
         self.wall_ms += 500
         self.bus.put(keys.beat("w"), encode(beat("w", "selfplay.cpu", slots=self._slots)), life_s=60.0)
-        desired, observed = self.observer.look()
+        desired, observed = self.observer.observe()
         act(reconcile(desired, observed, self.wall_ms, CONFIG, lambda _: False), self._hands)
         self._work()
 
@@ -220,9 +220,9 @@ class Fleet:
 def test_time_in_which_a_daemon_saw_nothing_is_no_waiting() -> None:
     fleet = Fleet(1, 1)
     fleet.tick()
-    before_ms = fleet.observer.look()[1].clock_ms
+    before_ms = fleet.observer.observe()[1].clock_ms
     fleet.steady_s += 60.0  # it was stopped, or its broker was away
-    assert fleet.observer.look()[1].clock_ms - before_ms <= 2_000
+    assert fleet.observer.observe()[1].clock_ms - before_ms <= 2_000
 
 
 @given(

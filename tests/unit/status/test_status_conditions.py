@@ -22,7 +22,7 @@ from azq.status.conditions import (
     Died,
     crash_loops,
     no_games,
-    tell,
+    publish_death,
 )
 from azq.status.observe import gather
 from azq.status.summary import RunFacts, summarise
@@ -49,7 +49,7 @@ def test_whose_end_nobody_saw_has_the_cause_of_a_death_that_was_seen() -> None:
     unseen = msgspec.structs.replace(DEATH, cause="", log="")
     assert crash_loops([*died(60, 50), *died(5, death=unseen)], NOW_MS)[0].cause == HUNG
     (loop,) = crash_loops(died(9, 8, 7, death=unseen), NOW_MS)
-    assert str(loop).endswith("nobody saw it end; its manager on box has the log")
+    assert str(loop).endswith("its end was not seen; its manager on box has the log")
 
 
 @pytest.mark.parametrize(
@@ -85,17 +85,17 @@ class AskedBus(MemoryBus):
 def test_what_is_told_is_read_oldest_first_and_bytes_of_others_are_passed_over() -> None:
     bus = AskedBus()
     for pid in (1, 2, 3):
-        tell(bus, msgspec.structs.replace(DEATH, pid=pid))
+        publish_death(bus, msgspec.structs.replace(DEATH, pid=pid))
     bus.publish(keys.DEATHS, b"rubbish")
     log = DeathLog(bus)
     deaths = log.read()
-    assert [one.told.pid for one in deaths] == [1, 2, 3]
+    assert [one.process.pid for one in deaths] == [1, 2, 3]
     (loop,) = crash_loops(deaths, deaths[-1].at_ms)
     assert loop == CrashLoop("learner", "box", "first", 3, loop.over_s, HUNG, DEATH.log)
     bus.publish(keys.DEATHS, b"rubbish")
-    tell(bus, msgspec.structs.replace(DEATH, pid=4))
+    publish_death(bus, msgspec.structs.replace(DEATH, pid=4))
     for _ in range(2):
-        assert [one.told.pid for one in log.read()] == [1, 2, 3, 4]
+        assert [one.process.pid for one in log.read()] == [1, 2, 3, 4]
     assert "0" not in bus.asked[1:], "each look reads what is new"
     assert len(set(bus.asked[1:])) == 2
 
@@ -110,7 +110,7 @@ DIED = "job r:3 failed, process 9, which held it, died"
     [
         ((replace(OPEN, finished=1), 99.0, None, DIED, "x", False), ""),
         ((replace(OPEN, abandoned=4), 0.0, None, DIED, "x raised", True), "no game was finished, 4 were abandoned because x raised"),
-        ((replace(OPEN, abandoned=4), 0.0, None, "", "", True), "no game was finished, 4 were abandoned because nobody said why"),
+        ((replace(OPEN, abandoned=4), 0.0, None, "", "", True), "no game was finished, 4 were abandoned because of an unknown cause"),
         ((OPEN, 0.0, None, DIED, "", True), f"no game was finished: {DIED}"),
         ((OPEN, PATIENCE_S, None, "", "", True), ""),
         ((OPEN, PATIENCE_S - 1, None, "", "", False), ""),

@@ -168,7 +168,7 @@ def test_the_first_game_and_the_first_step_are_found_as_they_come_and_then_stay(
         noted(bus, at_ms, **figures)
         found.append(firsts.of(bus, record))
     assert found == [RunFirsts(), RunFirsts(), RunFirsts(2), RunFirsts(2), RunFirsts(2, 4), RunFirsts(2, 4)]
-    assert Firsts(bus, "r").look() == RunFirsts(2, 4)
+    assert Firsts(bus, "r").read() == RunFirsts(2, 4)
     bus.delete(keys.history("r"))
     assert firsts.of(bus, record) == RunFirsts(2, 4)
     assert firsts.of(bus, msgspec.structs.replace(record, created_ms=501)) == RunFirsts(), "another run of that name"
@@ -182,7 +182,7 @@ def test_where_the_beginning_of_a_history_is_gone_the_first_trained_weights_tell
         bus.publish(keys.weights("r"), encode(WeightEvent("r", version, "", "", step, 100 * version)))
     for at_ms in (900, 905):
         noted(bus, at_ms, games=7, step=80)
-    assert Firsts(bus, "r").look() == RunFirsts(0, 200)
+    assert Firsts(bus, "r").read() == RunFirsts(0, 200)
 
 
 def point(active_s: float, games: int = 0, **counters: Any) -> HistoryPoint:
