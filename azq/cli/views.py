@@ -88,7 +88,7 @@ def profile(
     local: Annotated[bool, typer.Option("--local", help="Start a temporary run, and remove it afterwards.")] = False,
     game: Annotated[str, typer.Option("--game", help="Game of --local, as its preset has it.")] = "connect_four",
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Seconds to watch.")] = 10.0,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this PNG (extra `plot`).")] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this file (.svg).")] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -107,7 +107,7 @@ def profile(
     else:
         result = profile_run(load(config, sets), run, seconds)
     if picture is not None:
-        plot(result, picture, f"where the time goes: {run or game}")
+        plot(result, picture)
     emit(result, as_json, as_text(result))
 
 
@@ -121,7 +121,7 @@ def compare(
     graded: Annotated[Path | None, typer.Option("--graded", help="A file of graded positions in their place; all are played.")] = None,
     num_simulations: Annotated[int, typer.Option(min=1, help="Simulations a position.")] = 64,
     samples: Annotated[int, typer.Option("--samples", min=0, help="Newest recorded games of each that are compared; 0: none.")] = 2000,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw the curves into this PNG (extra `plot`).")] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw the curves into this file (.svg).")] = None,
 ) -> Answer:
     """Compare runs: curves over each other, networks on the same graded positions with paired intervals, recorded games, settings."""
     from azq.console.compare import compare_runs, comparison_text, comparison_values, plot_comparison, samples_beside
@@ -216,7 +216,7 @@ def samples_stats(
     by: By = None,
     games: Newest = 100_000,
     opening_plies: OpeningPlies = 2,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this PNG or SVG (extra `plot`).")] = None,
+    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this file (.svg).")] = None,
 ) -> Answer:
     """Show lengths, results, policies, values against results, versions, openings, duplicates and symmetry of a run's games."""
     from azq.console.samples import draw, read, stats_text
@@ -226,7 +226,7 @@ def samples_stats(
     groups = played.groups(by)
     values = {name: stats(rules, rows) for name, rows in groups.items()}
     if picture is not None:
-        draw(values, groups, picture, run)
+        draw(values, groups, picture)
     return Answer(values, stats_text(values))
 
 

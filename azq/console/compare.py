@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from azq.arena.regret import judged
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console.play import Seating, seated
-from azq.console.profile import pyplot_of
 from azq.console.samples import diff_text, pair
+from azq.console.svg import line_chart, write_charts
 from azq.console.table import tabled
 from azq.errors import ConfigError
 from azq.host.brokers import reading_control
@@ -27,7 +28,7 @@ from azq.samples.diff import SamplesDiff, diff
 from azq.samples.played import OPENING_PLIES
 from azq.stats import paired_interval
 from azq.status.compare import GradedPair, RunComparison, checked, compare
-from azq.status.curves import AXES, FIGURES, MEASURES, read_course
+from azq.status.curves import AXES, FIGURES, read_course
 from azq.status.strength import NAMES, TEXTS
 
 TITLES: dict[str, str] = {**NAMES, "loss_policy": "policy loss", "loss_value": "value loss"}
@@ -134,25 +135,6 @@ def _figure(name: str, value: float) -> str:
 
 
 def plot_comparison(compared: RunComparison, out: Path) -> None:
-    """Draws the curves over each other, intervals as bands; raises `MissingExtra` without matplotlib."""
-    pyplot = pyplot_of("--plot")
-    shown = [name for name in FIGURES if any(run.curves.get(name) for run in compared.runs)]
-    figure, places = pyplot.subplots(-(-len(shown) // 2), 2, figsize=(10, 3.2 * -(-len(shown) // 2)), dpi=120, squeeze=False)
-    for axes in places.flat[len(shown) :]:
-        axes.set_axis_off()
-    for axes, name in zip(places.flat, shown, strict=False):
-        for number, run in enumerate(compared.runs):
-            curve = run.curves.get(name, [])
-            x = [point.x for point in curve]
-            axes.plot(x, [point.y for point in curve], marker="." if name in MEASURES else "", color=f"C{number}", label=run.run)
-            if curve and curve[0].low is not None:
-                axes.fill_between(
-                    x, [point.low for point in curve], [point.high for point in curve], color=f"C{number}", alpha=0.15, linewidth=0
-                )
-        axes.set(title=TITLES[name], xlabel=compared.by)
-        axes.grid(alpha=0.25)
-        axes.spines[["top", "right"]].set_visible(False)
-    places.flat[0].legend()
-    figure.tight_layout()
-    figure.savefig(out)
-    pyplot.close(figure)
+    """Draws the curves over each other, intervals as bands. Raises as `write_charts`."""
+    curves = {name: {run.run: curve for run in compared.runs if (curve := run.curves.get(name))} for name in FIGURES}
+    write_charts([line_chart(TITLES[name], lines, compared.by, partial(_figure, name)) for name, lines in curves.items() if lines], out)

@@ -9,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from azq import logs
 from azq.bus.redis import RedisBus
 from azq.config import Config
+from azq.console.svg import BAR_HEIGHT, BAR_WIDTH, span_bar, write_charts
 from azq.console.table import tabled
-from azq.errors import MissingExtra, NotFound
+from azq.errors import NotFound
 from azq.host import brokers
 from azq.local import Local
 from azq.phases import CPU, DEVICE, OF_ROLE, WALL, WINDOW_S, merged, of_heartbeat, part
@@ -139,37 +140,13 @@ def _role(role: str, workers: Sequence[dict[str, float]]) -> RoleProfile:
     return RoleProfile(role, len(workers), cores, rows)
 
 
-SHOWN = 0.04  # a smaller share carries no label
-
-
-def plot(profiles: Sequence[RoleProfile], out: Path, title: str) -> None:
-    """Writes the picture; raises `MissingExtra` without matplotlib."""
-    pyplot = pyplot_of("--plot")
-    figure, axes = pyplot.subplots(figsize=(9, 0.9 + 0.8 * len(profiles)), dpi=120)
-    colours = pyplot.get_cmap("tab20")
-    names = list(dict.fromkeys(row.phase for profile in profiles for row in profile.rows))
-    for place, profile in enumerate(reversed(profiles)):
-        left = 0.0
-        for row in profile.rows:
-            axes.barh(place, row.wall_share, left=left, color=colours(names.index(row.phase) % colours.N), edgecolor="white", height=0.62)
-            if row.wall_share >= SHOWN:
-                axes.text(left + row.wall_share / 2, place, f"{row.phase}\n{row.wall_share:.0%}", ha="center", va="center", fontsize=7)
-            left += row.wall_share
-    axes.set_yticks(range(len(profiles)), [f"{profile.role}\n{profile.cpu_cores:.2f} cores" for profile in reversed(profiles)])
-    axes.set(xlim=(0, 1), xlabel="share of wall time", title=title)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(out)
-    pyplot.close(figure)
-
-
-def pyplot_of(what: str) -> Any:
-    """matplotlib without a screen; `MissingExtra` says what wants it."""
-    try:
-        import matplotlib
-    except ImportError:
-        raise MissingExtra(f"{what} needs matplotlib; install the extra: pip install 'azq[plot]'") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
+def plot(profiles: Sequence[RoleProfile], out: Path) -> None:
+    """Draws the shares of wall time of each role as a bar. Raises as `write_charts`."""
+    bars = [
+        span_bar(
+            [(f"{row.phase} {row.wall_share:.0%}", row.wall_share) for row in profile.rows],
+            f"{profile.role}, {profile.cpu_cores:.2f} cores",
+        )
+        for profile in profiles
+    ]
+    write_charts(bars, out, (BAR_WIDTH, 2 * BAR_HEIGHT), columns=1)

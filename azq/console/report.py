@@ -19,10 +19,10 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.config.loading import to_toml
 from azq.console.samples import figures_of, read
-from azq.console.svg import line_chart, span_bar
+from azq.console.svg import STYLE as CHART_STYLE
+from azq.console.svg import line_chart, publish_page, span_bar
 from azq.console.table import stage_text
-from azq.errors import AzqError, ConfigError, StateConflict, StoreError
-from azq.files import publish_file
+from azq.errors import AzqError, ConfigError, StateConflict
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
 from azq.ledger.types import KEPT_EVENTS, RunState
@@ -50,8 +50,7 @@ STYLE = """body{font:15px/1.45 system-ui,sans-serif;color:#1c1e21;max-width:980p
 table{border-collapse:collapse;margin:6px 0;font-size:13.5px}
 td,th{padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #e3e3e0;white-space:nowrap}
 td:last-child{white-space:normal;overflow-wrap:anywhere}
-.charts{display:grid;grid-template-columns:1fr 1fr;gap:8px}svg{width:100%}svg text{font:11px system-ui,sans-serif;fill:#5a5f66}
-svg text.title{font-weight:600;fill:#1c1e21}svg .end{text-anchor:end}svg .grid{stroke:#e3e3e0}svg text[fill]{fill:revert-layer}
+.charts{display:grid;grid-template-columns:1fr 1fr;gap:8px}svg{width:100%}
 pre{background:#f6f6f4;padding:10px;overflow-x:auto;font-size:12.5px}"""
 
 
@@ -78,10 +77,7 @@ def report(config: Config, run: str, out: Path) -> Path:
         raise StateConflict(f"run {run} is still running, and its report would be half a one; stop `azq up`, or `azq runs finish {run}`")
     title, sections = f"Run {run}", [*sections_of(course, events, spent), recorded_games(config, run)]
     page = as_markdown(title, sections) if out.suffix == ".md" else as_html(title, sections)
-    try:
-        publish_file(out, page.encode())
-    except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error.strerror}; name another file with --output") from None
+    publish_page(out, page)
     return out
 
 
@@ -263,7 +259,7 @@ def as_html(title: str, sections: Sequence[ReportSection]) -> str:
         parts.append(f"<p>{escape(section.note)}</p>" if section.note else "")
         parts.append(_html_table(section) if section.rows else "")
         parts.append(f"<pre>{escape(section.text)}</pre>" if section.text else "")
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}{CHART_STYLE}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(filter(None, parts)) + "\n</body></html>\n"
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import Config
 from azq.console.move import folder_of
-from azq.console.profile import pyplot_of
+from azq.console.svg import line_chart, write_charts
 from azq.console.table import tabled
 from azq.errors import ConfigError, NotFound
 from azq.games import Game
@@ -20,6 +21,7 @@ from azq.samples.diff import TOO_FEW, SamplesDiff
 from azq.samples.played import PlayedGames, read_games
 from azq.samples.stats import SampleStats, Spread
 from azq.status.balance import QUANTILES, Balance, ResultShare, balance
+from azq.status.curves import CurvePoint
 from azq.wire.messages import SampleEvent
 
 Groups = Mapping[str, NDArray[Any]]
@@ -123,29 +125,26 @@ def diff_text(difference: SamplesDiff, names: Sequence[str]) -> str:
     return "\n".join([*lines, many, f"{difference.verdict}{text}"])
 
 
-def draw(stats: Mapping[str, SampleStats], groups: Groups, out: Path, title: str) -> None:
-    """Lengths, entropies, versions and how values meet results, the largest groups over each other. Raises `MissingExtra`."""
-    pyplot = pyplot_of("--plot")
-    figure, axes = pyplot.subplots(2, 2, figsize=(10, 7), dpi=120)
-    for name in sorted(stats, key=lambda name: -stats[name].games)[:6]:
-        panels = zip(
-            axes.flat,
-            ("length", "entropy", "version"),
-            ("plies of a game", "mean entropy of policies, nats", "weight version"),
-            strict=False,
-        )
-        for panel, key, label in panels:
-            panel.hist(groups[name][key], bins=30, density=True, histtype="step", label=name[-24:])
-            panel.set(xlabel=label, ylabel="density of games")
-        bins = stats[name].calibration
-        axes[1][1].plot([bin.value for bin in bins], [bin.result for bin in bins], "o-", markersize=3, label=name[-24:])
-    axes[1][1].plot([-1, 1], [-1, 1], color="#9aa0a8", linewidth=0.8)
-    axes[1][1].set(xlabel="root value", ylabel="mean result")
-    axes[1][1].legend(frameon=False, fontsize=8)
-    figure.suptitle(title)
-    figure.tight_layout()
-    figure.savefig(out)
-    pyplot.close(figure)
+DENSITIES = {"length": "plies of a game", "entropy": "mean entropy of policies, nats", "version": "weight version"}
+BINS = 30
+DRAWN = 6  # groups in a chart, the largest
+
+
+def draw(figures: Mapping[str, SampleStats], groups: Groups, out: Path) -> None:
+    """Draws lengths, entropies, versions, and values against results, of the largest groups. Raises as `write_charts`."""
+    names = sorted(figures, key=lambda name: -figures[name].games)[:DRAWN]
+    charts = [
+        line_chart(f"density of {title}", {name: _density(groups[name][key]) for name in names}, "", "{:.3g}".format)
+        for key, title in DENSITIES.items()
+    ]
+    values = {name: [CurvePoint(bin.value, bin.result) for bin in figures[name].calibration] for name in names}
+    ideal = {"ideal": [CurvePoint(-1.0, -1.0), CurvePoint(1.0, 1.0)]}
+    write_charts([*charts, line_chart("mean result by root value", values | ideal, "", "{:+.1f}".format)], out)
+
+
+def _density(values: NDArray[Any]) -> list[CurvePoint]:
+    heights, edges = np.histogram(values, bins=BINS, density=True)
+    return [CurvePoint(float(edge), float(height)) for edge, height in zip(edges, heights, strict=False)]
 
 
 MOST_ACTIONS = 20  # actions in a line

@@ -1,45 +1,53 @@
-"""Charts as SVG text, for pages that stand alone: no script, no file beside them. Pure."""
+"""Charts as SVG text, for pages and files that stand alone: no script, no file beside them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from itertools import cycle
+from pathlib import Path
 from typing import Any
 
+from azq.errors import ConfigError, StoreError
+from azq.files import publish_file
 from azq.status.curves import CurvePoint
 
 WIDTH, HEIGHT = 460, 190
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 24
-COLOURS = ("#2460c8", "#b4530f", "#6b3fb5", "#2f855a")
+BAR_WIDTH, BAR_HEIGHT = 940, 26
+LETTER = 6.3  # width of one, about
+COLOURS = ("#2460c8", "#b4530f", "#6b3fb5", "#2f855a", "#a8325f", "#0c7a6f", "#7a7320", "#6d7480")
+STYLE = "text{font:11px system-ui,sans-serif;fill:#5a5f66}.title{font-weight:600;fill:#1c1e21}.end{text-anchor:end}.grid{stroke:#e3e3e0}"
 
 Text = Callable[[float], str]
 
 
 def line_chart(title: str, curves: Mapping[str, Sequence[CurvePoint]], x_name: str, text: Text) -> str:
-    """Curves over one axis, their intervals as bands; `text` writes a value."""
+    """Curves over one axis that shows 0, their intervals as bands; `text` writes a value."""
     points = [point for curve in curves.values() for point in curve]
     xs = [0.0, *(point.x for point in points)]
     ys = [value for point in points for value in (point.y, point.low, point.high) if value is not None]
     low, high = min(ys, default=0.0), max(ys, default=1.0)
+    first, last = min(xs), max(xs)
     width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
 
     def place(x: float, y: float) -> str:
-        return f"{LEFT + width * x / (max(xs) or 1.0):.1f},{TOP + height * (high - y) / ((high - low) or 1.0):.1f}"
+        return f"{LEFT + width * (x - first) / ((last - first) or 1.0):.1f},{TOP + height * (high - y) / ((high - low) or 1.0):.1f}"
 
     parts = [f'<text x="{LEFT}" y="15" class="title">{escape(title)}</text>']
     for y in (low, (low + high) / 2, high):
-        (left, level), right = place(0.0, y).split(","), WIDTH - RIGHT
+        (left, level), right = place(first, y).split(","), WIDTH - RIGHT
         parts.append(f'<line x1="{left}" x2="{right}" y1="{level}" y2="{level}" class="grid"/>')
         parts.append(f'<text x="{LEFT - 5}" y="{float(level) + 4:.1f}" class="end">{escape(text(y))}</text>')
-    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 6}">0</text>')
-    parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" class="end">{max(xs):,.4g} {escape(x_name)}</text>')
-    for (name, curve), colour in zip(curves.items(), COLOURS, strict=False):
+    parts.append(f'<text x="{LEFT}" y="{HEIGHT - 6}">{first:,.4g}</text>')
+    parts.append(f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 6}" class="end">{last:,.4g} {escape(x_name)}</text>')
+    legend = float(WIDTH - RIGHT)
+    for (name, curve), colour in reversed(list(zip(curves.items(), cycle(COLOURS), strict=False))):
         parts += _curve(curve, colour, place)
         if len(curves) > 1:
-            parts.append(
-                f'<text x="{WIDTH - RIGHT - 70 * list(curves)[::-1].index(name)}" y="15" class="end" fill="{colour}">{escape(name)}</text>'
-            )
+            parts.append(f'<text x="{legend:.0f}" y="15" class="end" style="fill:{colour}">{escape(name)}</text>')
+            legend -= LETTER * len(name) + 10
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
 
 
@@ -55,19 +63,20 @@ def _curve(curve: Sequence[CurvePoint], colour: str, place: Callable[[float, flo
     ]
 
 
-def span_bar(spans: Sequence[tuple[str, float]]) -> str:
+def span_bar(spans: Sequence[tuple[str, float]], title: str = "") -> str:
     """Consecutive spans of time as one bar; those of no length are left out."""
     total, left, parts = sum(length for _, length in spans) or 1.0, 0.0, []
-    for (name, length), colour in zip(spans, COLOURS, strict=False):
-        share = 940 * length / total
+    top = 20 if title else 0
+    for (name, length), colour in zip(spans, cycle(COLOURS), strict=False):
+        share, bar = BAR_WIDTH * length / total, f'height="{BAR_HEIGHT}" fill="{colour}" opacity="0.8"'
         if share:
-            parts.append(
-                f'<rect x="{left:.1f}" width="{share:.1f}" height="26" fill="{colour}" opacity="0.8"><title>{escape(name)}</title></rect>'
-            )
-        if share > 9 * len(name):
-            parts.append(f'<text x="{left + 6:.1f}" y="18" fill="white">{escape(name)}</text>')
+            parts.append(f'<rect x="{left:.1f}" y="{top}" width="{share:.1f}" {bar}><title>{escape(name)}</title></rect>')
+        if share > LETTER * len(name) + 12:
+            parts.append(f'<text x="{left + 6:.1f}" y="{top + 18}" style="fill:white">{escape(name)}</text>')
         left += share
-    return f'<svg viewBox="0 0 940 26" role="img" aria-label="timeline">{"".join(parts)}</svg>'
+    parts.append(f'<text y="14" class="title">{escape(title)}</text>' if title else "")
+    label = escape(title or "timeline")
+    return f'<svg viewBox="0 0 {BAR_WIDTH} {top + BAR_HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
 def bars(shares: Mapping[str, float]) -> str:
@@ -110,3 +119,25 @@ def _scale(column: Sequence[Any], log: bool) -> tuple[dict[Any, float], str, str
     places = {value: (rank - ranks[0]) / ((ranks[-1] - ranks[0]) or 1) for value, rank in zip(order, ranks, strict=True)}
     first, last = (f"{end:.3g}" if isinstance(end, float) else str(end) for end in (order[0], order[-1])) if order else ("", "")
     return places, first, last
+
+
+def write_charts(charts: Sequence[str], out: Path, size: tuple[int, int] = (WIDTH, HEIGHT), columns: int = 2) -> None:
+    """Charts of one size in rows, as one SVG file. Raises `ConfigError` for a file called otherwise, `StoreError`."""
+    if out.suffix != ".svg":
+        raise ConfigError(f"{out} does not end in .svg; charts are SVG, so name it so")
+    width, height = size
+    places = ((width * (at % columns), height * (at // columns)) for at in range(len(charts)))
+    placed = (
+        chart.replace("<svg", f'<svg x="{x}" y="{y}" width="{width}" height="{height}"', 1)
+        for chart, (x, y) in zip(charts, places, strict=True)
+    )
+    box = f'viewBox="-8 -8 {width * columns + 16} {height * -(-len(charts) // columns) + 16}" style="background:white"'
+    publish_page(out, f'<svg xmlns="http://www.w3.org/2000/svg" {box}><style>{STYLE}</style>{"".join(placed)}</svg>\n')
+
+
+def publish_page(out: Path, page: str) -> None:
+    """Writes what a command draws. Raises `StoreError`."""
+    try:
+        publish_file(out, page.encode())
+    except OSError as error:
+        raise StoreError(f"{out} cannot be written: {error.strerror}; name another file") from None

@@ -2,7 +2,7 @@
 
 Usage: time_to_strength.py OUT.json [--target 0.04] [--num-simulations 400] [--minutes 30] [--preset NAME] [--config RECIPE.toml]
            [--set section.key=value ...]                        stops at the target
-Writes the figures as JSON after each grade, and the curve beside them as PNG where matplotlib is. A version counts from the moment it was
+Writes the figures as JSON after each grade, and the curve beside them as SVG. A version counts from the moment it was
 published; what grading costs in the run is in `cpu_s.grader`. Ctrl-C drains the run and leaves what was written.
 """
 
@@ -25,9 +25,11 @@ from azq.arena.regret import judged
 from azq.config import load as load_config
 from azq.console.move import weight_version
 from azq.console.play import Seating, seated
+from azq.console.svg import line_chart, write_charts
 from azq.local import Local
 from azq.ratings.positions import Position, choose, load, read
 from azq.stats import wilson
+from azq.status.curves import CurvePoint
 
 RUN = "strength"
 LOOK_S = 0.5
@@ -109,25 +111,9 @@ def figures_of(run: Local, rows: Sequence[dict[str, Any]], target: float, begun:
 
 def draw(rows: Sequence[dict[str, Any]], out: Path, target: float, title: str) -> None:
     """The share of errors with its 95 % interval."""
-    try:
-        import matplotlib
-    except ImportError:  # the figures are in the JSON
-        return
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(8, 4.2), dpi=120)
-    minutes = [row["seconds"] / 60 for row in rows]
-    share, low, high = ([100 * row[key] for row in rows] for key in ("error_share", "low", "high"))
-    axes.plot(minutes, share, marker=".")
-    axes.fill_between(minutes, low, high, alpha=0.1, linewidth=0)
-    axes.axhline(100 * target, color="#888888", linestyle=":", linewidth=1.2, label=f"target {target:.1%}")
-    axes.set(xlabel="minutes since the start of azq up", ylabel="moves that lose a result class, %", title=title, ylim=(0, None))
-    axes.grid(alpha=0.25)
-    axes.legend(loc="upper right")
-    figure.tight_layout()
-    figure.savefig(out)
-    pyplot.close(figure)
+    curve = [CurvePoint(row["seconds"] / 60, row["error_share"], row["low"], row["high"]) for row in rows]
+    level = [CurvePoint(0.0, target), CurvePoint(curve[-1].x if curve else 1.0, target)]
+    write_charts([line_chart(title, {"errors": curve, f"target {target:.1%}": level}, "minutes", "{:.0%}".format)], out, columns=1)
 
 
 def say(text: str) -> None:
@@ -178,7 +164,7 @@ def main() -> None:
                 rows.append(row)
                 given.out.write_text(json.dumps({**about, **figures_of(run, rows, exam.target, begun)}, indent=1) + "\n", "utf-8")
     if rows:
-        draw(rows, given.out.with_suffix(".png"), exam.target, title)
+        draw(rows, given.out.with_suffix(".svg"), exam.target, title)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from memory_broker import MemoryBus
@@ -63,9 +64,9 @@ def test_the_table_names_every_phase_and_the_picture_is_one(tmp_path: Path) -> N
     assert "selfplay: 2 processes, 3.00 cores" in text
     assert "70.0%" in text
     assert "90.0%" in text  # the GPU's
-    plot(profiles, tmp_path / "profile.png", "first")
-    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "profile.png").stat().st_size > 5_000
+    plot(profiles, tmp_path / "profile.svg")
+    picture = ElementTree.parse(tmp_path / "profile.svg")
+    assert {"search 70%", "wait 30%", "inference, 1.00 cores"} <= {text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")}
 
 
 def test_it_looks_once_a_second() -> None:

@@ -39,7 +39,7 @@ def test_every_entry_is_one_version_with_hashes(lock: Path) -> None:
 def test_each_machine_gets_one_version_of_all_that_is_asked_for(machine: dict[str, str]) -> None:
     pins = [requirement(entry) for entry in requirements.entries(LOCKS[0].read_text("utf-8"))]
     here = Counter(canonicalize_name(pin.name) for pin in pins if pin.marker is None or pin.marker.evaluate(machine))
-    asked = {canonicalize_name(Requirement(text).name) for text in requirements.direct(["embedded", "eval", "nvml", "plot", "s3"])}
+    asked = {canonicalize_name(Requirement(text).name) for text in requirements.direct(["embedded", "eval", "nvml", "s3"])}
     assert not asked - set(here)
     assert set(here.values()) == {1}
 
@@ -47,7 +47,7 @@ def test_each_machine_gets_one_version_of_all_that_is_asked_for(machine: dict[st
 def test_direct_requirements_hold_for_the_versions_that_are_locked() -> None:
     pins = [requirement(entry) for entry in requirements.entries(LOCKS[0].read_text("utf-8"))]
     versions = {canonicalize_name(pin.name): str(pin.specifier).removeprefix("==") for pin in pins}
-    for text in requirements.direct(["embedded", "eval", "nvml", "plot", "s3"]):
+    for text in requirements.direct(["embedded", "eval", "nvml", "s3"]):
         asked = Requirement(text)
         assert asked.specifier.contains(versions[canonicalize_name(asked.name)], prereleases=True), text
 
