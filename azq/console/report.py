@@ -143,7 +143,7 @@ def _heads(course: Course, settings: Mapping[str, Any], spent: Spending | None) 
 
 def _timeline(course: Course, events: Sequence[RunEvent]) -> ReportSection:
     """Its stages, and each change of its state."""
-    stages = stages_of(course.view, course.firsts, evaluated(course.matches, course.grades), course.view.changed_ms)
+    stages = stages_of(course.view, course.firsts, evaluated(course.standing), course.view.changed_ms)
     rows: list[tuple[str, str, str]] = [(stage.name, _time(stage.began_ms), stage_text(stage)) for stage in stages]
     rows += [(event.kind, _time(event.at_ms), event.about.get("reason", "")) for event in events if event.kind.startswith("run.")]
     note = "To the first finished game, to the first step of training, to the run's end, to its last evaluation; pauses do not count."
@@ -182,14 +182,14 @@ def _versions(course: Course) -> ReportSection:
 
 
 def _matches(course: Course) -> ReportSection:
-    fixed = [rating for rating in course.ratings if version_of(rating.player) is None]
+    fixed = [rating for rating in course.standing.ratings if version_of(rating.player) is None]
     rows = [
         (match.first, match.second, f"{match.wins} / {match.draws} / {match.losses}", _share_or_scores(match), match.progress, match.error)
-        for match in course.matches
+        for match in course.standing.matches
     ]
     text = ", ".join(f"{rating.player} {rating.elo:+.0f}" for rating in fixed)
     note = f"Ratings of the opponents that never change: {text}." if text else ""
-    if any(match.seats == 1 for match in course.matches):
+    if any(match.seats == 1 for match in course.standing.matches):
         note = "A game for one: mean scores of both, with the same luck; who scored more has won."
     return ReportSection(
         f"Matches (the newest {MATCHES})",
@@ -223,8 +223,8 @@ def _faults(course: Course, events: Sequence[RunEvent]) -> ReportSection:
             (kind if event is shown[0] else "", str(count) if event is shown[0] else "", _time(event.at_ms), _about(event))
             for event in shown
         ]
-    rows += [("match", "", _time(match.finished_ms), match.error) for match in course.matches if match.error]
-    rows += [("worker", "", "", str(stranger)) for stranger in course.strangers]
+    rows += [("match", "", _time(match.finished_ms), match.error) for match in course.standing.matches if match.error]
+    rows += [("worker", "", "", str(stranger)) for stranger in course.standing.strangers]
     counts = course.counts
     note = f"{counts.abandoned} games abandoned, {counts.duplicates_dropped} duplicates dropped."
     return ReportSection("Faults", ("what", "times", "when, the newest", "about"), rows, note=note if rows else f"None is recorded. {note}")

@@ -131,7 +131,7 @@ def _common(runs: Sequence[ComparedRun]) -> list[CommonFigure]:
 
 
 def _graded(courses: Sequence[Course]) -> list[GradedPair]:
-    first, *others = (next((grade for grade in course.grades if grade.marks), None) for course in courses)
+    first, *others = (next((grade for grade in course.standing.grades if grade.marks), None) for course in courses)
     names = [course.view.record.run for course in courses[1:]]
     pairs = [first and other and _pair(name, first, other) for name, other in zip(names, others, strict=True)]
     return [pair for pair in pairs if pair]

@@ -12,14 +12,11 @@ from numpy.typing import NDArray
 from azq.bus.base import Bus
 from azq.ledger import Ledger
 from azq.ledger.types import LedgerCounts, RunView
-from azq.ratings.elo import Rating, Scored
-from azq.ratings.matches import WholeMatch
-from azq.ratings.outliers import Outlier
 from azq.status.history import Firsts, read
 from azq.status.observe import Standings, read_standing, read_weights
 from azq.status.stages import UNSEEN, RunFirsts
-from azq.status.strength import NAMES, game_of, trends
-from azq.wire.messages import GradeResult, HistoryPoint, WeightEvent
+from azq.status.strength import NAMES, Standing, game_of, trends
+from azq.wire.messages import HistoryPoint, WeightEvent
 
 AXES = ("minutes", "games", "steps", "cpu-s")
 MEASURES = tuple(NAMES)  # of strength; what a game is judged by is the first of those that it has
@@ -64,13 +61,9 @@ class Course:
     view: RunView
     counts: LedgerCounts
     points: Sequence[HistoryPoint]  # oldest first
-    weights: Sequence[WeightEvent]  # newest first, as the next three
-    matches: Sequence[WholeMatch]
-    grades: Sequence[GradeResult]
-    ratings: Sequence[Rating]
-    strangers: Sequence[Outlier] = ()  # among those who played the matches
+    weights: Sequence[WeightEvent]  # newest first
+    standing: Standing
     firsts: RunFirsts = UNSEEN
-    scores: Sequence[Scored] = ()  # of a game for one
 
     @property
     def at_ms(self) -> NDArray[np.int64]:
@@ -113,7 +106,7 @@ class Course:
         curves: dict[str, list[CurvePoint | None]] = {
             **{
                 kind: [at(measure.version, measure.value or 0.0, measure.low, measure.high) for measure in values]
-                for kind, values in trends(game, self).items()
+                for kind, values in trends(game, self.standing).items()
             },
             "loss_policy": [CurvePoint(x, point.loss_policy) for x, point in sampled],
             "loss_value": [CurvePoint(x, point.loss_value) for x, point in sampled],
@@ -128,8 +121,7 @@ def read_course(ledger: Ledger, bus: Bus, run: str, standings: Standings | None 
     view, standing = ledger.run(run), read_standing(bus, run, standings or Standings())
     weights = read_weights(bus, run, MOST_WEIGHTS)
     points, firsts = read(bus, run, 0), Firsts(bus, run).read()
-    results = standing.matches, standing.grades, standing.ratings, standing.strangers
-    return Course(view, ledger.counts(run), points, weights, *results, firsts, standing.scores)
+    return Course(view, ledger.counts(run), points, weights, standing, firsts)
 
 
 def _placing(

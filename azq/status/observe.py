@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -20,13 +20,14 @@ from azq.errors import ConfigError, WireError
 from azq.ledger import Ledger
 from azq.ledger.records import sections_of
 from azq.ledger.types import JobState, JobView, RunSnapshot, RunView
-from azq.ratings.elo import Rating, Scored, rate, score_table
+from azq.ratings.elo import rate, score_table
 from azq.ratings.matches import WholeMatch, part_of, put_together
-from azq.ratings.outliers import Outlier, outliers
+from azq.ratings.outliers import outliers
 from azq.status.conditions import last_failure, read_deaths, read_mended
 from azq.status.history import FirstsOfRuns
 from azq.status.spending import read_spending
 from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun, Sent
+from azq.status.strength import Standing
 from azq.status.summary import RunFacts, RunStatus, summarise
 from azq.status.workers import QueueStatus, WorkerStatus, Workforce, joined, note_full, note_sent, queue_table, team_of, worker_status
 from azq.wire import keys
@@ -37,17 +38,6 @@ from azq.wire.parts import whole_of
 log = logs.get(__name__)
 
 Results = tuple[list[WholeMatch], list[GradeResult]]
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The newest matches and grades of one run, newest first, with ratings by the matches, or scores in a game for one."""
-
-    matches: tuple[WholeMatch, ...] = ()
-    grades: tuple[GradeResult, ...] = ()
-    ratings: tuple[Rating, ...] = ()
-    strangers: tuple[Outlier, ...] = ()  # workers whose results differ from the others' by more than chance
-    scores: tuple[Scored, ...] = ()
 
 
 class Standings:
@@ -61,7 +51,7 @@ class Standings:
         known_id, standing = self._known.get(run, ("", Standing()))
         if known_id != newest_id:  # two threads that look at once read the same results
             matches, grades = read()
-            standing = Standing(tuple(matches), tuple(grades), tuple(rate(matches)), tuple(outliers(matches)), tuple(score_table(matches)))
+            standing = Standing(matches, grades, rate(matches), outliers(matches), score_table(matches))
             self._known[run] = (newest_id, standing)
         return standing
 
@@ -69,7 +59,7 @@ class Standings:
 class Beats:
     """The newest heartbeats of all live processes, by role and name; safe to share between threads.
 
-    `read` is content with what is younger than `max_age_s`; `refresh` always snapshots. A heartbeat is decoded when it changed; one
+    `read` is content with what is younger than `max_age_s`; `refresh` always reads. A heartbeat is decoded when it changed; one
     that does not decode (another azq version) is left out and said once.
     """
 
@@ -126,7 +116,7 @@ class Beats:
 
 
 LOOK_BACK = 16  # weight events; one that does not decode must not hide those before it
-RESULTS_READ = 600  # newest results that a rating snapshots at; its cost grows with the cube of the versions among them
+RESULTS_READ = 600  # newest results that a rating counts; its cost grows with the cube of the versions among them
 
 M = TypeVar("M", bound=Message)
 
@@ -232,11 +222,7 @@ def gather(
         point=_decode_entry(point, HistoryPoint),
         weights=_decode_entry(newest, WeightEvent),
         serving=read_promotions(bus, run).version,
-        matches=standing.matches,
-        grades=standing.grades,
-        ratings=standing.ratings,
-        scores=standing.scores,
-        strangers=standing.strangers,
+        standing=standing,
         workers=read_workers(bus) if workers is None else workers,
         spent=read_spending(bus, keys.cost(run)),
         firsts=(firsts or FirstsOfRuns()).of(bus, snapshot.view.record),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ from azq.wire.messages import GradeResult, RunRecord
 
 if TYPE_CHECKING:
     from azq.ratings.elo import Rating, Scored
+    from azq.ratings.outliers import Outlier
 
 Kind = Literal["errors", "loss", "score", "points", "share", "elo"]
 
@@ -99,10 +100,25 @@ class Strength:
     loss: float | None = None  # mean of graded moves, in the unit of the graded values, where that is what the game is graded by
 
 
-def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: Sequence[Scored] = (), game: str = "") -> Strength:
-    """The newest grade (grades come newest first) and the rating, or in a game for one the score, of the highest weight version."""
-    grade = next((grade for grade in grades if grade.positions), None)
-    rated, scored, baseline = _newest(ratings), _newest(scores), next((score for score in scores if not versions_of(score.player)), None)
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The newest matches and grades of one run, newest first, with ratings by the matches, or scores in a game for one."""
+
+    matches: Sequence[WholeMatch] = ()
+    grades: Sequence[GradeResult] = ()
+    ratings: Sequence[Rating] = ()
+    strangers: Sequence[Outlier] = ()  # workers whose results differ from the others' by more than chance
+    scores: Sequence[Scored] = ()
+
+
+UNRATED = Standing()
+
+
+def strength(run: Standing, game: str = "") -> Strength:
+    """The newest grade and the rating, or in a game for one the score, of the highest weight version."""
+    grade = next((grade for grade in run.grades if grade.positions), None)
+    rated, scored = _newest(run.ratings), _newest(run.scores)
+    baseline = next((score for score in run.scores if not versions_of(score.player)), None)
     rated = rated if rated and rated.high > rated.low else None  # it met only itself
     return Strength(
         graded_version=grade.weight_version if grade else None,
@@ -123,20 +139,7 @@ def strength(grades: Sequence[GradeResult], ratings: Sequence[Rating], scores: S
 Trends = Mapping[Kind, Sequence[Measure]]
 
 
-class Evaluations(Protocol):
-    """What was measured of a run's versions; grades and matches come newest first."""
-
-    @property
-    def grades(self) -> Sequence[GradeResult]: ...
-    @property
-    def ratings(self) -> Sequence[Rating]: ...
-    @property
-    def scores(self) -> Sequence[Scored]: ...
-    @property
-    def matches(self) -> Sequence[WholeMatch]: ...
-
-
-def trends(game: str, run: Evaluations) -> Trends:
+def trends(game: str, run: Standing) -> Trends:
     """Each measure that is known of a run, version by version, the oldest first."""
     graded, versus = most_positions(run.grades), against_fixed(game, run.matches)
     by_kind: dict[Kind, list[Measure]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,18 +22,14 @@ from azq.status.history import STILL, Pace, counters, latest
 from azq.status.spending import money_of
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
-from azq.status.strength import Measure, Strength, Trends, game_of, headline_kind, measures, strength, trends
+from azq.status.strength import UNRATED, Measure, Standing, Strength, Trends, game_of, headline_kind, measures, strength, trends
 from azq.status.workers import WorkerStatus, Workforce, by_saying, team_of, worker_status
 from azq.wire.kinds import Kind
 from azq.wire.machines import Spending
-from azq.wire.messages import LATEST, GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.messages import LATEST, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
 from azq.wire.parts import whole_of
 
 _DEFAULT = NetworkConfig()
-
-if TYPE_CHECKING:
-    from azq.ratings.elo import Rating, Scored
-    from azq.ratings.outliers import Outlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +72,11 @@ class RunFacts:
     learned: LearnerStatus | None = None  # what one said last, alive or not
     point: HistoryPoint | None = None  # the newest
     weights: WeightEvent | None = None
-    matches: tuple[WholeMatch, ...] = ()  # newest first
-    grades: tuple[GradeResult, ...] = ()  # newest first
-    ratings: Sequence[Rating] = ()  # of the matches
+    standing: Standing = UNRATED
     workers: tuple[Heartbeat, ...] = ()
-    strangers: Sequence[Outlier] = ()  # among those who played the matches
     serving: int = LATEST  # the version that does; LATEST: the newest
     spent: Spending | None = None  # None: not counted
     firsts: RunFirsts = UNSEEN
-    scores: Sequence[Scored] = ()  # of the matches, in a game for one
     deaths: Sequence[Died] = ()  # of all processes there are, oldest first
     abandoned: str = ""  # of a run that finished no game, why one was abandoned
     failed: str = ""  # and which job of self-play failed last, and why
@@ -208,8 +200,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
     running, game = view.state is RunState.RUNNING, game_of(view.record)
     rates = rates_of(facts, team) if running else STILL
     cost, (eta_by, eta_s) = run_cost(facts, rates), run_end(facts, rates)
-    plays = strength(facts.grades, facts.ratings, facts.scores, game)
-    trend = trends(game, facts)
+    plays = strength(facts.standing, game)
+    trend = trends(game, facts.standing)
     loops, games_missing = crash_loops(facts.deaths, now_ms, name), missing_games(facts, rates)
     return RunStatus(
         run=name,
@@ -245,27 +237,27 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
                     *_nearly_spent(cost, view),  # the daemon's conditions say so, too
                     *(by_saying("not served by ", not_served) if running else ()),
                     *(by_saying("", notes) if running else ()),
-                    *failed_matches(facts.matches),
-                    *map(str, facts.strangers),
+                    *failed_matches(facts.standing.matches),
+                    *map(str, facts.standing.strangers),
                 )
             )
         ),
         cost=cost,
         eta_s=eta_s,
         eta_by=eta_by,
-        matches=under_way(facts.matches, facts.jobs),
+        matches=under_way(facts.standing.matches, facts.jobs),
         not_served=not_served,
         crash_loops=len(loops),
         no_games=games_missing,
         ledger_mended=len(facts.mended),
-        stages=stages_of(view, facts.firsts, evaluated(facts.matches, facts.grades, facts.jobs), now_ms),
+        stages=stages_of(view, facts.firsts, evaluated(facts.standing, facts.jobs), now_ms),
     )
 
 
 def _situation(facts: RunFacts, trend: Trends, eta_s: float | None, trouble: str) -> Situation:
     view, first = facts.view, headline_kind(game_of(facts.view.record), trend)
     games, step = facts.counts.finished, last_learner(facts).step
-    anchored = any(rating.player == ANCHOR for rating in facts.ratings)
+    anchored = any(rating.player == ANCHOR for rating in facts.standing.ratings)
     return Situation(view.record.run, view.state, view.active_ms / 1000, first, trend, eta_s, games, step, anchored, trouble)
 
 
@@ -358,9 +350,9 @@ def ranks_status(learner: LearnerStatus) -> RanksStatus:
     )
 
 
-def evaluated(matches: Sequence[MatchResult], grades: Sequence[GradeResult], jobs: Sequence[JobView] = ()) -> Evaluated:
+def evaluated(run: Standing, jobs: Sequence[JobView] = ()) -> Evaluated:
     """How far evaluating a run is; `jobs` are those queued and leased."""
-    newest_ms = max((result.finished_ms for results in (matches, grades) for result in results), default=0)
+    newest_ms = max((result.finished_ms for results in (run.matches, run.grades) for result in results), default=0)
     return Evaluated(newest_ms, any(view.job.kind == Kind.EVAL for view in jobs))
 
 

@@ -23,8 +23,9 @@ from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound
 from azq.ledger.records import sections_of
 from azq.search.ensemble import joined
 from azq.search.search import Result
-from azq.status.observe import Standing, read_standing
+from azq.status.observe import read_standing
 from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut
+from azq.status.strength import Standing
 from azq.wire.messages import Heartbeat, RunRecord
 from daemon.api.access import READ
 from daemon.api.events import QUESTION

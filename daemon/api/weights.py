@@ -19,7 +19,7 @@ from azq.ledger.types import RunState
 from azq.ratings.elo import version_of
 from azq.status import observe
 from azq.status.schemas import PromotionOut, Reason, WeightsOut
-from azq.status.strength import game_of, most_positions, strength
+from azq.status.strength import Standing, game_of, most_positions, strength
 from azq.wire import keys
 from azq.wire.codec import decode_either, encode
 from azq.wire.messages import MatchResult, ModelEvent, PromotionEvent, WeightEvent
@@ -65,7 +65,7 @@ def list_weights(run: str, use: Use, limit: Annotated[int, Query(ge=1, le=observ
         if score := scores.get(event.version):
             figures |= {"score": score.score, "score_low": score.low, "score_high": score.high, "scored_games": score.games}
         if grade := grades.get(event.version):
-            judged = strength([grade], (), game=game_of(record))
+            judged = strength(Standing(grades=[grade]), game_of(record))
             figures |= {"errors": None if judged.error_share is None else grade.errors, "loss": judged.loss}
             figures |= {"graded_positions": grade.positions}
         return WeightsOut.of(event).model_copy(update=figures)

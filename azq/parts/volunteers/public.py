@@ -16,8 +16,8 @@ from azq.parts.volunteers.backing import Guests
 from azq.parts.volunteers.gateway import Gateway
 from azq.parts.volunteers.rooms import Room
 from azq.ratings.elo import version_of
-from azq.status.observe import Standing, Standings, read_standing
-from azq.status.strength import TOO_FEW, headline_kind, trends
+from azq.status.observe import Standings, read_standing
+from azq.status.strength import TOO_FEW, Standing, headline_kind, trends
 from azq.status.viewer import GameView, view
 from azq.wire import keys
 from azq.wire.codec import decode

@@ -26,6 +26,7 @@ from azq.errors import ConfigError, StateConflict, StoreError
 from azq.ledger.types import RunState
 from azq.samples.played import read_games
 from azq.status.curves import CurvePoint
+from azq.status.strength import UNRATED
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import GradeResult, RunEvent
@@ -73,7 +74,7 @@ def test_a_game_is_told_in_its_own_measure() -> None:
     """Elo's and errors' columns are of games that have them."""
     (course,) = courses({"name": "first", "game": "backgammon"})
     grades = [GradeResult(5, 64, 200, 0, 0, mean_loss=0.0432)]
-    page = as_html("Run first", sections_of(replace(course, grades=grades), []))
+    page = as_html("Run first", sections_of(replace(course, standing=replace(course.standing, grades=grades)), []))
     assert "<td>equity loss</td><td>43.2, weights 5</td>" in page
     assert ">equity loss</text>" in page
     assert "<th>equity loss</th><th>Elo</th><th>sha256</th>" in page
@@ -96,7 +97,7 @@ def test_the_timeline_has_the_stages_without_their_pauses_and_every_change_of_st
 
 def test_a_run_that_never_trained_has_a_page_too() -> None:
     (course,) = courses({"name": "first"})
-    bare = type(course)(course.view, course.counts, [], [], [], [], [])
+    bare = type(course)(course.view, course.counts, [], [], UNRATED)
     assert "Nothing was recorded of it." in as_html("Run first", sections_of(bare, []))
 
 

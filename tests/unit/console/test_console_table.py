@@ -19,6 +19,7 @@ from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.ratings.elo import Rating
 from azq.status.cost import cost_of
 from azq.status.stages import RunPause, RunStage
+from azq.status.strength import Standing
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, LearnerStatus, RunRecord
@@ -34,9 +35,8 @@ def status() -> RunStatus:
         counts=LedgerCounts(1000, 160, 839, 1, 160, 0, 0),
         learner=LEARNER,
         point=HistoryPoint(0, 31.5, 43700.0, 9000.0, samples_per_s=3100.0, active_ms=70_000),
-        grades=(GradeResult(7, 64, 200, 16, 0),),
+        standing=Standing(grades=(GradeResult(7, 64, 200, 16, 0),), ratings=[Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)]),
         workers=(worker,),
-        ratings=[Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)],
     )
     return summarise(facts, 2000, ["no live worker takes eval.cpu"])
 

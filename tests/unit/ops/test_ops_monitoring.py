@@ -18,6 +18,7 @@ from azq import metrics, phases
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.ratings.elo import Rating
 from azq.status.brokers import PlaneFacts
+from azq.status.strength import Standing
 from azq.status.summary import RunFacts, summarise
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
@@ -52,7 +53,8 @@ def exposed() -> dict[str, set[str]]:
     grade = GradeResult(2, 9, 9, 1, 0)
     job = JobView(Job("r:1", "r", Kind.SELFPLAY, "cpu"), JobState.QUEUED, 1, "", 0, 0, 0, 0, 0, "")
     rated = [Rating("weights:2", 1.0, 0.0, 2.0, 8, 4.0)]
-    facts = RunFacts(view, LedgerCounts(9, 9, 0, 0, 9, 0, 0), (job,), learner, grades=(grade,), ratings=rated, workers=tuple(beats))
+    standing = Standing(grades=(grade,), ratings=rated)
+    facts = RunFacts(view, LedgerCounts(9, 9, 0, 0, 9, 0, 0), (job,), learner, standing=standing, workers=tuple(beats))
     status = summarise(facts, 0)
     families = [
         *figures.of_daemon(Health().pulse),

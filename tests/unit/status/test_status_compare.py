@@ -26,6 +26,7 @@ from azq.status.curves import Course
 from azq.status.history import read
 from azq.status.observe import gather
 from azq.status.schemas import WeightsOut
+from azq.status.strength import UNRATED, Standing
 from azq.status.summary import RunStatus, summarise
 from azq.wire.messages import GradeResult
 
@@ -59,7 +60,8 @@ def test_two_to_eight_runs_are_compared(names: list[str]) -> None:
 
 def graded(course: Course, marks: bytes, version: int = 9) -> Course:
     """A run whose newest graded weights got these marks."""
-    return dataclasses.replace(course, grades=[GradeResult(version + 1, 64, 9, 0, 0), GradeResult(version, 64, 9, 0, 0, marks=marks)])
+    grades = [GradeResult(version + 1, 64, 9, 0, 0), GradeResult(version, 64, 9, 0, 0, marks=marks)]
+    return dataclasses.replace(course, standing=Standing(grades=grades))
 
 
 def test_newest_weights_are_paired_on_the_positions_that_both_were_graded_on() -> None:
@@ -82,7 +84,7 @@ def test_what_was_graded_on_nothing_in_common_is_not_paired(marks: bytes, found:
 def test_a_run_without_a_past_is_named() -> None:
     one, other = courses({"name": "a"}, {"name": "b"})
     with pytest.raises(NotFound, match="of run b that could be compared"):
-        compare([one, dataclasses.replace(other, points=[], weights=[], grades=[], ratings=[])], "minutes")
+        compare([one, dataclasses.replace(other, points=[], weights=[], standing=UNRATED)], "minutes")
     with pytest.raises(NotFound, match="over games"):
         compare([one, dataclasses.replace(other, points=[])], "games")
 

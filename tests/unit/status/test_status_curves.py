@@ -10,6 +10,7 @@ from run_courses import CREATED_MS, EVERY_MS, POINTS, courses
 from azq.ratings.matches import put_together
 from azq.stats import wilson
 from azq.status.curves import MOST_POINTS, CurvePoint, value_at
+from azq.status.strength import UNRATED, Standing
 from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, MatchSpec
 
 
@@ -70,7 +71,7 @@ def test_a_game_has_a_curve_of_what_it_is_judged_by(game: str, kind: str, values
         )
         for version, other, points, share in played
     ]
-    curves = dataclasses.replace(course, grades=grades, matches=put_together(matches), ratings=()).curves("minutes")
+    curves = dataclasses.replace(course, standing=Standing(put_together(matches), grades)).curves("minutes")
     assert set(curves) == {kind, "loss_policy", "loss_value"}
     assert [point.y for point in curves[kind]] == pytest.approx(values)
     assert [(point.x, point.weight_version) for point in curves[kind]] == [(2.0, 1), (4.0, 2)]
@@ -79,7 +80,7 @@ def test_a_game_has_a_curve_of_what_it_is_judged_by(game: str, kind: str, values
 
 def test_a_figure_that_was_never_known_is_not_there() -> None:
     (course,) = courses({"name": "first"})
-    bare = dataclasses.replace(course, matches=(), grades=(), ratings=(), points=[HistoryPoint(CREATED_MS + 1, games=3)])
+    bare = dataclasses.replace(course, standing=UNRATED, points=[HistoryPoint(CREATED_MS + 1, games=3)])
     assert bare.curves("minutes") == {}
 
 

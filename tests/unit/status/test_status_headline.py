@@ -9,8 +9,7 @@ import pytest
 from azq.ledger.types import RunState
 from azq.ratings.elo import Rating
 from azq.status.headline import Situation, headline, not_learning
-from azq.status.observe import Standing
-from azq.status.strength import headline_kind, trends
+from azq.status.strength import Standing, headline_kind, trends
 from azq.wire.messages import GradeResult
 
 ANCHOR = Rating("uct:100", 0.0, 0.0, 0.0, 40, 20.0)

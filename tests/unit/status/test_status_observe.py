@@ -121,8 +121,8 @@ def test_results_are_read_again_for_each_new_one_and_not_otherwise() -> None:
         return [match] * len(reads), []
 
     standings = Standings()
-    assert standings.of("r", "1-0", read).matches == (match,)
-    assert standings.of("r", "1-0", read).matches == (match,)
+    assert standings.of("r", "1-0", read).matches == [match]
+    assert standings.of("r", "1-0", read).matches == [match]
     assert len(standings.of("r", "2-0", read).matches) == 2
     assert {rating.player for rating in standings.of("r", "2-0", read).ratings} == {"weights:1", "uct:100"}
     assert len(reads) == 2

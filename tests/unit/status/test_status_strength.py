@@ -13,9 +13,8 @@ from azq import games
 from azq.config import DaemonConfig
 from azq.ratings.elo import Rating, Scored
 from azq.ratings.matches import put_together
-from azq.status.observe import Standing
 from azq.status.results import MOST_TRIALS, StudyReport, TrialReport
-from azq.status.strength import HEADLINES, WITHOUT_ERRORS, measures, strength, trends
+from azq.status.strength import HEADLINES, WITHOUT_ERRORS, Standing, measures, strength, trends
 from azq.wire.messages import GradeResult, MatchResult, MatchSpec
 from daemon.api.app import create_app
 from daemon.api.services import Services
@@ -54,7 +53,7 @@ def test_before_anything_is_measured_only_the_headline_is_there_and_says_so() ->
 
 def test_a_game_without_errors_has_none_anywhere() -> None:
     for game in WITHOUT_ERRORS:
-        found = strength([GRADE], [], game=game)
+        found = strength(Standing(grades=[GRADE]), game)
         assert (found.error_share, found.graded_version) == (None, 7)
         assert "errors" not in trends(game, Standing(grades=(GRADE,)))
 

@@ -11,7 +11,7 @@ from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
 from azq.ratings.elo import Rating, Scored
 from azq.status.conditions import Died
 from azq.status.stages import RunFirsts
-from azq.status.strength import Strength, strength
+from azq.status.strength import Standing, Strength, strength
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, failed_matches, ranks_status, summarise
 from azq.wire.kinds import Kind
 from azq.wire.machines import MachineTime, ProcessDeath, Spending
@@ -108,7 +108,7 @@ def test_a_finished_run_is_in_its_final_stage_while_it_is_evaluated() -> None:
         (over, ("main", 90_000)),
         (replace(over, jobs=(job,)), ("final", None)),
         (replace(over, jobs=(view(1),)), ("main", 90_000)),
-        (replace(over, grades=(grade,)), ("final", 95_000)),
+        (replace(over, standing=Standing(grades=(grade,))), ("final", 95_000)),
     ):
         stages = summarise(facts, 99_000).stages
         assert (stages[-1].name, stages[-1].ended_ms) == final
@@ -217,14 +217,14 @@ def test_of_an_older_run_the_weights_tell_how_far_it_learned() -> None:
 def test_strength_takes_the_newest_grade_and_the_rating_of_the_newest_version() -> None:
     grades = [GradeResult(9, 64, 0, 0, 0), GradeResult(8, 64, 200, 30, 0), GradeResult(7, 64, 200, 60, 0)]
     ratings = [Rating("uct:100", 0, 0, 0, 9, 4), Rating("weights:10", 55, 5, 105, 9, 4), Rating("weights:9", 90, 50, 130, 9, 4)]
-    assert strength(grades, ratings) == Strength(8, 0.15, 200, 10, 55, 5, 105)
+    assert strength(Standing(grades=grades, ratings=ratings)) == Strength(8, 0.15, 200, 10, 55, 5, 105)
     unknown = [Rating("weights:x", 9, 9, 9, 9, 4), Rating("gtp:12", 9, 9, 9, 9, 4)]
-    assert strength([GradeResult(7, 64, 1, 1, 0)], unknown) == Strength(7, 1.0, 1)
+    assert strength(Standing(grades=[GradeResult(7, 64, 1, 1, 0)], ratings=unknown)) == Strength(7, 1.0, 1)
 
 
 def test_ratings_are_those_of_its_matches() -> None:
-    assert summarise(RunFacts(VIEW, COUNTS, ratings=[Rating("weights:1", 5, 4, 6, 9, 4)]), 0).strength.elo == 5
-    assert summarise(RunFacts(VIEW, COUNTS, ratings=[Rating("weights:2", 7, 6, 8, 9, 4)]), 0).strength.elo == 7
+    assert summarise(RunFacts(VIEW, COUNTS, standing=Standing(ratings=[Rating("weights:1", 5, 4, 6, 9, 4)])), 0).strength.elo == 5
+    assert summarise(RunFacts(VIEW, COUNTS, standing=Standing(ratings=[Rating("weights:2", 7, 6, 8, 9, 4)])), 0).strength.elo == 7
 
 
 def test_an_opponent_whose_newest_match_an_engine_ended_is_named() -> None:
@@ -280,6 +280,6 @@ def test_a_game_for_one_has_a_score_and_a_baseline_in_the_place_of_elo() -> None
         Scored("weights:2", 250.0, 240.0, 260.0, 20),
         Scored("weights:3", 200.0, 190.0, 210.0, 20),
     ]
-    found = strength([], [], table)
+    found = strength(Standing(scores=table))
     assert (found.rated_version, found.score, found.score_low, found.score_high) == (3, 200.0, 190.0, 210.0)
     assert (found.baseline, found.baseline_score, found.elo) == ("rule", 300.0, None)
