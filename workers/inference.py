@@ -21,13 +21,12 @@ from azq.config import Config, WorkerConfig, forget_environment
 from azq.errors import AccessRefused, BrokerError, ExitCode
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine
-from azq.inference.device.placement import place
 from azq.inference.serve.served import specs
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import Fetch, fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
-from azq.nets.device import Gauge, prepare_process
+from azq.nets.device import Gauge, place, prepare_process
 from azq.process.cards import LateGpu
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign

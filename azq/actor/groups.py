@@ -7,7 +7,9 @@ Letters: L leaves, S slots, P bytes of a packed observation, A actions, V values
 
 from __future__ import annotations
 
+import random
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any
 
@@ -15,16 +17,73 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq import _core
-from azq.actor.forks import Forks
 from azq.actor.slice import group_sizes, groups_that_fit
-from azq.actor.width import Width
 from azq.config import RunSections
 from azq.errors import WireError
+from azq.games import Game
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.search import Record, Search, exploring, leaves_at_once, make_cache, make_search
-from azq.wire.arrays import legal_bytes, outgrown, pack_record, unpack_record
+from azq.wire.arrays import legal_bytes, outgrown, pack_record, unpack_record, unsearched_record
 from azq.wire.codec import most_leaves
 from azq.wire.messages import LATEST, GameRecord
+
+FIRST_GAMES = 64
+FEWEST_GAMES = 16
+LATENCY_SHARE = 0.1  # of one answer in the running mean
+
+
+class Width:
+    """As many games as are evaluated within a time: where evaluations are slow, a few games come to their end and many hardly move.
+
+    With 0 seconds as many as there are slots, whatever evaluations take.
+    """
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._a_game_s = within_s / FIRST_GAMES  # from asking to the answer, by the games of the group
+
+    def games(self, slots: int) -> int:
+        """Of a group that has room for so many."""
+        return min(slots, max(FEWEST_GAMES, round(self._within_s / self._a_game_s))) if self._within_s else slots
+
+    def answered(self, games: int, after_s: float) -> None:
+        """Notes a request of a group of so many games; a first one, all of whose games are at the same position, says little."""
+        self._a_game_s += LATENCY_SHARE * (max(after_s, 1e-6) / max(games, 1) - self._a_game_s)
+
+
+FORK_SOURCES = 5_000  # games: what the network plays by now, not what its first versions did
+
+
+class Forks:
+    """The newest games of a process, and the share of new games that begin with the first plies of one, cut anywhere, and a random move.
+
+    Good play alone leads to few boards, random plies to boards that good play never meets; what follows a wrong move in good play is
+    between the two. Go-Exploit: Trudeau and Bowling, arXiv:2302.12359, section 4; forks: Wu, arXiv:1902.10565, appendix D.
+    """
+
+    def __init__(self, share: float, seed: int | None = None) -> None:
+        self._share = share
+        self._random = random.Random(seed)
+        self._games: deque[bytes] = deque(maxlen=FORK_SOURCES)
+
+    def keep(self, record: GameRecord) -> None:
+        """A game that ended."""
+        if self._share:
+            self._games.append(record.actions)
+
+    def begin(self, game: Game, record: GameRecord) -> GameRecord:
+        """The game to play: as it is given where it has plies already or is none of the share, else with the plies to begin with."""
+        if record.actions or not self._games or self._random.random() >= self._share:
+            return record
+        source = np.frombuffer(self._random.choice(self._games), "<u2").tolist()
+        actions = source[: self._random.randrange(len(source))]
+        state = game.new_initial_state()
+        for action in actions:
+            state.apply_action(action)
+        if not state.is_chance_node():
+            actions.append(self._random.choice(state.legal_actions()))
+        return unsearched_record(record.uid, actions, game.num_distinct_actions(), game.value_size())
+
 
 MANY_ACTIONS = 64  # with fewer, picking the legal ones' logits costs as much CPU as sending all
 

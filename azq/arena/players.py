@@ -28,7 +28,7 @@ class NetworkPlayer(Player):
 
     def __init__(self, versions: Sequence[int], ground: Ground) -> None:
         from azq.arena.searcher import Searcher
-        from azq.search.ensemble import joined
+        from azq.search.evaluator import joined
 
         self.name = ground.owner or f"weights:{','.join(map(str, versions))}"
         if ground.evaluator is None:

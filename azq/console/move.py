@@ -22,8 +22,7 @@ from azq.notation.reading import json_row
 from azq.notation.text import BLANK
 from azq.notation.units import unit
 from azq.presets import preset
-from azq.search.ensemble import EnsembleEvaluator
-from azq.search.evaluator import Evaluator
+from azq.search.evaluator import EnsembleEvaluator, Evaluator
 from azq.wire.messages import LATEST
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from azq.config import NetworkConfig
 from azq.nets.network import Network, Outputs, unpack, unpack_bits
 from azq.nets.residual import GlobalResNet, Mlp, ResNet
 from azq.nets.spec import GameShape, NetSpec
-from azq.nets.structured import Structured
-from azq.nets.transformer import Transformer
+from azq.nets.transformer import Structured, Transformer
 from azq.nets.weights import WeightsMeta, from_bytes, load_into, network_of, to_bytes
 
 __all__ = [

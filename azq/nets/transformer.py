@@ -1,8 +1,8 @@
-"""A small transformer over cards: one token a cell of the observation's planes, and one for the state as a whole."""
+"""Small transformers over tokens: one a cell of the observation's planes, or those of each group that a game declares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -94,3 +94,83 @@ class Transformer(Network):
         x = self.norm(x)
         state, cards = x[:, 0], F.relu(self.squeeze(x[:, 1:]))
         return torch.cat((state, cards.flatten(1).to(state.dtype)), 1), state
+
+
+class Encoder(nn.Module):
+    """Attention among a group's tokens alone; `places` (T, b) says which bits of the planes each of its T tokens reads, in order."""
+
+    places: Tensor
+
+    def __init__(self, places: Sequence[Sequence[int]], layers: int, channels: int, heads: int) -> None:
+        super().__init__()
+        self.register_buffer("places", torch.tensor(places), persistent=False)
+        self.bits = nn.Linear(self.places.shape[1], channels, bias=False)
+        self.tokens = nn.Embedding(self.places.shape[0], channels)  # what tells one from another, which is all that is known of order
+        self.layers = nn.ModuleList(AttentionLayer(channels, heads) for _ in range(layers))
+        for table in (self.bits, self.tokens):
+            nn.init.normal_(table.weight, std=0.5)  # as a transformer's cells and places
+
+    def forward(self, bits: Tensor) -> Tensor:
+        """All bits of the planes (B, C * H * W) to this group's tokens (B, T, K)."""
+        x: Tensor = self.bits(bits[:, self.places]) + self.tokens.weight
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+class Structured(Network):
+    """An `Encoder` for each group of tokens that the game declares, then `blocks` fusion layers of K = `channels` over all tokens.
+
+    `encoders` says how many layers each group's has; one that it does not name has none, and its tokens begin with the fusion. The state's
+    token, which says the value, comes to the fusion with the scalars and whatever bits lie in no group.
+    Raises ConfigError for a game without groups, layers of a group that it does not declare, and heads that do not divide the channels.
+    """
+
+    _loose: Tensor
+
+    def __init__(
+        self, spec: NetSpec, blocks: int, channels: int, heads: int, encoders: Mapping[str, int], auxiliary: Sequence[str] = ()
+    ) -> None:
+        super().__init__(spec, auxiliary)
+        _check_groups(spec, encoders)
+        check_heads(channels, heads)
+        grouped = {place for _, places in spec.token_groups for token in places for place in token}
+        loose = [place for place in range(spec.planes * spec.cells) if place not in grouped]
+        self.register_buffer("_loose", torch.tensor(loose, dtype=torch.int64), persistent=False)
+        made = {f"of_{name}": Encoder(places, encoders.get(name, 0), channels, heads) for name, places in spec.token_groups}
+        self.encoders = nn.ModuleDict(made)
+        self.start = nn.Embedding(1, channels)
+        others = len(loose) + spec.scalars
+        self.others = nn.Linear(others, channels, bias=False) if others else None
+        nn.init.normal_(self.start.weight, std=0.5)
+        self.blocks = nn.ModuleList(AttentionLayer(channels, heads) for _ in range(blocks))
+        self.norm = nn.LayerNorm(channels)
+        self.squeeze = nn.Linear(channels, TOKEN_CHANNELS)
+        tokens = sum(len(places) for _, places in spec.token_groups)
+        self._make_heads(channels + TOKEN_CHANNELS * tokens, channels)
+
+    def features(self, planes: Tensor, scalars: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, K + TOKEN_CHANNELS * T): the state's token beside some channels of all T others; and the state's token alone (B, K)."""
+        dtype = self.start.weight.dtype
+        bits = planes.flatten(1).to(dtype)
+        state = self.start.weight.expand(bits.shape[0], -1)
+        if self.others is not None:
+            state = state + self.others(torch.cat((bits[:, self._loose], scalars.to(dtype)), 1))
+        groups = [encoder(bits) for encoder in self.encoders.values()]
+        x = torch.cat((state[:, None].to(groups[0].dtype), *groups), 1)
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x)
+        state, tokens = x[:, 0], F.relu(self.squeeze(x[:, 1:]))
+        return torch.cat((state, tokens.flatten(1).to(state.dtype)), 1), state
+
+
+def _check_groups(spec: NetSpec, encoders: Mapping[str, int]) -> None:
+    names = [name for name, _ in spec.token_groups]
+    if not names:
+        raise ConfigError(
+            "network.kind = 'structured' needs a game that declares token groups, and this one declares none; "
+            "declare them (docs/games/your-own.md), or set network.kind = 'transformer' or 'mlp'"
+        )
+    if unknown := [name for name in encoders if name not in names]:
+        raise ConfigError(f"network.encoders names {unknown[0]!r}, which is no token group of the game; it declares {', '.join(names)}")

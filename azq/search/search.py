@@ -7,8 +7,7 @@ from typing import Any
 from azq import _core
 from azq.config import SearchConfig
 from azq.errors import ConfigError
-from azq.search.portable import PortableSearch
-from azq.search.portable_game import PortableRecord, PortableResult
+from azq.search.portable import PortableRecord, PortableResult, PortableSearch
 
 #: What actors and the arena search with: `azq._core.Search` says what each call does.
 Search = _core.Search | PortableSearch

@@ -21,7 +21,7 @@ from azq.bus.catalog import ModelCatalog
 from azq.config import RunSections, SearchConfig
 from azq.errors import AzqError, EvaluationTimeout, InvalidRequest, NotFound
 from azq.ledger.records import sections_of
-from azq.search.ensemble import joined
+from azq.search.evaluator import joined
 from azq.search.search import Result
 from azq.status.observe import read_standing
 from azq.status.schemas import CandidateOut, MoveOut, MovesAsked, MovesOut

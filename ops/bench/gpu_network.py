@@ -34,10 +34,9 @@ from azq.inference.device.cuda import GraphForward
 from azq.inference.device.engine import Engine, fastest_layout
 from azq.inference.device.forward import Forward, InFlightBatch
 from azq.inference.device.model import random_observations
-from azq.inference.device.placement import place
 from azq.learner.opening import prepare_training
 from azq.nets import NetSpec, build
-from azq.nets.device import prepare_process
+from azq.nets.device import place, prepare_process
 from azq.nets.residual import ResNet
 from azq.parts.lab.bench.learner import steps_for, whole_step, workplace
 

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from azq.bus.redis import RedisBus
 from azq.inference.device.engine import Engine, Execution, Shape
 from azq.inference.device.forward import Forward, InFlightBatch
-from azq.inference.device.placement import place
 from azq.inference.serve.trials import Patience, Trials
 from azq.nets import Network
+from azq.nets.device import place
 
 SEGFAULT = 139
 QUICK = Patience(deaths=2, wait_s=0.3)

@@ -20,12 +20,12 @@ from azq.errors import WeightsError
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.engine import Engine, Execution, Mode, Shape
 from azq.inference.device.forward import CompletedBatch, Forward, InFlightBatch
-from azq.inference.device.placement import place
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes
+from azq.nets.device import place
 from azq.search.evaluator import Evaluation
 from azq.store import Store
 from azq.wire import codec, keys

@@ -16,9 +16,9 @@ from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import BrokerError, DeviceError, EvaluatorFailure, WeightsError
 from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
-from azq.inference.device.placement import place
 from azq.inference.weights import Fetch, ResidentModels, WeightCatalog
 from azq.nets import NetSpec, from_bytes, network_of
+from azq.nets.device import place
 from azq.nets.spec import GameShape
 from azq.nets.weights import naming
 from azq.search.evaluator import Evaluation

@@ -17,13 +17,11 @@ from azq import logs
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.device import native
-from azq.inference.device.compiling import Compilations, can_compile
 from azq.inference.device.cuda import SLOTS, CudaStreams, GraphForward, Graphs
 from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe, gpu_buckets
-from azq.inference.device.kernels import COMPILED, Pass, kernel_choices
-from azq.inference.device.placement import Placement
+from azq.inference.device.kernels import COMPILED, Compilations, Pass, can_compile, kernel_choices
 from azq.nets import NetSpec, Network
-from azq.nets.device import explained
+from azq.nets.device import Placement, explained
 from azq.nets.residual import ResNet
 from azq.waiting import Backoff
 

@@ -16,8 +16,8 @@ from azq.errors import DeviceError, WeightsError, reason_of
 from azq.inference.device.cuda import SLOTS, GraphForward
 from azq.inference.device.engine import Engine, Execution, fastest_layout
 from azq.inference.device.forward import CompletedBatch, Failure, Forward, InFlightBatch, Outputs, classify, describe
-from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
+from azq.nets.device import Placement, place
 
 PROBE_SIZE = 8  # observations of the self-test
 ROUNDS = 20  # batches of each choice of kernels

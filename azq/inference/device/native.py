@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from azq.inference.device.forward import CompletedBatch
-from azq.inference.device.placement import Placement
 from azq.nets import Network
-from azq.nets.device import cpu_flags, whole_numbers
+from azq.nets.device import Placement, cpu_flags, whole_numbers
 from azq.nets.network import PlaceLinear
 from azq.nets.residual import POLICY_CHANNELS, VALUE_HIDDEN, Block, GlobalResNet, ResNet
 

@@ -18,8 +18,7 @@ from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine, Execution
 from azq.inference.device.model import Model
-from azq.inference.device.tuner import tune
-from azq.inference.device.tuning import BatchLimits, Tuned
+from azq.inference.device.tuning import BatchLimits, Tuned, tune
 from azq.inference.serve.roster import AGAIN, NOT_THE_RUNS
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import LOAD, Trials

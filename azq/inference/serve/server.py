@@ -23,7 +23,6 @@ from azq.errors import AzqError, WeightsError, WireError, reason_of
 from azq.inference.device.engine import Engine, Execution
 from azq.inference.device.forward import InFlightBatch, Outputs
 from azq.inference.device.model import Model
-from azq.inference.device.placement import Placement, place
 from azq.inference.device.tuning import BatchLimits
 from azq.inference.serve import requests
 from azq.inference.serve.loading import LoadingThread
@@ -36,6 +35,7 @@ from azq.inference.weights import Fetch
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
+from azq.nets.device import Placement, place
 from azq.phases import Phases
 from azq.wire import keys
 

@@ -113,10 +113,9 @@ class RunVerifications:
         from azq.inference.ask.local import CatalogSource
         from azq.inference.device.engine import Engine
         from azq.inference.device.model import Model
-        from azq.inference.device.placement import place
         from azq.inference.weights import WeightCatalog, fetch_from
         from azq.nets import NetSpec
-        from azq.nets.device import prepare_process
+        from azq.nets.device import place, prepare_process
         from azq.store import open_run_store
 
         prepare_process(1)

@@ -19,7 +19,7 @@ from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import BrokerConfig
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.ask.failover import FailoverEvaluator
+from azq.inference.ask.stream import FailoverEvaluator
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 from azq.wire.connect import connect

@@ -11,7 +11,7 @@ from waiting import until
 from azq.bus.redis import RedisBus
 from azq.errors import EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.placement import place
+from azq.nets.device import place
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 

@@ -16,13 +16,13 @@ from azq.config import BrokerConfig, Config, RunConfig, RunSections, SelfPlayCon
 from azq.errors import ConfigError, JobFailed
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine
-from azq.inference.device.placement import place
 from azq.inference.serve.loading import LoadingThread
 from azq.inference.serve.roster import Roster
 from azq.inference.serve.served import Admission, specs
 from azq.inference.serve.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
+from azq.nets.device import place
 from azq.wire.codec import encode
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind

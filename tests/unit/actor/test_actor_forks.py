@@ -7,7 +7,7 @@ import pytest
 from actor_doubles import RUN, Table, sections
 
 from azq import games
-from azq.actor.forks import KEPT, Forks
+from azq.actor.groups import FORK_SOURCES, Forks
 from azq.config import SearchConfig, parse_run
 from azq.errors import ConfigError
 from azq.search.search import exploring, make_search
@@ -56,8 +56,8 @@ def test_games_under_way_none_of_the_share_and_the_first_ones_are_left_alone():
 
 
 def test_no_more_games_are_kept_than_needed():
-    forks = kept(*[LINE] * (KEPT + 5))
-    assert len(forks._games) == KEPT
+    forks = kept(*[LINE] * (FORK_SOURCES + 5))
+    assert len(forks._games) == FORK_SOURCES
 
 
 def test_chance_is_left_to_the_game():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from azq.actor.width import FEWEST_GAMES, FIRST_GAMES, Width
+from azq.actor.groups import FEWEST_GAMES, FIRST_GAMES, Width
 
 
 def settled(width: Width, slots: int, game_s: float, fixed_s: float = 0.0) -> int:

@@ -9,7 +9,7 @@ from memory_broker import MemoryBus
 
 from azq.errors import BrokerUnavailable, EvaluatorFailure
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.ask.failover import MOVE_AFTER_S, MUTE_AFTER_S, FailoverEvaluator
+from azq.inference.ask.stream import MOVE_AFTER_S, MUTE_AFTER_S, FailoverEvaluator
 from azq.wire import codec, keys
 from azq.wire.messages import EvalReply, EvalRequest
 from azq.wire.shards import on_shard

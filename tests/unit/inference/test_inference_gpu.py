@@ -20,7 +20,7 @@ from azq.inference.device.cuda import SLOTS, CudaStreams, Graphs
 from azq.inference.device.engine import Engine, Execution, Mode
 from azq.inference.device.forward import CaptureRefused, EagerForward, InFlightBatch
 from azq.inference.device.model import Model
-from azq.inference.device.placement import place
+from azq.nets.device import place
 from azq.search.evaluator import Evaluation
 
 pytestmark = pytest.mark.gpu

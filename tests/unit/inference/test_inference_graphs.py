@@ -23,9 +23,9 @@ from azq.inference.device.cuda import APART, SLOTS, GraphForward, Graphs
 from azq.inference.device.engine import Engine, Execution, Mode, fastest_layout
 from azq.inference.device.forward import CaptureRefused, EagerForward, buckets
 from azq.inference.device.model import Model
-from azq.inference.device.placement import Placement, place
-from azq.inference.device.tuner import tune
+from azq.inference.device.tuning import tune
 from azq.nets import build, from_bytes
+from azq.nets.device import Placement, place
 
 BRIEF = CONFIG.model_copy(update={"device": "cuda", "precision": "bfloat16", "max_batch": 64, "batch": 64})
 EXACT = BRIEF.model_copy(update={"precision": "float32"})

@@ -17,18 +17,17 @@ from waiting import until
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import DeviceError
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.device import compiling
 from azq.inference.device import engine as engine_module
-from azq.inference.device.compiling import Compilations
+from azq.inference.device import kernels
 from azq.inference.device.cuda import GraphForward
 from azq.inference.device.engine import Engine, Execution, Mode
 from azq.inference.device.forward import Failure
-from azq.inference.device.kernels import CUDNN, ResNetPass, kernel_choices
+from azq.inference.device.kernels import CUDNN, Compilations, ResNetPass, kernel_choices
 from azq.inference.device.model import ROUNDS, Model
-from azq.inference.device.placement import place
-from azq.inference.device.tuner import tune
+from azq.inference.device.tuning import tune
 from azq.learner.step.trainer import autocast_dtype
 from azq.nets import NetSpec, build, unpack
+from azq.nets.device import place
 from azq.nets.residual import TORCH, ResNet
 
 BRIEF = CONFIG.model_copy(update={"device": "cuda:0", "precision": "bfloat16", "max_batch": 64, "batch": 64})
@@ -239,7 +238,7 @@ def test_what_a_process_beside_compiled_is_measured_once_it_is_there(fake_cuda, 
 
 
 def test_a_process_that_cannot_begin_costs_the_compiled_way_alone(monkeypatch, capsys):
-    monkeypatch.setattr(compiling, "COMMAND", ("/nowhere",))
+    monkeypatch.setattr(kernels, "COMMAND", ("/nowhere",))
     compilations, shape = Compilations(BRIEF), (SPEC, NETWORK)
     assert not compilations.done(shape)
     assert not compilations.done(shape)
@@ -250,7 +249,7 @@ def test_a_process_that_cannot_begin_costs_the_compiled_way_alone(monkeypatch, c
 def test_a_process_beside_compiles_each_shape_once(monkeypatch, tmp_path, code):
     begun = tmp_path / "begun"
     program = f"import sys; open({str(begun)!r}, 'a').write(sys.argv[1]); sys.exit({code})"
-    monkeypatch.setattr(compiling, "COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(kernels, "COMMAND", (sys.executable, "-c", program))
     compilations, shape = Compilations(BRIEF), (SPECS["outcomes"], NETWORK)
     assert not compilations.done(shape)
     compilations._processes[shape].wait(60.0)
@@ -265,7 +264,7 @@ def test_a_process_beside_compiles_each_shape_once(monkeypatch, tmp_path, code):
     monkeypatch.setattr(torch.nn.Module, "compile", compile_)
     monkeypatch.setattr(sys, "argv", ["compiling", begun.read_text()])
     monkeypatch.setattr("azq.logs.setup", lambda _role: None)
-    compiling.main()  # the process itself, with the order of the worker
+    kernels.main()  # the process itself, with the order of the worker
     assert compiled
 
 

@@ -13,9 +13,9 @@ from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 from azq.config import InferenceConfig
 from azq.errors import ConfigError, WeightsError
 from azq.inference.device.model import Model
-from azq.inference.device.placement import place
 from azq.inference.weights import ResidentModels, fetch_from
 from azq.nets import NetSpec, WeightsMeta, from_bytes, network_of
+from azq.nets.device import place
 from azq.store import open_store
 from azq.wire.messages import WeightEvent
 

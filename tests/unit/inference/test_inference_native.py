@@ -14,9 +14,8 @@ from inference_doubles import observations
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import ConfigError
 from azq.inference.device import native
-from azq.inference.device.placement import Placement, place
 from azq.nets import NetSpec, build, unpack
-from azq.nets.device import cpu_flags, whole_numbers
+from azq.nets.device import Placement, cpu_flags, place, whole_numbers
 from azq.nets.network import pooled
 from azq.nets.residual import POLICY_CHANNELS, GlobalResNet, with_parity
 
@@ -277,14 +276,14 @@ def test_what_a_cpu_multiplies_by_its_flags():
 
 @pytest.mark.parametrize("kind", [AVX512, AVX2])
 def test_whole_numbers_are_taken_where_the_cpu_has_them_and_refused_elsewhere(monkeypatch, kind):
-    monkeypatch.setattr("azq.inference.device.placement.cpu_flags", lambda: kind.flags)
+    monkeypatch.setattr("azq.nets.device.cpu_flags", lambda: kind.flags)
     assert place(InferenceConfig(device="cpu")).whole == kind.name
     assert place(InferenceConfig(device="cpu")).precision == kind.name
     assert place(InferenceConfig(device="cpu", precision=kind.name)).whole == kind.name
     for other in ("bfloat16", "float32"):
         assert place(InferenceConfig(device="cpu", precision=other)).whole == ""
         assert place(InferenceConfig(device="cpu", precision=other)).precision == other
-    monkeypatch.setattr("azq.inference.device.placement.cpu_flags", frozenset)
+    monkeypatch.setattr("azq.nets.device.cpu_flags", frozenset)
     assert place(InferenceConfig(device="cpu")).whole == ""
     with pytest.raises(ConfigError, match="AVX512-VNNI" if kind is AVX512 else "AVX2"):
         place(InferenceConfig(device="cpu", precision=kind.name))

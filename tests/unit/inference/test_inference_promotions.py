@@ -11,8 +11,8 @@ from azq.clock import now_ms
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import CatalogSource
 from azq.inference.device.model import Model
-from azq.inference.device.placement import place
 from azq.inference.weights import WeightCatalog
+from azq.nets.device import place
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, PromotionEvent
 

@@ -14,9 +14,9 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device import native
 from azq.inference.device.model import Model
-from azq.inference.device.placement import Placement
 from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec, build, from_bytes, unpack
+from azq.nets.device import Placement
 
 KINDS = ["resnet", "mlp", "transformer", "structured"]
 GROUPS = (("first", ((0, 1, 2), (3, 4, 5))), ("rest", ((6,), (7,), (12,))))

@@ -38,11 +38,11 @@ from azq.inference.device.engine import SMALLEST_EXACT, Mode, fastest_layout
 from azq.inference.device.forward import bucket_of, buckets, gather
 from azq.inference.device.model import Model
 from azq.inference.device.native import kernel_for
-from azq.inference.device.placement import place
 from azq.inference.serve import served
 from azq.inference.serve.server import InferenceServer
 from azq.inference.weights import ResidentModels
 from azq.nets import NetSpec, build, from_bytes, unpack
+from azq.nets.device import place
 from azq.search.evaluator import Evaluation
 from azq.waiting import Backoff
 from azq.wire.messages import WeightEvent

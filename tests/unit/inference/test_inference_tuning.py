@@ -13,8 +13,6 @@ from machine_doubles import Machine
 from azq.config import InferenceConfig
 from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
-from azq.inference.device.placement import Placement
-from azq.inference.device.tuner import tune
 from azq.inference.device.tuning import (
     LONGEST_DEADLINE_S,
     SHORTEST_DEADLINE_S,
@@ -24,7 +22,9 @@ from azq.inference.device.tuning import (
     choose_threads,
     measure,
     sizes_to_try,
+    tune,
 )
+from azq.nets.device import Placement
 
 tables = st.dictionaries(st.integers(1, 10_000), st.floats(1e-6, 10.0), min_size=1)
 

@@ -14,8 +14,7 @@ from reference.evaluator import HashEvaluator
 from azq import games
 from azq._core import Search
 from azq.errors import GameContractError, IllegalActionError
-from azq.search.portable import PortableSearch
-from azq.search.portable_game import PortableResult
+from azq.search.portable import PortableResult, PortableSearch
 from azq.search.search import make_search
 
 FOLDER = Path(__file__).parents[2] / "games"

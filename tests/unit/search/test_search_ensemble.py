@@ -11,8 +11,7 @@ from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.config import SearchConfig
 from azq.errors import ConfigError
-from azq.search.ensemble import EnsembleEvaluator, joined
-from azq.search.evaluator import Evaluation
+from azq.search.evaluator import EnsembleEvaluator, Evaluation, joined
 from azq.wire.messages import LATEST
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.errors import WireError
-from azq.search.portable_game import PortableRecord
+from azq.search.portable import PortableRecord
 from azq.wire.arrays import LARGEST_UID, arrays_of, pack_record, size_of, unpack_record
 from azq.wire.codec import decode, encode
 from azq.wire.messages import GameRecord

@@ -106,9 +106,8 @@ class Rig:
         """The network with its weights in this process, without broker or queue."""
         from azq.inference.device.engine import Engine
         from azq.inference.device.model import Model
-        from azq.inference.device.placement import place
         from azq.nets import NetSpec
-        from azq.nets.device import prepare_process
+        from azq.nets.device import place, prepare_process
 
         placement = place(self.config.inference)
         prepare_process(placement.threads)

@@ -44,7 +44,7 @@ def facts(device: str = "auto") -> dict[str, Any]:
     """The machine and the software, as a table's head wants them. Raises `ConfigError` for a device that is not there."""
     import torch
 
-    from azq.inference.device.placement import place
+    from azq.nets.device import place
 
     placement = place(InferenceConfig(device=device))
     on_gpu = placement.device.type == "cuda"
