@@ -15,6 +15,6 @@ def catalogue() -> dict[str, Any]:
 
 
 def price_of(kind: str) -> float | None:
-    """An hour of a machine of this kind; None where nobody knows: no price is ever guessed."""
-    found: float | None = catalogue()["kinds"].get(kind, {}).get("per_hour")
-    return found
+    """An hour of a machine of this kind; None where it is unknown: no price is ever guessed."""
+    price: float | None = catalogue()["kinds"].get(kind, {}).get("per_hour")
+    return price

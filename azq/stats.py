@@ -97,7 +97,7 @@ def chance_of(more: int, less: int) -> float:
 def chance_of_sum(logs: Sequence[float]) -> float:
     """How often the sum is as large where each sign is as likely as the other: an exact permutation test of pairs (Fisher, 1935)."""
     total = sum(logs) - 1e-12
-    count = sum(sum(signed) >= total for signed in itertools.product(*((each, -each) for each in logs)))
+    count = sum(sum(signed) >= total for signed in itertools.product(*((log, -log) for log in logs)))
     return count / float(2 ** len(logs))
 
 

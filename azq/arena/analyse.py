@@ -42,8 +42,8 @@ def analyse(
         return []
     searcher = Searcher(game, evaluator, config, num_simulations, slots=len(actions), weight_version=weight_version)
     states = [position(game, history) for history in actions]
-    found = searcher.results_and_lines(actions)
-    return [as_answer(result, line, state) for (result, line), state in zip(found, states, strict=True)]
+    searched = searcher.results_and_lines(actions)
+    return [as_answer(result, line, state) for (result, line), state in zip(searched, states, strict=True)]
 
 
 def as_answer(result: Result, line: list[int], state: _core.State) -> dict[str, Any]:
@@ -100,16 +100,16 @@ def over_chance(game: _core.Game, evaluator: Evaluator, state: _core.State, answ
     values = dict(zip(candidates, expected_values(game, evaluator, children, player), strict=True))
     best = max(candidates, key=lambda action: (values[action], answer["visit_counts"][action]))
     listed = [round(values[action], 6) if action in values else None for action in range(game.num_distinct_actions())]
-    told = {**answer, "action": best, "action_text": state.action_to_string(best), "expected_values": listed}
+    decided = {**answer, "action": best, "action_text": state.action_to_string(best), "expected_values": listed}
     if best != answer["action"]:  # the line is that of another move
-        told |= {"principal_variation": [best], "principal_variation_texts": [told["action_text"]]}
-    return told
+        decided |= {"principal_variation": [best], "principal_variation_texts": [decided["action_text"]]}
+    return decided
 
 
 def expected_values(game: _core.Game, evaluator: Evaluator, states: Sequence[_core.State], player: int) -> list[float]:
     """What each state is worth to one player, over all outcomes of its chance nodes up to the next decisions.
 
-    Ends count as they are; decisions as the evaluator values them for their player to move, whoever that is. Raises
+    Ends count as they are; decisions as the evaluator values them for their player to move. Raises
     `ConfigError` for a game with hidden hands, where a state knows more than its player, and for more than `MAX_LEAVES` outcomes.
     """
     if game.is_hidden():

@@ -18,7 +18,7 @@ C_UCT = 1.414  # the core's
 
 
 class Branch:
-    """A position of the tree; `total` is what the visits brought to whoever moved to it."""
+    """A position of the tree; `total` is what the visits brought to the player who moved to it."""
 
     __slots__ = ("children", "player", "state", "total", "untried", "visits")
 
@@ -91,7 +91,7 @@ class PythonUct:
 
 
 class PythonPimc:
-    """Perfect-information Monte Carlo (Ginsberg, JAIR 14, 2001): all that is hidden is drawn anew, then a playout after each action."""
+    """Perfect-information Monte Carlo (Ginsberg, JAIR 14, 2001): all that is hidden is drawn again, then a playout after each action."""
 
     def __init__(self, num_determinizations: int, seed: int, tick: Tick = no_tick) -> None:
         self._num_determinizations, self._rng, self._tick = num_determinizations, random.Random(seed), tick

@@ -43,7 +43,7 @@ def ladder(ratings: Iterable[Rating], num_simulations: int, most: int) -> list[L
     rated = {version: rating.elo for rating in ratings if (version := version_of(rating.player)) is not None}
     rungs: list[Level] = []
     for version, elo in sorted(rated.items()):
-        if not rungs or elo >= rungs[-1].elo:  # a version that lost strength is no level of its own
+        if not rungs or elo >= rungs[-1].elo:  # a version that lost strength adds no level
             rungs.append(Level(elo, version, min(num_simulations, most)))
     if not rungs:
         return []

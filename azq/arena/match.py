@@ -3,7 +3,7 @@
 With two players a group is a pair with swapped colours; with n the first player takes one seat and the second all others. A game for
 one player is played by each of the two alone, and that pair counts as one game, won by the higher score.
 Duplicate deals: the k-th event of chance draws the same number in every game of a group, so that cards and dice differ only
-where play makes them differ. Results are told in the game's unit: points of backgammon, points a round of Blob, a score.
+where play makes them differ. Results are in the game's unit: points of backgammon, points a round of Blob, a score.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from azq.notation.units import unit
 from azq.wire.messages import MatchResult, MatchSpec
 
 OPENING_TRIES = 1000
-APART = 1  # the seat of the first player in the second's own game for one: nobody sits there
+APART = 1  # the first player's seat in the second's own game for one player: an empty one
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class MatchGame:
 
     @property
     def over(self) -> bool:
-        """Whether nobody moves any more."""
+        """Whether the game has ended."""
         return self.resigned is not None or self.state.is_terminal()
 
     def play(self, action: int) -> None:
@@ -60,11 +60,11 @@ def play_match(spec: MatchSpec, game: _core.Game, first: Player, second: Player)
     Raises `ConfigError` for an opening longer than the game, and what players raise.
     """
     games = deal(game, spec)
-    while live := [one for one in games if not one.over]:
-        for one in live:
-            _settle_chance(one)
+    while live := [match_game for match_game in games if not match_game.over]:
+        for match_game in live:
+            _settle_chance(match_game)
         for is_first, player in ((True, first), (False, second)):
-            _move(player, [one for one in live if _to_move(one) is is_first])
+            _move(player, [match_game for match_game in live if _to_move(match_game) is is_first])
     return result_of(spec, game, first.name, second.name, games)
 
 
@@ -72,11 +72,12 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
     """The result of games that are over, from the first player's seat."""
     if game.num_players() == 1:
         return _scores_of(spec, game, first, second, games)
-    told = unit(game).told
+    in_unit = unit(game).convert
     returns = [game.returns() for game in games]
-    shares = [share_of_first_place(values, one.first_seat) for values, one in zip(returns, games, strict=True)]
+    shares = [share_of_first_place(values, match_game.first_seat) for values, match_game in zip(returns, games, strict=True)]
     wins, losses = sum(share == 1.0 for share in shares), sum(share == 0.0 for share in shares)
-    points, error = mean_and_error([told(values[one.first_seat]) for values, one in zip(returns, games, strict=True)], game.num_players())
+    firsts = [in_unit(values[match_game.first_seat]) for values, match_game in zip(returns, games, strict=True)]
+    points, error = mean_and_error(firsts, game.num_players())
     return MatchResult(
         spec,
         first,
@@ -94,8 +95,8 @@ def result_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games:
 
 def _scores_of(spec: MatchSpec, game: _core.Game, first: str, second: str, games: Sequence[MatchGame]) -> MatchResult:
     """The result where each played alone: scores, and how often whose was higher with the same luck."""
-    told = unit(game).told
-    ours, theirs = ([told(game.returns()[0]) for game in games[start::2]] for start in (0, 1))
+    in_unit = unit(game).convert
+    ours, theirs = ([in_unit(game.returns()[0]) for game in games[start::2]] for start in (0, 1))
     gaps = [mine - other for mine, other in zip(ours, theirs, strict=True)]
     wins, losses = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     (points, points_se), (second_points, second_se), (_, gap_se) = (mean_and_error(values, 1) for values in (ours, theirs, gaps))
@@ -149,7 +150,7 @@ def whole_groups(count: int, seats: int) -> int:
 
 def deal(game: _core.Game, spec: MatchSpec) -> list[MatchGame]:
     """Games in groups with the same opening and the same luck; in each group the first player has each seat once, or his game and the
-    second player his, in a game for one.
+    second player his, in a game for one player.
 
     A part's games are those that they are in the whole match. Whole groups go to the part that holds their first game.
     """
@@ -160,10 +161,10 @@ def deal(game: _core.Game, spec: MatchSpec) -> list[MatchGame]:
         opening = random_opening(game, spec.opening_plies, rng)
         luck = rng.getrandbits(SEED_BITS)
         for first_seat in range(group_size(seats) if number >= begin else 0):
-            one = MatchGame(game.new_initial_state(), first_seat, random.Random(luck), Played(number + first_seat % seats))
+            match_game = MatchGame(game.new_initial_state(), first_seat, random.Random(luck), Played(number + first_seat % seats))
             for action in opening:
-                one.play(action)
-            games.append(one)
+                match_game.play(action)
+            games.append(match_game)
     return games
 
 
@@ -191,22 +192,22 @@ def random_opening(game: _core.Game, plies: int, rng: random.Random) -> list[int
     raise ConfigError(f"arena.opening_plies = {plies} ends {game.name}; choose fewer")
 
 
-def _to_move(one: MatchGame) -> bool | None:
-    """Whether the first player is to move; None where nobody is."""
-    if one.over or one.state.is_chance_node():
+def _to_move(match_game: MatchGame) -> bool | None:
+    """Whether the first player is to move; None where neither player is."""
+    if match_game.over or match_game.state.is_chance_node():
         return None
-    return one.state.current_player() == one.first_seat
+    return match_game.state.current_player() == match_game.first_seat
 
 
 def _move(player: Player, games: Sequence[MatchGame]) -> None:
     if games:
-        for one, action in zip(games, player.choose([one.history for one in games]), strict=True):
-            one.play(action)
+        for match_game, action in zip(games, player.choose([match_game.history for match_game in games]), strict=True):
+            match_game.play(action)
 
 
-def _settle_chance(one: MatchGame) -> None:
-    while one.state.is_chance_node():
-        one.play(draw_outcome(one.state, one.luck))
+def _settle_chance(match_game: MatchGame) -> None:
+    while match_game.state.is_chance_node():
+        match_game.play(draw_outcome(match_game.state, match_game.luck))
 
 
 def play_on(game: _core.Game, player: Player, histories: Sequence[Sequence[int]], seed: int = 0) -> list[list[int]]:
@@ -214,8 +215,8 @@ def play_on(game: _core.Game, player: Player, histories: Sequence[Sequence[int]]
     rng, states = random.Random(seed), [position(game, history) for history in histories]
     whole = [list(history) for history in histories]
     while open_ones := [number for number, state in enumerate(states) if not state.is_terminal()]:
-        asked = [number for number in open_ones if not states[number].is_chance_node()]
-        chosen = dict(zip(asked, player.choose([whole[number] for number in asked]) if asked else (), strict=True))
+        to_move = [number for number in open_ones if not states[number].is_chance_node()]
+        chosen = dict(zip(to_move, player.choose([whole[number] for number in to_move]) if to_move else (), strict=True))
         for number in open_ones:
             action = chosen[number] if number in chosen else draw_outcome(states[number], rng)
             states[number].apply_action(action)

@@ -1,4 +1,4 @@
-"""What a player is: the positions it is asked about, what of them it may see, what it may answer, and what it stands on."""
+"""What a player is: the positions it gets, what of them it may see, what it may answer, and what it stands on."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Played(list[int]):
 
 
 class GameSeeds:
-    """Seeds for what a player leaves to chance: of a match's game by its number and ply, whatever else he is asked about; else in turn."""
+    """Seeds for what a player leaves to chance: of a match's game by its number and ply, whatever other positions he gets; else in turn."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
@@ -93,11 +93,11 @@ def position(game: _core.Game, history: Sequence[int]) -> _core.State:
     return state
 
 
-def asked(game: _core.Game, actions: Iterable[int], notation: str | None = None) -> Sequence[int]:
-    """The history of a position that is asked about: actions from the initial state, or from that of a notation.
+def requested_history(game: _core.Game, actions: Iterable[int], notation: str | None = None) -> Sequence[int]:
+    """The history of a requested position: actions from the initial state, or from that of a notation.
 
-    What a player cannot know is drawn anew by who answers, so that any hands which fit what he has seen will do.
-    Raises `IllegalActionError` where the actions do not replay or nobody is to move there, `ConfigError` for what is no notation.
+    What a player cannot know is drawn again for the answer, so that any hands which fit what he has seen will do.
+    Raises `IllegalActionError` where the actions do not replay or no player is to move there, `ConfigError` for what is no notation.
     """
     start = game.new_initial_state() if notation is None else game.state_from_notation(notation)
     history = list(actions) if notation is None else Line(start, actions)
@@ -114,7 +114,7 @@ def asked(game: _core.Game, actions: Iterable[int], notation: str | None = None)
 
 
 def seen(game: _core.Game, history: Sequence[int], seed: int) -> _core.State:
-    """The position as its player to move may see it: all that is hidden from him is drawn anew, and no history is attached.
+    """The position as its player to move may see it: all that is hidden from him is drawn again, and no history is attached.
 
     Players that hold a whole state get it from here and nowhere else, so that none of them can peek.
     """

@@ -1,4 +1,4 @@
-"""Who can play, by name: networks, classical searches, rule players, and engines in processes of their own.
+"""Who can play, by name: networks, classical searches, rule players, and engines in separate processes.
 
 `PLAYERS` is the one table of them: help, errors and the pattern of the REST interface are made from it. A player imports what it needs
 when it is made, for the command line reads this table to print its help.
@@ -68,7 +68,7 @@ class RandomPlayer(Player):
 
 
 class StateChooser(Protocol):
-    """Chooses by a state alone, in which all that is hidden from its player to move has been drawn anew."""
+    """Chooses by a state alone, in which all that is hidden from its player to move has been drawn again."""
 
     def best_action(self, state: _core.State) -> int:
         """Its move."""

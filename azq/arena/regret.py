@@ -1,7 +1,7 @@
 """How much a network's judgement of graded positions loses, without the luck of which move it happens to choose.
 
 The loss of the chosen move jumps as one move overtakes another; the expected loss over all shares moves with every weight. So two networks
-can be told apart by their regret on far fewer positions than by their shares of errors.
+differ clearly in regret on far fewer positions than by their shares of errors.
 
 Letters: N positions, A actions.
 """
@@ -35,7 +35,7 @@ class Mean:
 
     @classmethod
     def of(cls, numbers: NDArray[np.float64]) -> Mean:
-        """Of one position or none there is no error to tell: infinity."""
+        """Of one position or none there is no error: infinity."""
         count = len(numbers)
         return cls(float(numbers.mean()) if count else 0.0, float(numbers.std(ddof=1)) / math.sqrt(count) if count > 1 else math.inf)
 
@@ -46,13 +46,13 @@ class Regret:
 
     policy: NDArray[np.float64]  # expected loss of a move drawn from the network's own shares
     search: NDArray[np.float64]  # and from those that its search ends with
-    said: NDArray[np.float64]  # the search's value
+    search_value: NDArray[np.float64]  # the search's value
     best: NDArray[np.float64]  # the exact one, of the best move
 
     @property
     def value_error(self) -> NDArray[np.float64]:
         """Squared error of the value (N,): the Brier score, but for the scale."""
-        return np.square(self.said - self.best)
+        return np.square(self.search_value - self.best)
 
 
 def judged(game: Game, player: Player, positions: Sequence[Position]) -> tuple[list[Mark], Regret | None]:
@@ -71,16 +71,16 @@ def regret_of(positions: Sequence[Position], results: Sequence[Result]) -> Regre
 
 
 def reliability(regret: Regret) -> list[tuple[float, float, int]]:
-    """What was said, what was true, and how often, in bins of what was said; a sound value says what is true. Pure."""
-    places = np.minimum(((regret.said + 1) / 2 * BINS).astype(int), BINS - 1)
+    """Mean search value, mean exact value and count of each bin of search values; a calibrated network has equal means. Pure."""
+    places = np.minimum(((regret.search_value + 1) / 2 * BINS).astype(int), BINS - 1)
     chosen = [places == place for place in range(BINS)]
-    return [(float(regret.said[one].mean()), float(regret.best[one].mean()), int(one.sum())) for one in chosen if one.any()]
+    return [(float(regret.search_value[rows].mean()), float(regret.best[rows].mean()), int(rows.sum())) for rows in chosen if rows.any()]
 
 
 def calibration_error(regret: Regret) -> float:
-    """Mean distance of what was said from what was true, over the bins of `reliability` (Guo et al., ICML 2017). Pure."""
+    """Mean distance of search values from exact ones, over the bins of `reliability` (Guo et al., ICML 2017). Pure."""
     rows = reliability(regret)
-    return sum(abs(said - true) * count for said, true, count in rows) / max(1, sum(count for *_, count in rows))
+    return sum(abs(value - true) * count for value, true, count in rows) / max(1, sum(count for *_, count in rows))
 
 
 def _row(graded: Position, result: Result) -> tuple[float, float, float, float]:

@@ -1,4 +1,4 @@
-"""Players by rules of thumb, one a game; each chooses by a state in which all that is hidden from its player to move was drawn anew."""
+"""Players by rules of thumb, one a game; each chooses by a state in which all that is hidden from its player to move was drawn again."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ class BlobView:
 
     @classmethod
     def of(cls, state: _core.State) -> Self:
-        """From the line of `State.notation`, of which it uses the mover's own hand and what everybody has seen."""
+        """From the line of `State.notation`, of which it uses the mover's own hand and what all players have seen."""
         head, hands, bids, plays, _ = state.notation().split("|")
         words = {word[0]: word[1:] for word in head.split()}
         dealt = [hand.split() for hand in hands.split("/")]
-        played, said = plays.split(), [int(bid) for bid in bids.split()]
+        played, declared = plays.split(), [int(bid) for bid in bids.split()]
         players, dealer, me = len(dealt), int(words["d"]), state.current_player()
         order = [(dealer + 1 + i) % players for i in range(players)]
-        bid = said[order.index(me)] if len(said) == players else None
+        bid = declared[order.index(me)] if len(declared) == players else None
         hand = tuple(card for card in dealt[me] if card not in played)
         owner = {card: player for player, cards in enumerate(dealt) for card in cards}
         tricks = sum(owner[_winner(played[i : i + players], words["t"])] == me for i in range(0, len(played) - players + 1, players))
@@ -156,11 +156,11 @@ def worth(rows: Sequence[Sequence[int]]) -> float:
 def _line(line: tuple[int, ...]) -> float:
     room, crowd = sum(power == 0 for power in line), sum(float(power) ** CROWD_POWER for power in line)
     tiles = [power for power in line if power]
-    joins = sum(one == other for one, other in pairwise(tiles))
-    steps: list[float] = [float(one) ** ORDER_POWER - float(other) ** ORDER_POWER for one, other in pairwise(line)]
+    joins = sum(left == right for left, right in pairwise(tiles))
+    steps: list[float] = [float(left) ** ORDER_POWER - float(right) ** ORDER_POWER for left, right in pairwise(line)]
     falls, rises = sum(step for step in steps if step > 0), -sum(step for step in steps if step < 0)
-    found: float = ALIVE + ROOM * room + JOINS * joins - ORDER * min(falls, rises) - CROWD * crowd
-    return found
+    value: float = ALIVE + ROOM * room + JOINS * joins - ORDER * min(falls, rises) - CROWD * crowd
+    return value
 
 
 RULE_BOOKS: dict[str, type[GreedyBeasty | RuleBlob | Lines]] = {"2048": Lines, "beasty_bar": GreedyBeasty, "blob": RuleBlob}

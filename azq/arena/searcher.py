@@ -32,12 +32,12 @@ def evaluate(evaluator: Evaluator, packed: NDArray[np.uint8], *, weight_version:
     """The evaluation of one batch of observations; raises `EvaluationTimeout` when none comes, and what `tick` raises."""
     handle = evaluator.submit(packed, weight_version=weight_version)
 
-    def look() -> Evaluation | None:
+    def check() -> Evaluation | None:
         tick()
         return evaluator.result(handle, timeout_s=POLL_S)
 
     failure = f"no evaluation of {len(packed)} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?"
-    return until(look, failure, PATIENCE_S, every_s=0.0)
+    return until(check, failure, PATIENCE_S, every_s=0.0)
 
 
 def values_of(evaluator: Evaluator, states: Sequence[_core.State]) -> NDArray[np.float32]:
@@ -84,14 +84,14 @@ class Searcher:
 
         Raises `IllegalActionError` for actions that do not replay and `EvaluationTimeout` when no evaluation comes.
         """
-        return self._each(histories, self._search.result)
+        return self._in_chunks(histories, self._search.result)
 
     def results_and_lines(self, histories: Sequence[Sequence[int]]) -> list[tuple[Result, list[int]]]:
         """Root statistics with the play that the search expects; raises as `results`."""
-        return self._each(histories, lambda slot: (result := self._search.result(slot), self._line(slot, result.best_action)))
+        return self._in_chunks(histories, lambda slot: (result := self._search.result(slot), self._line(slot, result.best_action)))
 
     def _line(self, slot: int, action: int) -> list[int]:
-        """The best action and the most visited replies, as far as the tree knows them without chance or what somebody hides."""
+        """The best action and the most visited replies, as far as the tree knows them without chance or hidden information."""
         state, line = self._search.state(slot), [action]
         if isinstance(self._search, PortableSearch):
             return line
@@ -111,7 +111,7 @@ class Searcher:
                 return line
             line.append(-reply)
 
-    def _each(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
+    def _in_chunks(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
         results: list[T] = []
         for start in range(0, len(histories), self._slots):
             results += self._chunk(histories[start : start + self._slots], read)

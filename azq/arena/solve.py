@@ -1,6 +1,6 @@
 """Games solved exactly: what every position is worth to its player, by backward induction over all that may follow.
 
-One player or two, nothing hidden; where chance acts, the mean over its outcomes. Values are player 0's until they are told.
+One player or two, nothing hidden; where chance acts, the mean over its outcomes. Values are player 0's but in `Solved`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Descent:
 
 
 def by_notation(state: _core.State) -> Hashable:
-    """The whole position; of a game in Python without a notation of its own, its actions."""
+    """The whole position; of a game in Python without a notation, its actions."""
     return state.notation()
 
 
@@ -78,15 +78,15 @@ def check_solvable(game: _core.Game) -> None:
     if game.num_players() > 2:
         raise ConfigError(f"{game.name} has {game.num_players()} players; azq solve solves games of one or two")
     if game.is_hidden():
-        raise ConfigError(f"{game.name} hides information, so a position has no value of its own; measure by `azq match` against pimc:100")
+        raise ConfigError(f"{game.name} hides information, so a position has no value by itself; measure by `azq match` against pimc:100")
 
 
 class Table:
-    """Positions and what they are worth to player 0; `told` hears of each position in which a player moves."""
+    """Positions and what they are worth to player 0; `on_solved` gets each position in which a player moves."""
 
-    def __init__(self, key: Key, max_states: int, tick: Tick = no_tick, told: Callable[[Descent], None] = lambda _: None) -> None:
+    def __init__(self, key: Key, max_states: int, tick: Tick = no_tick, on_solved: Callable[[Descent], None] = lambda _: None) -> None:
         self.values: dict[Hashable, float] = {}
-        self._key, self._max_states, self._tick, self._told = key, max_states, tick, told
+        self._key, self._max_states, self._tick, self._on_solved = key, max_states, tick, on_solved
 
     def solve(self, start: _core.State) -> Descent:
         """The position with the values of all its edges; raises `ConfigError` for too many positions and for one that comes again."""
@@ -102,7 +102,7 @@ class Table:
                 if stack:
                     stack[-1].values.append(self.values[frame.key])
                 if frame.state.current_player() >= 0:
-                    self._told(frame)
+                    self._on_solved(frame)
             elif child.key in below:
                 raise ConfigError(f"position {child.state} can come again, so play may go on for ever; solve its ends: --endgames PLIES")
             else:
@@ -165,17 +165,17 @@ def endgames(game: _core.Game, plies: int, key: Key, max_states: int, rng: rando
         state = game.new_initial_state()
         for action in history[: rng.randrange(max(0, len(history) - plies), len(history))]:
             state.apply_action(action)
-        found = None
+        solved = None
         if state.current_player() >= 0 and (name := key(state)) not in met:
             met.add(name)
             try:
-                found = Table(key, max_states, tick).solve(state).solved()
+                solved = Table(key, max_states, tick).solve(state).solved()
             except TooManyStates:
                 too_large += 1
                 if too_large > SPARED * (1 + found_so_far):
                     raise
-        found_so_far += bool(found and found.matters)
-        yield found if found and found.matters else None
+        found_so_far += bool(solved and solved.matters)
+        yield solved if solved and solved.matters else None
 
 
 def _edges(state: _core.State) -> list[tuple[int, float]]:

@@ -137,7 +137,7 @@ def _whole(game: games.Game, request: SolveRequest, report: Callable[[str], obje
     value = root.value()
     best = [action for value_, (action, _) in zip(root.values, root.edges, strict=True) if abs(value_ - value) < MARGIN]
     best = best if root.state.current_player() >= 0 else []
-    score = {"score": round(unit(game).told(value), 6)} if game.num_players() == 1 else {}
+    score = {"score": round(unit(game).convert(value), 6)} if game.num_players() == 1 else {}
     return {"positions": len(table.values), "value": round(value, 9), **score, "best": best, "decisive": drawn.matter}, drawn.kept
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from azq import games, logs, pretrained
 from azq.arena.analyse import analyse, outcomes_of, over_chance
-from azq.arena.player import asked, position
+from azq.arena.player import position, requested_history
 from azq.config import Config, RunSections, SearchConfig, merge, parse_run
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError, meant
 from azq.games.files import absolute, is_python_file
@@ -72,7 +72,7 @@ class Agent:
         lines = [{key: answer[key] for key in PRINTED if key in answer} for answer in answers]
         scale = unit(self.game)
         if not scale.plain:
-            lines = [{**answer, scale.name: round(scale.told(answer["value"]), 4)} for answer in lines]
+            lines = [{**answer, scale.name: round(scale.convert(answer["value"]), 4)} for answer in lines]
         outcomes = outcomes_of(self.game, self.evaluator, states)
         return [{**answer, "outcomes": row} for answer, row in zip(lines, outcomes, strict=True)] if outcomes else lines
 
@@ -286,6 +286,6 @@ def _read_line(game: games.Game, number: int, line: str) -> Iterator[Sequence[in
     except ConfigError as error:
         raise WireError(f'line {number} is not of the form {{"actions": [3, 2]}} or {{"position": "<notation>"}}: {error}') from None
     try:
-        yield asked(game, actions, notation)
+        yield requested_history(game, actions, notation)
     except AzqError as error:
         raise WireError(f"line {number}: {error}") from None

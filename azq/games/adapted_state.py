@@ -162,12 +162,12 @@ class AdaptedState:
         if player == CHANCE_PLAYER:
             return sorted(outcome for outcome, _ in self.chance_outcomes())
         try:
-            found = self._inner.legal_actions()
+            answer = self._inner.legal_actions()
         except RAISED as error:
             raise self._raised("legal_actions", error) from error
-        if type(found) is list and found and ascending_below(found, self._form.actions):
-            return found.copy()
-        actions = self._converted(found, "legal_actions", lambda given: sorted(map(index, given)), "a list of action numbers")
+        if type(answer) is list and answer and ascending_below(answer, self._form.actions):
+            return answer.copy()
+        actions = self._converted(answer, "legal_actions", lambda given: sorted(map(index, given)), "a list of action numbers")
         if not actions:
             raise self._broken(f"no legal action where player {player} is to move (a pass is an action)")
         if actions[0] < 0 or actions[-1] >= self._form.actions or len(set(actions)) != len(actions):
@@ -206,7 +206,7 @@ class AdaptedState:
         players = self._form.players
         if not self.is_terminal():
             return [0.0] * players
-        values = self._read("returns", lambda found: [float(value) / self._form.utility for value in found], "a list of numbers")
+        values = self._read("returns", lambda answer: [float(value) / self._form.utility for value in answer], "a list of numbers")
         if self._form.scores and len(values) == 1:
             return [self._value_of(values[0], self._form.scores)]
         if len(values) != players:
@@ -232,8 +232,8 @@ class AdaptedState:
         except RAISED as error:
             raise self._raised("observation_tensor", error) from error
 
-    def _numbers(self, found: Any) -> NDArray[np.float32]:
-        raw = self._converted(found, "observation_tensor", lambda given: np.asarray(given, np.float32), "an array of numbers")
+    def _numbers(self, answer: Any) -> NDArray[np.float32]:
+        raw = self._converted(answer, "observation_tensor", lambda given: np.asarray(given, np.float32), "an array of numbers")
         if self._form.shape and raw.shape != self._form.shape:
             raise self._broken(f"observation_tensor has shape {raw.shape}, at the start it had {self._form.shape},")
         return raw
@@ -256,7 +256,7 @@ class AdaptedState:
     def raw_scalars(self, player: int) -> NDArray[np.int64]:
         """What the object's `scalars` says to a player, checked."""
         numbers = self._read(
-            "scalars", lambda found: np.asarray([index(one) for one in found], np.int64), "a list of whole numbers", player
+            "scalars", lambda answer: np.asarray([index(number) for number in answer], np.int64), "a list of whole numbers", player
         )
         if len(numbers) and not -127 <= numbers.min() <= numbers.max() <= 127:
             raise self._broken(f"scalars {numbers.tolist()[:8]} leave -127..127; use units in which they are of the order of 16;")
@@ -276,11 +276,11 @@ class AdaptedState:
 
     def _packed_bits(self, player: int, room: int) -> NDArray[np.uint8]:
         """The planes' bits, and room for so many bytes after them."""
-        form, found = self._form, self._observed(player)
+        form, answer = self._form, self._observed(player)
         row: NDArray[np.uint8] = np.empty(form.plane_bytes + room, np.uint8)
-        if type(found) is list and form.shape == (len(found),) and pack_list(found, row):
+        if type(answer) is list and form.shape == (len(answer),) and pack_list(answer, row):
             return row
-        raw = self._numbers(found).ravel()
+        raw = self._numbers(answer).ravel()
         odd = pack_bits(raw, row)
         if odd >= 0:
             raise self._broken(f"observation_tensor holds {raw[odd]}; write planes of 0 and 1, and counts into scalars(player);")
@@ -319,7 +319,7 @@ class AdaptedState:
         source = np.random.default_rng(rng).random if isinstance(rng, int) else rng
         twin = self._ask("resample_from_infostate", player, source)
         if twin is None or twin is self._inner:
-            raise self._broken("resample_from_infostate gave no position of its own; return a new one;")
+            raise self._broken("resample_from_infostate gave its own position; return a new one;")
         history = [int(action) for action in twin.history()] if callable(getattr(twin, "history", None)) else list(self._history)
         return AdaptedState(self._form, twin, history, self._decisions)
 
@@ -343,8 +343,8 @@ class AdaptedState:
         return str(self._ask("__str__"))
 
 
-def _pairs(found: Any) -> list[tuple[int, float]]:
-    pairs = [(index(outcome), float(probability)) for outcome, probability in found]
+def _pairs(answer: Any) -> list[tuple[int, float]]:
+    pairs = [(index(outcome), float(probability)) for outcome, probability in answer]
     if not pairs:
         raise ValueError("no outcome")
     return pairs

@@ -1,4 +1,4 @@
-"""A game written in Python, or anybody's with OpenSpiel's method names, as azq's own: the face of `azq._core.Game` and `State`.
+"""A game written in Python, or any with OpenSpiel's method names, as azq's own: the face of `azq._core.Game` and `State`.
 
 Letters: C planes, H rows, W columns, S scalars, A actions, T plies, P bytes of a packed observation, n players.
 """
@@ -72,9 +72,9 @@ class AdaptedGame:
         except RAISED as error:
             raise GameContractError(f"game {self.name}: a new position raised {type(error).__name__}: {error}") from error
 
-    def _both(self, one: Any, method: str, other: Any, partner: str) -> bool:
+    def _both(self, owner: Any, method: str, other: Any, partner: str) -> bool:
         has, has_partner = (
-            name not in self._lacks and callable(getattr(whose, name, None)) for whose, name in ((one, method), (other, partner))
+            name not in self._lacks and callable(getattr(whose, name, None)) for whose, name in ((owner, method), (other, partner))
         )
         if has != has_partner:
             there, missing = (method, partner) if has else (partner, method)
@@ -88,11 +88,11 @@ class AdaptedGame:
             if not state.is_chance_node():
                 break
             state.apply_action(state.legal_actions()[0])
-        found = np.shape(state.raw_observation(0))
-        if len(found) not in (1, 3) or not all(found):
-            raise GameContractError(f"game {form.name}: observation_tensor has shape {found}; it must be (C, H, W) or flat")
+        shape = np.shape(state.raw_observation(0))
+        if len(shape) not in (1, 3) or not all(shape):
+            raise GameContractError(f"game {form.name}: observation_tensor has shape {shape}; it must be (C, H, W) or flat")
         counts = form.binary and callable(getattr(first, "scalars", None))
-        return dataclasses.replace(form, shape=found, user_scalars=len(state.raw_scalars(0)) if counts else 0)
+        return dataclasses.replace(form, shape=shape, user_scalars=len(state.raw_scalars(0)) if counts else 0)
 
     def _read_symmetries(self) -> list[tuple[NDArray[np.int32], NDArray[np.int32]]]:
         _, rows, columns = self.observation_planes()
@@ -104,8 +104,8 @@ class AdaptedGame:
         except RAISED as error:
             raise GameContractError(f"game {self.name}: symmetries are no pairs (actions, cells): {error}") from error
         for number, pair in enumerate(given):
-            for what, found, wanted in zip(("actions", "cells"), pair, identity, strict=True):
-                if found.shape != wanted.shape or not np.array_equal(np.sort(found), wanted):
+            for what, permutation, wanted in zip(("actions", "cells"), pair, identity, strict=True):
+                if permutation.shape != wanted.shape or not np.array_equal(np.sort(permutation), wanted):
                     raise GameContractError(f"game {self.name}: symmetry {number} does not permute its {len(wanted)} {what}")
         return [identity, *given]
 

@@ -65,19 +65,19 @@ def check_apart(
     patience_s: float = PATIENCE_S,
 ) -> Report:
     """As `check`, of a game by its name. Raises what loading it raises."""
-    asked = {"name": name, "params": dict(params), "games": count}
-    heard = _listen(asked | {"task": "check"}, progress, patience_s)
+    job = {"name": name, "params": dict(params), "games": count}
+    heard = _listen(job | {"task": "check"}, progress, patience_s)
     for kind, text in heard.of("refused"):
         raise REFUSALS.get(kind, GameContractError)(text)
     report = _report(name, heard, patience_s)
     if not report.sound:
         return report
-    again = _listen(asked | {"task": "replay", "recorded": _some(heard.of("kept"))}, progress, patience_s)
+    again = _listen(job | {"task": "replay", "recorded": _some(heard.of("kept"))}, progress, patience_s)
     differ = "another process replays the recorded actions to other positions or results: something is drawn when the file is imported, "
     differ += "or hangs on the order of a set"
-    found = [Finding("process", "fail", differ, history=tuple(history)) for history in again.of("differs")]
-    found += [Finding("process", "fail", f"another process does not replay it: {text}") for _, text in again.of("refused")]
-    return Report(**{**_fields(report), "findings": (*found[:1], *_death(name, again, patience_s))})
+    findings = [Finding("process", "fail", differ, history=tuple(history)) for history in again.of("differs")]
+    findings += [Finding("process", "fail", f"another process does not replay it: {text}") for _, text in again.of("refused")]
+    return Report(**{**_fields(report), "findings": (*findings[:1], *_death(name, again, patience_s))})
 
 
 def _fields(report: Report) -> dict[str, Any]:
@@ -85,26 +85,26 @@ def _fields(report: Report) -> dict[str, Any]:
 
 
 def _some(recorded: list[Recorded]) -> list[Recorded]:
-    kept, plies = recorded[:1], 0
-    for one in recorded[1:]:
-        plies += len(one[0])
+    chosen, plies = recorded[:1], 0
+    for game in recorded[1:]:
+        plies += len(game[0])
         if plies > REPLAYED_PLIES:
             break
-        kept.append(one)
-    return kept
+        chosen.append(game)
+    return chosen
 
 
 def _report(name: str, heard: _Heard, patience_s: float) -> Report:
-    """The child's report, or what it had told by its death."""
+    """The child's report, or what it had reported by its death."""
     notes = [*dict.fromkeys(heard.of("note"))]
     if lines := heard.printed.decode(errors="replace").splitlines():
         notes.append(f"it prints to standard output, which slows it and fills logs; first {lines[0][:80]!r}")
-    findings = [Finding(**found | {"history": tuple(found["history"])}) for found in heard.of("finding")]
+    findings = [Finding(**values | {"history": tuple(values["history"])}) for values in heard.of("finding")]
     findings += _death(name, heard, patience_s)
-    told = {"game": name, "games": max(heard.of("sign"), default=0), "plies": 0, "playouts_per_s": 0.0, "planes": (0, 0, 0)}
+    figures = {"game": name, "games": max(heard.of("sign"), default=0), "plies": 0, "playouts_per_s": 0.0, "planes": (0, 0, 0)}
     for report in heard.of("report"):
-        told |= report | {"planes": tuple(report["planes"])}
-    return Report(**told | {"findings": tuple(findings), "notes": tuple(notes)})
+        figures |= report | {"planes": tuple(report["planes"])}
+    return Report(**figures | {"findings": tuple(findings), "notes": tuple(notes)})
 
 
 def _death(name: str, heard: _Heard, patience_s: float) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ def _death(name: str, heard: _Heard, patience_s: float) -> Iterator[Finding]:
     elif heard.code < 0:
         yield Finding("process", "fail", f"its process died of {signal.Signals(-heard.code).name}{where}")
     else:
-        yield Finding("process", "fail", f"its process ended with exit code {heard.code}{where}; a game must not end whoever plays it")
+        yield Finding("process", "fail", f"its process ended with exit code {heard.code}{where}; a game must not end its player's process")
 
 
 def _listen(job: Mapping[str, Any], progress: Callable[[int], None], patience_s: float) -> _Heard:
@@ -130,12 +130,12 @@ def _listen(job: Mapping[str, Any], progress: Callable[[int], None], patience_s:
     environment = os.environ | {"PYTHONHASHSEED": HASH_SEEDS[job["task"]]}
     child = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=(writing,), start_new_session=True)
     os.close(writing)
-    with open(reading, "rb", buffering=0) as told, child:
+    with open(reading, "rb", buffering=0) as messages, child:
         try:
             assert child.stdin
             with suppress(BrokenPipeError), child.stdin as job_line:
                 job_line.write(json.dumps(job).encode())
-            _read(child, told, heard, progress, patience_s)
+            _read(child, messages, heard, progress, patience_s)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -143,11 +143,11 @@ def _listen(job: Mapping[str, Any], progress: Callable[[int], None], patience_s:
     return heard
 
 
-def _read(child: subprocess.Popen[bytes], told: BinaryIO, heard: _Heard, progress: Callable[[int], None], patience_s: float) -> None:
-    """Takes in what a child says until it ends, or keeps silent and has told where it is."""
+def _read(child: subprocess.Popen[bytes], messages: BinaryIO, heard: _Heard, progress: Callable[[int], None], patience_s: float) -> None:
+    """Takes in what a child says until it ends, or keeps silent and has written its traceback."""
     rest, deadline_s = b"", time.monotonic() + patience_s
     with selectors.DefaultSelector() as waiting:
-        for stream in (told, child.stdout, child.stderr):
+        for stream in (messages, child.stdout, child.stderr):
             waiting.register(stream, selectors.EVENT_READ)  # type: ignore[arg-type]
         while waiting.get_map():
             left_s = deadline_s - time.monotonic()
@@ -177,7 +177,7 @@ class _Teller:
     def __init__(self, descriptor: int) -> None:
         self._descriptor, self._signed_s = descriptor, 0.0
 
-    def tell(self, kind: str, what: Any) -> None:
+    def send(self, kind: str, what: Any) -> None:
         line = json.dumps([kind, what]).encode() + b"\n"
         while line:
             line = line[os.write(self._descriptor, line) :]
@@ -185,7 +185,7 @@ class _Teller:
     def sign(self, done: int) -> None:
         if time.monotonic() - self._signed_s >= SIGN_S:
             self._signed_s = time.monotonic()
-            self.tell("sign", done)
+            self.send("sign", done)
 
 
 def _main(descriptor: int) -> None:
@@ -198,43 +198,43 @@ def _main(descriptor: int) -> None:
     try:
         game = games.GameFiles.named(job["name"]).load(job["name"], job["params"])
     except AzqError as error:
-        teller.tell("refused", [type(error).__name__, str(error)])
+        teller.send("refused", [type(error).__name__, str(error)])
         return
     if job["task"] == "replay":
         for history, digest in job["recorded"]:
             teller.sign(0)
             try:
                 if replayed(game, history)[2] != digest:
-                    teller.tell("differs", history)
+                    teller.send("differs", history)
             except AzqError:
-                teller.tell("differs", history)
-        teller.tell("report", None)
+                teller.send("differs", history)
+        teller.send("report", None)
         return
     before = _shared(job["name"])
     report = check(
         game,
         job["games"],
         progress=teller.sign,
-        keep=partial(teller.tell, "kept"),
-        tell=lambda finding: teller.tell("finding", asdict(finding)),
+        keep=partial(teller.send, "kept"),
+        on_finding=lambda finding: teller.send("finding", asdict(finding)),
     )
     for note in _changes(job["name"], before):
-        teller.tell("note", note)
-    told = {key: value for key, value in _fields(report).items() if key not in ("findings", "notes")}
-    teller.tell("report", told)
+        teller.send("note", note)
+    figures = {key: value for key, value in _fields(report).items() if key not in ("findings", "notes")}
+    teller.send("report", figures)
 
 
 def _name_who_exits(end: Callable[[int], Any]) -> None:
-    def told(code: int) -> None:
+    def end_with_traceback(code: int) -> None:
         faulthandler.dump_traceback(all_threads=False)
         end(code)
 
-    os._exit = told  # type: ignore[assignment]
+    os._exit = end_with_traceback  # type: ignore[assignment]
 
 
 def _name_warnings(teller: _Teller) -> None:
     def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-        teller.tell("note", f"it warns: {category.__name__}: {message} ({Path(filename).name}, line {lineno})")
+        teller.send("note", f"it warns: {category.__name__}: {message} ({Path(filename).name}, line {lineno})")
 
     warnings.simplefilter("default")
     warnings.showwarning = show  # type: ignore[assignment]
@@ -243,8 +243,8 @@ def _name_warnings(teller: _Teller) -> None:
 @np.printoptions(threshold=sys.maxsize, floatmode="unique")
 def _shared(name: str) -> dict[str, str]:
     """What positions share: values of the game's module and of its classes, the threads there are, the state of the generators."""
-    found = {"": repr((random.getstate(), np.random.get_state()))} if is_python_file(name) else {}
-    found |= {f"thread {thread.name}": "" for thread in threading.enumerate()}
+    shared = {"": repr((random.getstate(), np.random.get_state()))} if is_python_file(name) else {}
+    shared |= {f"thread {thread.name}": "" for thread in threading.enumerate()}
     for module in [module for key, module in sys.modules.items() if key.startswith("azq_user_game_")]:
         values = dict(vars(module))
         for key, kind in vars(module).items():
@@ -253,8 +253,8 @@ def _shared(name: str) -> dict[str, str]:
         for key, value in values.items():
             if "__" not in key and not callable(value):
                 with suppress(Exception):  # what cannot be compared
-                    found[key] = repr(vars(value) if "__dict__" in dir(value) else value)
-    return found
+                    shared[key] = repr(vars(value) if "__dict__" in dir(value) else value)
+    return shared
 
 
 def _changes(name: str, before: Mapping[str, str]) -> Iterator[str]:

@@ -49,24 +49,24 @@ def check(
     progress: Callable[[int], None] = lambda done: None,
     *,
     keep: Callable[[Recorded], None] = lambda recorded: None,
-    tell: Callable[[Finding], None] = lambda finding: None,
+    on_finding: Callable[[Finding], None] = lambda finding: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Report:
     """Plays random games and checks every position; each rule is reported once. The speed of what is broken is not measured.
 
-    `progress` hears at every position how many games are done, `keep` of each game, `tell` of each finding at once; after `BUDGET_S`
+    `progress` hears at every position how many games are done, `keep` of each game, `on_finding` of each finding at once; after `BUDGET_S`
     by `clock` no game begins.
     """
     rng, began_s = random.Random(seed), clock()
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
 
     def add(finding: Finding | None) -> None:
-        if finding is not None and finding.rule not in found:
-            found[finding.rule] = finding
-            tell(finding)
+        if finding is not None and finding.rule not in findings:
+            findings[finding.rule] = finding
+            on_finding(finding)
 
     plies, done, speed = 0, 0, 0.0
-    while done < games and not ENDLESS & found.keys() and (not done or clock() - began_s < BUDGET_S):
+    while done < games and not ENDLESS & findings.keys() and (not done or clock() - began_s < BUDGET_S):
         state = game.new_initial_state()
         try:
             for finding in _walk(game, state, rng, keep):
@@ -77,13 +77,13 @@ def check(
         except Exception as error:  # whatever a game of somebody else's raises is a finding about it
             add(_finding("raises", f"{type(error).__name__}: {error}", state))
         plies, done = plies + len(state.history()), done + 1
-    if not plies and not found:
-        add(Finding("start", "fail", "every game is over before anybody moves; is_terminal() of a new position must be false"))
+    if not plies and not findings:
+        add(Finding("start", "fail", "every game is over before any player moves; is_terminal() of a new position must be false"))
     try:
-        speed = 0.0 if found else playouts_per_s(game)
+        speed = 0.0 if findings else playouts_per_s(game)
     except AzqError as error:
         add(Finding("contract", "fail", str(error)))
-    return Report(game.name, done, plies, tuple(found.values()), speed, game.observation_planes())
+    return Report(game.name, done, plies, tuple(findings.values()), speed, game.observation_planes())
 
 
 def replayed(game: Game, history: Sequence[int]) -> tuple[list[Seen], list[float], str]:
@@ -209,9 +209,8 @@ def _replays(game: Game, state: State, seen: Sequence[Seen], keep: Callable[[Rec
         yield _finding("replay", f"the recorded actions give {results}, not {returns}", state)
     for ply, (before, again) in enumerate(zip(seen, rows, strict=True)):
         if before != again:
-            what = next(
-                name for name, one, other in zip(("player", "observation", "legal actions"), before, again, strict=True) if one != other
-            )
+            pairs = zip(("player", "observation", "legal actions"), before, again, strict=True)
+            what = next(name for name, old, new in pairs if old != new)
             yield _finding(
                 "replay", f"the recorded actions lead to another {what} after {ply} plies; dice and deals are chance nodes", state
             )

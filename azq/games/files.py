@@ -76,7 +76,7 @@ def _resolved(path: Path) -> Path | None:
 def _interpreter() -> set[Path]:
     """The folders of the running interpreter, its standard library and its packages."""
     places = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix, *sysconfig.get_paths().values())
-    return {place for place in (_resolved(Path(said)) for said in places) if place is not None}
+    return {place for place in (_resolved(Path(folder)) for folder in places) if place is not None}
 
 
 def is_python_file(name: str) -> bool:
@@ -97,10 +97,10 @@ def from_python_file(name: str, path: Path, params: Mapping[str, Any]) -> Adapte
     Raises `UnknownGameError` where there is no such file or class, `ConfigError` for parameters it does not take and
     `GameContractError` where it lacks a method, before anything of it is called.
     """
-    said, _, cls = name.rpartition(":")
-    kind = getattr(_module(path, said), cls, None)
+    file, _, cls = name.rpartition(":")
+    kind = getattr(_module(path, file), cls, None)
     if not isinstance(kind, type):
-        raise UnknownGameError(f"no class {cls} in {said}; write path/to/file.py:Class")
+        raise UnknownGameError(f"no class {cls} in {file}; write path/to/file.py:Class")
     makes_positions = hasattr(kind, "new_initial_state")
     _check_methods(name, kind, COUNTS if makes_positions else COUNTS + REQUIRED)
     _check_params(name, kind, params)
@@ -135,14 +135,14 @@ def _check_methods(name: str, owner: Any, methods: Sequence[str]) -> None:
 def _check_params(name: str, kind: type, params: Mapping[str, Any]) -> None:
     """Raises `ConfigError` for a parameter that the class does not name, and for a text where the default is a number or true or false."""
     try:
-        known = inspect.signature(kind).parameters
+        parameters = inspect.signature(kind).parameters
     except ValueError:  # a class of a library in C tells none
         return
     for key, value in params.items():
-        if key not in known and all(one.kind is not one.VAR_KEYWORD for one in known.values()):
-            takes = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise ConfigError(f"game {name} has no parameter {key}; {takes}{meant(key, known)}")
-        default = known[key].default if key in known else None
+        if key not in parameters and all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):
+            takes = f"it takes {', '.join(parameters)}" if parameters else "it takes none"
+            raise ConfigError(f"game {name} has no parameter {key}; {takes}{meant(key, parameters)}")
+        default = parameters[key].default if key in parameters else None
         if isinstance(default, bool) and value not in (False, True):
             raise ConfigError(f"game {name}: parameter {key} is true or false, not {value!r}")
         if isinstance(default, int | float) and isinstance(value, str):
@@ -165,9 +165,9 @@ def _count(name: str, game: Any, method: str) -> int:
         raise GameContractError(f"game {name}: {method}() gives no whole number: {type(error).__name__}: {error}") from error
 
 
-def _module(path: Path, said: str) -> Any:
+def _module(path: Path, file: str) -> Any:
     if not path.is_file():
-        raise UnknownGameError(f"no file {said}; the game's file must be on every machine that plays it, at the same path")
+        raise UnknownGameError(f"no file {file}; the game's file must be on every machine that plays it, at the same path")
     name = f"azq_user_game_{path.stem}_{blake2s(str(path).encode()).hexdigest()[:8]}"  # two files may share a name
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -1,4 +1,4 @@
-"""Games of OpenSpiel: `openspiel:NAME`, with parameters of its own."""
+"""Games of OpenSpiel: `openspiel:NAME`, with OpenSpiel's parameters."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def check_openspiel(name: str, params: Mapping[str, Any]) -> str:
 
 def inner_game(name: str, key: str, text: object) -> dict[str, Any]:
     """`tic_tac_toe` or `breakthrough(rows=5,columns=4)` as a parameter that is a game itself; `ConfigError` for anything else. Pure."""
-    found = _A_GAME.fullmatch(str(text))
-    if not found:
+    match = _A_GAME.fullmatch(str(text))
+    if not match:
         raise ConfigError(f"game {name}: parameter {key} is a game, not {text!r}; write {key}=NAME, or {key}=NAME(rows=5,columns=4)")
-    params = parse_params(filter(None, (found[2] or "").split(",")))
-    return {"name": check_openspiel(PREFIX + found[1], params), **params}
+    params = parse_params(filter(None, (match[2] or "").split(",")))
+    return {"name": check_openspiel(PREFIX + match[1], params), **params}
 
 
 def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
@@ -71,7 +71,7 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
 
     Numbers in its tensors that are no bits travel 16 to one, or fewer where random games show some that would not fit an int8.
     Raises `MissingExtra` without open_spiel, `UnknownGameError` for a name it does not know, `ConfigError` for a game that azq
-    cannot play: simultaneous moves, dice inside a state, two players who are no opponents, secrets that cannot be drawn anew, or
+    cannot play: simultaneous moves, dice inside a state, two players who are no opponents, secrets that cannot be drawn again, or
     nothing for a network to look at; and for what `check_openspiel` refuses, or parameters that open_spiel does not take.
     """
     short = check_openspiel(name, params)
@@ -79,10 +79,10 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
         import pyspiel
     except ImportError:
         raise MissingExtra(f"game {name} needs open_spiel; `pip install open_spiel`") from None
-    known = {kind.short_name: kind for kind in pyspiel.registered_games()}
-    if short not in known:
-        raise UnknownGameError(f"open_spiel has no game {short!r}{meant(short, known)}")
-    game = _load(name, pyspiel, _checked(name, known[short], params))
+    kinds = {kind.short_name: kind for kind in pyspiel.registered_games()}
+    if short not in kinds:
+        raise UnknownGameError(f"open_spiel has no game {short!r}{meant(short, kinds)}")
+    game = _load(name, pyspiel, _checked(name, kinds[short], params))
     _check_playable(name, game, pyspiel.GameType)
     hidden = game.get_type().information == pyspiel.GameType.Information.IMPERFECT_INFORMATION
     utility = max(abs(game.min_utility()), abs(game.max_utility()), 1e-9)
@@ -93,7 +93,7 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
         raise ConfigError(f"game {name} shows a network nothing: {str(error).splitlines()[0]}") from None
     secrets = () if hidden else SECRETS  # though its states have such methods
     adapted = partial(AdaptedGame, name, params, game.new_initial_state, utility=utility, observe=view, **sizes)
-    seen = _look(adapted(binary=False, lacks=frozenset(secrets)), name, hidden)
+    seen = _probe(adapted(binary=False, lacks=frozenset(secrets)), name, hidden)
     rolls = seen.rolls or game.get_type().chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC
     scale = min(SCALE, 127.0 / seen.largest) if seen.largest else SCALE
     return adapted(binary=seen.bits, scale=scale, lacks=frozenset((*secrets, *(() if rolls else CHANCE))), **_scored(game, seen.returns))
@@ -183,34 +183,34 @@ class _Seen:
     returns: list[float] = field(default_factory=list)  # of player 0, as shares of the largest utility
 
 
-def _look(game: AdaptedGame, name: str, hidden: bool) -> _Seen:
+def _probe(game: AdaptedGame, name: str, hidden: bool) -> _Seen:
     """Plays some random games; tries the redrawing of secrets too."""
-    rng, found = random.Random(0), _Seen()
+    rng, seen = random.Random(0), _Seen()
     for number in range(PROBE_GAMES):
         state = game.new_initial_state()
         while not state.is_terminal():
             if state.is_chance_node():
-                found.rolls = True
+                seen.rolls = True
             else:
-                _look_at(state, found)
+                _record(state, seen)
                 if hidden and number == 0:
                     _redraw(state, name)
             state.apply_action(rng.choice(state.legal_actions()))
-        found.returns.append(state.returns()[0])
-    return found
+        seen.returns.append(state.returns()[0])
+    return seen
 
 
-def _look_at(state: AdaptedState, found: _Seen) -> None:
-    seen = state.raw_observation(state.current_player())
-    found.bits = found.bits and bool(((seen == 0.0) | (seen == 1.0)).all())
-    found.largest = max(found.largest, float(np.abs(seen).max()))
+def _record(state: AdaptedState, seen: _Seen) -> None:
+    numbers = state.raw_observation(state.current_player())
+    seen.bits = seen.bits and bool(((numbers == 0.0) | (numbers == 1.0)).all())
+    seen.largest = max(seen.largest, float(np.abs(numbers).max()))
 
 
 def _redraw(state: AdaptedState, name: str) -> None:
     try:
         state.resample_from_infostate(state.current_player(), 1)
     except GameContractError as error:
-        raise ConfigError(f"game {name} hides information and open_spiel cannot draw it anew ({error})") from None
+        raise ConfigError(f"game {name} hides information and open_spiel cannot draw it again ({error})") from None
 
 
 class _View(threading.local):

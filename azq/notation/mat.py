@@ -34,7 +34,7 @@ _TOKEN = re.compile(
 )
 
 
-def found(_: Game, text: str) -> Iterator[Found]:
+def find_games(_: Game, text: str) -> Iterator[Found]:
     """The games of a session; rows outside of any game are none."""
     headings = [*_HEADING.finditer(text)]
     before = text[: headings[0].start()] if headings else text
@@ -98,7 +98,7 @@ class TurnPlay(Replaying):
 
     def __call__(self, entry: FileEntry) -> None:
         state, (dice, _, moves) = self.state, entry.value.partition(":")
-        thrown = {f"{entry.name} rolls {each}" for each in (dice, dice[::-1])}
+        thrown = {f"{entry.name} rolls {pair}" for pair in (dice, dice[::-1])}
         outcomes = state.legal_actions() if state.is_chance_node() else []
         outcome = next((outcome for outcome in outcomes if state.action_to_string(outcome) in thrown), None)
         if outcome is None:

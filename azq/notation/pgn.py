@@ -40,20 +40,20 @@ _LONG = re.compile(r"([KQRBN]?)([a-h]?)([1-8]?)([a-h][1-8][QRBN]?)")
 _CASTLING = re.compile(r"K?e(?:1(?=.1)|8(?=.8))([gc])[18]")
 
 
-def found(_: Game, text: str) -> Iterator[Found]:
+def find_games(_: Game, text: str) -> Iterator[Found]:
     """The games of a file, in its order."""
     game = _Game()
     for token in _TOKEN.finditer(text):
         name = (token["name"] or token["name2"] or "").upper()
         first = token["number"] == "1" and game.moves > 1 and game.whole and not text.startswith("...", token.end())
         if first or (name and (game.moves or not game.whole or name in game.tags)):
-            yield from game.found()
+            yield from game.result()
             game = _Game()
         game.take(token, name)
         if token["result"] and game.whole:
-            yield from game.found()
+            yield from game.result()
             game = _Game()
-    yield from game.found()
+    yield from game.result()
 
 
 class _Game:
@@ -97,8 +97,8 @@ class _Game:
             self._broken(at, "one `)` too many")
         self.whole = not self._depth and (self._problem is None or self.whole)
 
-    def found(self) -> Iterator[Found]:
-        """What the game came to; nothing where nothing was said."""
+    def result(self) -> Iterator[Found]:
+        """What the game came to; nothing for an empty game."""
         if self._at is None:
             return
         if self._depth:
@@ -114,8 +114,8 @@ class _Game:
 class ChessPlay(Replaying):
     """Player 0 is black."""
 
-    def sign(self, said: int) -> int:
-        return -said
+    def sign(self, result: int) -> int:
+        return -result
 
     def __call__(self, entry: FileEntry) -> None:
         if entry.kind is EntryKind.SETUP:
@@ -160,7 +160,7 @@ def _check(entry: FileEntry) -> None:
         return
     if entry.name == "VARIANT":
         raise ConfigError(f"it is a game of {entry.value}, not of chess (Variant)")
-    raise ConfigError(f"it begins from a position of its own ({entry.name} {shown(entry.value)})")
+    raise ConfigError(f"it begins from another position ({entry.name} {shown(entry.value)})")
 
 
 def _board(state: State) -> str:

@@ -46,31 +46,31 @@ def read_games(form: str, game: Game, data: bytes) -> Iterator[ReadGame]:
     """The games of a file, in its order. Raises `ConfigError` at once for an unknown form, a game of another, wrong bytes."""
     if form not in READERS:
         raise ConfigError(f"--format {form!r} is not one of {', '.join(READERS)}")
-    known, found, play = READERS[form]
-    if known and game.name not in known:
-        raise cannot(form, game.name, sorted(known))
+    held, find, play = READERS[form]
+    if held and game.name not in held:
+        raise cannot(form, game.name, sorted(held))
     if form == "sgf":
         sgf.cells(game)
-    return _numbered(game, decode(data), found, play)
+    return _numbered(game, decode(data), find, play)
 
 
-def _numbered(game: Game, text: Text, found: Finder, play: Player) -> Iterator[ReadGame]:
+def _numbered(game: Game, text: Text, find: Finder, play: Player) -> Iterator[ReadGame]:
     number = 0
-    for each in found(game, text.text):
-        number += not each.stray
-        yield _played(game, number, each, text, play)
+    for entry in find(game, text.text):
+        number += not entry.stray
+        yield _played(game, number, entry, text, play)
 
 
-def _played(game: Game, number: int, found: Found, text: Text, player: Player) -> ReadGame:
+def _played(game: Game, number: int, source: Found, text: Text, player: Player) -> ReadGame:
     """What the rules make of a game. Once it is over or given up, only a move is too much."""
-    if found.problem:
-        at, reason = found.problem
-        return ReadGame(number, problem=f"byte {text.byte(at)}: {reason}", stray=found.stray)
+    if source.problem:
+        at, reason = source.problem
+        return ReadGame(number, problem=f"byte {text.byte(at)}: {reason}", stray=source.stray)
     state = game.new_initial_state()
-    play, place, at, given_up = player(game, state, found.entries), 0, found.at, False
+    play, place, at, given_up = player(game, state, source.entries), 0, source.at, False
     signs: set[int] = set()
     try:
-        for entry in found.entries:
+        for entry in source.entries:
             if entry.kind in IGNORED:
                 continue
             place, at = place + (entry.kind is not EntryKind.SETUP), entry.at
@@ -81,7 +81,7 @@ def _played(game: Game, number: int, found: Found, text: Text, player: Player) -
                 play(entry)
             elif entry.kind in PLAYED:
                 raise IllegalActionError(f"goes on with {shown(entry.value)} after the game's end")
-        signs |= set() if found.sign is None else {play.sign(found.sign)}
+        signs |= set() if source.sign is None else {play.sign(source.sign)}
         _check_result(state, signs)
     except AzqError as error:
         return ReadGame(number, problem=f"entry {place} at byte {text.byte(at)}: {error}")
@@ -134,9 +134,9 @@ def _json_game(game: Game, line: str, at: int) -> Found:
         reason = f"it is a game of {of} {params or ''}, not of {game.name} {dict(game.params) or ''}"
         return Found(at, problem=(at, reason))
     returns = row.get("returns")
-    known = isinstance(returns, list) and len(returns) == game.num_players() and all(type(each) in (int, float) for each in returns)
+    valid = isinstance(returns, list) and len(returns) == game.num_players() and all(type(value) in (int, float) for value in returns)
     entries = [FileEntry(EntryKind.MOVE, "", str(action), at) for action in actions]
-    return Found(at, entries, int(np.sign(returns[0])) if returns and known else None)
+    return Found(at, entries, int(np.sign(returns[0])) if returns and valid else None)
 
 
 class _NumberPlay(Replaying):
@@ -154,15 +154,15 @@ Player = Callable[[Game, State, Sequence[FileEntry]], Replaying]
 #: form -> the games that it holds (none: any), what finds them in a text, and who plays their words
 READERS: dict[str, tuple[frozenset[str], Finder, Player]] = {
     "jsonl": (frozenset(), _json_games, _NumberPlay),
-    "sgf": (frozenset(sgf.NUMBERS), sgf.found, sgf.BoardPlay),
-    "pgn": (frozenset({pgn.CHESS}), pgn.found, pgn.ChessPlay),
-    "mat": (frozenset({"backgammon"}), mat.found, mat.TurnPlay),
+    "sgf": (frozenset(sgf.NUMBERS), sgf.find_games, sgf.BoardPlay),
+    "pgn": (frozenset({pgn.CHESS}), pgn.find_games, pgn.ChessPlay),
+    "mat": (frozenset({"backgammon"}), mat.find_games, mat.TurnPlay),
 }
 
 
 def sgf_params(game: Game, data: bytes) -> dict[str, int | bool]:
     """What a collection says of its board: the size of the first tree that says one, and that one was swapped."""
-    trees = [entry for each in sgf.found(game, decode(data).text) for entry in each.entries]
+    trees = [entry for tree in sgf.find_games(game, decode(data).text) for entry in tree.entries]
     sizes = [entry.value.partition(":")[0] for entry in trees if entry.name == "SZ"]
     size = next((int(size) for size in sizes if size.isdecimal()), 0)
     swapped = game.name == "hex" and any(entry.kind is EntryKind.SWAP for entry in trees)

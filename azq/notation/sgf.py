@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"([();])|([A-Za-z]+)\s*(?=\[)|\[((?:\\.|[^\]\\])*)\](\]*)|(
 _OPEN_VALUE = re.compile(r";\s*[BW]\[[^\[\]]*$")
 
 
-def found(_: Game, text: str) -> Iterator[Found]:
+def find_games(_: Game, text: str) -> Iterator[Found]:
     """The games of a collection, and text outside of them."""
     at = 0
     while at < len(text):
@@ -155,8 +155,8 @@ class BoardPlay(Replaying):
     def seat(self, entry: FileEntry) -> int:
         return int(entry.name != self._first)
 
-    def sign(self, said: int) -> int:
-        return said * self._result * (1 if self._first == "B" else -1)
+    def sign(self, result: int) -> int:
+        return result * self._result * (1 if self._first == "B" else -1)
 
     def __call__(self, entry: FileEntry) -> None:
         if entry.kind is EntryKind.SETUP:
@@ -165,8 +165,8 @@ class BoardPlay(Replaying):
         state, swap = self.state, self._cells.swap_action
         if state.current_player() != self.seat(entry) and state.legal_actions() == [self._cells.pass_action]:
             state.apply_action(state.legal_actions()[0])  # many files leave out passes without a choice
-        known = {EntryKind.PASS: self._cells.pass_action, EntryKind.SWAP: swap}
-        action = known[entry.kind] if entry.kind in known else self._cell(entry.value)
+        special = {EntryKind.PASS: self._cells.pass_action, EntryKind.SWAP: swap}
+        action = special[entry.kind] if entry.kind in special else self._cell(entry.value)
         if entry.kind is EntryKind.SWAP and swap is None:
             raise IllegalActionError(f"{entry.name}[{entry.value}]: the run's hex has no swap; --set run.params.swap=true")
         if action is None or state.current_player() != self.seat(entry) or action not in state.legal_actions():
@@ -180,7 +180,7 @@ class BoardPlay(Replaying):
         if name == "GM" and value != str(NUMBERS[game.name]):
             other = "it is GGF, Othello's other format: write it as SGF" if value.isalpha() else f"it is a game of number {value} of SGF"
             raise ConfigError(f"{other}, and {game.name} has {NUMBERS[game.name]}")
-        if name == "SZ" and {int(each) if each.isdecimal() else each for each in value.split(":", 1)} != {self._cells.size}:
+        if name == "SZ" and {int(size) if size.isdecimal() else size for size in value.split(":", 1)} != {self._cells.size}:
             raise ConfigError(f"its board has the size {value}, the run's {self._cells.size}; another is --set run.params.size=N")
         usual = {
             "AB": self._given == self._start(),

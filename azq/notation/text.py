@@ -73,9 +73,9 @@ class Replaying:
         del entry
         return None
 
-    def sign(self, said: int) -> int:
+    def sign(self, result: int) -> int:
         """Of player 0's result, from the sign of who began in the file's own terms."""
-        return said
+        return result
 
     def __call__(self, entry: FileEntry) -> None:
         """Applies a move, a pass, a swap or a set-up; raises `IllegalActionError` or `ConfigError`."""
@@ -129,10 +129,10 @@ def _strictly(data: bytes, codec: str, mark: int) -> Text:
 
 
 def _declared(data: bytes) -> Text | None:
-    found = {match[1].lower(): match.start() for match in reversed(list(_DECLARED.finditer(data)))}
-    if len(found) > 1:
-        raise ConfigError(f"byte {max(found.values())}: it declares several encodings (CA); split the file, or write UTF-8")
-    for name in found:
+    declared = {match[1].lower(): match.start() for match in reversed(list(_DECLARED.finditer(data)))}
+    if len(declared) > 1:
+        raise ConfigError(f"byte {max(declared.values())}: it declares several encodings (CA); split the file, or write UTF-8")
+    for name in declared:
         try:
             codec = codecs.lookup(name.decode("ascii")).name
             codec = WIDER.get(codec, codec)
@@ -164,6 +164,6 @@ def shown(text: str) -> str:
     return repr(line if len(line) <= SHOWN else f"{line[:SHOWN]}...")
 
 
-def cannot(form: str, name: str, known: Iterable[str]) -> ConfigError:
+def cannot(form: str, name: str, games: Iterable[str]) -> ConfigError:
     """What is raised for a game that a notation does not know."""
-    return ConfigError(f"--format {form} tells games of {', '.join(known)}, not of {name}; jsonl tells those of any game")
+    return ConfigError(f"--format {form} tells games of {', '.join(games)}, not of {name}; jsonl tells those of any game")

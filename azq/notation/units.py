@@ -26,10 +26,10 @@ class Unit:
 
     @property
     def plain(self) -> bool:
-        """Whether it tells returns as they are."""
+        """Whether it gives returns as they are."""
         return self.scale == 1.0 and self.scores is None
 
-    def told(self, value: float) -> float:
+    def convert(self, value: float) -> float:
         """A return, or a value, in this unit."""
         return self.scale * value if self.scores is None else score_of(value, self.scores)
 

@@ -68,7 +68,7 @@ def _sgf_game(run: str, game: Game, cells: Coordinates, event: SampleEvent) -> s
 
 
 def _point(game: Game, cells: Coordinates, action: int) -> str:
-    """Hex has points of its own, as `e4`; the others those of Go: column and row by letter, from the top left, nothing for a pass."""
+    """Hex has its points, as `e4`; the others those of Go: column and row by letter, from the top left, nothing for a pass."""
     if game.name == "hex":
         return cells.vertex(action).lower()
     return "" if action == cells.pass_action else "".join(chr(ord("a") + place) for place in reversed(divmod(action, cells.size)))
@@ -157,8 +157,8 @@ def _day(event: SampleEvent) -> datetime:
     return datetime.fromtimestamp(event.finished_ms / 1000, UTC)
 
 
-def _winner(event: SampleEvent, first: str, second: str, nobody: str) -> str:
-    return nobody if event.returns[0] == event.returns[1] else first if event.returns[0] > event.returns[1] else second
+def _winner(event: SampleEvent, first: str, second: str, draw: str) -> str:
+    return draw if event.returns[0] == event.returns[1] else first if event.returns[0] > event.returns[1] else second
 
 
 def as_event(game: Game, uid: int, actions: Sequence[int], source: str, at_ms: int, taught: int | None = None) -> SampleEvent:

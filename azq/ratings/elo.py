@@ -118,8 +118,8 @@ def _fit(matches: _Matches, count: int, fixed: int) -> tuple[NDArray[np.float64]
             (matches.first, matches.second, -1),
             (matches.second, matches.first, -1),
         )
-        for one, other, sign in pairs:
-            np.add.at(information, (one, other), sign * weight)
+        for row, column, sign in pairs:
+            np.add.at(information, (row, column), sign * weight)
         step = np.zeros(count)
         step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
         elo += np.clip(step, -_LONGEST_STEP, _LONGEST_STEP)
@@ -142,7 +142,7 @@ class Scored:
 
 
 def score_table(results: Iterable[MatchResult]) -> list[Scored]:
-    """Everybody's mean over the games of all matches, the best first; nothing of games with opponents.
+    """Each player's mean over the games of all matches, the best first; nothing of games with opponents.
 
     A player who meets himself, as fresh weights do, or whom several others meet, has all these games.
     """

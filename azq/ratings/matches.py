@@ -1,6 +1,6 @@
 """A match in parts: as it is handed out to several workers, and as it is read, together with what was played of it so far. Pure.
 
-The same games are played, however many parts there are and whoever plays them.
+The same games are played, however many parts there are, by any worker.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class WholeMatch(MatchResult, frozen=True):
         done = "" if self.games >= self.spec.games or not self.spec.of_games else f"{self.games} of {self.spec.games}"
         if self.test is None:
             return done
-        told = f"LLR {self.test.llr:.2f} in [{self.test.lower:.2f}, {self.test.upper:.2f}]"
-        return ", ".join(filter(None, (done, told if self.test.verdict == "open" else f"{told}: {self.test.verdict}")))
+        llr = f"LLR {self.test.llr:.2f} in [{self.test.lower:.2f}, {self.test.upper:.2f}]"
+        return ", ".join(filter(None, (done, llr if self.test.verdict == "open" else f"{llr}: {self.test.verdict}")))
 
 
 def split(spec: MatchSpec, most_games: int) -> list[MatchSpec]:
@@ -73,11 +73,11 @@ def is_trial(job: Job) -> bool:
 
 def put_together(results: Iterable[MatchResult]) -> list[WholeMatch]:
     """Matches, each once; both come newest first, a match where its newest part is."""
-    found: dict[object, list[MatchResult]] = {}
+    matches: dict[object, list[MatchResult]] = {}
     for number, result in enumerate(results):
         key = (whole_of(result.spec), result.first, result.second) if result.spec.of_games else number
-        found.setdefault(key, []).append(result)
-    return [_together(parts[::-1]) for parts in found.values()]
+        matches.setdefault(key, []).append(result)
+    return [_together(parts[::-1]) for parts in matches.values()]
 
 
 def _together(came: Sequence[MatchResult]) -> WholeMatch:
@@ -92,7 +92,7 @@ def _test(played: Sequence[MatchResult]) -> SequentialTest | None:
     elo0, elo1, alpha, beta = played[0].spec.sprt
     counts = accumulate(
         ((part.wins, part.draws, part.losses) for part in played),
-        lambda one, other: (one[0] + other[0], one[1] + other[1], one[2] + other[2]),
+        lambda sums, part: (sums[0] + part[0], sums[1] + part[1], sums[2] + part[2]),
     )
     tests = [sequential_test(*count, elo0, elo1, alpha, beta, seats=1 + opponents(played[0])) for count in counts]
     return next((test for test in tests if test.verdict != "open"), tests[-1])

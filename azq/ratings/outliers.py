@@ -1,9 +1,9 @@
 """Whether all workers play alike: a machine whose wins, draws and losses differ beyond chance from those of the others. Pure.
 
-Only parts of one match are compared, whose games are drawn alike whoever plays them: a worker's counts against what its share of each
+Only parts of one match are compared, whose games are drawn alike for every worker: a worker's counts against what its share of each
 match should hold, over all matches together (Mantel, JASA 1963, for three outcomes): chi-square, of as many degrees of freedom as
 outcomes that occur less one. Where few games are expected of an outcome, what it finds is asked again of games dealt to workers at random.
-Pairs that share an opening vary less than games of their own would, as both colours of it are played.
+Pairs that share an opening vary less than independent games would, as both colours of it are played.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Outlier:
     score: float  # points a game, draws as a half
     others_score: float
     chance: float  # of a difference as large, were all alike
-    pair: tuple[str, ...] = ()  # both, where there are but two and nobody can tell which of them
+    pair: tuple[str, ...] = ()  # both, where there are but two: which of them differs is unknown
 
     def __str__(self) -> str:
         who = f"{' and '.join(self.pair)} differ" if self.pair else f"{self.worker} differs from the others"
@@ -61,13 +61,13 @@ def outliers(matches: Iterable[WholeMatch]) -> list[Outlier]:
     played = [(_tables(match, _host), _tables(match, str)) for match in matches]
     hosts = {name for by_host, _ in played for name in by_host}
     tables = [by_host if len(hosts) > 1 else by_process for by_host, by_process in played]
-    found: list[Outlier] = []
-    while (one := _strangest(tables)) is not None:
-        found.append(one)
-        if one.pair:
+    differing: list[Outlier] = []
+    while (worst := _strangest(tables)) is not None:
+        differing.append(worst)
+        if worst.pair:
             break
-        tables = [{name: counts for name, counts in table.items() if name != one.worker} for table in tables]
-    return found
+        tables = [{name: counts for name, counts in table.items() if name != worst.worker} for table in tables]
+    return differing
 
 
 def _host(worker: str) -> str:
@@ -95,7 +95,7 @@ def _strangest(tables: Sequence[Mapping[str, Outcomes]]) -> Outlier | None:
     if not shares:
         return None
     limit = ERROR_RATE / len(shares)
-    chance, name = min((_chance(each), name) for name, each in shares.items())
+    chance, name = min((_chance(of_matches), name) for name, of_matches in shares.items())
     if chance < limit and min(share.expected[share.all > 0].min() for share in shares[name]) < FEW_EXPECTED:
         chance = _drawn_chance(shares[name], limit)
     if chance >= limit:

@@ -43,7 +43,7 @@ class Position:
     group: str  # class name, such as BE: beginning, easy
     notation: str = ""  # where given, there are no actions
     source: str = ""  # where it was read, for errors
-    score: bool = False  # whether each value is a result class of its own
+    score: bool = False  # whether each value is a separate result class
 
     @property
     def best(self) -> float:
@@ -92,10 +92,10 @@ def read(path: Path) -> list[Position]:
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(f"positions file {path} cannot be read: {why}; give a file of JSON lines such as {FORM}") from None
-    found = parse(text, str(path))
-    if not found:
+    positions = parse(text, str(path))
+    if not positions:
         raise ConfigError(f"positions file {path} is empty; give a line such as {FORM} for each position")
-    return found
+    return positions
 
 
 def parse(text: str, source: str) -> list[Position]:
@@ -129,7 +129,7 @@ def _position(line: str, source: str) -> Position:
         score = row.get("score", False)
         if type(score) is not bool:
             raise ValueError('"score" is true or false')
-        return Position(tuple(_action(one) for one in actions or ()), moves, group, notation, source, score)
+        return Position(tuple(_action(action) for action in actions or ()), moves, group, notation, source, score)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         reason = f": {error}" if type(error) is ValueError else ""
         raise ConfigError(f"{source} is no graded position{reason}; write it as {FORM}") from None

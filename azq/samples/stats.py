@@ -88,7 +88,7 @@ def stats(game: Game, rows: NDArray[Any]) -> SampleStats:
         openings=len(np.unique(rows["opening"])),
         commonest_opening=float(np.unique(rows["opening"], return_counts=True)[1].max() / count),
         duplicates=1 - len(np.unique(rows["moves"])) / count,
-        score=_spread(np.vectorize(unit(game).told)(rows["result"].astype(np.float64))) if game.num_players() == 1 else None,
+        score=_spread(np.vectorize(unit(game).convert)(rows["result"].astype(np.float64))) if game.num_players() == 1 else None,
         symmetry=_symmetry(game, rows["first"]),
     )
 

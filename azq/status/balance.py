@@ -73,7 +73,7 @@ def balance(rules: Game, events: Iterable[SampleEvent], opening_plies: int = 2) 
     """The figures of games, oldest first. Raises `NotFound` without any, `IllegalActionError` for those of other rules."""
     legal, played = np.zeros((2, rules.num_distinct_actions()), bool)
     results, lengths, decisions, searched = [], [], [], []
-    points_of = unit(rules).told
+    points_of = unit(rules).convert
     openings: Counter[tuple[int, ...]] = Counter()
     for event in events:
         actions = np.frombuffer(event.record.actions, "<u2").tolist()

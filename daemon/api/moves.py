@@ -15,7 +15,7 @@ from fastapi import APIRouter, Path, Request, Response
 from azq import games
 from azq.arena.analyse import softmax, texts_of
 from azq.arena.levels import Level, Playable, best_version, drawn, ladder, nearest, playable
-from azq.arena.player import asked, position
+from azq.arena.player import position, requested_history
 from azq.arena.searcher import Searcher
 from azq.bus.catalog import ModelCatalog
 from azq.config import RunSections, SearchConfig
@@ -124,7 +124,7 @@ def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) 
 
 def _history(game: games.Game, number: int, actions: Sequence[int], notation: str | None) -> Sequence[int]:
     try:
-        return asked(game, actions, notation)
+        return requested_history(game, actions, notation)
     except AzqError as error:
         raise InvalidRequest(f"positions.{number}: {error}") from None
 

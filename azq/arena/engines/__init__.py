@@ -1,1 +1,1 @@
-"""Opponents that run in processes of their own: whatever one of them does, it costs its match and nothing else."""
+"""Opponents that run in separate processes: a failure of one costs its match and nothing else."""

@@ -1,4 +1,4 @@
-"""GNU Backgammon's networks and Tesauro's pubeval, through gnubg-nn in a process of its own: `gnubg:<plies>`, `pubeval`."""
+"""GNU Backgammon's networks and Tesauro's pubeval, through gnubg-nn in a separate process: `gnubg:<plies>`, `pubeval`."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class GnubgPlayer:
             self._plans.clear()
         reachable = lines(state)
         wanted = self._end(start)
-        if wanted not in reachable:  # somebody else has begun the turn, or nobody knows how it began
+        if wanted not in reachable:  # another player began the turn, or its beginning is unknown
             if is_fresh(state):
                 raise self._engine.no_such_turn(state.notation())
             wanted = self._best(list(reachable))

@@ -5,7 +5,7 @@
     {"player": "gnubg:1", "positions": ["4HPwATDgc/ABMA"]} -> {"values": [0.07]}
         what each is worth to the player on roll: gnubg's equity in points, or pubeval's score
 
-gnubg-nn is GPL; keeping it in a process of its own keeps it out of azq. This file imports nothing of azq.
+gnubg-nn is GPL; a separate process keeps it out of azq. This file imports nothing of azq.
 """
 
 from __future__ import annotations

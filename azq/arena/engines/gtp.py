@@ -64,13 +64,13 @@ class GtpPlayer(EnginePlayer):
 
     def _set_up(self, history: list[int], about: str) -> None:
         """Brings the engine's board to the position; sends only the moves that it lacks."""
-        known = self._sent
-        if known is None or history[: len(known)] != known:
+        on_board = self._sent
+        if on_board is None or history[: len(on_board)] != on_board:
             self._command(f"boardsize {self._cells.size}", about)
             self._command("clear_board", about)
-            known = []
-        state = position(self._game, known)
-        for action in history[len(known) :]:
+            on_board = []
+        state = position(self._game, on_board)
+        for action in history[len(on_board) :]:
             vertex = self._cells.vertex(action)
             self._command(f"play {COLOURS[state.current_player()]} {vertex}", about, may_refuse=vertex == PASS)
             state.apply_action(action)

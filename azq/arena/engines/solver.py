@@ -1,4 +1,4 @@
-"""Perfect play at connect four, from an exact solver (extra `eval`) in a process of its own."""
+"""Perfect play at connect four, from an exact solver (extra `eval`) in a separate process."""
 
 from __future__ import annotations
 

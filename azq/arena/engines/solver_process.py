@@ -1,6 +1,6 @@
 """Run as a script, never imported: reads {"actions": [..]} a line, writes {"scores": {"3": 1, ..}} a line.
 
-The solver is AGPL; keeping it in a process of its own keeps it out of azq. This file imports nothing of azq.
+The solver is AGPL; a separate process keeps it out of azq. This file imports nothing of azq.
 """
 
 from __future__ import annotations

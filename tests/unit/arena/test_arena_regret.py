@@ -34,7 +34,7 @@ def test_each_move_loses_by_its_share() -> None:
     asked = result([0.0, 0.0, -math.inf], [0.75, 0.0, 0.25], 0.5)
     found = regret_of([graded], [asked])
     assert (found.policy[0], found.search[0]) == (pytest.approx(1.0), pytest.approx(0.5))
-    assert (found.said[0], found.best[0], found.value_error[0]) == (0.5, 1.0, 0.25)
+    assert (found.search_value[0], found.best[0], found.value_error[0]) == (0.5, 1.0, 0.25)
 
 
 def test_a_mean_has_the_error_of_a_sample() -> None:

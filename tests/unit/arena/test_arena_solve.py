@@ -31,7 +31,7 @@ def test_tic_tac_toe_has_5478_positions_and_is_a_draw() -> None:
 def test_nim_is_lost_on_multiples_of_four(key: object, positions: int) -> None:
     """Its notation is its actions: only looks join two ways to a position."""
     drawn = Drawn(1000, 0)
-    table = Table(key, 5000, told=drawn)  # type: ignore[arg-type]
+    table = Table(key, 5000, on_solved=drawn)  # type: ignore[arg-type]
     assert table.solve(NIM.new_initial_state()).value() == 1.0
     assert len(table.values) == positions
     for one in drawn.kept:
@@ -47,8 +47,8 @@ def test_one_player_alone_reaches_the_best_score(key: object) -> None:
         lies = (7 * row * row + 3 * row * column + 5 * column) % 10
         most[row, column] = lies + max(most.get((row + 1, column), 0), most.get((row, column + 1), 0))
     root = Table(key, 5000).solve(coins.new_initial_state())  # type: ignore[arg-type]
-    assert unit(coins).told(root.value()) == pytest.approx(most[0, 0])
-    right, down = (unit(coins).told(root.solved().moves[action]) for action in (0, 1))
+    assert unit(coins).convert(root.value()) == pytest.approx(most[0, 0])
+    right, down = (unit(coins).convert(root.solved().moves[action]) for action in (0, 1))
     assert (right, down) == pytest.approx((most[0, 1], most[1, 0]))  # nothing lies where it begins
 
 

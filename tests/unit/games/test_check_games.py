@@ -84,7 +84,7 @@ MISBEHAVING = Path(__file__).parents[2] / "games" / "misbehaving.py"
     [
         ("Sound", []),
         ("DrawnAtStart", ["replay: the recorded actions lead to another observation after 0 plies"]),
-        ("Over", ["start: every game is over before anybody moves"]),
+        ("Over", ["start: every game is over before any player moves"]),
         ("Endless", ["max_game_length: no end after the 50 plies declared"]),
         ("NeverDeclared", ["end: no end after 300 plies"]),
         ("SymmetryOfLooks", ["symmetry: symmetry 1 keeps what is seen and what is legal, and not the result"]),
@@ -95,7 +95,7 @@ MISBEHAVING = Path(__file__).parents[2] / "games" / "misbehaving.py"
 def test_what_is_broken_is_named_and_its_speed_is_not_measured(name: str, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("azq.games.check.MAX_PLIES", 300)
     heard: list[Finding] = []
-    report = check(games.load(f"{MISBEHAVING}:{name}"), games=3, tell=heard.append)
+    report = check(games.load(f"{MISBEHAVING}:{name}"), games=3, on_finding=heard.append)
     assert [f"{finding.rule}: {finding.evidence}"[: len(text)] for finding, text in zip(report.findings[:1], told, strict=True)] == told
     assert (tuple(heard), report.playouts_per_s > 0) == (report.findings, not told)
 

@@ -50,7 +50,7 @@ def test_random_games_agree_with_plain_lists_at_every_ply(seed: int) -> None:
         state.apply_action(action)
         plain.apply_action(action)
     assert plain.current_player() == state.current_player()
-    assert unit(GAME).told(state.returns()[0]) == pytest.approx(plain.score, rel=1e-5, abs=0.01)
+    assert unit(GAME).convert(state.returns()[0]) == pytest.approx(plain.score, rel=1e-5, abs=0.01)
 
 
 @given(TILES)

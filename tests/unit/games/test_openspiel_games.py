@@ -128,7 +128,7 @@ def test_a_game_without_observations_shows_what_its_player_knows() -> None:
         ("goofspiel", "simultaneous moves"),
         ("bargaining", "two players and is not zero-sum"),
         ("crossword", "shows a network nothing"),
-        ("phantom_ttt", "hides information and open_spiel cannot draw it anew"),
+        ("phantom_ttt", "hides information and open_spiel cannot draw it again"),
     ],
 )
 def test_what_azq_cannot_play_is_refused_by_name(name: str, reason: str) -> None:

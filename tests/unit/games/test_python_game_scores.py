@@ -41,7 +41,7 @@ def test_the_score_comes_back_from_the_value() -> None:
     told = int(str(state).rpartition(" ")[2])
     (value,) = state.returns()
     assert value == 2 * told / 99 - 1
-    assert (unit(game).name, unit(game).told(value)) == ("score", pytest.approx(told))
+    assert (unit(game).name, unit(game).convert(value)) == ("score", pytest.approx(told))
     assert check(game, games=5).sound
 
 
@@ -58,7 +58,7 @@ def test_a_search_that_counts_by_the_range_it_sees_finds_the_best_way(algorithm:
         driver.run()
         if not search.finished_slots():
             search.play(0, search.result(0).best_action)
-    assert unit(game).told(search.record(0).returns[0]) == pytest.approx(best(5, 0, 0))
+    assert unit(game).convert(search.record(0).returns[0]) == pytest.approx(best(5, 0, 0))
 
 
 def _knows_nothing(evaluate: Any, packed: Any) -> Any:

@@ -190,8 +190,8 @@ def _priced(price: KindPrice) -> str:
     cost = f"{price.kind} {price.per_hour:.2f} {price.currency} an hour ({price.as_of})"
     if price.samples is None:
         return f"{cost}: its GPUs were not measured, run this there"
-    each = 1e6 * price.per_hour / price.samples
-    return f"{cost}: {price.samples:,.0f} samples, {each:.2f} a million, if its cores were as these; {price.binds} would bind"
+    million = 1e6 * price.per_hour / price.samples
+    return f"{cost}: {price.samples:,.0f} samples, {million:.2f} a million, if its cores were as these; {price.binds} would bind"
 
 
 def _reached(reach: ReachedLevel, watts: float) -> str:
