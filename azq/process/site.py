@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 import hashlib
 import os
 from functools import cache
@@ -12,7 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import FileResponse, Response
+from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
+from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.staticfiles import NotModifiedResponse, PathLike, StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,14 +20,14 @@ POLICY = "; ".join(
 )
 SOCKETS = "; connect-src 'self' ws: wss:"  # of pages that speak over a WebSocket, which not every browser counts as 'self'
 HEADERS = {"Cross-Origin-Resource-Policy": "same-origin", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
-PACKED = (".css", ".html", ".js", ".mjs", ".svg", ".wasm", ".webmanifest")
+UNPACKED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")  # networks do not become smaller
 
 
 class Guarded:
-    """Puts the headers on every answer, without touching its body."""
+    """Puts the headers on every answer, and compresses text and the core for browsers that accept it."""
 
     def __init__(self, app: ASGIApp, policy: str = POLICY) -> None:
-        self._app = app
+        self._app = GZipMiddleware(app, compresslevel=6, exclude_content_types=UNPACKED)
         self._headers = {"Content-Security-Policy": policy, **HEADERS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,7 +44,7 @@ class Guarded:
 class WebFiles(StaticFiles):
     """The files of pages, known by what is in them, so that an upgrade leaves with browsers what it did not change.
 
-    What is kept packed is sent as it lies there; text and the core are packed for browsers that accept it.
+    What is kept packed is sent as it lies there.
     """
 
     def file_response(self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = HTTPStatus.OK) -> Response:
@@ -57,46 +56,12 @@ class WebFiles(StaticFiles):
         response = await super().get_response(path, scope)
         if path.endswith(".gz"):
             response.headers["Content-Encoding"] = "gzip"
-        if not isinstance(response, FileResponse) or Path(response.path).suffix not in PACKED:
-            return response
-        if response.status_code != HTTPStatus.OK or "gzip" not in Headers(scope=scope).get("accept-encoding", ""):
-            return response
-        headers = {"ETag": response.headers["etag"], "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        body = await asyncio.to_thread(_packed, str(response.path), response.headers["etag"])
-        return Response(body, media_type=response.media_type, headers=headers)
+        if isinstance(response, RedirectResponse):  # of a folder without its slash; relative, as a proxy may have put a prefix before it
+            folder, query = scope["path"].rpartition("/")[2], urlsplit(response.headers["location"]).query
+            response.headers["location"] = urlunsplit(("", "", f"./{folder}/", query, ""))
+        return response
 
 
 @cache
 def _digest(file: str, mtime_ns: int) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
-
-
-@cache
-def _packed(file: str, _etag: str) -> bytes:
-    return gzip.compress(Path(file).read_bytes(), mtime=0)
-
-
-class RelativeRedirects:
-    """An app all of whose redirects, which must be to its own paths, are relative to what was asked for."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes on one request."""
-
-        async def relative(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                if "location" in headers:
-                    headers["location"] = relative_to(scope.get("raw_path", scope["path"].encode()).decode(), headers["location"])
-            await send(message)
-
-        await self._app(scope, receive, relative if scope["type"] == "http" else send)
-
-
-def relative_to(path: str, location: str) -> str:
-    """The place of a redirect, an address or a path of this site, as seen from `path`. Pure."""
-    parts = urlsplit(location)
-    up = "../" * (path.count("/") - 1) or "./"
-    return urlunsplit(("", "", up + parts.path.lstrip("/"), parts.query, parts.fragment))

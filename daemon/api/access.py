@@ -11,7 +11,6 @@ import hmac
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Request, Security
 from fastapi.security import HTTPBearer, SecurityScopes
@@ -94,7 +93,6 @@ OPERATE = Security(_allowed, scopes=[Scope.OPERATE.value])
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})
-PORTS = {"http": "80", "https": "443"}
 JSON = "application/json"
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
@@ -105,8 +103,8 @@ def why_foreign(method: str, headers: Headers) -> str:
         return ""
     if site := headers.get("sec-fetch-site"):
         return "" if site in OWN_SITES else f"a page of another site asks for this ({site}); use this daemon's own dashboard, or curl"
-    origin = headers.get("origin")
-    if origin is None or _is_host(origin, headers.get("host", "")):
+    origin, host = headers.get("origin"), headers.get("host", "").lower()
+    if origin is None or origin.lower() in (f"http://{host}", f"https://{host}"):
         return ""
     return "a page of another origin asks for this; use this daemon's own dashboard, or let the proxy before it pass on the Host header"
 
@@ -125,20 +123,3 @@ def why_no_json(method: str, headers: Headers) -> str:
 def forwarding(headers: Headers) -> str:
     """The header by which a proxy says that it passes on what others ask; empty where none does."""
     return next((name for name in FORWARDED if name in headers), "")
-
-
-def _is_host(origin: str, host: str) -> bool:
-    """Whether an Origin header names the host that was asked, each with the port that its scheme has where none is given."""
-    try:
-        parts = urlsplit(origin)
-    except ValueError:
-        return False
-    port = PORTS.get(parts.scheme)
-    if port is None or not host:
-        return False
-    return _with_port(parts.netloc, port) == _with_port(host, port)
-
-
-def _with_port(place: str, port: str) -> str:
-    place = place.lower()
-    return place if place.rpartition("]")[2].rpartition(":")[1] else f"{place}:{port}"

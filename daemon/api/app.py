@@ -13,7 +13,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
 
 import azq
-from azq.process.site import Guarded, RelativeRedirects, WebFiles
+from azq.process.site import Guarded, WebFiles
 from azq.status.events import Auditor
 from azq.status.schemas import ProblemOut
 from daemon.api import conventions, events, fleet, jobs, moves, recorded, runs, weights
@@ -55,7 +55,6 @@ def create_app(services: Services, of_parts: Iterable[APIRouter] = (), *, max_bo
     app.add_middleware(Trail, auditor=app.state.auditor, clock_ms=services.clock_ms)
     make_limiter = partial(Limiter, config.rate_per_s, config.rate_burst)
     app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter, max_body_bytes=max_body_bytes)
-    app.add_middleware(RelativeRedirects)
     app.add_middleware(Guarded)
     return app
 
@@ -68,13 +67,13 @@ pages = APIRouter(include_in_schema=False)
 
 @pages.get("/")
 def root_page() -> RedirectResponse:
-    return RedirectResponse("/page/")
+    return RedirectResponse("./page/")
 
 
 @pages.get("/play")
 def play_page() -> RedirectResponse:
     """A browser takes the fragment along, where a link has the position."""
-    return RedirectResponse("/web/play/")
+    return RedirectResponse("./web/play/")
 
 
 @pages.get("/favicon.ico")

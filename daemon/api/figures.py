@@ -68,8 +68,10 @@ RUN_FIGURES = (
     _figure("ledger.balanced", "azq_ledger_balanced", "1 while the ledger adds up.", "Ledger balanced", unit="bool_yes_no", kind="stat"),
     *(_figure(f"ledger.{name}", f"azq_games_{name}", f"Games {name}.", "Games: opened, finished, learned from", name, counts_up=True)
       for name in ("opened", "finished", "inserted")),
-    *(_figure(f"ledger.{name}", f"azq_games_{name}", f"Games {text}.", "Games: abandoned, duplicates dropped", text, counts_up=True)
-      for name, text in (("abandoned", "abandoned"), ("duplicates_dropped", "duplicates dropped"))),
+    _figure("ledger.abandoned", "azq_games_abandoned", "Games abandoned.",
+            "Games: abandoned, duplicates dropped", "abandoned", counts_up=True),
+    _figure("ledger.duplicates_dropped", "azq_games_duplicates_dropped", "Games duplicates dropped.",
+            "Games: abandoned, duplicates dropped", "duplicates dropped", counts_up=True),
     _figure("open_games", "azq_open_games", "Games begun and not finished.", "Open games"),
     _figure("learner_live", "azq_learner_live", "1 while the learner's status lives."),
     _figure("crash_loops", "azq_crash_loops", "Processes of the run, or of all runs, that died three times within ten minutes."),
@@ -82,13 +84,7 @@ RUN_FIGURES = (
 RANK_FIGURES = tuple(
     Figure(name, metric, help, (Chart(title, "{{run}} rank {{rank}}", unit),))
     for name, metric, help, title, unit in (
-        (
-            "samples_per_s",
-            "azq_rank_samples_per_s",
-            "Samples a second that a rank would train on if it waited for no other.",
-            "Speed of ranks",
-            "short",
-        ),
+        ("samples_per_s", "azq_rank_samples_per_s", "Samples per second of a rank that waits for no other.", "Speed of ranks", "short"),
         ("rows", "azq_rank_rows", "A rank's samples of one training step.", "Rows of ranks", "short"),
         ("sync_s", "azq_rank_sync_seconds", "A rank's waiting for others in one training step.", "Waiting of ranks", "s"),
         ("memory_bytes", "azq_rank_memory_bytes", "Memory that a rank's process has of its device.", "Memory of ranks", "bytes"),

@@ -27,7 +27,7 @@ from azq.errors import AzqError, NotFound
 from azq.parts.volunteers.gateway import Gateway
 from azq.parts.volunteers.models import Networks
 from azq.parts.volunteers.public import Public
-from azq.process.site import POLICY, SOCKETS, Guarded, RelativeRedirects, WebFiles
+from azq.process.site import POLICY, SOCKETS, Guarded, WebFiles
 
 FOLDER = str(files("azq") / "web")
 FOREVER = "public, max-age=31536000, immutable"
@@ -156,10 +156,10 @@ def make_site(gateway: Gateway, networks: Networks, public: Public, url: str = "
         return await answered(partial(public.game, request.path_params["uid"], request.query_params.get("run", "")))
 
     routes: list[BaseRoute] = [
-        Route("/", to("/web/contribute/")),
-        Route("/progress", to("/web/progress/")),
-        Route("/play", to("/web/play/")),
-        Route("/favicon.ico", to("/web/icon.svg")),
+        Route("/", to("./web/contribute/")),
+        Route("/progress", to("./web/progress/")),
+        Route("/play", to("./web/play/")),
+        Route("/favicon.ico", to("./web/icon.svg")),
         Route("/healthz", is_well),
         Route("/v1/public", PublicFigures(public.figures).answer),
         Route("/v1/public/play", PublicFigures(public.playable).answer),
@@ -168,4 +168,4 @@ def make_site(gateway: Gateway, networks: Networks, public: Public, url: str = "
         WebSocketRoute("/v1/volunteers/tab", gateway.talk),
         Mount("/web", WebFiles(directory=FOLDER, html=True, check_dir=False)),
     ]
-    return Guarded(OwnHosts(RelativeRedirects(Starlette(routes=routes, lifespan=life)), url), POLICY + SOCKETS)
+    return Guarded(OwnHosts(Starlette(routes=routes, lifespan=life), url), POLICY + SOCKETS)

@@ -7,14 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from below_prefix import PREFIX, Answer, Prefixed, walk
 from page_site import Site
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from azq.parts.volunteers.pages import make_site
-from azq.process.site import relative_to
 
 ROOT = Path(__file__).parents[3]
 OF_DAEMON = ("/", "/play", "/docs", "/web/play", "/favicon.ico")
@@ -56,15 +54,3 @@ def test_scripts_ask_for_azqs_own_paths_through_the_functions_that_know_the_pref
 def test_the_schema_says_that_the_interface_lies_beside_it(tmp_path: Path) -> None:
     client = TestClient(Site(tmp_path).app, base_url="http://127.0.0.1")
     assert client.get("/openapi.json").json()["servers"] == [{"url": "./"}]
-
-
-@pytest.mark.parametrize(
-    ("path", "location", "relative"),
-    [
-        ("/", "/page/", "./page/"),
-        ("/web/play", "http://127.0.0.1:8080/web/play/", "../web/play/"),
-        ("/a/b%2Fc/d", "/x?y=1#z", "../../x?y=1#z"),
-    ],
-)
-def test_a_redirect_is_told_from_the_place_that_was_asked_for(path: str, location: str, relative: str) -> None:
-    assert relative_to(path, location) == relative

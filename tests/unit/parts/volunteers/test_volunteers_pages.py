@@ -48,8 +48,8 @@ def told() -> MemberReport:
 def client(told: MemberReport, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     (tmp_path / "contribute").mkdir()
     (tmp_path / "contribute" / "index.html").write_text("<p>contribute</p>")
-    (tmp_path / "azq.wasm").write_bytes(b"core")
-    (tmp_path / "page.js").write_text("let text")
+    (tmp_path / "azq.wasm").write_bytes(b"core" * 200)
+    (tmp_path / "page.js").write_text("let text\n" * 100)
     (tmp_path / "ort.wasm.gz").write_bytes(b"\x1f\x8b")
     monkeypatch.setattr(pages, "FOLDER", str(tmp_path))
 
@@ -92,12 +92,12 @@ def test_what_is_kept_packed_is_sent_so(client: TestClient) -> None:
 
 def test_the_core_and_scripts_are_packed_for_browsers_that_accept_it(client: TestClient) -> None:
     packed, plain = (client.get("/web/azq.wasm", headers={"Accept-Encoding": encoding}) for encoding in ("gzip, br", "identity"))
-    assert packed.content == plain.content == b"core"
+    assert packed.content == plain.content == b"core" * 200
     assert (packed.headers["Content-Encoding"], packed.headers["ETag"]) == ("gzip", plain.headers["ETag"])
     assert packed.headers["Content-Type"] == plain.headers["Content-Type"] == "application/wasm"
     assert "Content-Encoding" not in plain.headers
     script = client.get("/web/page.js", headers={"Accept-Encoding": "gzip"})
-    assert (script.headers["Content-Encoding"], script.text) == ("gzip", "let text")
+    assert (script.headers["Content-Encoding"], script.text) == ("gzip", "let text\n" * 100)
     again = client.get("/web/azq.wasm", headers={"Accept-Encoding": "gzip", "If-None-Match": packed.headers["ETag"]})
     assert again.status_code == 304
 
