@@ -29,10 +29,6 @@ class DeviceEvent(Protocol):
     def elapsed_time(self, end: DeviceEvent) -> float: ...
 
 
-def nothing() -> None:
-    """Where nobody listens."""
-
-
 class Span:
     """Lets one phase run for the length of a `with` block; the phase around it goes on afterwards."""
 
@@ -76,7 +72,7 @@ class Phases:
         self._marks: deque[tuple[str, DeviceEvent]] = deque()  # the phase that begins there
         self._at_s, self._at_cpu_s = clock(), cpu_clock()
         self._window: deque[tuple[float, dict[str, float]]] = deque([(self._at_s, {})])
-        self.on_switch: Callable[[], object] = nothing  # called whenever a phase begins or ends: work gets on
+        self.on_switch: Callable[[], object] = lambda: None  # called whenever a phase begins or ends: work gets on
 
     def __call__(self, name: str) -> Span:
         """The block that runs a phase."""
@@ -90,7 +86,7 @@ class Phases:
         self._device[name] = self._device.get(name, 0.0) + seconds
 
     def move(self, name: str, to: str, seconds: float) -> None:
-        """Books wall time of one phase under another, where only who ran in it can tell them apart."""
+        """Books wall time of one phase under another."""
         self._wall[name] = self._wall.get(name, 0.0) - seconds
         self._wall[to] = self._wall.get(to, 0.0) + seconds
 
@@ -150,18 +146,18 @@ class Phases:
 
 def merged(shares: Sequence[Sums]) -> dict[str, float]:
     """Several loops as one: means of their shares of time, sums of their CPU cores; {} for none."""
-    names = dict.fromkeys(name for each in shares for name in each)
+    names = dict.fromkeys(name for loop in shares for name in loop)
     return {
-        name: sum(each.get(name, 0.0) for each in shares) / (1 if name.startswith(CPU) else sum(name in each for each in shares))
+        name: sum(loop.get(name, 0.0) for loop in shares) / (1 if name.startswith(CPU) else sum(name in loop for loop in shares))
         for name in names
     }
 
 
 def beside(loop: Sums, name: str, cores: float) -> dict[str, float]:
-    """A loop's shares with the CPU of a thread beside it as a phase, which was counted by whatever phase the loop was in."""
+    """A loop's shares, with the CPU of a thread beside it as one more phase, taken from the loop's phases in proportion."""
     together = sum(part(loop, CPU).values())
     left = max(0.0, 1.0 - cores / together) if together else 1.0
-    return {each: share * left if each.startswith(CPU) else share for each, share in loop.items()} | {CPU + name: cores}
+    return {phase: share * left if phase.startswith(CPU) else share for phase, share in loop.items()} | {CPU + name: cores}
 
 
 def of_heartbeat(rates: Sums) -> dict[str, float]:

@@ -24,8 +24,7 @@ from azq.learner.opening import LearnerSetup, prepare_training
 from azq.learner.replication.remote_index import open_run_prefix
 from azq.learner.rounds import Ranks
 from azq.learner.step.trainer import Trainer
-from azq.learner.tracking.opening import open_trackers
-from azq.learner.tracking.tracker import TrackedRun
+from azq.learner.tracking.tracker import TrackedRun, open_trackers
 from azq.ledger import Ledger
 from azq.ledger.holder import held_place, lock_folder, renewed
 from azq.ledger.records import sections_of

@@ -45,12 +45,12 @@ from azq.wire.codec import encode
 from azq.wire.messages import LearnerStatus
 
 PHASE_S = 0.25  # longest round of training
-IDLE_S = 0.1  # between two looks while there is nothing to train on
+IDLE_S = 0.1  # between two checks while there is nothing to train on
 STATUS_EVERY_S = 2.0
 STATUS_LIFE_S = 30.0
 DRAIN_S = 10.0
 NO_LOSSES = MeanLosses(0.0, 0.0, 0)
-SOON_S = 5.0  # until the first checkpoint of a learner that went on from one; each further pause is twice as long, up to the setting
+SOON_S = 5.0  # until a resumed learner's first checkpoint; each further pause is twice as long, up to the setting
 
 log = logs.get(__name__)
 
@@ -67,7 +67,7 @@ class TrainingStart:
 
 @dataclass(kw_only=True, eq=False)
 class Learner:
-    """Runs until it is told to stop; may be run once. `azq.learner.opening` puts it together."""
+    """Trains until it is stopped; runs once. `azq.learner.opening` builds it."""
 
     config: LearnerConfig
     meta: WeightsMeta  # of its weights; version, step and network are filled in
@@ -84,12 +84,12 @@ class Learner:
 
     @property
     def uploader(self) -> Uploader | None:
-        """What writes the run to its store, where that keeps games."""
+        """Uploads the run to its store, where that keeps games."""
         return self.intake.uploader
 
     def __post_init__(self, start: TrainingStart) -> None:
         self._broker = CircuitBreaker(clock=self.clock)
-        # A server without memory takes none, and must be drained.
+        # A server without memory refuses reports and must be drained.
         self._voice = CircuitBreaker(lines=("status_unsaid", "status_said"), clock=self.clock)
         self._disk = CircuitBreaker(StoreError, ("disk_refuses", "disk_takes"), clock=self.clock)
         self.phases = self.trainer.phases
@@ -112,10 +112,9 @@ class Learner:
         """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
 
         `on_turn` is called after each turn while all threads get on; `watch` is marked within turns, too, by each phase of a step.
-        Raises `BrokerRefused` when the broker turns us away,
-        `NotFound` when the run is gone, `WeightsError` when training diverges, `StateConflict` when another learner took its place; an
-        absent broker and a disk that takes nothing are waited for, games stay unacknowledged meanwhile. Raises `StoreError` when the
-        last checkpoint cannot be written.
+        Raises `BrokerRefused` when the broker refuses this process, `NotFound` when the run is gone, `WeightsError` when training diverges,
+        `StateConflict` when another learner took its place, `StoreError` when the last checkpoint cannot be written. A lost broker and a
+        full disk are waited for; games stay unacknowledged meanwhile.
         """
         self._watch = watch = watch or self._watch
         watch.others_get_on, self.phases.on_switch = lambda: self.taking.gets_on, watch.mark
@@ -131,13 +130,13 @@ class Learner:
             self.uploader.finish(DRAIN_S)
 
     def turn(self, stop: StopSign) -> None:
-        """What is due, and a round of training."""
+        """Does what is due, then a round of training."""
         if self.taking.agreed:
             self._do_due()
         if not self._steps_allowed():
             with self.phases("idle"):
                 stop.wait(IDLE_S)
-        self.ranks.look()
+        self.ranks.poll()
         if not stop.is_set():
             self._train()
 
@@ -153,7 +152,7 @@ class Learner:
         log.info("learner_stopped", step=self.trainer.step, games=self.intake.segments.games, weight_version=self.publisher.version)
 
     def shares(self) -> dict[str, float]:
-        """Where this process's time goes, as heartbeats have it."""
+        """Shares of this process's time by phase, for heartbeats."""
         return beside(self.phases.shares(), "intake", self.taking.cores)
 
     def status(self) -> LearnerStatus:
@@ -180,7 +179,7 @@ class Learner:
             batch_s=ranks.batch_s,
             sync_s=ranks.sync_s,
             scaling_efficiency=ranks.efficiency,
-            each_rank=ranks.each,
+            each_rank=ranks.by_rank,
             games_alone=self.intake.unacked.alone,
         )
 
@@ -214,7 +213,7 @@ class Learner:
             self._checkpoint()
 
     def _checkpoint_every_s(self) -> float:
-        """Short at first: who has to begin again early, as often as that may be, does not begin at nothing."""
+        """Short at first, so that a learner that dies early does not start from nothing."""
         return min(self.config.checkpoint_every_s, SOON_S * 2.0 ** min(self._saves, MOST_DOUBLINGS))
 
     def _checkpoint(self) -> None:
@@ -237,7 +236,7 @@ class Learner:
         return True
 
     def report(self) -> None:
-        """Tells the run's readers how it goes, and learns how the run goes."""
+        """Writes the learner's status and reads the run's state."""
         bus, run = self.intake.bus, self.intake.run
         self._follow_run(self.intake.ledger.run(run))
         self._read_losses()
@@ -254,14 +253,14 @@ class Learner:
         if self.uploader is not None:
             self.uploader.record = view.record
         running = view.state is RunState.RUNNING
-        if self._running and not running:  # who looks at a paused or finished run finds its newest weights
+        if self._running and not running:  # a paused or finished run has its newest weights published
             log.info("run_stopped", state=str(view.state), reason=view.reason)
             self._disk.attempt(self.publish)
             self._checkpoint()
         self._running = running
 
     def _expect_slow_step(self) -> None:
-        """The next step is of shapes that the device never saw: it searches kernels, as it did for the first."""
+        """Expects a long step: for new shapes the device searches kernels again."""
         self._watch.done("step", once=False)
         self._new_at = self.trainer.step
 
@@ -290,7 +289,7 @@ class Learner:
         self.trainer.reset_losses()
 
     def _samples_made(self) -> int:
-        """What new weights say of the samples made so far; in lockstep nothing, for there weights are all that is told of a version."""
+        """Samples so far, for the event of new weights; 0 in lockstep, where events depend on the version alone."""
         return self.intake.segments.samples if self.lockstep is None else 0
 
     def _track(self) -> None:
@@ -336,7 +335,7 @@ class Learner:
             loss_value=self._losses.value,
             network=self.network.description(),
             shares=ranks.shares,
-            ranks=ranks.each,
+            ranks=ranks.by_rank,
         )
         path = checkpoint.save(self.checkpoints, Checkpoint(state, self.trainer.tensors()))
         self._saves, self._saved = self._saves + 1, now

@@ -1,7 +1,7 @@
 """Training in lockstep: each version from the games of all before it, in the order of their numbers, by a fixed number of steps.
 
-So the weights of a version follow from the run's settings alone, whichever workers played its games or died over them. What went into a
-version is told with it, so that two runs which part can say where: other samples, another order of them, or other gradients.
+So the weights of a version follow from the run's settings alone, whichever workers played its games or died over them. Each version's
+event has hashes of its samples and their order, so that two runs which diverge show where: samples, order or gradients.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Lockstep:
         return step % self._config.lockstep_steps == 0
 
     def witnessed(self) -> dict[str, str]:
-        """What the newest version was made of, as `WeightEvent` tells it; nothing of the first, which is random."""
+        """The newest version's hashes, as fields of `WeightEvent`; none for the first version, which is random."""
         return {"samples_sha256": self._samples, "order_sha256": self._order.hexdigest()} if self._samples else {}
 
     def saw(self, batch: Batch) -> None:
-        """Notes a batch that is trained on."""
+        """Hashes a batch that is trained on."""
         self._order.update(b"".join(self._rows(batch.samples)))
         self._order.update(b"" if batch.chosen is None else batch.chosen.tobytes())
 
@@ -75,7 +75,7 @@ class Lockstep:
 
 
 class WitnessedFeed(Feed):
-    """Another feed, whose batches are noted as they are handed out."""
+    """Another feed, whose batches are hashed as they are handed out."""
 
     def __init__(self, feed: Feed, lockstep: Lockstep) -> None:
         self._feed = feed

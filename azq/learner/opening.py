@@ -1,6 +1,6 @@
-"""Puts a learner together from a run: fresh, from its newest checkpoint, or from its newest published weights.
+"""Builds a run's learner: fresh, from its newest checkpoint, or from its newest published weights.
 
-What is where: games and samples inserted come from the segment log, steps and samples consumed from the checkpoint, the newest weight
+Games and samples inserted come from the segment log, steps and samples consumed from the checkpoint, the newest weight
 version from the run's weights stream. So each survives the loss of the others.
 """
 
@@ -53,7 +53,7 @@ log = logs.get(__name__)
 def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
     """Where this process trains, as number `local` of those on its host. Raises as `azq.nets.device.absent`.
 
-    Of devices that are named, all have to be there: the first rank says so, before it starts others that could not train.
+    All named devices have to exist, so that rank 0 fails before it starts ranks that could not train.
     """
     names = config.rank_devices
     if not names:
@@ -66,7 +66,7 @@ def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
 
 
 def prepare_training(config: LearnerConfig, local: int = 0) -> torch.device:
-    """Settles this process for training, and says where it trains; raises as `training_device`."""
+    """Configures torch for training in this process; returns the device. Raises as `training_device`."""
     device = training_device(config, local)
     prepare_process(pick_threads(config, device))
     # Kernels are searched for once a shape, and the rows of a rank change all the time.
@@ -81,7 +81,7 @@ def pick_threads(config: LearnerConfig, device: torch.device) -> int:
 
 @dataclass(eq=False)
 class LearnerSetup:
-    """What the learner of a run is put together from."""
+    """The parts of a run's learner, and how they are assembled."""
 
     run: str
     directory: Path  # of the run
@@ -99,7 +99,7 @@ class LearnerSetup:
     created_ms: int = 0  # when the run was
     prefix: ObjectPrefix | None = None  # of the run in its store, where that keeps games and checkpoints
     most_bytes: int = CHUNK_BYTES  # of one object there
-    progress: Callable[[str], None] = lambda what: None  # told, often, what is being read: a long log takes its time
+    progress: Callable[[str], None] = lambda what: None  # called often with what is being read: a long log takes its time
 
     def open(self) -> Learner:
         """The learner.
@@ -131,7 +131,7 @@ class LearnerSetup:
         )
 
     def _fetch(self) -> None:
-        """Brings the folder up to what the store holds: all of it on another host than the one before."""
+        """Downloads what the folder lacks of the store: everything on a new host."""
         if self.prefix is not None:
             wanted = wanted_samples(self.sections.learner)
             download_if_possible(Downloader(self.prefix, self.directory, wanted, self.progress), self.directory, self._token())
@@ -177,7 +177,7 @@ class LearnerSetup:
         )
 
     def _publisher(self) -> Publisher:
-        """Offers the weights of the run's folder or its store again where its stream holds none."""
+        """Announces the weights of the folder or the store again where the stream is empty."""
         announce = partial(self.ledger.announce_weights, self.run, lease=self.lease)
         publisher = Publisher(self.bus, self.store, self.run, announce=announce, prefix=self.prefix)
         if next(publisher.announced(), None) is None:
@@ -194,7 +194,7 @@ class LearnerSetup:
 
 
 def _stored_weights(run: str, folder: Path) -> Iterator[WeightEvent]:
-    """The weights in a run's folder, as they were announced."""
+    """Events of the weights in a run's folder."""
     for path in folder.glob(f"*{SUFFIX}"):
         try:
             meta = describe(path)
@@ -229,16 +229,16 @@ def _restore(saved: Checkpoint, key: str, trainer: Trainer, publisher: Publisher
     )
 
 
-def _last_published(publisher: Publisher, known: int) -> WeightEvent | None:
-    """The newest weights in the stream that can be served, as those up to a version that a checkpoint knows of."""
+def _last_published(publisher: Publisher, checkpointed: int) -> WeightEvent | None:
+    """The newest event in the stream whose weights can be served; those up to a checkpointed version can."""
     for event in publisher.announced():
-        if event.version <= known or any(publisher.whole([event])):
+        if event.version <= checkpointed or any(publisher.whole([event])):
             return event
     return None
 
 
 def _from_published(trainer: Trainer, publisher: Publisher) -> TrainingStart:
-    """Goes on from published weights where no checkpoint is left."""
+    """Starts from published weights where no checkpoint is left."""
     newest = next(publisher.whole(publisher.announced()), None)
     if newest is None:
         return TrainingStart()

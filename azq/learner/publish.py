@@ -34,8 +34,8 @@ log = logs.get(__name__)
 class Publisher:
     """The only writer of a run's weights stream, to which `announce` appends a frame.
 
-    Versions grow by one, also across restarts: the stream's newest is asked each time. A `prefix` is told of each before the stream is, so
-    that no version is given twice where the control plane is lost.
+    Versions grow by one, also across restarts: each follows the stream's newest. An event is written to `prefix` before the stream, so
+    that no version is used twice where the control plane is lost.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Publisher:
     ) -> None:
         self._bus = bus
         self._store = store
-        self._shelf = prefix
+        self._prefix = prefix
         self._run = run
         self._announce = announce or partial(bus.publish, keys.weights(run))
         self._promotions = Promotions(bus, run)
-        self._spared: list[WeightEvent] = []  # older ones that were needed when their turn came
+        self._retained: list[WeightEvent] = []  # older ones that a promotion needed when they became old
         self.version = 0
 
     def announced(self) -> Iterator[WeightEvent]:
@@ -72,14 +72,14 @@ class Publisher:
         return max(self.version, newest.version if newest else 0) + 1
 
     def publish(self, data: bytes, version: int, step: int, **fields: Any) -> WeightEvent:
-        """Stores weights and announces them, with what further fields of a `WeightEvent` are told.
+        """Stores weights and announces them, with further fields of the `WeightEvent`.
 
         Raises `BrokerUnavailable`, `StoreError`, or what `announce` raises; nothing is announced then.
         """
         sha256, uri = self._store.put(data)
         event = WeightEvent(self._run, version, sha256, uri, step, now_ms(), size=len(data), **fields)
-        if self._shelf is not None:
-            write_event(self._shelf, event)
+        if self._prefix is not None:
+            write_event(self._prefix, event)
         self._announce(encode(event))
         self.version = version
         if uri.startswith(BROKER_SCHEME):
@@ -91,23 +91,23 @@ class Publisher:
         return self._store.get(event.uri, event.sha256)
 
     def offer_again(self, events: Iterable[WeightEvent]) -> None:
-        """Announces the newest weights that are whole to a stream that holds none: its control plane forgot them."""
+        """Announces the newest whole weights to an empty stream, whose control plane lost them."""
         for event, _ in self.whole(sorted(events, key=lambda event: event.version, reverse=True)):
             self._announce(encode(event))
             log.warning("weights_offered_again", version=event.version, step=event.step, sha256=event.sha256[:12])
             return
 
     def _forget_old(self) -> None:
-        """Deletes blobs that became too old and are not needed any more; folders and buckets keep all of theirs."""
+        """Deletes old blobs that no promotion needs; folders and buckets keep all of theirs."""
         entries = self._bus.newest(keys.weights(self._run), KEPT_IN_BROKER + 1)
         if len(entries) <= KEPT_IN_BROKER:
             return
         *needed_events, oldest = [decode(entry.frame, WeightEvent) for entry in entries]
         self._promotions.refresh()
         still = needed(self._promotions.events)
-        old = [*self._spared, oldest]
-        self._spared = [event for event in old if event.version in still]
-        needed_events += self._spared
+        old = [*self._retained, oldest]
+        self._retained = [event for event in old if event.version in still]
+        needed_events += self._retained
         for event in old:
             if event.uri.startswith(BROKER_SCHEME) and event.sha256 not in {other.sha256 for other in needed_events}:
                 self._store.delete(event.uri)

@@ -1,6 +1,6 @@
 """Rounds of training: a few steps that all ranks take together, planned by rank 0 and timed by each.
 
-The learner's loop does not know who takes them: this process alone, or several ranks (`azq.parts.ranks.leader`).
+The learner's loop is the same for this process alone and for several ranks (`azq.parts.ranks.leader`).
 """
 
 from __future__ import annotations
@@ -78,21 +78,21 @@ def run_round(trainer: Stepper, feed: Batches, planned: TrainingRound, order: An
 
 @dataclass(frozen=True, slots=True)
 class RanksFigures:
-    """How the ranks do; times are means of the last round."""
+    """Figures of the ranks; times are means of the last round."""
 
-    ranks: int = 1  # that there should be
-    healthy: int = 1  # that train
+    ranks: int = 1  # wanted
+    healthy: int = 1  # training
     failures: int = 0  # ranks lost since the start
     batch_s: float = 0.0  # one step, waiting included
     sync_s: float = 0.0  # of it, waiting for other ranks: mean over the ranks
     efficiency: float = 1.0  # samples a second of all / the sum of what each would do if it waited for no other
     shares: tuple[int, ...] = ()  # rows of a step, by rank
-    each: tuple[RankStatus, ...] = ()  # by number; empty: this process trains alone
+    by_rank: tuple[RankStatus, ...] = ()  # empty: this process trains alone
 
 
 @dataclass(eq=False)
 class Ranks(Generic[AnyStepper]):
-    """Those that train: this process alone here; `azq.parts.ranks.leader.Leader` has others beside it."""
+    """The processes that train: here this one alone, with `azq.parts.ranks.leader.Leader` several."""
 
     trainer: AnyStepper
     feed: Batches
@@ -100,8 +100,8 @@ class Ranks(Generic[AnyStepper]):
     def __post_init__(self) -> None:
         self._timing = RoundTiming(0, 0, 0.0)
 
-    def look(self) -> None:
-        """Takes in ranks that came and lets go of those that went; called every turn."""
+    def poll(self) -> None:
+        """Admits waiting ranks and drops lost ones; called every turn."""
 
     def train(self, planned: TrainingRound) -> int:
         """Takes a round's steps; returns how many: fewer where ranks have just met, none where one was lost over them."""

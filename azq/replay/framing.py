@@ -7,10 +7,9 @@ mark     "SYNC", CRC-32 of what follows u32, the mark's own offset u64: all befo
 
 A batch of records is written, fsynced, and a mark is written behind it, which the next fsync takes along: no batch is synced twice.
 Damage with a mark somewhere behind it is a loss of what was on disk, and an error. Damage without one is the tail of a write that was
-never synced, whatever else of that write reached the disk; nobody was told that it had, and it is cut off. After a power cut the last mark
-may be missing behind a batch that was synced and acknowledged. But that batch is whole, since it was synced, and whole records are kept,
-marked or not. So only a disk that loses what was synced, and up to the file's end, goes unnoticed here; the ledger, which counts what was
-acknowledged, sees that.
+never synced, hence never acknowledged, and it is cut off. After a power cut the last mark may be missing behind a batch that was synced and
+acknowledged. But that batch is whole, since it was synced, and whole records are kept, marked or not. So only a disk that loses what was
+synced, up to the file's end, goes unnoticed here; the ledger, which counts what was acknowledged, detects that.
 
 Older logs have a header without time and checksum, and no marks. There damage before a whole record is no tail.
 """
@@ -48,7 +47,7 @@ Buffer = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     game: str
     created_ms: int  # of the run that wrote it; 0: not known
@@ -58,7 +57,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Where the whole records of a segment end, and what stands behind them."""
+    """The end of a segment's whole records, and the damage behind them."""
 
     end: int  # offset behind the last whole record or mark
     damage: str  # why what stands at `end` is not whole; empty when the segment ends there
@@ -83,10 +82,10 @@ def mark(offset: int) -> bytes:
 
 def check_header(data: Buffer, game: str, place: str) -> int:
     """The header's length; raises `SegmentError` naming `place` when it is not that of `game` in this schema."""
-    found = read_header(data, place)
-    if found.game != game:
-        raise SegmentError(f"{place} at offset 0: holds games of {found.game!r}, the run plays {game!r}; restore the run's own segments")
-    return found.size
+    head = read_header(data, place)
+    if head.game != game:
+        raise SegmentError(f"{place} at offset 0: holds games of {head.game!r}, the run plays {game!r}; restore the run's own segments")
+    return head.size
 
 
 def read_header(data: Buffer, place: str) -> Header:
@@ -205,4 +204,4 @@ def _record_follows(data: bytes, offset: int) -> bool:
 
 
 def _places(sign: bytes, data: bytes, start: int) -> Iterator[int]:
-    return (found.start() for found in re.compile(re.escape(sign)).finditer(data, start))
+    return (match.start() for match in re.compile(re.escape(sign)).finditer(data, start))

@@ -109,14 +109,14 @@ class SegmentReader:
         """The indexes that are there, each read once."""
         paths = [path for path in self._directory.glob(f"*{SUFFIX}") if path.stem.isdigit()]
         written = {int(path.stem): path.stat().st_mtime_ns for path in paths}
-        self._closed = {segment: known for segment, known in self._closed.items() if written.get(segment) == known[0]}
+        self._closed = {segment: entry for segment, entry in self._closed.items() if written.get(segment) == entry[0]}
         for segment in written.keys() - self._closed.keys():
             if (index := read_index(self._directory, segment)) is not None:
                 self._closed[segment] = written[segment], msgspec.structs.replace(index, blocks=())
         return {segment: index for segment, (_, index) in self._closed.items()}
 
     def _index(self, segment: int) -> _Index:
-        """The file's index, with what was appended since; made anew where the file became shorter."""
+        """The file's index, with what was appended since; read again where the file became shorter."""
         index = self._indexes.pop(segment, None) or _Index()
         with self._opened(segment) as file:
             if os.fstat(file.fileno()).st_size < index.end:
@@ -147,13 +147,13 @@ class SegmentReader:
             return decode(framing.read_record(file) or b"", SampleEvent)
         except (WireError, IndexError) as error:
             with self._lock:
-                self._indexes.pop(place.segment, None)  # the learner cut its file back: look afresh next time
+                self._indexes.pop(place.segment, None)  # the learner cut its file back: read it again next time
             raise StoreError(
                 f"{segment_path(self._directory, place.segment)}: record {place.record} is not whole ({error}); ask again"
             ) from error
 
     def _opened(self, segment: int) -> AbstractContextManager[BinaryIO]:
-        return _opened(segment_path(self._directory, segment), "the daemon's user", gone="to look at its games")
+        return _opened(segment_path(self._directory, segment), "the daemon's user", gone="to read its games")
 
 
 @contextlib.contextmanager
@@ -193,7 +193,7 @@ class SegmentFollower:
         if not self._number:
             self._number = self._first_file()
         while self._number:
-            # Looked at first: a file that is read to its end before the next one begins may still grow.
+            # Checked first: a file that is read to its end before the next one begins may still grow.
             ended = segment_path(self._directory, self._number + 1).exists()
             for frame in self._frames():
                 yield frame

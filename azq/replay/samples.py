@@ -1,6 +1,6 @@
 """Training samples: observation, policy target, value target, legal actions, and the further targets that a game declares.
 
-They are made of finished games, one for each searched ply; games that break the rules are told from those that follow them.
+One for each searched ply of a finished game; games that break the rules are refused.
 
 Letters: N samples, G games, T plies, P bytes of a packed observation (in returns: players), A actions, V values, M = ceil(A / 8) bytes of
 a mask.
@@ -118,7 +118,7 @@ def count_trained(game: Rules, event: SampleEvent) -> int:
 
 
 def mark_of(worker: str) -> int:
-    """What a window remembers of who made a sample: 31 bits, of which 0 is nobody."""
+    """A worker as 31 bits, kept beside each sample of a window; never 0."""
     return zlib.crc32(worker.encode()) >> 1 or 1
 
 
@@ -138,9 +138,9 @@ class SearchedPlies:
     ply: NDArray[np.intp]  # (N,) counted through all of them
     mover: NDArray[np.intp]  # (N,)
 
-    def where(self, kept: NDArray[np.bool_]) -> SearchedPlies:
-        """Those that a mask (N,) keeps."""
-        return SearchedPlies(self.of[kept], self.ply[kept], self.mover[kept])
+    def where(self, mask: NDArray[np.bool_]) -> SearchedPlies:
+        """The plies of a mask (N,)."""
+        return SearchedPlies(self.of[mask], self.ply[mask], self.mover[mask])
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +169,16 @@ def samples_of(game: Rules, events: Sequence[SampleEvent], columns: Columns = NO
     """
     games = [_play(game, event) for event in events]
     rows = _searched(games)
-    policies = np.concatenate([each.policies for each in games])[rows.ply]
-    legal = np.concatenate([each.legal for each in games])[rows.ply]
-    root_values = np.concatenate([each.root_values for each in games])[rows.ply]
+    policies = np.concatenate([played.policies for played in games])[rows.ply]
+    legal = np.concatenate([played.legal for played in games])[rows.ply]
+    root_values = np.concatenate([played.root_values for played in games])[rows.ply]
     _check_targets(games, rows, policies, legal, root_values)
-    if any(each.targets["truncated"] for each in games):
-        kept = ~np.array([each.targets["truncated"] for each in games])[rows.of]
-        rows, policies, legal, root_values = rows.where(kept), policies[kept], legal[kept], root_values[kept]
+    if any(played.targets["truncated"] for played in games):
+        whole = ~np.array([played.targets["truncated"] for played in games])[rows.of]
+        rows, policies, legal, root_values = rows.where(whole), policies[whole], legal[whole], root_values[whole]
     values = (1.0 - columns.root_value_fraction) * _outcome(games, rows, root_values, columns) + columns.root_value_fraction * root_values
     samples = Samples(
-        packed=np.concatenate([each.packed for each in games])[rows.ply],
+        packed=np.concatenate([played.packed for played in games])[rows.ply],
         policies=policies,
         values=values.astype(np.float32),
         masks=np.packbits(legal, axis=1, bitorder="little"),
@@ -190,10 +190,10 @@ def samples_of(game: Rules, events: Sequence[SampleEvent], columns: Columns = NO
 
 def _outcome(games: Sequence[_Played], rows: SearchedPlies, root_values: NDArray[np.float32], columns: Columns) -> NDArray[np.floating]:
     """What came after each row (N, V), as its mover sees it."""
-    returns = np.stack([each.returns for each in games])
+    returns = np.stack([played.returns for played in games])
     if columns.td_lambda == columns.discount == 1.0:
         return seat_values(returns, rows.mover, root_values.shape[1], rows.of)
-    ends = np.cumsum([len(each.actions) for each in games])[rows.of]
+    ends = np.cumsum([len(played.actions) for played in games])[rows.of]
     return lambda_returns(returns, root_values, rows, ends, columns.td_lambda, columns.discount)
 
 
@@ -226,27 +226,27 @@ def _play(game: Rules, event: SampleEvent) -> _Played:
 
 
 def _searched(games: Sequence[_Played]) -> SearchedPlies:
-    plies = np.flatnonzero(np.concatenate([each.simulations for each in games]))
-    of = np.repeat(np.arange(len(games)), [len(each.actions) for each in games])[plies]
-    movers = np.concatenate([each.players for each in games])[plies].astype(np.intp)
+    plies = np.flatnonzero(np.concatenate([played.simulations for played in games]))
+    of = np.repeat(np.arange(len(games)), [len(played.actions) for played in games])[plies]
+    movers = np.concatenate([played.players for played in games])[plies].astype(np.intp)
     for row in np.flatnonzero(movers < 0)[:1]:
-        first = sum(len(each.actions) for each in games[: of[row]])
+        first = sum(len(played.actions) for played in games[: of[row]])
         raise WireError(f"{games[of[row]].name} has a target at ply {plies[row] - first}, where chance acts")
     return SearchedPlies(of, plies, movers)
 
 
 def _optional(games: Sequence[_Played], rows: SearchedPlies, columns: Columns) -> dict[str, NDArray[Any]]:
-    found: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     if columns.played:
-        found["played"] = np.concatenate([each.actions for each in games])[rows.ply]
+        arrays["played"] = np.concatenate([played.actions for played in games])[rows.ply]
     if columns.margin:
-        found["margin"] = np.stack([each.targets["margins"] for each in games])[rows.of, rows.mover]
+        arrays["margin"] = np.stack([played.targets["margins"] for played in games])[rows.of, rows.mover]
     if columns.outcomes:
-        found["outcomes"] = np.stack([each.targets["outcomes"] for each in games])[rows.of, rows.mover]
+        arrays["outcomes"] = np.stack([played.targets["outcomes"] for played in games])[rows.of, rows.mover]
     if columns.hidden:
-        hidden = np.concatenate([each.targets["hidden"] for each in games])[rows.ply]
-        found["hidden"] = np.packbits(hidden, axis=1, bitorder="little")
-    return found
+        hidden = np.concatenate([played.targets["hidden"] for played in games])[rows.ply]
+        arrays["hidden"] = np.packbits(hidden, axis=1, bitorder="little")
+    return arrays
 
 
 def _check_returns(name: str, claimed: tuple[float, ...], returns: NDArray[np.float32]) -> None:
@@ -261,17 +261,17 @@ def _check_returns(name: str, claimed: tuple[float, ...], returns: NDArray[np.fl
 def _check_targets(
     games: Sequence[_Played], rows: SearchedPlies, policies: NDArray[np.float16], legal: NDArray[np.uint8], root_values: NDArray[np.float32]
 ) -> None:
-    # Few actions of many have a probability, and float16 is slow to compute with: only what is not zero is looked at.
+    # Few actions have a probability, and float16 is slow to compute with: only entries that are not zero are checked.
     entries = np.flatnonzero(policies.view(np.uint16) != 0)
     row = entries // policies.shape[1]
-    found = policies.ravel()[entries].astype(np.float32)
+    shares = policies.ravel()[entries].astype(np.float32)
     with np.errstate(invalid="ignore"):  # a signalling NaN is no more than another wrong target
-        sums = np.bincount(row, found, minlength=len(policies))
+        sums = np.bincount(row, shares, minlength=len(policies))
     # What is not finite makes its sum so, and then no comparison holds.
     even = np.abs(sums - 1.0) <= POLICY_TOLERANCE
-    even[row[found < 0]] = False
+    even[row[shares < 0]] = False
     _name_first(games, rows, ~even, "a policy target that is no distribution")
-    _name_first(games, rows, row[(legal.ravel()[entries] == 0) & (found != 0)], "a policy target on an illegal action")
+    _name_first(games, rows, row[(legal.ravel()[entries] == 0) & (shares != 0)], "a policy target on an illegal action")
     within: NDArray[np.bool_] = np.all(np.abs(root_values) <= 1.001, axis=1)
     _name_first(games, rows, ~within, "a root value outside [-1, 1]")
 
@@ -308,7 +308,7 @@ def _judge(judged: Judged, game: Rules, events: Sequence[SampleEvent], columns: 
             (event,) = events
             judged.refused[event.record.uid] = str(error)
             return
-        for half in (events[: len(events) // 2], events[len(events) // 2 :]):  # the others are none the worse for it
+        for half in (events[: len(events) // 2], events[len(events) // 2 :]):
             _judge(judged, game, half, columns)
         return
     judged.samples.append(samples)

@@ -94,7 +94,7 @@ class OpenSegment:
             )
         segment = cls(path, header, data[: parsed.end])
         segment._note(framing.placed_frames(data, header.size, parsed.end), count, uids)
-        segment._settle(data, parsed.damage)
+        segment._mark_or_cut(data, parsed.damage)
         return segment
 
     def append(self, data: bytes, uids: list[int], samples: list[int]) -> None:
@@ -163,7 +163,7 @@ class OpenSegment:
             self.uids.append(event.record.uid)
             self.samples.append(samples)
 
-    def _settle(self, data: bytes, damage: str) -> None:
+    def _mark_or_cut(self, data: bytes, damage: str) -> None:
         marked = framing.is_marked(data, self.end)
         if damage:
             log.warning("segment_tail_cut", file=str(self.path), offset=self.end, bytes_dropped=len(data) - self.end, reason=damage)
@@ -194,7 +194,7 @@ class SegmentLog:
 
     Opening checks every record of the newest file and asks `count` for the samples of each, as its `LogEntry` had them; a tail that was
     never synced is cut off and logged. It does the same for older files that have no index yet, and gives them one. `created_ms` is the
-    run's and is stamped on new files; a file of another life of the run is closed. `progress` is told, often, what is being done.
+    run's and is stamped on new files; a file of another life of the run is closed. `progress` is called often with what is being read.
     Raises `SegmentError` naming file, offset and remedy for damage anywhere else, `StoreError` when the folder cannot be used.
     """
 

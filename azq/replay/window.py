@@ -98,10 +98,10 @@ class Window:
             places = (self.total + np.arange(-len(self), 0)) % self.capacity
             marks = self._marks[places]
             theirs = marks >> 1 == mark_of(worker)
-            kept = places[~theirs]
+            others = places[~theirs]
             for ring in (*self._rings.values(), self._marks):
-                ring[: len(kept)] = ring[kept]
-            self.total = len(kept)
+                ring[: len(others)] = ring[others]
+            self.total = len(others)
         return int((marks[theirs] & 1).sum()), int(theirs.sum())
 
     def newest(self, ages: NDArray[np.int64], total: int | None = None) -> Samples:
@@ -118,7 +118,7 @@ class Window:
         places = (total - 1 - ages) % self.capacity
         with self._lock:
             for name, ring in self._rings.items():
-                # `clip` writes straight into the buffer; the default checks into one of its own first. All places are within bounds.
+                # `clip` writes straight into the buffer; the default fills a temporary one first. All places are within bounds.
                 np.take(ring, places, axis=0, out=into[name], mode="clip")
 
 

@@ -147,5 +147,5 @@ def _summary(figures: NDArray[Any], weights: NDArray[np.float64], classes: bool)
     if classes:
         values, counts = np.unique(figures, return_counts=True)
         return float(weights @ (figures == values[counts.argmax()]))
-    known = np.isfinite(figures)
-    return float(weights[known] @ figures[known] / max(1e-12, weights[known].sum()))
+    finite = np.isfinite(figures)
+    return float(weights[finite] @ figures[finite] / max(1e-12, weights[finite].sum()))

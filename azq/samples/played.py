@@ -58,7 +58,7 @@ class PlayedGames:
         if by is None:
             return {"all": self.rows}
         if by not in WAYS:
-            raise ConfigError(f"games are told apart by {', '.join(WAYS)}, not by {by!r}")
+            raise ConfigError(f"games are grouped by {', '.join(WAYS)}, not by {by!r}")
         if by == "version":
             return {str(version): self.rows[self.rows["version"] == version] for version in np.unique(self.rows["version"])}
         names = [source_of(worker) for worker in self.workers] if by == "source" else self.workers

@@ -98,8 +98,8 @@ def _spread(figures: NDArray[Any]) -> Spread:
 
 
 def _searched(figures: NDArray[Any]) -> Spread | None:
-    known = figures[np.isfinite(figures)]
-    return _spread(known) if len(known) else None
+    finite = figures[np.isfinite(figures)]
+    return _spread(finite) if len(finite) else None
 
 
 def _symmetry(game: Game, firsts: NDArray[np.uint16]) -> Symmetry | None:
@@ -158,8 +158,8 @@ def learning_curves(rows: NDArray[Any], blocks: int) -> LearningCurves:
 
 
 def _mean_known(figures: NDArray[Any]) -> float | None:
-    known = figures[np.isfinite(figures)]
-    return float(known.mean()) if len(known) else None
+    finite = figures[np.isfinite(figures)]
+    return float(finite.mean()) if len(finite) else None
 
 
 def _off_by(bins: NDArray[np.float64]) -> float | None:

@@ -7,7 +7,7 @@ A blob is written whole or not at all and verified whenever it is read. Where it
     file:///folder, memory://name, s3://bucket/prefix, any other fsspec URL; URI is the blob's URL
 
 A store writes to one place and reads what lies there, in the run's own folder or in the control plane, named by its hash; no other
-URI is followed, whoever wrote it.
+URI is followed.
 In the control plane and behind fsspec a blob above 8 MiB is kept as chunks under a manifest (`azq.store.chunks`).
 """
 

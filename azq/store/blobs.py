@@ -100,7 +100,7 @@ class ControlPlaneBlobs(ChunkedStorage):
         return None if value is None else bytes(value)
 
     def read_chunks(self, name: str, manifest: Manifest) -> Sequence[bytes | None]:
-        """One value a round trip, so that nobody else waits for all of them."""
+        """One value a round trip, so that no other client waits for all of them."""
         chunks: list[bytes | None] = []
         for part, length in zip(_chunk_keys(name, manifest), manifest.lengths, strict=True):
             with translate(self._client):
@@ -210,12 +210,12 @@ class BlobStore(Store):
         data = storage.read(name)
         if data is None:
             raise StoreError(f"no blob at {uri}; it was deleted, or this host does not see the place it was written to (store.url)")
-        found = hashlib.sha256(data).hexdigest()
-        if found != sha256 and not isinstance(storage, FolderPrefix):
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != sha256 and not isinstance(storage, FolderPrefix):
             data = _assemble(storage, uri, name, data)
-            found = hashlib.sha256(data).hexdigest()
-        if found != sha256:
-            raise WeightsError(f"blob at {uri} is damaged: its hash is {found[:12]}, not {sha256[:12]}; publish the weights again")
+            digest = hashlib.sha256(data).hexdigest()
+        if digest != sha256:
+            raise WeightsError(f"blob at {uri} is damaged: its hash is {digest[:12]}, not {sha256[:12]}; publish the weights again")
         return data
 
     def delete(self, uri: str) -> None:

@@ -15,7 +15,7 @@ from azq.errors import StoreError
 
 SUFFIX = ".safetensors"
 MAGIC = b"azq-chunks 1 "
-MAX_BLOB_BYTES = 8 * 2**30  # nobody makes room for more
+MAX_BLOB_BYTES = 8 * 2**30  # larger ones are refused unread
 CHUNK_BYTES = 8 * 2**20  # larger blobs are chunked, except in folders
 MAX_CHUNKS = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -71,7 +71,7 @@ def too_large(uri: str) -> StoreError:
 
 def hash_in(uri: str) -> str:
     """The sha256 that a URI names; StoreError where it names none."""
-    found = _SHA256.fullmatch(uri.removesuffix(SUFFIX).replace("/", ":").rpartition(":")[2])
-    if found is None:
+    match = _SHA256.fullmatch(uri.removesuffix(SUFFIX).replace("/", ":").rpartition(":")[2])
+    if match is None:
         raise StoreError(f"blob URI {uri!r} names no sha256; was it written by another version of azq?")
-    return found.group()
+    return match.group()

@@ -1,4 +1,4 @@
-"""How files that grow are kept as objects: extents of their bytes, whose names say all there is to know of them.
+"""Growing files as objects: extents of their bytes, fully described by their names.
 
     <file>/<writer>.<start>.<end>.<of>.<sha256>
 
@@ -24,7 +24,7 @@ from azq.store.objects import ObjectPrefix
 AT_ONCE = 8  # objects that are fetched side by side
 FAN = 8  # extents of like size before they are written as one
 CLAIMS = "claims"
-# Only these forms count: a name in a store is text of whoever may write there.
+# Only these forms count: any writer of the store may choose a name.
 _FILE = r"segments/[0-9]{6,9}\.(?:seg|idx)|checkpoints/[0-9]{12}\.ckpt"
 _CLAIM = re.compile(rf"{CLAIMS}/[0-9]{{10}}")
 _OTHER = re.compile(r"record|purged\.json|weights/[0-9]{10}\.[0-9]{15}")
@@ -63,11 +63,11 @@ class ExtentSpan:
 
 def extent_of(name: str) -> Extent | None:
     """What an object's name says; None for one that is no extent."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    start, end = int(found["start"]), int(found["end"])
-    extent = Extent(found["file"], int(found["writer"]), start, end, int(found["of"]), found["sha256"])
+    start, end = int(match["start"]), int(match["end"])
+    extent = Extent(match["file"], int(match["writer"]), start, end, int(match["of"]), match["sha256"])
     return extent if start < end and extent.name == name else None
 
 
@@ -135,29 +135,29 @@ def matching(data: bytes, spans: Sequence[ExtentSpan]) -> int:
     return len(spans)
 
 
-def next_extents(kept: Sequence[Extent], end: int, most: int) -> Iterator[tuple[int, int]]:
-    """What to write so that a file's first `end` bytes are kept, of which the extents `kept` are, in order; at most `most` bytes each.
+def next_extents(written: Sequence[Extent], end: int, most: int) -> Iterator[tuple[int, int]]:
+    """What to write next of a file's first `end` bytes, of which the extents `written` are stored; at most `most` bytes each.
 
     Small extents are written again as a larger one once `FAN` of them stand behind each other: a file that grows by a little at a time is
-    kept in few extents, and none of its bytes is written more often than the logarithm of its size.
+    written in few extents, and none of its bytes is written more often than the logarithm of its size.
     """
-    covered = kept[-1].end if kept else 0
+    covered = written[-1].end if written else 0
     while covered < end:
         stop = min(end, covered + most)
-        start = _joined(kept, covered, stop, most) if covered == (kept[-1].end if kept else 0) else covered
+        start = _joined(written, covered, stop, most) if covered == (written[-1].end if written else 0) else covered
         yield start, stop
         covered = stop
 
 
-def _joined(kept: Sequence[Extent], start: int, end: int, most: int) -> int:
-    left = len(kept)
+def _joined(written: Sequence[Extent], start: int, end: int, most: int) -> int:
+    left = len(written)
     while True:
         first = left
-        while first and end - kept[first - 1].start <= most and _level(kept[first - 1].size) <= _level(end - start):
+        while first and end - written[first - 1].start <= most and _level(written[first - 1].size) <= _level(end - start):
             first -= 1
         if left - first < FAN - 1:
             return start
-        left, start = first, kept[first].start
+        left, start = first, written[first].start
 
 
 def _level(size: int) -> int:

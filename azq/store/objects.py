@@ -58,8 +58,8 @@ class FolderPrefix(ObjectPrefix):
         path = below(self._directory, name)
         with _refusing("read", path):
             try:
-                found = path.stat()
-                if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BLOB_BYTES:
+                status = path.stat()
+                if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BLOB_BYTES:
                     raise too_large(str(path))
                 return path.read_bytes()
             except FileNotFoundError:

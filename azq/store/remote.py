@@ -33,7 +33,7 @@ class RemotePrefix(ObjectPrefix):
         except ImportError as error:
             raise MissingExtra(f"store.url {base} needs another package: {error}; install it{_extra(self._scheme)}") from None
         except (ValueError, TypeError, OSError) as error:
-            raise ConfigError(f"store.url {base} cannot be opened: {self._said(error)}; mend store.url or store.options") from None
+            raise ConfigError(f"store.url {base} cannot be opened: {self._reason(error)}; mend store.url or store.options") from None
 
     def names(self, folder: str = "") -> list[str]:
         self._files.invalidate_cache()
@@ -76,11 +76,11 @@ class RemotePrefix(ObjectPrefix):
         """Every chunk, fetched side by side where the file system can."""
         paths = [f"{self._path(name)}{CHUNKS}/{part}" for part in manifest.names]
         with self._refusing("read", name):
-            found = self._call("cat_ranges", paths, [0] * len(paths), list(manifest.lengths), on_error="return")
-            for chunk in found:
+            chunks = self._call("cat_ranges", paths, [0] * len(paths), list(manifest.lengths), on_error="return")
+            for chunk in chunks:
                 if isinstance(chunk, Exception) and not isinstance(chunk, FileNotFoundError):
                     raise chunk
-        return [chunk if isinstance(chunk, bytes) else None for chunk in found]
+        return [chunk if isinstance(chunk, bytes) else None for chunk in chunks]
 
     def remove_blob(self, name: str) -> None:
         """Deletes the object first, then its chunks."""
@@ -136,17 +136,17 @@ class RemotePrefix(ObjectPrefix):
 
     @contextmanager
     def _refusing(self, verb: str, name: str = "") -> Iterator[None]:
-        """Names what a file system refuses, each of which raises errors of its own."""
+        """Translates any error of a file system, since each has other ones."""
         try:
             yield
         except StoreError:
             raise
         except Exception as error:
             uri = f"{self._base}/{name}" if name else self._base
-            raise StoreError(f"cannot {verb} {uri}: {self._said(error)}; {_remedy(self._scheme, error, self._timeout_s)}") from None
+            raise StoreError(f"cannot {verb} {uri}: {self._reason(error)}; {_remedy(self._scheme, error, self._timeout_s)}") from None
 
-    def _said(self, error: Exception) -> str:
-        """The first line of what the file system said, without the secrets it was given."""
+    def _reason(self, error: Exception) -> str:
+        """The first line of a file system's error, without the configured secrets."""
         text = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         for secret in self._secrets:
             text = text.replace(secret, "***")

@@ -58,10 +58,10 @@ def make_key(client: redis.Redis, home: Path) -> bytes:
 def read_key(client: redis.Redis) -> bytes:
     """The key of a control plane. Raises `StoreError` where it has none, `BrokerError`."""
     with translate(client):
-        found: Any = client.get(keys.STORE_KEY)
-    if not found:
+        key: Any = client.get(keys.STORE_KEY)
+    if not key:
         raise StoreError(f"the control plane has no {keys.STORE_KEY} to sign what the store keeps; start its daemon, which makes it")
-    return bytes(found)
+    return bytes(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class SignedPrefix(ObjectPrefix):
         self.prefix.write(self._stored(name), data if extent_of(name) else data + self._mark(name, data))
 
     def read(self, name: str) -> bytes | None:
-        """An object; of an extent, whoever reads it compares the sha256 with its name's."""
+        """An object; an extent's reader compares the sha256 with its name's."""
         data = self.prefix.read(self._stored(name))
         if data is None or extent_of(name):
             return data
@@ -103,7 +103,7 @@ class SignedPrefix(ObjectPrefix):
         self.prefix.remove(self._stored(name))
 
     def sign(self) -> int:
-        """Gives all objects their marks, whoever wrote them; returns how many were written again."""
+        """Signs all objects, from any writer; returns how many were written again."""
         count = 0
         for stored in self.prefix.names():
             name, data = self._name(stored), self.prefix.read(stored)

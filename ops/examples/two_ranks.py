@@ -72,7 +72,7 @@ def accuracy(module: nn.Module) -> float:
 
 def print_statistics(figures: RanksFigures) -> None:
     print(f"{'rank':>4} {'state':8} {'device':6} {'rows':>5} {'samples/s':>10} {'step ms':>8} {'errors':>6}")
-    for row in figures.each:
+    for row in figures.by_rank:
         times = f"{row.samples_per_s:10.0f} {1e3 * row.batch_s:8.2f}"
         print(f"{row.rank:4} {row.state:8} {row.device:6} {row.rows:5} {times} {row.errors:6} {row.reason}")
     print(f"{figures.healthy} of {figures.ranks} ranks train, {figures.failures} lost; scaling efficiency {figures.efficiency:.0%}")

@@ -17,7 +17,7 @@ from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog, fetch_from
 from azq.learner.learner import Learner
 from azq.learner.opening import LearnerSetup, prepare_training
-from azq.learner.tracking.opening import Trackers
+from azq.learner.tracking.tracker import Trackers
 from azq.ledger.records import record_of
 from azq.presets import preset
 from azq.replay.readers import SegmentReader

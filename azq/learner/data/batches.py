@@ -8,9 +8,9 @@ Letters: B samples of a batch.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -131,7 +131,6 @@ class _Slot:
 
     pinned: bool
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    batch: Batch | None = None
     fence: Fence = no_fence
 
     def rows(self, window: Window, count: int) -> dict[str, NDArray[Any]]:
@@ -150,83 +149,44 @@ class _Slot:
 
 
 class Prefetcher(Feed):
-    """Keeps up to `batches` batches ready. Taken from by one thread, while that thread or another adds to the window."""
+    """Keeps `batches` batches ready. Taken from by one thread, while that thread or another adds to the window.
+
+    Its own thread gathers one batch after the other, so a slot whose batch was dropped may be ordered again at once.
+    """
 
     def __init__(
         self, window: Window, draws: Draws, batches: int, device: torch.device, *, make_fence: Callable[[], Fence] | None = None
     ) -> None:
         super().__init__(window, draws)
-        self._ahead = batches
         self._make_fence = make_fence or fence_of(device)
-        self._state = threading.Condition()
         self._free = deque(_Slot(device.type == "cuda") for _ in range(batches + 1))  # one is in use
-        self._ready: deque[tuple[Order, _Slot]] = deque()
-        self._wanted: Order | None = None  # the next to gather
-        self._error: BaseException | None = None
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, name="prefetch", daemon=True)
-        self._thread.start()
+        self._pending: deque[tuple[Order, _Slot, Future[Batch]]] = deque()
+        self._thread = ThreadPoolExecutor(1, "prefetch")
 
     @contextmanager
     def take(self, order: Order) -> Iterator[Batch]:
-        slot = self._await(order)
+        while self._pending and self._pending[0][0] != order:
+            _, slot, batch = self._pending.popleft()
+            batch.cancel()
+            self._free.append(slot)
+        following = self._pending[-1][0].following if self._pending else order
+        while self._free:
+            slot = self._free.popleft()
+            self._pending.append((following, slot, self._thread.submit(self._gather, following, slot)))
+            following = following.following
+        _, slot, batch = self._pending.popleft()
         try:
-            assert slot.batch is not None
-            yield slot.batch
+            yield batch.result()
         finally:
             slot.fence = self._make_fence()
-            with self._state:
-                self._free.append(slot)
-                self._state.notify_all()
+            self._free.append(slot)
 
     def close(self) -> None:
-        with self._state:
-            self._closed = True
-            self._state.notify_all()
-        self._thread.join()
+        self._thread.shutdown(cancel_futures=True)
 
-    def _await(self, order: Order) -> _Slot:
-        with self._state:
-            while True:
-                while self._ready and self._ready[0][0] != order:
-                    self._free.append(self._ready.popleft()[1])
-                if self._ready:
-                    self._state.notify_all()
-                    return self._ready.popleft()[1]
-                if self._error is not None:
-                    raise self._error
-                self._wanted = order
-                self._state.notify_all()
-                self._state.wait()
-
-    def _run(self) -> None:
-        try:
-            while (work := self._next_work()) is not None:
-                order, slot = work
-                slot.fence()
-                self._fill(order, slot)
-                with self._state:
-                    if self._wanted == order:
-                        self._ready.append((order, slot))
-                        self._wanted = order.following
-                    else:
-                        self._free.append(slot)
-                    self._state.notify_all()
-        except BaseException as error:  # the thread that takes raises it
-            with self._state:
-                self._error = error
-                self._state.notify_all()
-
-    def _next_work(self) -> tuple[Order, _Slot] | None:
-        with self._state:
-            while not self._closed:
-                if self._wanted is not None and self._free and len(self._ready) < self._ahead:
-                    return self._wanted, self._free.popleft()
-                self._state.wait()
-            return None
-
-    def _fill(self, order: Order, slot: _Slot) -> None:
+    def _gather(self, order: Order, slot: _Slot) -> Batch:
+        slot.fence()
         ages, chosen = self._draws.of(order)
         arrays = slot.rows(self._window, order.rows)
         self._window.gather(ages, arrays, total=order.total)
-        slot.batch = Batch(Samples(**arrays), chosen)
+        return Batch(Samples(**arrays), chosen)

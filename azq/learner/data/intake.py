@@ -206,10 +206,10 @@ class Intake:
             if entries:
                 self._take(entries)
             else:
-                self.settle()
+                self.acknowledge_ready()
         return len(entries)
 
-    def settle(self) -> None:
+    def acknowledge_ready(self) -> None:
         """Acknowledges what may be; what fails here is tried again by the next call."""
         uploaded = self.uploader.uploaded if self.uploader else None
         ready = self.unacked.ready(uploaded)
@@ -243,7 +243,7 @@ class Intake:
         """At a start, what the log has by then."""
         if self.unacked.last is None and not self.unacked:
             self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates))
-            self.settle()
+            self.acknowledge_ready()
 
     def _update_ledger(self) -> None:
         """The counts as they were acknowledged last; at a start all that the log has, once the store has it."""
@@ -251,7 +251,7 @@ class Intake:
             self._add_log()
         if (last := self.unacked.last) is not None:
             self.ledger.record_inserted(self.run, last.games, self.duplicates, lease=self.lease)
-        self.settle()
+        self.acknowledge_ready()
 
     def _purge(self) -> None:
         """Follows new orders of the owner, and says what that changed; the log keeps what it has, and the ledger its counts."""
@@ -275,7 +275,7 @@ class Intake:
         self.duplicates += result.duplicates
         ids = [entry.id for entry in entries]
         self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates, ids, result.refused, result.unreadable))
-        self.settle()
+        self.acknowledge_ready()
         if result.duplicates:
             log.info("duplicates_dropped", count=result.duplicates)
         if result.accepted:
@@ -324,7 +324,7 @@ class Intake:
             return decoded
         self._opened = self.ledger.counts(self.run).opened
         forged = [(entry, event.record.uid) for entry, event in decoded if event.record.uid > self._opened]
-        result.unreadable += [(entry, f"game {uid} was never opened; whoever wrote it holds no lease") for entry, uid in forged]
+        result.unreadable += [(entry, f"game {uid} was never opened; its writer holds no lease") for entry, uid in forged]
         return [(entry, event) for entry, event in decoded if event.record.uid <= self._opened]
 
     def _judge(self, once: Mapping[int, tuple[Entry, SampleEvent]], result: _Sorted) -> None:

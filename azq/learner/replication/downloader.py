@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from azq import logs
@@ -37,14 +37,6 @@ NOTE = ".kept"  # in a run's folder: the learner's place that wrote there last
 log = logs.get(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Downloaded:
-    segments: int = 0  # files that were written
-    indexes: int = 0
-    checkpoints: int = 0
-    bytes: int = 0
-
-
 class Downloader:
     """One fetch into a run's folder, of the segments only those that hold the newest `samples`; older ones stay in the store.
 
@@ -58,9 +50,10 @@ class Downloader:
         self._samples = samples
         self._progress = progress
         self._aside = directory / SEGMENTS / f"aside-{now_ms()}"
-        self._done = Downloaded()
+        self._written: Counter[str] = Counter()  # files by kind, and `bytes`
 
-    def run(self) -> Downloaded:
+    def run(self) -> Counter[str]:
+        """Counts of the files written: `segments`, `indexes`, `checkpoints`, and their `bytes`."""
         files = list_extents(self._prefix).files
         try:
             make_folders(self._directory / SEGMENTS)
@@ -69,23 +62,23 @@ class Downloader:
             self._fetch_purges()
         except OSError as error:
             raise StoreError(f"{self._directory} does not take what the store holds: {error.strerror}; free space there") from error
-        if self._done != Downloaded():
-            log.warning("run_fetched", **asdict(self._done))
-        return self._done
+        if self._written:
+            log.warning("run_fetched", **self._written)
+        return self._written
 
     def _fetch_log(self, remote: list[RemoteSegment]) -> None:
         closed = [segment for segment in remote if segment.index]
-        known = [self._bring_index(segment) for segment in closed]
+        had_index = [self._bring_index(segment) for segment in closed]
         folder = self._directory / SEGMENTS
         samples = [index.samples for segment in closed if (index := read_index(folder, segment.number)) is not None]
         first = start_of_tail(samples, self._samples)
         for place, segment in enumerate(closed):
             path = segment_path(folder, segment.number)
-            if path.exists() and not known[place]:
+            if path.exists() and not had_index[place]:
                 self._put_aside(path)
             if place >= first and not path.exists():
                 self._write_segment(segment)
-        is_ahead = all(known)
+        is_ahead = all(had_index)
         if remote and not remote[-1].index:
             is_ahead = self._bring_open(remote[-1])
         if not is_ahead:
@@ -99,8 +92,7 @@ class Downloader:
             return True
         if path.exists():
             self._put_aside(path)
-        self._write(path, read_spans(self._prefix, segment.index))
-        self._count(indexes=1)
+        self._write(path, read_spans(self._prefix, segment.index), "indexes")
         return False
 
     def _bring_open(self, segment: RemoteSegment) -> bool:
@@ -126,8 +118,7 @@ class Downloader:
                     f"{segment_file(segment.number)} in the store does not fit {index_file(segment.number)}; restore its objects, "
                     "or lower learner.max_window until training needs none of its games"
                 ) from None
-        self._write(path, data)
-        self._count(segments=1)
+        self._write(path, data, "segments")
 
     def _fetch_checkpoint(self, files: Files) -> None:
         """The newest whole one, unless the folder has a later one."""
@@ -144,8 +135,7 @@ class Downloader:
     def _write_checkpoint(self, path: Path, spans: list[ExtentSpan]) -> None:
         data = read_spans(self._prefix, spans)
         make_folders(path.parent)
-        self._write(path, data)
-        self._count(checkpoints=1)
+        self._write(path, data, "checkpoints")
 
     def _fetch_purges(self) -> None:
         """Where the folder knows of none; orders since then are the control plane's to repeat."""
@@ -168,13 +158,10 @@ class Downloader:
         sync_folder(path.parent)
         log.warning("segment_put_aside", file=str(path), folder=str(self._aside), reason="the store holds another one, of a later learner")
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, data: bytes, kind: str) -> None:
         self._progress(f"{path.name} from the store")
         publish_file(below(self._directory, path), data)
-        self._count(bytes=len(data))
-
-    def _count(self, **more: int) -> None:
-        self._done = Downloaded(**{name: value + more.get(name, 0) for name, value in asdict(self._done).items()})
+        self._written.update({kind: 1, "bytes": len(data)})
 
 
 def wanted_samples(config: LearnerConfig) -> float:

@@ -1,4 +1,4 @@
-"""Uploads a run's games and checkpoints to its store as they come, and says how far the games are there."""
+"""Uploads a run's games and checkpoints to its store as they come."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from azq.waiting import meanwhile
 from azq.wire.codec import encode
 from azq.wire.messages import RunRecord
 
-LOOK_S = 0.2
+POLL_S = 0.2
 EVERY_S = 2.0  # between two writes of games that come slowly
 AT_ONCE_BYTES = 1 << 20  # of games that come fast
 
@@ -48,7 +48,7 @@ log = logs.get(__name__)
 
 @dataclass(eq=False)
 class Uploader:
-    """Beside a learner, in a thread: a store that is slow or away holds up nothing but acknowledgements.
+    """A learner's thread: a store that is slow or down delays nothing but acknowledgements.
 
     Segments go before their indexes, and in order; so what is there is a beginning of the log. Only its own process writes below its
     number `writer`, which grows with every learner of the run.
@@ -73,7 +73,7 @@ class Uploader:
         self._checkpoints: list[list[Extent]] = []  # whole ones, oldest first
         self._newest = ""  # of them, by name
         self._sending: tuple[str, BinaryIO, list[Extent]] | None = None
-        self._written_notes: dict[str, bytes] = {}  # small objects as they were written last
+        self._uploaded_notes: dict[str, bytes] = {}  # small objects as they were written last
         self._due_s = 0.0
         self._hurried = threading.Event()
 
@@ -93,18 +93,18 @@ class Uploader:
         return self._store.active
 
     def hurry(self) -> None:
-        """Writes from now on what there is, however little."""
+        """Uploads from now on without waiting for larger batches."""
         self._hurried.set()
 
     def finish(self, longest_s: float) -> None:
-        """Writes what is left, for a bounded time; to be called when the thread has ended."""
+        """Uploads the rest, for a bounded time; called after the thread has ended."""
         end = self.clock() + longest_s
         self.hurry()
         while self.clock() < end and not self.away and not self._is_done():
             self.turn()
 
     def turn(self) -> bool:
-        """Writes what is due, a few objects at most; True where there is more to do at once."""
+        """Uploads what is due, a few objects at most; True where more is due at once."""
         behind = self._behind()
         notes = self._new_notes()
         if not behind and not notes and self._newest == self._newest_here():
@@ -121,12 +121,12 @@ class Uploader:
         try:
             while not ended.is_set():
                 if not self.turn():
-                    ended.wait(LOOK_S)
+                    ended.wait(POLL_S)
         except BaseException as error:  # the learner's thread raises it
             self._error = error
 
     def _behind(self) -> int:
-        """Bytes of the newest segment, or any number where there are older ones, that are not in the store."""
+        """Bytes of the newest segment that the store lacks; `AT_ONCE_BYTES` where it lacks older segments."""
         number, end = self.segments.end
         return AT_ONCE_BYTES if (number > self._number or not self._writer) else end - (self._extents[-1].end if self._extents else 0)
 
@@ -144,18 +144,18 @@ class Uploader:
             raise StoreError(f"{self.directory} cannot be read: {error.strerror}; check it and its permissions") from error
 
     def _new_notes(self) -> dict[str, bytes]:
-        """What changed of the run's record and of whose games are purged."""
+        """The run's record and purge orders, where they changed."""
         purged = self.directory / SEGMENTS / PURGED
         notes = {RECORD: encode(self.record) if self.record else b"", PURGED: purged.read_bytes() if purged.exists() else b""}
-        return {name: data for name, data in notes.items() if data and data != self._written_notes.get(name)}
+        return {name: data for name, data in notes.items() if data and data != self._uploaded_notes.get(name)}
 
     def _write_notes(self) -> None:
         for name, data in self._new_notes().items():
             self.prefix.write(name, data)
-            self._written_notes[name] = data
+            self._uploaded_notes[name] = data
 
     def _compare(self) -> None:
-        """Establishes how far the store is, which must hold nothing but what is here. Raises `StateConflict` where it does."""
+        """Finds how far the store is. Raises `StateConflict` where it holds anything that this folder does not."""
         listing = list_extents(self.prefix)
         files, segments = listing.files, remote_log(listing.files)
         self._number, self._extents = 1, []
@@ -188,7 +188,7 @@ class Uploader:
         self._extents = [span.extent for span in segment.spans[:count]]
 
     def _write_log(self) -> bool:
-        """Some of the oldest segment that is not there as a whole; True where there is more."""
+        """Uploads a part of the oldest incomplete segment; True where there is more."""
         newest, end = self.segments.end
         if self._number == newest:
             self._write_extent(segment_path(self.directory / SEGMENTS, newest), segment_file(newest), end)
@@ -204,7 +204,7 @@ class Uploader:
         return True
 
     def _write_extent(self, path: Path, file: str, end: int) -> bool:
-        """The next extent up to an offset; False where there is none."""
+        """Uploads the next extent up to an offset; False where there is none."""
         due = next(next_extents(self._extents, end, self.most_bytes), None)
         if due is None:
             return False
@@ -222,7 +222,7 @@ class Uploader:
             self._put(index_file(number), start, len(data), data[start : start + self.most_bytes])
 
     def _write_checkpoint(self) -> bool:
-        """The next object of the newest checkpoint; True where there is more. One that was begun is finished: open, it stays readable."""
+        """Uploads the next object of the newest checkpoint, or of a begun one; True where there is more."""
         if self._sending is None:
             if self._newest == (newest := self._newest_here()):
                 return False
@@ -249,9 +249,9 @@ class Uploader:
         return extent
 
     def _drop(self, extents: Sequence[Extent], *, any_writers: bool = False) -> None:
-        """Deletes what others have taken the place of, of its own: a later learner may go on from what earlier ones wrote.
+        """Deletes replaced extents that this writer wrote, since a later learner may continue from an earlier one's.
 
-        What stays, also by a failure, is passed over by readers.
+        Readers skip what stays after a failure.
         """
         with contextlib.suppress(StoreError):
             for extent in extents:

@@ -21,7 +21,7 @@ LEAST_SPREAD = 0.01  # of value targets: where all scores are alike there is not
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """What a batch should have been told; None where samples have no such column."""
+    """Targets of a batch; None where samples have no such column."""
 
     policies: Tensor  # (B, A), sums to 1 over legal actions
     values: Tensor  # (B, V)

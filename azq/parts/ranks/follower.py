@@ -1,4 +1,4 @@
-"""The side of every rank but 0: trains as rank 0 commands, on own work."""
+"""Every rank but 0: trains by rank 0's commands on its share of the data."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
 
 BEAT_LIFE_S = 5.0
-POLL_S = 0.05  # between two looks for an invitation
+POLL_S = 0.05  # between two reads of the membership table
 
 log = logs.get(__name__)
 
 
 class RankWork(Protocol):
-    """What a rank other than 0 trains with: games (`azq.parts.ranks.games`), or anything else (`azq.parts.ranks.plain`)."""
+    """The data and trainer of a rank other than 0: games (`azq.parts.ranks.games`) or a module's draws (`azq.parts.ranks.plain`)."""
 
     @property
     def trainer(self) -> Stepper: ...
@@ -47,10 +47,10 @@ class RankWork(Protocol):
         """True when there is enough to train on."""
 
     def take_in(self) -> int:
-        """Looks for more of it, for a moment; returns how much it looked at."""
+        """Takes in new data, for a moment; returns how many items it read."""
 
     def restore(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Takes over what rank 0's trainer holds."""
+        """Takes over the state of rank 0's trainer."""
 
     def share(self, planned: TrainingRound, rows: tuple[int, ...], place: int) -> Any:
         """An order of `feed` for the first step of a round, whose rows are shared so; this rank has that place."""
@@ -65,7 +65,7 @@ class Follower:
     config: RankSettings
     bus: Bus
     work: RankWork
-    stays: bool = True  # where rank 0 ended or gave no sign of life for a minute; else this ends too
+    stays: bool = True  # after rank 0 ended or its table expired, a minute; else this rank ends too
 
     def __post_init__(self) -> None:
         self._name = f"{socket.gethostname()}:{os.getpid()}:{time.time_ns()}"
@@ -99,7 +99,7 @@ class Follower:
             self._broker.attempt(lambda: self.bus.delete(keys.rank(self.run_name, self.place.rank)))
 
     def _tables(self) -> list[RankTable]:
-        """The one that there is, or none."""
+        """The membership table, if there is one."""
         frame = self.bus.get(keys.ranks(self.run_name))
         return [decode(frame, RankTable)] if frame else []
 
@@ -146,7 +146,7 @@ class Follower:
         on_turn()
 
     def _obey(self, group: RankGroup) -> bool:
-        """Does what rank 0 says next; False when the group is to part."""
+        """Follows rank 0's next command; False for `leave`."""
         command = group.receive()
         if command.op == "train":
             self._train(group, command)

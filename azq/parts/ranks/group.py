@@ -1,4 +1,4 @@
-"""One epoch of ranks over `torch.distributed`: gloo for what the hosts tell each other and for CPUs, NCCL between GPUs. No pickle.
+"""One epoch of ranks over `torch.distributed`: gloo for commands and CPUs, NCCL between GPUs. No pickle.
 
 Every call raises `RuntimeError`, as torch does, when a member is gone or silent.
 """
@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import math
 import os
-import secrets
 import struct
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import numpy as np
 import safetensors.torch
 import torch
 import torch.distributed as dist
@@ -41,12 +36,12 @@ COMMAND_BYTES = 4096
 LATELY = 16  # rounds
 START_S = 120.0  # that members of a new epoch wait for each other: kernels are loaded or compiled, and NCCL connects, at the first use
 _LENGTH = struct.Struct("<I")
-RENDEZVOUS_LIFE_S = 300.0  # of what members tell each other there: addresses
-RENDEZVOUS_LOOK_S = 0.02
+RENDEZVOUS_LIFE_S = 300.0  # of the addresses that members leave there
+RENDEZVOUS_POLL_S = 0.02
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What rank 0 has the others do."""
+    """What rank 0 orders the others to do."""
 
     op: str  # "train", "idle", "state" or "leave"
     planned: TrainingRound | None = msgspec.field(default=None, name="burst")  # its name between ranks since the first azq
@@ -58,7 +53,7 @@ class Command(msgspec.Struct, frozen=True):
 class RankGroup:
     """The members of an epoch, this process among them; one at a time in a process.
 
-    They wait `START_S` for each other until they have trained once, then `patience_s`.
+    Their timeout is `START_S` until they have trained once, then `patience_s`.
     """
 
     def __init__(self, store: Store, epoch: int, place: int, size: int, device: torch.device, timeout_s: float) -> None:
@@ -91,11 +86,11 @@ class RankGroup:
         return msgspec.msgpack.decode(_broadcast(), type=Command)
 
     def meet(self) -> None:
-        """Returns when every member's host has come here."""
+        """Waits for every member: a barrier."""
         dist.all_reduce(torch.zeros(1))
 
     def trained(self, timings: Iterable[RoundTiming] = ()) -> None:
-        """Every member has taken steps, which took so long; those of the first round do not count, for kernels were loaded."""
+        """Adapts the timeout to a round's timings; those of the first round do not count, for kernels were loaded."""
         if self.has_trained:
             self._lately.append(max((timing.own_s / max(1, timing.steps) for timing in timings), default=0.0))
         self.has_trained = True
@@ -153,7 +148,7 @@ def _broadcast(sent: bytes = b"") -> bytes:
 
 
 class Rendezvous(Store):
-    """Where ranks meet: in the control plane, which only they may write. Raises `RuntimeError`, as torch's stores do."""
+    """A store of torch in the control plane, by which ranks find each other. Raises `RuntimeError`, as torch's stores do."""
 
     def __init__(self, bus: Bus, run: str, name: str, timeout_s: float) -> None:
         super().__init__()
@@ -163,31 +158,31 @@ class Rendezvous(Store):
 
     def set(self, key: str, value: Any) -> None:
         data = value.encode() if isinstance(value, str) else bytes(value)
-        self._ask(lambda: self._bus.put(self._key(key), data, life_s=RENDEZVOUS_LIFE_S))
+        self._call(lambda: self._bus.put(self._key(key), data, life_s=RENDEZVOUS_LIFE_S))
 
     def get(self, key: str) -> bytes:
         self.wait([key])
-        return self._ask(lambda: self._bus.get(self._key(key))) or b""
+        return self._call(lambda: self._bus.get(self._key(key))) or b""
 
     def check(self, names: Sequence[str]) -> bool:
-        values = self._ask(lambda: self._bus.get_each([self._key(name) for name in names]))
+        values = self._call(lambda: self._bus.get_each([self._key(name) for name in names]))
         return all(value is not None for value in values)
 
     def wait(self, names: Sequence[str], timeout: timedelta | None = None) -> None:
         within_s = timeout.total_seconds() if timeout else self._timeout_s
         try:
-            until(lambda: self.check(names), f"ranks did not meet in time: no rank wrote {names[0]}", within_s, every_s=RENDEZVOUS_LOOK_S)
+            until(lambda: self.check(names), f"ranks did not meet in time: no rank wrote {names[0]}", within_s, every_s=RENDEZVOUS_POLL_S)
         except EvaluationTimeout as error:
             raise RuntimeError(str(error)) from None
 
     def delete_key(self, key: str) -> bool:
-        self._ask(lambda: self._bus.delete(self._key(key)))
+        self._call(lambda: self._bus.delete(self._key(key)))
         return True
 
     def _key(self, key: str) -> str:
         return keys.meeting(self._run, f"{self._name}/{key}")
 
-    def _ask(self, call: Callable[[], T]) -> T:
+    def _call(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except BrokerError as error:
@@ -195,9 +190,9 @@ class Rendezvous(Store):
 
 
 def listen_towards(host: str) -> None:
-    """Has this process talk to other ranks by the interface that leads to rank 0's host: loopback alone where that is what it is known by.
+    """Sets the interface for gloo and NCCL to the one that leads to rank 0's host, unless the environment names one.
 
-    What the environment says already is kept. Without a word of it gloo listens where this host's own name leads, often loopback.
+    By default gloo listens at the address of this host's name, often loopback.
     """
     loopback = "lo" if os.path.exists("/sys/class/net/lo") else ""
     if interface := loopback if host == LOOPBACK else interface_towards(host):
@@ -206,52 +201,5 @@ def listen_towards(host: str) -> None:
 
 
 def patience_s(rank_timeout_s: float, longest_s: float, place: int) -> float:
-    """Seconds that a member waits for the others, by the longest step of late: rank 0 drops who is late, others bear with it."""
+    """Timeout in seconds of a member's collectives, by the longest recent step; rank 0 drops late members, so the others wait longer."""
     return max(rank_timeout_s, TIMES * longest_s) * (1 if place == 0 else 10)
-
-
-SHARED_FOLDER = Path("/dev/shm")
-
-
-def shared_memory(numbers: int) -> Tensor | None:
-    """float32 (2, ranks, numbers) that all ranks of the process group see; None, for all of them, where one cannot.
-
-    Rank 0 makes a file of a name that cannot be guessed: a rank that finds it is on the same host. The name is gone when this returns, so
-    nothing is left behind whatever dies. Raises `RuntimeError` when a member is gone.
-    """
-    shape = (2, dist.get_world_size(), numbers)
-    path = _made(4 * math.prod(shape)) if dist.get_rank() == 0 else None
-    try:
-        name = os.fsdecode(_broadcast(os.fsencode(path or "")))
-        memory = mapped_memory(name, shape)
-        votes = torch.tensor([float(memory is not None)])
-        dist.all_reduce(votes, op=dist.ReduceOp.MIN)
-    finally:
-        if path:
-            path.unlink(missing_ok=True)
-    return memory if votes.item() else None
-
-
-def _made(size: int) -> Path | None:
-    folder = SHARED_FOLDER if SHARED_FOLDER.is_dir() else Path(tempfile.gettempdir())
-    path = folder / f"azq-ranks-{secrets.token_hex(16)}"
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-    except OSError:
-        return None
-    try:
-        os.posix_fallocate(file, 0, size)  # a full memory says so here, and kills no process later
-    except (OSError, AttributeError):  # no room, or a system without that call
-        path.unlink()
-        return None
-    finally:
-        os.close(file)
-    return path
-
-
-def mapped_memory(name: str, shape: tuple[int, int, int]) -> Tensor | None:
-    """The file as numbers; None where there is none here."""
-    try:
-        return torch.from_numpy(np.memmap(name, np.float32, "r+", shape=shape)) if name else None
-    except (OSError, ValueError):
-        return None

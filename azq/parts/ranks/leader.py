@@ -1,4 +1,4 @@
-"""Rank 0's side of training together: invites ranks, tells them what to train, goes on without those that are lost."""
+"""Rank 0: membership, step commands, and recovery from lost ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from azq.wire.codec import decode, encode
 from azq.wire.messages import RankBeat, RankTable
 from azq.wire.ranks import RankStatus
 
-LOOK_S = 1.0  # between two looks after the ranks
+POLL_S = 1.0  # between two polls of the ranks
 SETTLE_S = 0.5  # after a loss, until the others have noticed it too
 JOIN_S = 5.0  # for all members to meet; less than a supervisor waits for a sign of life
 TABLE_LIFE_S = 60.0
@@ -41,7 +41,7 @@ log = logs.get(__name__)
 
 @dataclass(eq=False)
 class Leader(Ranks[AnyStepper]):
-    """This process and those that come when it invites them. Alone while no other is there, and after a loss until others are back."""
+    """This process and the ranks it invites; it trains alone while there is no other, and after a loss until others are back."""
 
     run: str
     bus: Bus
@@ -66,20 +66,20 @@ class Leader(Ranks[AnyStepper]):
 
     @property
     def size(self) -> int:
-        """How many are together, whether they have taken a step or not."""
+        """Members of the group, this process among them."""
         return self._group.size if self._group is not None else 1
 
-    def look(self) -> None:
+    def poll(self) -> None:
         now = self.clock()
         if now < self._due_s:
             return
-        self._due_s = now + LOOK_S
+        self._due_s = now + POLL_S
         self._own_status = status_of(0, self.trainer)
         beats = self._broker.attempt(self._read_beats)
         if beats is None or self._table is None:
             return
         self._beats = {beat.rank: beat for beat in beats}
-        self._name_the_far()
+        self._log_unreachable()
         for rank, health in self._health.items():
             self._remember(rank, health.after(self._beats.get(rank), now))
         heard = [beat for beat in beats if beat.rank not in self._health or not self._left_out(beat.rank)]
@@ -119,9 +119,9 @@ class Leader(Ranks[AnyStepper]):
 
     def figures(self) -> RanksFigures:
         wall_s, timings = self._last
-        each = tuple(self._each())
+        by_rank = tuple(self._statuses())
         if self._group is None or not timings:
-            return replace(super().figures(), ranks=self.place.ranks, failures=self._failures, each=each)
+            return replace(super().figures(), ranks=self.place.ranks, failures=self._failures, by_rank=by_rank)
         steps = max(1, timings[0].steps)
         own_s = sum(timing.own_s for timing in timings) / len(timings)
         done = sum(timing.rows for timing in timings) * steps
@@ -133,11 +133,11 @@ class Leader(Ranks[AnyStepper]):
             sync_s=max(0.0, wall_s - own_s) / steps,
             efficiency=done / wall_s / sum(timing.per_s for timing in timings),
             shares=tuple(timing.rows for timing in timings),
-            each=each,
+            by_rank=by_rank,
         )
 
-    def _each(self) -> Iterator[RankStatus]:
-        """This process and the others as they last said and did."""
+    def _statuses(self) -> Iterator[RankStatus]:
+        """The status of this process and the last one of each other rank."""
         members = [rank for rank, _ in self._table.members] if self._table is not None and self._group is not None else []
         timings = dict(zip([0, *members], self._last[1] or [self._timing], strict=False))
         yield _timed(changed(self._own_status, seen_ms=now_ms()), "trains", timings.get(0))
@@ -168,8 +168,8 @@ class Leader(Ranks[AnyStepper]):
         if self._left_out(rank) and not was_out:
             log.warning("rank_left_out", rank=rank, errors=health.errors, reason=health.reason, for_s=FORGIVEN_AFTER_S)
 
-    def _name_the_far(self) -> None:
-        """Says once of a host that its ranks cannot come where this one is known by loopback."""
+    def _log_unreachable(self) -> None:
+        """Logs each host once whose ranks cannot reach this one's loopback address."""
         if self.place.host != LOOPBACK:
             return
         hosts = frozenset(beat.status.host for beat in self._beats.values()) - {self._own_status.host, *self._far}
@@ -182,7 +182,7 @@ class Leader(Ranks[AnyStepper]):
         self.bus.put(keys.ranks(self.run), encode(self._table), life_s=TABLE_LIFE_S)
 
     def _begin(self, table: RankTable) -> None:
-        """Starts an epoch: the old one's members leave, the new one's meet and get the weights."""
+        """Starts an epoch: the old members leave, the new ones rendezvous and receive the state."""
         self._send_leave()
         self._release()
         self._broken = False
@@ -205,7 +205,7 @@ class Leader(Ranks[AnyStepper]):
         log.info("ranks_joined", epoch=table.epoch, ranks=size, of=self.place.ranks)
 
     def _holds(self, call: Callable[[], None]) -> bool:
-        """Whether the group lasts through a call of it; this rank goes on alone where a member is lost over that."""
+        """Whether a call succeeded; where it loses a member, this rank goes on alone."""
         lost = ""
         try:
             call()
@@ -218,7 +218,7 @@ class Leader(Ranks[AnyStepper]):
         return not lost
 
     def _part(self) -> None:
-        """Alone until those that are left say that they are free."""
+        """Goes on alone until the others register as free."""
         self._release()
         self._broken = True
         if self._table is not None:
@@ -239,7 +239,7 @@ class Leader(Ranks[AnyStepper]):
 
 
 def status_of(rank: int, trainer: Stepper) -> RankStatus:
-    """What this process knows of itself as a rank."""
+    """This process's own status as a rank."""
     device = trainer.device
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else resident_bytes()
     return RankStatus(

@@ -147,7 +147,7 @@ class PlainWork:
 
 
 class PlainTraining(AbstractContextManager["PlainTraining"]):
-    """Rank 0 of several. Who leaves its context by an error leaves the others waiting, for a minute, for a rank 0 that comes again."""
+    """Rank 0 of several. After an error within its context the others wait a minute for another rank 0."""
 
     def __init__(self, trainer: ModuleTrainer, bus: Bus, place: RankPlace, rows: int, run: str, settings: RankSettings) -> None:
         self._trainer, self._bus, self._rows, self._run = trainer, bus, rows, run
@@ -157,26 +157,26 @@ class PlainTraining(AbstractContextManager["PlainTraining"]):
         """Takes so many steps with all ranks that are there, as one round; how many were taken.
 
         A single one where ranks have just met, none where a rank was lost over them: module and optimiser are then as before. The others
-        give up a rank 0 that neither steps nor looks for a minute.
+        give up a rank 0 that neither steps nor polls for a minute.
         """
-        self.look()
+        self.poll()
         return self._leader.train(TrainingRound(self._trainer.step, steps, self._rows, 0, 0.0))
 
-    def look(self) -> None:
-        """Lets ranks in that came, and tells the others that this one is there: for programs that do other things for long."""
-        self._leader.look()
+    def poll(self) -> None:
+        """Admits waiting ranks and renews this one's sign of life, between long pauses of a program's steps."""
+        self._leader.poll()
 
     def wait_for(self, ranks: int, within_s: float = WAIT_S) -> None:
-        """Returns when so many are together; raises `EvaluationTimeout` where they do not in time."""
+        """Waits for so many ranks; raises `EvaluationTimeout`."""
 
         def all_there() -> bool:
-            self.look()
+            self.poll()
             return self._leader.size >= ranks
 
-        until(all_there, f"{ranks} ranks were not there within {within_s:g} s; see what the others said", within_s)
+        until(all_there, f"{ranks} ranks were not there within {within_s:g} s; see their logs", within_s)
 
     def statistics(self) -> RanksFigures:
-        """How the ranks do, all together and `each`."""
+        """Figures of all ranks, and of each (`by_rank`)."""
         return self._leader.figures()
 
     def shut_down(self) -> None:
@@ -215,7 +215,7 @@ def follow(
     stop: StopSign | None = None,
     on_turn: Callable[[], object] = lambda: None,
 ) -> None:
-    """Any other rank: trains on what rank 0 says until that one shuts down or is gone for a minute, or until `stop` is set."""
+    """Any other rank: trains until rank 0 shuts down or is gone for a minute, or until `stop` is set."""
     bus = RedisBus(address)
     work, settings = PlainWork(trainer), settings or RankSettings()
     follower = Follower(run_name=run, place=place, config=settings, bus=bus, work=work, stays=False)

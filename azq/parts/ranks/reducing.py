@@ -19,7 +19,7 @@ from azq.config import RankSettings
 from azq.learner.rounds import Batches, RoundTiming, TrainingRound, run_round
 from azq.learner.step.stepper import Stepper, Sync, passed
 from azq.nets.device import device_mark
-from azq.parts.ranks.group import RankGroup, shared_memory
+from azq.parts.ranks.group import RankGroup
 from azq.phases import DeviceEvent
 
 Reduced = torch.futures.Future[Tensor]
@@ -91,15 +91,11 @@ class _Passed(nn.Module):
 
 
 class RankSync(Sync):
-    """A `Sync` between ranks, which counts by a watch the seconds between a rank's last gradient and the others'."""
+    """A `Sync` between ranks; its watch counts the seconds between a rank's last gradient and the others'."""
 
     def __init__(self, module: nn.Module, watch: Stopwatch) -> None:
         super().__init__(module)
         self._watch = watch
-        self._share = 1.0  # of a step's rows
-
-    def share(self, place: int, rows: tuple[int, ...]) -> None:
-        self._share = rows[place] / sum(rows)
 
     def waited_s(self) -> float:
         return self._watch.taken_s()
@@ -119,7 +115,7 @@ class Reducing(RankSync):
         self._ddp = DistributedDataParallel(_Passed(module), gradient_as_bucket_view=True, **_QUIET)
 
         def marked(_: object, bucket: GradBucket) -> Reduced:
-            watch.begin()  # the last bucket's counts: from there on this rank has nothing left to do but to wait
+            watch.begin()  # the last bucket's counts: from there on this rank only waits
             return hook(bucket)
 
         self._ddp.register_comm_hook(None, marked)
@@ -138,58 +134,16 @@ class Reducing(RankSync):
         self._watch.end()
 
 
-class HostReducing(RankSync):
-    """Gradients of the whole batch each step, through `memory` as `shared_memory` gives it: a `Sync` for the ranks of one host.
-
-    The halves of the memory take turns: who writes the one has seen all others come to the meeting behind their last look at it.
-    """
-
-    def __init__(self, module: nn.Module, memory: Tensor, watch: Stopwatch) -> None:
-        super().__init__(module, watch)
-        self._parameters = list(module.parameters())
-        self._memory = memory
-        self._place = dist.get_rank()
-        self._turn = 0
-        self._last = True
-        self._sums = torch.zeros(memory.shape[2])
-        self._parts = torch.split(self._sums, [parameter.numel() for parameter in self._parameters])
-        self._meeting = torch.zeros(1)
-
-    def backward(self, loss: Tensor) -> None:
-        """Leaves the whole batch's gradients in the parameters; the same bits in every rank."""
-        (loss * self._share).backward()  # type: ignore[no-untyped-call]
-        if self._last:
-            self._reduce()
-
-    def part(self, *, last: bool) -> AbstractContextManager[None]:
-        self._last = last
-        return nullcontext()
-
-    def _reduce(self) -> None:
-        slots = self._memory[self._turn]
-        self._turn = 1 - self._turn
-        gradients = [_gradient(parameter) for parameter in self._parameters]
-        torch.cat([gradient.flatten() for gradient in gradients], out=slots[self._place])
-        self._watch.begin()
-        dist.all_reduce(self._meeting)
-        self._watch.end()
-        torch.sum(slots, 0, out=self._sums)
-        for gradient, part in zip(gradients, self._parts, strict=True):
-            gradient.copy_(part.view_as(gradient))  # where it is: the optimizer wants gradients in the order of the weights' memory
-
-
-def _gradient(parameter: Tensor) -> Tensor:
-    if parameter.grad is None:  # nothing of this loss depends on it
-        parameter.grad = torch.zeros_like(parameter)
-    return parameter.grad
-
-
 class Averaging(RankSync):
     """Each rank steps by its own gradients; every `every` steps weights are averaged, by rows (local SGD: Stich, ICLR 2019)."""
 
     def __init__(self, module: nn.Module, every: int, watch: Stopwatch) -> None:
         super().__init__(module, watch)
         self._every = every
+        self._share = 1.0  # of a step's rows
+
+    def share(self, place: int, rows: tuple[int, ...]) -> None:
+        self._share = rows[place] / sum(rows)
 
     @torch.no_grad()
     def after_step(self, step: int) -> None:
@@ -251,18 +205,14 @@ def sent_of(numbers: int, ratio: float) -> int:
 
 
 def sync_of(module: nn.Module, config: RankSettings, device: torch.device) -> Sync:
-    """How the members of the group that this process is in train together; every member is to call it."""
+    """The synchronisation of the process group's members; every member calls it."""
     if config.sync_every > 1:
         return Averaging(module, config.sync_every, Stopwatch(device))
-    if device.type == "cpu" and config.compression == "none" and all(parameter.dtype == torch.float32 for parameter in module.parameters()):
-        memory = shared_memory(sum(parameter.numel() for parameter in module.parameters()))
-        if memory is not None:
-            return HostReducing(module, memory, Stopwatch(device))
     return Reducing(module, hook_of(config), Stopwatch(device))
 
 
 def train_together(group: RankGroup, trainer: Stepper, feed: Batches, planned: TrainingRound, order: Any) -> list[RoundTiming]:
-    """Takes a round's steps with the group; returns what they cost each member, by place."""
+    """Takes a round's steps with the group; returns each member's timing, by place."""
     watch = Stopwatch(trainer.device)
     watch.begin()
     run_round(trainer, feed, planned, order)

@@ -1,8 +1,7 @@
-"""Who trains together and how much each gets: pure rules over what ranks say of themselves.
+"""Membership of an epoch and each rank's rows of a step: pure rules over the ranks' heartbeats.
 
-Rank 0 is the learner: it alone writes the table that names an epoch's members, so there is no vote. The others say that they are free,
-find themselves in a newer table, and meet where it says. A member that vanishes breaks the epoch; the next one is made of those that
-said since then that they are free.
+Rank 0 is the learner: it alone writes the membership table, so there is no vote. The others register as free, find their name in a newer
+table, and rendezvous where it says. A lost member ends the epoch; the next one has the ranks that registered since then.
 """
 
 from __future__ import annotations
@@ -34,26 +33,27 @@ class RankPlace:
 
 @dataclass(frozen=True, slots=True)
 class RankHealth:
-    """What rank 0 remembers of another rank."""
+    """Rank 0's record of another rank's errors."""
 
     name: str = ""  # of the process last heard of; empty: none, or it is gone
-    said: int = 0  # errors that this process told of
+    reported: int = 0  # errors of this process, by its own count
     errors: int = 0
     reason: str = ""  # of the last one
     failed_s: float = 0.0  # when that was
 
     def after(self, beat: RankBeat | None, now_s: float) -> RankHealth:
-        """After a look: a process that is gone or another is an error, as is what it tells of; a good while later they are forgiven."""
+        """The health after a poll: a lost or replaced process counts as an error; `FORGIVEN_AFTER_S` after the last all are forgiven."""
         if self.errors and now_s - self.failed_s > FORGIVEN_AFTER_S:
             return replaced(self, errors=0).after(beat, now_s)
         if beat is None:
-            return self._failed(1, "it gives no sign of life", now_s, name="", said=0) if self.name else self
-        known, said = self, beat.status
+            return self._failed(1, "it gives no sign of life", now_s, name="", reported=0) if self.name else self
+        health, status = self, beat.status
         if beat.name != self.name:
-            known = replaced(self, name=beat.name, said=0)
+            health = replaced(self, name=beat.name, reported=0)
             if self.name:
-                known = known._failed(1, "its process ended", now_s)
-        return known._failed(said.errors - known.said, said.reason, now_s, said=said.errors) if said.errors > known.said else known
+                health = health._failed(1, "its process ended", now_s)
+        more = status.errors - health.reported
+        return health._failed(more, status.reason, now_s, reported=status.errors) if more > 0 else health
 
     def left_out(self, most: int) -> bool:
         """True with more than `most` errors."""
@@ -81,9 +81,9 @@ def place_of(environ: Mapping[str, str], ranks: int) -> RankPlace:
 
 
 def next_table(table: RankTable, beats: Sequence[RankBeat], *, broken: bool) -> RankTable:
-    """The table after a look at the ranks that live: itself while no rank came and the epoch holds.
+    """The membership table after a poll; unchanged while no rank came and the epoch lasts.
 
-    `broken`: a member was lost, so that none of this epoch is counted on until it says that it is free.
+    `broken`: a member was lost, so that the others have to register as free again.
     """
     staying = () if broken else table.members
     came = tuple((beat.rank, beat.name) for beat in beats if beat.free and (beat.rank, beat.name) not in staying)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from azq.config import TrackingConfig
-from azq.learner.tracking.opening import open_trackers
-from azq.learner.tracking.tracker import TrackedRun
+from azq.learner.tracking.tracker import TrackedRun, open_trackers
 from azq.wire.messages import WeightEvent
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of libraries whose warnings are not ours

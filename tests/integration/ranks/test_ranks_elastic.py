@@ -121,7 +121,7 @@ def trainer_of(sections: RunSections) -> Trainer:
 
 def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
     """Trains rounds for ever and says after each how it stands."""
-    leader_module.LOOK_S = leader_module.SETTLE_S = 0.2
+    leader_module.POLL_S = leader_module.SETTLE_S = 0.2
     game = games.load("tic_tac_toe")
     config = sections.learner
     window = Window(game, 10_000)
@@ -132,7 +132,7 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
     leader = Leader(trainer, feed, RUN, RedisBus(connect(url)), config, RankPlace(0, RANKS))
     done = 0
     while True:
-        leader.look()
+        leader.poll()
         done += leader.train(TrainingRound(trainer.step, 4, config.batch_size, len(window), 0.0))
         losses, figures = trainer.mean_losses(), leader.figures()
         trainer.reset_losses()
@@ -205,11 +205,11 @@ def test_a_killed_rank_is_dropped_training_goes_on_and_another_takes_its_place(c
     assert (figures.ranks, sum(figures.shares)) == (3, 48)
     assert 0 < figures.sync_s < figures.batch_s
     assert 0 < figures.efficiency < 1.5
-    assert [(row.rank, row.state) for row in figures.each] == [(0, "trains"), (1, "trains"), (2, "trains")]
-    none, _, killed = [(row.errors, bool(row.reason)) for row in figures.each]  # rank 1 may have fallen silent on a busy machine
+    assert [(row.rank, row.state) for row in figures.by_rank] == [(0, "trains"), (1, "trains"), (2, "trains")]
+    none, _, killed = [(row.errors, bool(row.reason)) for row in figures.by_rank]  # rank 1 may have fallen silent on a busy machine
     assert (none, killed) == ((0, False), (1, True))
-    assert sum(row.rows for row in figures.each) == 48
-    assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.each)
+    assert sum(row.rows for row in figures.by_rank) == 48
+    assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.by_rank)
 
 
 def test_ranks_whose_connections_are_cut_join_again(crew):
@@ -224,20 +224,19 @@ def test_ranks_whose_connections_are_cut_join_again(crew):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("compression", "losses"), [("none", 0), ("fp16", 1)])
-def test_a_rank_without_memory_takes_smaller_passes_of_as_many_rows(crew, compression, losses):
-    team = crew(room=6, compression=compression)  # gradients that are on their way between hosts cannot be taken back
+def test_a_rank_without_memory_takes_smaller_passes_of_as_many_rows(crew):
+    team = crew(room=6)
 
     def small(figures: Any) -> bool:
-        return figures.healthy == 3 and len(figures.each) == 3 and 0 < figures.each[2].micro_batch <= 6 < figures.each[2].rows
+        return figures.healthy == 3 and len(figures.by_rank) == 3 and 0 < figures.by_rank[2].micro_batch <= 6 < figures.by_rank[2].rows
 
     team.until(small, "all train, one of them in parts")
     team.steps(40)
     step, done, _, figures = team.said
     assert step == done
     assert sum(figures.shares) == 48
-    assert figures.failures >= losses
-    assert figures.each[2].errors >= 2  # to halve 16 to 8 and 4; on a busy machine a late sign of life is one, too
+    assert figures.failures >= 1  # gradients on their way between hosts cannot be taken back
+    assert figures.by_rank[2].errors >= 2  # to halve 16 to 8 and 4; on a busy machine a late sign of life is one, too
 
 
 @pytest.mark.slow

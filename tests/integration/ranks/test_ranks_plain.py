@@ -50,7 +50,7 @@ def weights_of(trainer: ranks.ModuleTrainer) -> np.ndarray:
 
 def lead(url: str, door: Any) -> None:
     """Trains single steps; says after each how it stands, and ends when it is told to."""
-    leader_module.LOOK_S = leader_module.SETTLE_S = 0.2
+    leader_module.POLL_S = leader_module.SETTLE_S = 0.2
     trainer = trainer_of()
     with ranks.initialise(trainer, url, ranks.RankPlace(0, 2), rows=ROWS) as training:
         while not door.poll():
@@ -145,10 +145,10 @@ def test_a_killed_rank_does_not_stop_the_other_and_nothing_is_lost_of_what_was_l
     both.until(lambda figures: figures.healthy == 2, "another one is there")
     both.more(20)
     figures = both.figures
-    assert [(row.rank, row.state) for row in figures.each] == [(0, "trains"), (1, "trains")]
-    assert sum(figures.shares) == sum(row.rows for row in figures.each) == ROWS
-    assert figures.each[1].errors >= 1
-    assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.each)
+    assert [(row.rank, row.state) for row in figures.by_rank] == [(0, "trains"), (1, "trains")]
+    assert sum(figures.shares) == sum(row.rows for row in figures.by_rank) == ROWS
+    assert figures.by_rank[1].errors >= 1
+    assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.by_rank)
     assert both.was_undone
     steps, found = both.end()
     both.other.join(60)
@@ -163,10 +163,12 @@ def test_a_killed_rank_does_not_stop_the_other_and_nothing_is_lost_of_what_was_l
 
 def test_a_rank_without_memory_takes_smaller_passes_of_as_many_rows(pair):
     both = pair(room=3)
-    both.until(lambda figures: figures.healthy == 2 and 0 < figures.each[1].micro_batch <= 3 < figures.each[1].rows, "one trains in parts")
+    both.until(
+        lambda figures: figures.healthy == 2 and 0 < figures.by_rank[1].micro_batch <= 3 < figures.by_rank[1].rows, "one trains in parts"
+    )
     both.more(10)
     assert sum(both.figures.shares) == ROWS
-    assert both.figures.each[1].reason == "out of memory"
+    assert both.figures.by_rank[1].reason == "out of memory"
 
 
 @pytest.mark.release

@@ -164,7 +164,7 @@ def test_only_the_newest_games_are_fetched_and_of_older_ones_which_they_are(tmp_
     log = kept_log(tmp_path / "here", 1, 60)
     upload_all(uploader_of(prefix, tmp_path / "here", log))
     fetched = Downloader(prefix, there, 20).run()
-    assert 1 <= fetched.segments <= 4 < fetched.indexes
+    assert 1 <= fetched["segments"] <= 4 < fetched["indexes"]
     opened = SegmentLog(there / "segments", "tic_tac_toe", roll_bytes=1500)
     assert opened.games == 60
     assert len(list(opened.tail(10))) >= 3
@@ -278,7 +278,7 @@ def test_whenever_a_host_is_lost_what_was_acknowledged_is_there_and_the_rest_com
     hosts.taking.read()
     hosts.taking.claim_leftovers()
     upload_all(hosts.uploader)
-    hosts.taking.settle()
+    hosts.taking.acknowledge_ready()
     counts = hosts.ledger.counts("r")
     assert counts.inserted == counts.finished == hosts.taking.segments.games
     assert {uid for uid in range(1, counts.opened + 1) if uid in hosts.taking.segments} == set(range(1, counts.opened + 1))
@@ -290,7 +290,7 @@ def test_a_sample_that_breaks_the_rules_is_a_letter_once_it_is_acknowledged(tmp_
     hosts.taking.read()
     assert hosts.bus.dead_letters() == 0
     upload_all(hosts.uploader)
-    hosts.taking.settle()
+    hosts.taking.acknowledge_ready()
     assert hosts.bus.dead_letters() == 1
 
 

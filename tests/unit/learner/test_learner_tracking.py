@@ -10,9 +10,8 @@ import pytest
 
 from azq.config import TrackingConfig
 from azq.errors import MissingExtra
-from azq.learner.tracking.opening import TRIES, AsyncTracker, Trackers, open_trackers
-from azq.learner.tracking.tensorboard import TensorBoardTracker
-from azq.learner.tracking.tracker import TrackedRun
+from azq.learner.tracking.tensorboard import TensorboardTracker
+from azq.learner.tracking.tracker import TRIES, AsyncTracker, TrackedRun, Trackers, open_trackers
 from azq.waiting import Backoff
 from azq.wire.messages import WeightEvent
 
@@ -54,7 +53,7 @@ class Service:
 def test_tensorboard_reads_back_what_was_tracked(tmp_path):
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-    tracker = TensorBoardTracker(tracked(tmp_path))
+    tracker = TensorboardTracker(tracked(tmp_path))
     tracker.scalars({"loss/policy": 1.5, "train/lr": 0.25}, 7)
     tracker.published(EVENT, lambda: b"")
     tracker.close()

@@ -30,7 +30,7 @@ from azq.errors import ConfigError, NotFound, StateConflict
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog, fetch_from
 from azq.learner.opening import LearnerSetup, prepare_training
-from azq.learner.tracking.opening import Trackers
+from azq.learner.tracking.tracker import Trackers
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.parts.lab.drill.system import RUN, System

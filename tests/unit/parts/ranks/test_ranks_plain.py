@@ -20,7 +20,7 @@ from azq.parts import ranks
 from azq.parts.ranks.follower import Follower
 from azq.parts.ranks.group import RankGroup
 from azq.parts.ranks.plain import RUN, PlainTraining, PlainWork, TensorRows
-from azq.parts.ranks.reducing import Reducing, sync_of, train_together
+from azq.parts.ranks.reducing import sync_of, train_together
 from azq.parts.ranks.rules import RankPlace
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -160,11 +160,6 @@ def test_a_step_has_the_learning_rate_that_is_said_for_it():
     assert trainer._optimizer.param_groups[0]["lr"] == 0.5 / 6
 
 
-def test_weights_that_are_not_float32_are_reduced_as_they_are():
-    module = nn.Linear(2, 2).double()
-    assert in_ranks(2, lambda _: isinstance(sync_of(module, RankSettings(), CPU), Reducing)) == [True, True]
-
-
 def test_what_cannot_train_is_refused():
     module = Tied()
     with pytest.raises(ConfigError, match="not the module's"):
@@ -181,9 +176,9 @@ def test_rank_0_trains_alone_tells_how_and_shuts_down():
         assert training.step(5) == 5
         figures = training.statistics()
         assert (figures.ranks, figures.healthy, figures.failures) == (2, 1, 0)
-        assert [(row.rank, row.state) for row in figures.each] == [(0, "trains"), (1, "away")]
-        assert figures.each[0].rows == ROWS
-        assert figures.each[0].samples_per_s > 0
+        assert [(row.rank, row.state) for row in figures.by_rank] == [(0, "trains"), (1, "away")]
+        assert figures.by_rank[0].rows == ROWS
+        assert figures.by_rank[0].samples_per_s > 0
         with pytest.raises(EvaluationTimeout, match="2 ranks"):
             training.wait_for(2, within_s=0.0)
         assert bus.get(keys.ranks(RUN))

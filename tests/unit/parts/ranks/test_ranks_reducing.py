@@ -19,7 +19,6 @@ from azq.learner.data.batches import Batch
 from azq.learner.rounds import RoundTiming, TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build, unpack
-from azq.parts.ranks import group as group_module
 from azq.parts.ranks.group import Command, RankGroup
 from azq.parts.ranks.reducing import Hook, Stopwatch, TopK, hook_of, sent_of, sync_of
 from azq.replay.samples import Samples
@@ -80,17 +79,9 @@ def alone(config: LearnerConfig, rows: int, steps: int) -> dict[str, np.ndarray]
     return numbers(trainer)
 
 
-def nothing_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on two hosts: the file that rank 0 made is not to be found."""
-    monkeypatch.setattr(group_module, "mapped_memory", lambda name, shape: None)
-
-
 @pytest.mark.parametrize(("rows", "micro_batch"), [((48, 48), 0), ((64, 32), 20)])
-@pytest.mark.parametrize("hosts", [1, 2])
-def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows, micro_batch, hosts, monkeypatch):
+def test_two_ranks_equal_one_rank_with_the_same_global_batch(rows, micro_batch):
     config = config_of(micro_batch=micro_batch)
-    if hosts == 2:
-        nothing_shared(monkeypatch)
     (first, waited_s), (second, _) = in_ranks(2, lambda group: train_rank(group, config, rows, STEPS))
     whole = alone(config, sum(rows), STEPS)
     fresh = alone(config, sum(rows), 0)
