@@ -48,48 +48,20 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit
 
 
+def _name_of(command: Command | typer.Typer) -> str:
+    return str(command.info.name) if isinstance(command, typer.Typer) else command.__name__.replace("_", "-")
+
+
 COMMANDS: dict[str, Command | typer.Typer] = {
-    "demo": play.demo,
-    "up": processes.up,
-    "doctor": views.doctor,
-    "status": views.status,
-    "top": views.top,
-    "why": views.why,
-    "report": views.report,
-    "ledger": views.ledger,
-    "workers": rest.workers,
-    "events": rest.events,
-    "ranks": views.ranks,
-    "profile": views.profile,
-    "compare": views.compare,
-    "balance": views.balance,
-    "play": play.play,
-    "match": play.match,
-    "move": play.move,
-    "gtp": play.gtp,
-    "grade": play.grade,
-    "exploitability": play.exploitability,
-    "solve": play.solve,
-    "replay": play.replay,
-    "join": fleet.join,
-    "join-token": fleet.join_token,
-    "worker": processes.worker,
-    "inference": processes.inference,
-    "learner": processes.learner,
-    "daemon": processes.daemon,
-    "front": processes.front,
-    "broker": processes.broker,
-    "games": play.games_app,
-    "site": play.site_app,
-    "devices": views.devices_app,
-    "samples": views.samples_app,
-    "weights": rest.weights_app,
-    "runs": rest.runs_app,
-    "config": views.config_app,
-    "jobs": rest.jobs_app,
-    "fleet": fleet.fleet_app,
-    "machine": fleet.machine_app,
-    "systemd": fleet.systemd_app,
+    _name_of(command): command
+    for command in (
+        *(play.play, play.match, play.move, play.gtp, play.grade, play.exploitability, play.solve, play.replay, play.demo),
+        *(processes.up, processes.worker, processes.inference, processes.learner, processes.daemon, processes.front, processes.broker),
+        *(views.status, views.top, views.why, views.report, views.ledger, views.ranks, views.profile, views.compare, views.balance),
+        *(views.doctor, rest.workers, rest.events, fleet.join, fleet.join_token),
+        *(play.games_app, play.site_app, views.devices_app, views.samples_app, views.config_app),
+        *(rest.runs_app, rest.weights_app, rest.jobs_app, fleet.fleet_app, fleet.machine_app, fleet.systemd_app),
+    )
 }
 for part in parts.extensions("commands"):
     COMMANDS |= part.COMMANDS

@@ -14,8 +14,8 @@ from azq.clock import now_ms
 if TYPE_CHECKING:
     from azq.config import Config
 
-fleet_app = typer.Typer(no_args_is_help=True, help="Machines that were let in by `azq join-token`, and the brokers' users.")
-systemd_app = typer.Typer(no_args_is_help=True, help="Run azq under systemd.")
+fleet_app = typer.Typer(name="fleet", no_args_is_help=True, help="Machines that were let in by `azq join-token`, and the brokers' users.")
+systemd_app = typer.Typer(name="systemd", no_args_is_help=True, help="Run azq under systemd.")
 
 JOIN_ROLES = "Of selfplay, eval, inference (by default those that suit this machine), learner, rank, daemon, gateway, broker."
 TOKEN_ROLES = "Of selfplay, eval, inference, learner, rank, daemon, gateway."
@@ -187,7 +187,7 @@ def systemd_uninstall(
     return Answer(steps, steps)
 
 
-machine_app = typer.Typer(no_args_is_help=True, help="What ends this machine: a budget, its provider, its dead-man timer.")
+machine_app = typer.Typer(name="machine", no_args_is_help=True, help="What ends this machine: a budget, its provider, its dead-man timer.")
 
 Folder = Annotated[Path, typer.Option("--folder", help="Where the three leave each other notes; its next start finds it empty.")]
 NOTES = Path("/run/azq-machine")

@@ -17,8 +17,8 @@ from azq.errors import ExitCode
 if TYPE_CHECKING:
     from azq.config import Config
 
-games_app = typer.Typer(no_args_is_help=True, help="The games azq knows.")
-site_app = typer.Typer(no_args_is_help=True, help="Pages on which visitors play the shipped networks.")
+games_app = typer.Typer(name="games", no_args_is_help=True, help="The games azq knows.")
+site_app = typer.Typer(name="site", no_args_is_help=True, help="Pages on which visitors play the shipped networks.")
 
 Game = Annotated[str | None, typer.Option("--game", help="Name of the game; that of the weights where `azq:GAME` or a file is named.")]
 Latest = Annotated[

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from azq.config import Config
     from azq.status.schemas import JobOut, PromotionOut, RunOut
 
-runs_app = typer.Typer(no_args_is_help=True, help="Runs, over the daemon's REST interface.")
-weights_app = typer.Typer(no_args_is_help=True, help="What a run has learnt, as files.")
-jobs_app = typer.Typer(no_args_is_help=True, help="Jobs, over the daemon's REST interface.")
+runs_app = typer.Typer(name="runs", no_args_is_help=True, help="Runs, over the daemon's REST interface.")
+weights_app = typer.Typer(name="weights", no_args_is_help=True, help="What a run has learnt, as files.")
+jobs_app = typer.Typer(name="jobs", no_args_is_help=True, help="Jobs, over the daemon's REST interface.")
 
 T = TypeVar("T")
 Run = Annotated[str, typer.Argument(help="Name of the run.")]
@@ -118,21 +118,6 @@ def runs_finish(client: Client, run: Run, reason: ReasonText = "") -> Answer:
     return _of_run(client.finish_run(run, reason))
 
 
-@runs_app.command("weights")
-@with_client
-def runs_weights(
-    client: Client,
-    run: Run,
-    to: Annotated[Path, typer.Option("--to", help="The file to write.")],
-    version: Annotated[str, typer.Option("--version", help="A number, or latest.")] = "latest",
-) -> None:
-    """Download weights, verified."""
-    from azq.console.remote import save
-
-    size = save(client.read_weights(run, version), to)
-    typer.echo(f"{to}: {size} bytes")
-
-
 @weights_app.command("export")
 @with_client
 def weights_export(
@@ -148,22 +133,6 @@ def weights_export(
 
     result = export_weights(host_settings, client, run, version, as_format, out)
     return Answer(result, f"{result['file']}: version {result['version']}, {result['size']} bytes, sha256 {result['sha256']}")
-
-
-@weights_app.command("average")
-@with_client
-def weights_average(
-    client: Client,
-    host_settings: Config,
-    run: Annotated[str, typer.Option("--run", help="Name of the run.")],
-    versions: Annotated[str, typer.Option("--versions", metavar="A,B,...", help="Two or more.")],
-    out: Annotated[Path | None, typer.Option("--out", help="The file to write; <run>-<A>+<B>.safetensors by default.")] = None,
-) -> Answer:
-    """Write the mean of several versions into a file, for `--weights` and `azq up --from`."""
-    from azq.console.remote import average_weights
-
-    result = average_weights(host_settings, client, run, versions, out)
-    return Answer(result, f"{result['file']}: mean of versions {', '.join(map(str, result['versions']))}, {result['size']} bytes")
 
 
 @weights_app.command("pretrained")
@@ -350,17 +319,16 @@ def events(
     client: Client,
     run: Annotated[str | None, typer.Option("--run", help="One run only.")] = None,
     after: Annotated[str, typer.Option("--after", help="Go on after the event of this id.")] = "",
-    audit: Annotated[
-        bool, typer.Option("--audit", help="Instead: who changed what, the newest lines, and no more without --follow.")
-    ] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="With --audit: go on until Ctrl-C.")] = False,
+    audit: Annotated[bool, typer.Option("--audit", help="Instead: who changed what, the newest lines.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print what becomes of runs as it happens, until Ctrl-C; broken connections are taken up again."""
     if audit:
-        from azq.console.remote import audit_text, read_audit
+        from itertools import islice
 
-        for line in read_audit(client, follow=follow):
+        from azq.console.remote import AUDIT_LINES, audit_text
+
+        for line in reversed(list(islice(client.audit(), AUDIT_LINES))):
             emit(line, as_json, audit_text(line))
         return
     for event in client.events(run, after=after):

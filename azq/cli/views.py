@@ -14,8 +14,8 @@ from azq.errors import ConfigError, ExitCode
 if TYPE_CHECKING:
     from azq.config import Config
 
-devices_app = typer.Typer(no_args_is_help=True, help="Show the GPUs and cores of this machine, and what each does.")
-config_app = typer.Typer(no_args_is_help=True, help="Show and check the settings in force.")
+devices_app = typer.Typer(name="devices", no_args_is_help=True, help="Show the GPUs and cores of this machine, and what each does.")
+config_app = typer.Typer(name="config", no_args_is_help=True, help="Show the settings in force.")
 
 
 @with_settings
@@ -171,17 +171,6 @@ def config_show(settings: Config) -> Answer:
     return Answer(values, to_toml(values))
 
 
-@config_app.command("check")
-@with_settings
-def config_check(settings: Config) -> Answer:
-    """Check settings, game and broker; exit code 2 if something is wrong."""
-    from azq.console.show import check_config
-
-    problems = check_config(settings)
-    values = {"ok": not problems, "problems": problems}
-    return Answer(values, problems or "Settings OK", ExitCode.CONFIG if problems else ExitCode.OK)
-
-
 @devices_app.command("plan")
 @with_answer
 def devices_plan(
@@ -200,7 +189,9 @@ def devices_plan(
     return Answer({"machine": asdict(machine), "plan": asdict(result)}, described(machine, result))
 
 
-samples_app = typer.Typer(no_args_is_help=True, help="Show statistics of a run's recorded games, from the learner's folder on this host.")
+samples_app = typer.Typer(
+    name="samples", no_args_is_help=True, help="Show statistics of a run's recorded games, from the learner's folder on this host."
+)
 
 Run = Annotated[str, typer.Argument(help="Name of the run.")]
 Newest = Annotated[int, typer.Option("--games", min=1, help="The newest so many of a run.")]

@@ -1,4 +1,4 @@
-"""What commands over REST do on this machine: find the daemon, write files, read its audit, delete a run with its folder."""
+"""What commands over REST do on this machine: find the daemon, write weights, delete a run with its folder."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import hashlib
 import shutil
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from itertools import islice, takewhile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -45,15 +43,6 @@ def url_of(config: ListenConfig) -> str:
     return f"{'https' if config.tls_certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{config.port}"
 
 
-def save(data: bytes, path: Path) -> int:
-    """Writes a file whole or not at all; its size. Raises `StoreError`."""
-    try:
-        publish_file(path, data)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}; choose another --to") from None
-    return len(data)
-
-
 def export_weights(config: Config, client: Client, run: str, version: str, as_format: str, out: Path | None) -> dict[str, Any]:
     """Writes published weights in one of `FORMATS`; what was written, and where.
 
@@ -70,28 +59,11 @@ def export_weights(config: Config, client: Client, run: str, version: str, as_fo
         meta = from_bytes(data)[1]
         data = to_onnx(restore(data, load_game(config, meta.game, meta.params, f"version {number} of {run}")))
     path = out or Path(f"{run}-{number}.{as_format}")
-    size = save(data, path)
-    return {"file": str(path), "version": int(number), "format": as_format, "size": size, "sha256": hashlib.sha256(data).hexdigest()}
-
-
-def average_weights(config: Config, client: Client, run: str, versions: str, out: Path | None) -> dict[str, Any]:
-    """Writes the mean of published versions' weights into a file, as version 0; what was written, and where.
-
-    Raises `ConfigError` for fewer than two versions, `WeightsError` for those of different networks, `NotFound`, `StoreError`.
-    """
-    from azq.nets import from_bytes, restore, to_bytes
-    from azq.nets.weights import averaged
-
-    numbers = [number for number in versions.split(",") if number.isdecimal()]
-    if len(numbers) < 2 or len(numbers) != len(versions.split(",")):
-        raise ConfigError(f"--versions {versions} are not at least two numbers, as in 3,5,7")
-    read = {number: client.read_weights(run, number) for number in numbers}
-    meta = from_bytes(read[numbers[-1]])[1]
-    network = restore(read[numbers[-1]], load_game(config, meta.game, meta.params, f"version {numbers[-1]} of {run}"))
-    network.load_state_dict(averaged([from_bytes(data)[0] for data in read.values()]))
-    path = out or Path(f"{run}-{'+'.join(numbers)}.safetensors")
-    size = save(to_bytes(network, replace(meta, version=0)), path)
-    return {"file": str(path), "versions": [int(number) for number in numbers], "size": size}
+    try:
+        publish_file(path, data)
+    except OSError as error:
+        raise StoreError(f"cannot write {path}: {error.strerror or error}; choose another --out") from None
+    return {"file": str(path), "version": int(number), "format": as_format, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _newest(client: Client, run: str) -> int:
@@ -119,20 +91,7 @@ def _trust(config: ListenConfig) -> ssl.SSLContext | None:
         raise ConfigError(f"daemon.tls_certificate {config.tls_certificate} cannot be read ({error}); mend it, or give --url") from None
 
 
-SHOWN = 100
-LOOK_S = 1.0
-
-
-def read_audit(client: Client, *, follow: bool, pause: Callable[[float], object] = time.sleep) -> Iterator[AuditOut]:
-    """The newest lines in the order in which they were written; with `follow` those that come, without end."""
-    shown = list(islice(client.audit(), SHOWN))
-    yield from reversed(shown)
-    while follow:
-        pause(LOOK_S)
-        last = shown[0] if shown else None
-        fresh = list(takewhile(lambda line: line != last, client.audit()))  # noqa: B023 - it is used up before the next turn
-        yield from reversed(fresh)
-        shown = fresh or shown
+AUDIT_LINES = 100  # the newest
 
 
 def audit_text(line: AuditOut) -> str:

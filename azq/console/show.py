@@ -1,4 +1,4 @@
-"""Commands that only read: `azq status`, `ledger`, `ranks`, `why`, `config check`, `games check`."""
+"""Commands that only read: `azq status`, `ledger`, `ranks`, `why`, `games check`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from rich.text import Text
 
 from azq import games, logs
 from azq.bus.base import Bus
-from azq.bus.redis import RedisBus, admitted
+from azq.bus.redis import RedisBus
 from azq.config import BrokerConfig, Config, parse_params
-from azq.config.access import check_binding
 from azq.console import table
 from azq.console.move import folder_of
 from azq.console.table import count, tabled
@@ -41,7 +40,6 @@ from azq.status.observe import Watch
 from azq.status.summary import RanksStatus, RunStatus
 from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client
-from azq.wire.fitness import CONTROL
 
 ASK_TIMEOUT_S = 1.0  # longest wait for a plane that hangs
 
@@ -89,28 +87,6 @@ def only_run(ledger: Ledger) -> str:
     if len(names) != 1:
         raise NotFound(f"name one run with --run; there are: {', '.join(names) or 'none'}")
     return names[0]
-
-
-def check_config(config: Config) -> list[str]:
-    """What is wrong with the settings: game, broker, REST binding; empty when all is sound."""
-    problems: list[str] = []
-    checks = (
-        lambda: games.load(config.run.game, **config.run.params),
-        lambda: _check_brokers(config),
-        lambda: check_binding(config.daemon),
-    )
-    for test in checks:
-        try:
-            test()
-        except AzqError as error:
-            problems.append(str(error))
-    return problems
-
-
-def _check_brokers(config: Config) -> None:
-    planes = dict.fromkeys(config.broker.data_planes, "data") | ({url: CONTROL} if (url := config.broker.control_url) else {})
-    for url, plane in planes.items():
-        admitted(url, timeout_s=config.broker.connect_timeout_s, plane=plane).close()
 
 
 def planes_of(broker: BrokerConfig, control: redis.Redis) -> tuple[Plane, ...]:

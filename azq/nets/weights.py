@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -109,15 +109,6 @@ def load_into(module: nn.Module, state: Mapping[str, Tensor]) -> None:
 def fitting(state: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Those tensors that have name and shape of one of `own`. Pure."""
     return {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
-
-
-def averaged(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of states of one network (Izmailov et al., UAI 2018), in float32. Raises `WeightsError` where their tensors differ."""
-    first = states[0]
-    for state in states[1:]:
-        if len(fitting(state, first)) < max(len(first), len(state)):
-            raise WeightsError("weights of different networks have no average; take versions of one network")
-    return {name: torch.stack([state[name].float() for state in states]).mean(0) for name in first}
 
 
 def _read_meta(data: bytes) -> WeightsMeta:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-import msgspec
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, GetPydanticSchema, model_validator
 from pydantic_core import core_schema
@@ -12,8 +11,9 @@ from pydantic_core import core_schema
 from azq.arena.players import PATTERN as PLAYER_PATTERN
 from azq.config import RUN_NAME_PATTERN, Tag
 from azq.config.base import Positive as Count
-from azq.ledger.records import known_section, plain_sections
+from azq.ledger.records import plain_sections
 from azq.ledger.types import JobState, JobView, RunState, RunView
+from azq.status.strength import game_of
 from azq.status.summary import NetworkStatus
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -240,10 +240,6 @@ class MessageOut(BaseModel):
         return cls.model_validate(message)
 
 
-class _Game(msgspec.Struct):
-    game: str = ""
-
-
 class RunFigures(BaseModel):
     """How far a run is, and how well it plays."""
 
@@ -273,7 +269,7 @@ class RunOut(BaseModel):
     @classmethod
     def of(cls, view: RunView, network: NetworkStatus | None = None) -> RunOut:
         record = view.record
-        named = {"name": record.run, "game": known_section(record, "run", _Game).game, "sections": plain_sections(record)}
+        named = {"name": record.run, "game": game_of(record), "sections": plain_sections(record)}
         state = {"state": view.state, "reason": view.reason, "active_s": view.active_ms / 1000, "network": network}
         return cls.model_validate(asdict(record) | named | state)
 

@@ -17,12 +17,24 @@ from azq.ratings.elo import ANCHOR
 from azq.ratings.matches import WholeMatch, part_of
 from azq.status.conditions import Died, crash_loops, mended_texts, no_games
 from azq.status.cost import RunCost, cost_of, warning
-from azq.status.headline import Situation, headline
 from azq.status.history import STILL, Pace, counters, latest
 from azq.status.spending import money_of
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
-from azq.status.strength import UNRATED, Measure, Standing, Strength, Trends, game_of, headline_kind, measures, strength, trends
+from azq.status.strength import (
+    UNRATED,
+    Measure,
+    Situation,
+    Standing,
+    Strength,
+    Trends,
+    game_of,
+    headline,
+    headline_kind,
+    measures,
+    strength,
+    trends,
+)
 from azq.status.workers import WorkerStatus, Workforce, by_saying, team_of, worker_status
 from azq.wire.kinds import Kind
 from azq.wire.machines import Spending

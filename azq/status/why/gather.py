@@ -15,10 +15,9 @@ from azq.games import Game, State
 from azq.replay.readers import SegmentReader
 from azq.samples.played import read_games
 from azq.status.conditions import crash_loops, mendings, read_deaths
-from azq.status.headline import not_learning
 from azq.status.history import read
 from azq.status.observe import Standings, read_standing
-from azq.status.strength import WITHOUT_ERRORS
+from azq.status.strength import WITHOUT_ERRORS, not_learning
 from azq.status.why.facts import Counted, Facts, ProbeFacts, curve_facts, error_share, played_facts
 from azq.status.why.rules import LearningFault, blind, findings
 from azq.wire.messages import GradeResult, HistoryPoint, SampleEvent

@@ -264,7 +264,7 @@ def test_weights_are_saved_whole(site: Site, azq: Any, tmp_path: Path) -> None:
     azq("runs", "create", "first")
     sha256, uri = open_store("file", directory=site.home / "first" / "weights").put(b"weights")
     site.bus.publish(keys.weights("first"), encode(WeightEvent("first", 1, sha256, uri, 10, 0)))
-    azq("runs", "weights", "first", "--to", str(tmp_path / "w.safetensors"), as_json=False)
+    azq("weights", "export", "--run", "first", "--out", str(tmp_path / "w.safetensors"), as_json=False)
     assert (tmp_path / "w.safetensors").read_bytes() == b"weights"
 
 

@@ -15,7 +15,6 @@ from azq.bus.embedded import EmbeddedServer
 from azq.bus.server_program import candidates
 from azq.config import Config, load
 from azq.console.doctor import examine
-from azq.console.show import check_config
 from azq.errors import BrokerUnavailable, ConfigError
 from azq.host.brokers import Brokers
 from azq.host.join.checks import check_broker
@@ -77,18 +76,13 @@ def _up(config: Config) -> None:
         pass
 
 
-def _config_check(config: Config) -> None:
-    if problems := check_config(config):
-        raise ConfigError(problems[0])
-
-
 def _doctor(config: Config) -> None:
     if failed := [check.evidence for check in examine(config) if (check.rule, check.severity) == ("control", "fail")]:
         raise ConfigError(failed[0])
 
 
 Entry = Callable[[Config], None]
-ENTRIES: tuple[Entry, ...] = (_worker, _inference, _learner, _gateway, _daemon, _up, _config_check, _doctor)
+ENTRIES: tuple[Entry, ...] = (_worker, _inference, _learner, _gateway, _daemon, _up, _doctor)
 
 
 @pytest.mark.parametrize("enter", ENTRIES)
@@ -99,7 +93,7 @@ def test_everybody_refuses_a_control_plane_that_never_works(enter: Entry, unfit:
 
 
 @pytest.mark.parametrize("unfit", ["cluster"], indirect=True)
-@pytest.mark.parametrize("enter", [_worker, _inference, _up, _config_check])
+@pytest.mark.parametrize("enter", [_worker, _inference, _up])
 def test_nobody_sends_evaluations_to_a_cluster(enter: Entry, broker: Any, unfit: tuple[str, str], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cluster mode"):
         enter(settings(tmp_path, broker.control_url, unfit[0]))

@@ -20,6 +20,7 @@ from azq.console.remote import pretrained_text
 from azq.nets import from_bytes, restore, unpack
 from azq.parts.volunteers.model_maker import probe_positions
 from azq.pretrained import MeasuredGrade, MeasuredMatch
+from azq.status.schemas import AuditOut
 
 BATCHES = (1, 3, 257)
 OFF = 1e-5  # of the largest number, but at least of 1
@@ -62,3 +63,11 @@ def test_a_card_is_told_with_what_was_measured_and_nothing_else() -> None:
         "81.0% of 100 games against uct:1000 at 64 simulations, Elo +252 (+165 .. +338)",
         "6,812 +-401 points a game at 64 simulations, +2,692 +-512 over rule in 100 games of the same luck",
     ]
+
+
+def test_the_audit_is_its_newest_lines_the_oldest_of_them_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [AuditOut(at_ms=n, who="anna", what=f"POST /{n}", address="here", status=200, about="", key="") for n in range(150)]
+    daemon = SimpleNamespace(audit=lambda: reversed(written))
+    monkeypatch.setattr("azq.console.remote.client_of", lambda settings, url: nullcontext(daemon))
+    lines = CliRunner().invoke(app, ["events", "--audit"], catch_exceptions=False).output.splitlines()
+    assert [line.partition("POST ")[2] for line in lines] == [f"/{n} -> 200" for n in range(50, 150)]

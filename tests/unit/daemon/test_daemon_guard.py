@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,9 @@ from pydantic import SecretStr
 
 import azq
 from azq.bus.base import Entry
-from azq.client import Client
 from azq.config import DaemonConfig, TokenConfig
-from azq.console.remote import audit_text, read_audit
 from azq.errors import BrokerUnavailable, ConfigError, TooManyRequests
 from azq.status.events import MOST_WAITING, Auditor, line_of, write_command
-from azq.status.schemas import AuditOut
 from azq.wire import keys
 from azq.wire.messages import AuditLine, RunRecord
 from daemon.api.access import FORWARDED
@@ -338,24 +334,3 @@ def test_a_command_is_noted_as_its_user_and_what_does_not_decode_is_passed_over(
     assert line_of(Entry(keys.AUDIT, "1-0", b"garbage")) is None
     bus.down = True
     write_command(bus, "azq up", "first")  # is said, and no error
-
-
-def out(number: int) -> AuditOut:
-    return AuditOut(at_ms=number, who="anna", what=f"POST /{number}", address="here", status=200, about="", key="")
-
-
-def test_it_is_shown_in_order_and_followed() -> None:
-    written = [out(number) for number in range(150)]
-
-    class MemberReport(Client):
-        def __init__(self) -> None:
-            pass
-
-        def audit(self) -> Any:
-            return iter(list(reversed(written)))
-
-    grow: Callable[[float], object] = lambda _: written.extend([out(len(written)), out(len(written) + 1)])  # noqa: E731
-    assert [one.at_ms for one in read_audit(MemberReport(), follow=False)] == list(range(50, 150))
-    told = read_audit(MemberReport(), follow=True, pause=grow)
-    assert [next(told).at_ms for _ in range(106)] == list(range(50, 156))
-    assert "POST /7 -> 200" in audit_text(out(7))
