@@ -25,7 +25,7 @@ from azq.process.webserver import open_listener
 from azq.store.signing import make_key
 from azq.wire.connect import agree_on_schema, open_client
 from azq.wire.fitness import admit
-from daemon.serve.loop import LIFE_S, DaemonLock, Loop, build
+from daemon.serve.loop import TICK_S, DaemonLock, Loop, build
 from daemon.serve.notices import Webhook
 
 if TYPE_CHECKING:
@@ -52,10 +52,10 @@ def main(config: Config, load_interface: Callable[[], Serving]) -> int:
     config = with_own_token(config, make=True)
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(open_listener(config.daemon))
-        client = open_client(url, timeout_s=config.broker.connect_timeout_s)
+        client = open_client(url)
         stack.callback(client.close)
         stop = stack.enter_context(Interrupts())  # until here a signal simply ends the process
-        lock = DaemonLock(client, life_s=max(LIFE_S, 4 * config.daemon.tick_s))
+        lock = DaemonLock(client)
         webhook = stack.enter_context(Webhook(config.notices))
         loop = build(config, client, lock, webhook.send, enter=partial(_enter, client, lock, partial(_stop_within, stop), config.home))
         stack.callback(_quietly, lock.let_go)
@@ -63,7 +63,7 @@ def main(config: Config, load_interface: Callable[[], Serving]) -> int:
         rest = stack.enter_context(load_interface()(config, client, loop, listener))
         tune_process()
         notify(READY, f"STATUS={loop.health.status}")
-        _serve(config, loop, rest, stop)
+        _serve(loop, rest, stop)
         notify(STOPPING)
         _quietly(loop.leave)
     log.info("stopped")
@@ -90,9 +90,9 @@ def tune_process() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
-def _serve(config: Config, loop: Loop, rest: WebServer, stop: Interrupts) -> None:
+def _serve(loop: Loop, rest: WebServer, stop: Interrupts) -> None:
     """Ticks until a signal; a tick that ended is life, however it ended."""
-    while not _stop_within(stop, config.daemon.tick_s):
+    while not _stop_within(stop, TICK_S):
         loop.tick()
         notify(WATCHDOG, f"STATUS={loop.health.status}")
         if not rest.alive:

@@ -77,7 +77,7 @@ class Context:
 
     @cached_property
     def control(self) -> redis.Redis:
-        return connect(self.config.broker.control_url, timeout_s=self.config.broker.connect_timeout_s)
+        return connect(self.config.broker.control_url)
 
     @cached_property
     def ledger(self) -> Ledger:

@@ -101,7 +101,7 @@ class WorkerParts:
 
     def _connect(self) -> redis.Redis:
         broker = self.config.broker
-        return connect(broker.control_url, timeout_s=broker.connect_timeout_s)
+        return connect(broker.control_url)
 
     @cached_property
     def context(self) -> Any:

@@ -19,7 +19,7 @@ from azq.errors import BrokerError, BrokerUnavailable, ConfigError
 from azq.process.liveness import kept_alive, more_time, notify
 from azq.waiting import Backoff
 from azq.wire import keys
-from azq.wire.connect import connect, socket_timeout_s, translate
+from azq.wire.connect import CONNECT_TIMEOUT_S, connect, socket_timeout_s, translate
 from azq.wire.fitness import CONTROL, admit
 
 BACKOFF = Backoff(0.2, 5.0)  # of a start that waits for its broker
@@ -295,12 +295,12 @@ def control_url_of(broker: BrokerConfig) -> str:
 
 def another_control(broker: BrokerConfig) -> RedisBus:
     """The control plane over a connection of the caller's alone; raises as `connect`."""
-    return RedisBus(connect(control_url_of(broker), timeout_s=broker.connect_timeout_s))
+    return RedisBus(connect(control_url_of(broker)))
 
 
-def admitted(url: str, *, timeout_s: float, plane: str = CONTROL) -> redis.Redis:
+def admitted(url: str, plane: str = CONTROL) -> redis.Redis:
     """As `connect`, to a server that is fit for a plane. Raises also as `azq.wire.fitness.admit`."""
-    client = connect(url, timeout_s=timeout_s)
+    client = connect(url)
     try:
         admit(client, plane)
     except BaseException:
@@ -313,7 +313,7 @@ def admit_data_planes(broker: BrokerConfig) -> None:
     """Raises `ConfigError` for a data plane that never works; one that is away, or may come to work, is no reason not to start."""
     for url in set(broker.data_planes) - {broker.control_url}:
         with suppress(BrokerError):
-            admitted(url, timeout_s=broker.connect_timeout_s, plane="data").close()
+            admitted(url, "data").close()
 
 
 def connect_at_start(broker: BrokerConfig) -> redis.Redis:
@@ -323,10 +323,10 @@ def connect_at_start(broker: BrokerConfig) -> redis.Redis:
     spends the wait on loading Python; in a container it is the same. Else a person waits for an answer: `BrokerUnavailable` at once.
     Raises also as `azq.wire.fitness.admit`.
     """
-    url, timeout_s, failures = control_url_of(broker), broker.connect_timeout_s, 0
+    url, failures = control_url_of(broker), 0
     while True:
         try:
-            return admitted(url, timeout_s=timeout_s)
+            return admitted(url)
         except BrokerUnavailable as error:
             if not kept_alive():
                 raise
@@ -335,5 +335,5 @@ def connect_at_start(broker: BrokerConfig) -> redis.Redis:
             failures += 1
             pause_s = BACKOFF.pause_s(failures)
             # The start takes longer than the unit allows: this pause, the next try, and some room.
-            notify(f"STATUS=waiting for the broker: {error}", more_time(pause_s + 2 * timeout_s + 30))
+            notify(f"STATUS=waiting for the broker: {error}", more_time(pause_s + 2 * CONNECT_TIMEOUT_S + 30))
             threading.Event().wait(pause_s)

@@ -22,7 +22,7 @@ from azq.config import BrokerConfig
 from azq.errors import BrokerError
 from azq.waiting import Backoff
 from azq.wire import keys, shards
-from azq.wire.connect import open_client
+from azq.wire.connect import CONNECT_TIMEOUT_S, open_client
 
 WAIT_MS = 100  # of one wait in a server: how late a change of streams is noticed
 TIMEOUT_S = 2.0  # of one command: a broker that hangs costs the others no more than this, once
@@ -37,7 +37,7 @@ def open_requests(config: BrokerConfig, host: HostRequests | None = None) -> Req
     Raises `BrokerError` where no broker of it answers.
     """
     # The longest wait in a server is a tenth of a second: a socket that is silent for longer than usual is a broker out of reach.
-    timeout_s = min(config.connect_timeout_s, TIMEOUT_S if len(config.data_planes) > 1 else float("inf"))
+    timeout_s = TIMEOUT_S if len(config.data_planes) > 1 else CONNECT_TIMEOUT_S
     buses = [RedisBus(open_client(url, timeout_s=timeout_s)) for url in config.data_planes]
     _check_one_answers(buses)
     return ShardedBus(buses, width=config.shards_per_run, host=host)

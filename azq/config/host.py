@@ -21,7 +21,6 @@ from azq.config.base import (
     Seconds,
     SecondsOrNever,
     Section,
-    Simulations,
     Tag,
     Url,
     Urls,
@@ -68,6 +67,8 @@ def password_in(url: str) -> str:
 class BrokerConfig(Section):
     """Where the control plane (durable) and the data plane (evaluation streams) are."""
 
+    retired: ClassVar = {"connect_timeout_s": 5.0}
+
     control_url: Url = ""  # empty: an embedded server is started by `azq up`
     data_url: Url = ""  # empty: likewise; may equal control_url
     public_control_url: Url = ""  # how other machines reach them, where that differs; sent to joining machines without password
@@ -77,7 +78,6 @@ class BrokerConfig(Section):
     data_shards: Few = 1  # embedded data planes that `azq up` starts
     shards_per_run: FewOrNone = 0  # data planes that carry one run's evaluations; 0: all
     tls_ca: Path | None = None  # PEM, for rediss:// addresses: the server's own certificate or its authority's; unset: the system's
-    connect_timeout_s: Seconds = 5.0
 
     @model_validator(mode="before")
     @classmethod
@@ -152,23 +152,25 @@ class ListenConfig(Section):
 class DaemonConfig(ListenConfig):
     """The operations daemon and its REST interface."""
 
-    retired: ClassVar = {"history_every_s": 5.0}
+    retired: ClassVar = {
+        "history_every_s": 5.0,
+        "rate_burst": 2000,
+        "event_streams_each": 48,
+        "move_searches": 2,
+        "move_queue": 16,
+        "move_simulations": 3200,
+        "tick_s": 0.5,
+        "unclaimed_s": 15.0,
+    }
 
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     token: SecretStr = SecretStr("")  # may do everything; this one or another is required when host is not loopback
     tokens: dict[Tag, TokenConfig] = Field(default_factory=dict)  # by name; names may show in logs
-    rate_per_s: Factor = 1000.0  # requests of one token, or of one address where there is none
-    rate_burst: Positive = 2000
-    event_streams: Positive = 64  # open at once
-    event_streams_each: Positive = 48  # of them with one token, so that no reader takes all
+    rate_per_s: Factor = 1000.0  # requests of one token, or of one address where there is none; those of two seconds at once
+    event_streams: Positive = 64  # open at once, three quarters of them with one token
     max_runs: Positive = 100  # running at once, for a request that creates or resumes one
     max_queued_jobs: Positive = 10_000  # queued and leased, over all runs, for a request that enqueues one
-    move_searches: Few = 2  # of POST /v1/runs/{run}/moves at once
-    move_queue: FewOrNone = 16  # of them that wait; beyond that 429
-    move_simulations: Simulations = 3200  # a position, at most
-    tick_s: Seconds = 0.5
     lease_s: Seconds = 20.0
-    unclaimed_s: Seconds = 15.0  # a published job nobody claimed for so long is published again
     max_attempts: Few = 4
     jobs_ahead: Few = 1  # queued jobs kept beyond what live workers hold, per tag
 
@@ -193,6 +195,8 @@ def _network(text: str) -> str:
 class GatewayConfig(ListenConfig):
     """The gateway, by which browsers' tabs make games."""
 
+    retired: ClassVar = {"games_per_hour_each": 200_000}
+
     port: Annotated[int, Field(ge=0, le=65535)] = 8090
     url: str = ""  # how people reach it, for links and behind a proxy; empty: host and port
     proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()  # addresses or networks whose X-Forwarded headers count
@@ -204,12 +208,13 @@ class GatewayConfig(ListenConfig):
     batch_after_s: Seconds = 30.0  # finished games wait at most so long for others to be verified with
     invited_only: bool = False  # new devices need an invitation; `azq volunteers invite`
     keys_per_day: Positive = 50  # new devices from one address
-    games_per_hour: Many = 20_000  # of one device
-    games_per_hour_each: Many = 200_000  # from one address
+    games_per_hour: Many = 20_000  # of one device; ten times as many from one address
 
 
 class WorkerConfig(Section):
     """This host's Celery workers."""
+
+    retired: ClassVar = {"heartbeat_life_s": 8.0}
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
     concurrency: FewOrNone = 0  # jobs at once in one worker; 0: as many as suit the machine in `azq up`, one elsewhere
@@ -219,7 +224,11 @@ class WorkerConfig(Section):
     # the network is a perceptron, whose passes cost less than being asked for
     engines: tuple[str, ...] = ()  # commands of GTP engines that evaluation jobs may start on this host, as in `gtp:<command>`
     heartbeat_s: Seconds = 2.0
-    heartbeat_life_s: Seconds = 8.0
+
+    @property
+    def heartbeat_life_s(self) -> float:
+        """How long a process counts as alive after its last heartbeat."""
+        return 4 * self.heartbeat_s
 
 
 class InferenceConfig(Section):

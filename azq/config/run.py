@@ -78,7 +78,7 @@ class SearchConfig(Section):
 class SelfPlayConfig(Section):
     """How a self-play job makes games."""
 
-    retired: ClassVar = {"pin_threads": None}
+    retired: ClassVar = {"pin_threads": None, "resend_after_s": None}
 
     evaluator: Literal["stream", "local", "uniform"] = "stream"
     games_in_flight: Positive = 1024  # at most
@@ -89,7 +89,6 @@ class SelfPlayConfig(Section):
     threads: Few = 1
     slice_s: Seconds = 60.0
     journal_s: Seconds = 5.0
-    resend_after_s: Seconds = 5.0
     max_waiting_games: Many = 20_000  # finished games that wait for the learner before self-play stalls: they bound the broker's memory
     random_opening_plies: Plies = 0  # at most; each game draws its own number of them
     fork_share: Fraction = 0.0  # of the new games: they begin in the middle of one that this worker finished lately, with a random move
@@ -264,30 +263,32 @@ def _check_devices(config: LearnerConfig) -> None:
 
 
 Elo = Annotated[float, Field(ge=-10_000, le=10_000)]
-ErrorRate = Annotated[float, Field(gt=0.0, lt=0.5)]
 
 
 class ArenaConfig(Section):
     """Evaluation jobs that follow a run."""
+
+    retired: ClassVar = {
+        "games_per_job": None,
+        "sprt_alpha": None,
+        "sprt_beta": None,
+        "promotion_elo": None,
+        "grade_every_s": None,
+        "grade_every_steps": None,
+    }
 
     every_s: SecondsOrNever = 120.0  # less while the run is young: 20, 40, 80 ... s; 0: never
     every_steps: Natural = 0  # also once weights are published so many steps after the ones evaluated last; 0: by time alone
     num_simulations: Simulations = 64
     games: Positive = 40  # per match, colours swapped in pairs
     final_games: Natural = 0  # per match of a finished run's last round; 0: as many as in the others
-    games_per_job: Annotated[int, Field(ge=20, le=2**20)] = 100  # a longer match is played in parts of so many, by several workers at once
     sprt: tuple[()] | tuple[Elo, Elo] = ()  # elo0, elo1: a match in parts ends once it is clear which; none: all games are played
-    sprt_alpha: ErrorRate = 0.05  # of taking one of elo0 for one of elo1
-    sprt_beta: ErrorRate = 0.05  # and the other way round
     opponents: tuple[str, ...] = ("previous", "uct:100")
     grade_positions: Natural = 200  # graded positions per evaluation, where the game has a set
-    grade_every_s: SecondsOrNever = 0.0  # a schedule of its own for these; 0, as the next: with each round
-    grade_every_steps: Natural = 0
     opening_plies: Plies = 4  # random plies before a match game
     promotion: Literal["off", "sprt", "games"] = "off"  # what a version must pass before self-play follows it; off: every one serves
     promotion_games: Positive = 400  # of a candidate against the best; under sprt at most, and rejected when these decide nothing
     promotion_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.55  # under games: share of the points (Silver et al. 2017, Methods)
-    promotion_elo: tuple[Elo, Elo] = (0.0, 50.0)  # under sprt: over the best, as elo0 and elo1; error rates as of the other tests
 
     @property
     def promotes(self) -> bool:
@@ -297,35 +298,24 @@ class ArenaConfig(Section):
     @property
     def evaluates(self) -> bool:
         """Whether a run is evaluated at all."""
-        return self.matches or self.grades_apart
-
-    @property
-    def matches(self) -> bool:
-        """Whether there are rounds of matches."""
         return self.every_s > 0 or self.every_steps > 0
-
-    @property
-    def grades_apart(self) -> bool:
-        """Whether positions are graded by a schedule of their own."""
-        return self.grade_every_s > 0 or self.grade_every_steps > 0
 
     @model_validator(mode="after")
     def _decides(self) -> ArenaConfig:
-        for name, elos in (("sprt", self.sprt), ("promotion_elo", self.promotion_elo)):
-            if elos and not elos[0] < elos[1]:
-                raise ValueError(f"arena.{name} = [{elos[0]:g}, {elos[1]:g}] can decide nothing; elo0 comes first and is smaller")
+        if self.sprt and not self.sprt[0] < self.sprt[1]:
+            raise ValueError(f"arena.sprt = [{self.sprt[0]:g}, {self.sprt[1]:g}] can decide nothing; elo0 comes first and is smaller")
         return self
 
 
 class VolunteersConfig(Section):
     """What a run lets browsers' tabs do for it."""
 
+    retired: ClassVar = {"least_quality": None, "games_at_once": None}
+
     kinds: tuple[
         Literal["selfplay", "eval"], ...
     ] = ()  # of jobs that tabs take on; eval: matches between versions; none: they have nothing of the run
     num_simulations: Annotated[int, Field(ge=0, le=65_535)] = 0  # of a move; 0: as servers search
-    least_quality: Annotated[int, Field(ge=25, le=100)] = 50  # percent of these simulations that a tab may settle for
-    games_at_once: Few = 8  # of one of a tab's workers
     slice_s: Seconds = 600.0  # after which a job hands out no more games, and ends with the last of its own
 
 

@@ -71,7 +71,7 @@ def open_control(config: Config) -> tuple[Config, redis.Redis]:
     """
     resolved = resolve(config)
     try:
-        return resolved, connect(resolved.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+        return resolved, connect(resolved.broker.control_url)
     except BrokerAbsent as error:
         if config.broker.control_url:
             raise
@@ -85,14 +85,14 @@ def reading_control(config: Config) -> Iterator[redis.Redis]:
 
     Raises as `open_control`, and `StateConflict` while another process starts there.
     """
-    server, wait_s = EmbeddedServer("control", config.home.absolute() / BROKER_FOLDER / "control"), config.broker.connect_timeout_s
+    server = EmbeddedServer("control", config.home.absolute() / BROKER_FOLDER / "control")
     url = config.broker.control_url or server.known_url() or resolve(config).broker.control_url  # which says that there is none
     with contextlib.ExitStack() as stack:
         if not config.broker.control_url and not server.responds(ASK_TIMEOUT_S):
             stack.enter_context(home_lock(config.home))
             stack.callback(server.stop)
             server.start()
-        yield stack.enter_context(connect(url, timeout_s=wait_s))
+        yield stack.enter_context(connect(url))
 
 
 def _started(config: Config) -> int:
@@ -225,7 +225,7 @@ class Brokers:
         try:
             self._start()
             config = self.apply(self._config)
-            self.control = admitted(config.broker.control_url, timeout_s=config.broker.connect_timeout_s)
+            self.control = admitted(config.broker.control_url)
             admit_data_planes(config.broker)
             if "control" in self._servers and knows_roles(config):
                 self._machines = Machines(owners_of(config))

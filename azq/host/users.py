@@ -155,7 +155,7 @@ def machines_of(config: Config) -> Iterator[Machines]:
 
 def owners_of(config: Config) -> list[redis.Redis]:
     """Connections to each server of a fleet as these settings have them, the control plane's first."""
-    return [open_client(url, timeout_s=config.broker.connect_timeout_s) for url in _addresses(config)]
+    return [open_client(url) for url in _addresses(config)]
 
 
 def _addresses(config: Config) -> list[str]:
@@ -244,7 +244,7 @@ def knows_roles(config: Config) -> bool:
     if url == config.broker.control_url:
         return acl.user_in(url) != acl.OWNER
     try:
-        connect(url, timeout_s=config.broker.connect_timeout_s).close()
+        connect(url).close()
     except BrokerRefused:
         return False
     except BrokerUnavailable:  # whoever connects next says so

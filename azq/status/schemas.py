@@ -182,7 +182,7 @@ class MovesAsked(Body):
     weights: Literal["latest", "best"] | Positive | Annotated[str, Field(pattern=f"^{VERSION}(,{VERSION}){{1,7}}$")] = Field(
         default="latest", description="A version, `best`: the highest rated, or several, `3,7`: their mean."
     )
-    num_simulations: Positive = Field(default=200, description="A position; at most `daemon.move_simulations`.")
+    num_simulations: Positive = Field(default=200, description="A position; at most 3,200.")
     temperature: Annotated[float, Field(ge=0, le=10)] = Field(default=0.0, description="0: always the best move.")
     level: Annotated[float, Field(ge=-10_000, le=10_000)] | None = Field(
         default=None, description="An Elo of the run's ratings: the nearest of its levels settles weights, simulations and temperature."

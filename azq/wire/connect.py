@@ -39,6 +39,7 @@ from azq.wire import keys, tls
 from azq.wire.messages import READABLE, SCHEMA
 
 SCHEMES = ("unix", "redis", "rediss")
+CONNECT_TIMEOUT_S = 5.0
 BLOCKING_TIMEOUT_S = 15.0  # a read waits at most half of this in the server, so that a frozen one is noticed
 _DENIED = ("ACL failure", "NOPERM")  # of a command in a script
 _ADMISSION = "check it in azq.toml, or let this machine in again: `azq join-token` on the first one"
@@ -59,7 +60,7 @@ return mark
 """
 
 
-def connect(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> redis.Redis:
+def connect(url: str, *, timeout_s: float = CONNECT_TIMEOUT_S, blocking: bool = False) -> redis.Redis:
     """A client of the broker at `url`, proven by one round trip; safe to share between threads.
 
     `unix://[:password@]/path`, `redis://[user:password@]host:port/db` and `rediss://` are understood. `blocking` gives a client
@@ -76,7 +77,7 @@ def connect(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> redi
     return client
 
 
-def open_client(url: str, *, timeout_s: float = 5.0, blocking: bool = False) -> redis.Redis:
+def open_client(url: str, *, timeout_s: float = CONNECT_TIMEOUT_S, blocking: bool = False) -> redis.Redis:
     """A client that connects at its first command. Raises `ConfigError` for a URL of no known form."""
     _check(url)
     try:

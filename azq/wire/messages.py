@@ -231,9 +231,6 @@ class EvalRound(Message, frozen=True):
     asked_ms: int
     step: int = 0  # of these weights
     final: bool = False  # of a finished run, with `arena.final_games`
-    graded_version: int = 0  # the newest that was graded on `arena.grade_every_s` or `grade_every_steps`, and the next two with it
-    graded_ms: int = 0
-    graded_step: int = 0
 
 
 class Heartbeat(Message, frozen=True):

@@ -50,15 +50,16 @@ def create_app(services: Services, of_parts: Iterable[APIRouter] = (), *, max_bo
     mount_pages(app)
     conventions.install(app)
     config = services.config
-    app.state.turns = Turns(config.move_searches, config.move_queue)
+    app.state.turns = Turns(moves.SEARCHES, moves.QUEUE)
     app.state.auditor = Auditor(services.bus)
     app.add_middleware(Trail, auditor=app.state.auditor, clock_ms=services.clock_ms)
-    make_limiter = partial(Limiter, config.rate_per_s, config.rate_burst)
+    make_limiter = partial(Limiter, config.rate_per_s, max(1.0, BURST_S * config.rate_per_s))
     app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter, max_body_bytes=max_body_bytes)
     app.add_middleware(Guarded)
     return app
 
 
+BURST_S = 2.0  # whose requests a caller may make at once
 FOLDER = str(files("daemon") / "page")
 WEB = str(files("azq") / "web")  # the play page, and what all pages share
 REFERENCE = files("daemon.api") / "reference.html"

@@ -35,8 +35,7 @@ def list_queues(use: Use) -> list[QueueStatus]:
     return queue_table(use.workers(), use.ledger.jobs(), use.clock_ms())
 
 
-PATIENCE_TICKS = 20  # of silence before the daemon calls itself not ready
-SHORTEST_PATIENCE_S = 5.0
+PATIENCE_S = 10.0  # without a tick before the daemon calls itself not ready
 
 
 @router.get("/v1/workers", tags=["workers"], response_model=list[WorkerStatus], responses=LINKED, dependencies=[WORKER])
@@ -74,8 +73,7 @@ async def healthz(request: Request, use: Use) -> HealthOut:
 @router.get("/readyz", tags=["daemon"], response_model=HealthOut, response_model_exclude_none=True)
 async def readyz(request: Request, use: Use) -> HealthOut | Response:
     """The last tick went through, broker round trip included; else 503 and why. Needs no token; with one, shows the version."""
-    patience_s = max(SHORTEST_PATIENCE_S, PATIENCE_TICKS * use.config.tick_s)
-    if why_not := why_not_ready(use.health.pulse, time.monotonic(), patience_s):
+    if why_not := why_not_ready(use.health.pulse, time.monotonic(), PATIENCE_S):
         return problem(
             HTTPStatus.SERVICE_UNAVAILABLE, why_not, kind=f"{ERROR_URN}NotReady", instance="/readyz", headers={"Retry-After": "2"}
         )

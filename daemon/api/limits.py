@@ -43,14 +43,14 @@ class Streams:
         """Streams that are open now."""
         return self._of.total()
 
-    def enter(self, who: str, most: int, most_each: int) -> None:
+    def enter(self, who: str, most: int) -> None:
         """Takes a place for the holder of a token. Raises `TooManyRequests` where there is none left, for all or for this one."""
         with self._lock:
             if self.open >= most:
                 raise TooManyRequests(f"{self.open} event streams are open, as many as daemon.event_streams allows; end one, or raise it")
-            if self._of[who] >= most_each:
+            if self._of[who] >= most * 3 // 4:  # no reader takes all
                 raise TooManyRequests(
-                    f"token {who!r} has {self._of[who]} event streams open, as daemon.event_streams_each allows; end one, or raise it"
+                    f"token {who!r} has {self._of[who]} event streams open, three quarters of daemon.event_streams; end one, or raise it"
                 )
             self._of[who] += 1
 
@@ -97,7 +97,7 @@ class Limiter:
     """
 
     def __init__(
-        self, per_s: float, burst: int, *, clock_s: Callable[[], float] = time.monotonic, most_callers: int = MOST_CALLERS
+        self, per_s: float, burst: float, *, clock_s: Callable[[], float] = time.monotonic, most_callers: int = MOST_CALLERS
     ) -> None:
         self._every_s = 1.0 / per_s
         self._tolerance_s = (burst - 1) / per_s

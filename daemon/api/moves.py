@@ -36,6 +36,8 @@ from daemon.api.weights import MEDIA_TYPE, find_weights
 
 router = APIRouter(prefix="/v1/runs/{run}", tags=["moves"])
 
+SEARCHES, QUEUE = 2, 16  # requests searched at once, and those that wait; beyond that 429
+MOST_SIMULATIONS = 3200  # of a position
 SLOTS = 8  # positions searched at once: bounds the memory of a request
 STEPS = 32  # round trips of an answer, about, between these numbers of leaves of a tree under way at once
 LEAVES_PER_STEP = (8, 32)
@@ -72,7 +74,7 @@ def read_network(run: str, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")
 async def find_moves(run: str, body: MovesAsked, request: Request, use: Use) -> MovesOut:
     """The best move in each position, as a search with the run's weights sees it; changes nothing, and read tokens may ask."""
     turns: Turns = request.app.state.turns
-    full = "searches wait already, as many as daemon.move_queue allows; ask again later, or raise it"
+    full = f"{QUEUE} searches wait already; ask again later"
     return await turns.take(lambda: _answer(run, body, use, turns), full)
 
 
@@ -98,7 +100,7 @@ def _answer(run: str, body: MovesAsked, use: Services, turns: Turns) -> MovesOut
 
 
 def _levels(use: Services, run: str, sections: RunSections) -> list[Level]:
-    return ladder(_standing(use, run).ratings, sections.arena.num_simulations, use.config.move_simulations)
+    return ladder(_standing(use, run).ratings, sections.arena.num_simulations, MOST_SIMULATIONS)
 
 
 def _standing(use: Services, run: str) -> Standing:
@@ -110,8 +112,8 @@ def _strength(body: MovesAsked, use: Services, run: str, sections: RunSections) 
 
     Raises `NotFound` for weights that are not, `InvalidRequest` for too large a budget.
     """
-    if body.num_simulations > use.config.move_simulations:
-        raise InvalidRequest(f"num_simulations {body.num_simulations} is above {use.config.move_simulations}, daemon.move_simulations")
+    if body.num_simulations > MOST_SIMULATIONS:
+        raise InvalidRequest(f"num_simulations {body.num_simulations} is above {MOST_SIMULATIONS}, the most a position gets")
     if body.level is not None:
         level = nearest(_levels(use, run, sections), body.level)
         return level, (level.weight_version,)

@@ -19,7 +19,9 @@ from azq.wire.messages import Deed, MatchResult, MatchSpec, PromotionEvent
 from azq.wire.parts import opponents, spec_of
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
-from daemon.decide.rounds import SEED_LIMIT, Arena
+from daemon.decide.rounds import ERROR_RATE, SEED_LIMIT, Arena
+
+PROMOTION_ELO = 0.0, 50.0  # of a candidate over the best, as elo0 and elo1 of the sequential test
 
 Command = Literal["promote", "rollback", "pin", "unpin"]
 
@@ -87,7 +89,7 @@ def judge(arena: ArenaConfig, played: Sequence[MatchResult], left: int) -> tuple
     games, seats = wins + draws + losses, max((1 + opponents(match) for match in played), default=2)
     score = f"{wins} won, {draws} drawn, {losses} lost"
     if arena.promotion == "sprt":
-        test = sequential_test(wins, draws, losses, *arena.promotion_elo, arena.sprt_alpha, arena.sprt_beta, seats)
+        test = sequential_test(wins, draws, losses, *PROMOTION_ELO, ERROR_RATE, ERROR_RATE, seats)
         if test.verdict != "open":
             return "promoted" if test.verdict == "accepted" else "rejected", f"{score}: LLR {test.llr:.2f}"
         return None if left else ("rejected", f"{score}: LLR {test.llr:.2f} decides nothing")

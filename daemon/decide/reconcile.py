@@ -22,6 +22,7 @@ from daemon.decide.rounds import TABS_MATCHES, Arena, needless, next_evaluation
 
 # How long in all a slice may wait for its limiter, or for a run's first weights, before its slot is free: for another run or an evaluation.
 STALL_ALONE_S, STALL_SHARED_S = 10.0, 1.0
+UNCLAIMED_MS = 15_000  # after which a published job that no free worker claimed is published again
 FAILURES_IN_A_ROW = 5  # self-play jobs that end in an error, none in between that does not
 
 
@@ -159,7 +160,7 @@ def _deliver(run: DesiredRun, own_tag: str, seen: ObservedRun, scene: _Scene) ->
 
 def _is_lost(view: JobView, scene: _Scene) -> bool:
     """Whether a message is lost: a worker was free all the while, or took later ones. No clock that can be set says so."""
-    queue, seen, wait_ms = view.job.queue, scene.seen, scene.config.unclaimed_s * 1000
+    queue, seen, wait_ms = view.job.queue, scene.seen, UNCLAIMED_MS
     sent_ms = _sent_ms(view, seen)
     was_free = seen.clock_ms - max(sent_ms, seen.full_ms.get(queue, seen.clock_ms)) >= wait_ms
     return was_free or scene.taken_ms.get((queue, view.job.priority), 0) - sent_ms >= wait_ms

@@ -14,12 +14,14 @@ from azq.status.state import DesiredRun, ObservedRun, Offer
 from azq.status.workers import eval_tag, live_tags, slots_of
 from azq.wire.kinds import BROWSER, Kind, queue_name
 from azq.wire.messages import EvalRound, GradeSpec, MatchSpec
-from azq.wire.parts import spec_of, whole_of
+from azq.wire.parts import whole_of
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
 
 SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned last; the final round is for those weights
 SEED_LIMIT = 2**63
+GAMES_PER_JOB = 100  # a longer match is played in parts of so many, by several workers at once
+ERROR_RATE = 0.05  # of a sequential test, of taking elo0 for elo1 and the other way round
 FINAL_SEED = 500  # seeds of final matches lie so far above those of other rounds of the same weights, which have fewer opponents
 FIRST_POSITIONS = 50  # a few seconds of work: what a run begins with, so that its first figure of strength is there at once
 FIRST_MS = 20_000  # of active time, when the first round is due; the next ones when it has doubled, until `arena.every_s` is shorter
@@ -46,12 +48,13 @@ class Arena:
         """The hardware tag whose workers evaluate for this run."""
         return eval_tag(self.offers, self.sections.run.tag)
 
-    def waited(self, every_s: float, every_steps: int, since_ms: int, since_step: int) -> bool:
-        """Whether enough time has gone by, at most `every_s` and less while the run is young, or enough steps have been trained."""
-        waited_ms = self.now_ms - since_ms if since_ms else self.seen.active_ms
+    def waited(self) -> bool:
+        """Whether enough time since the last round has passed, less while the run is young, or enough steps have been trained."""
+        every_s, every_steps, last = self.sections.arena.every_s, self.sections.arena.every_steps, self.seen.round
+        waited_ms = self.now_ms - last.asked_ms if last.asked_ms else self.seen.active_ms
         before_ms = self.seen.active_ms - waited_ms  # how long the run had been active then
         pause_ms = min(1000 * every_s, max(FIRST_MS, 2 * before_ms) - before_ms)
-        by_steps = every_steps > 0 and self.seen.weight_step - since_step >= every_steps
+        by_steps = every_steps > 0 and self.seen.weight_step - last.step >= every_steps
         return by_steps or (every_s > 0 and not 0 <= waited_ms < pause_ms)  # less than nothing: the clock was set back
 
     def asks(self, noted: EvalRound, specs: Sequence[MatchSpec | GradeSpec], for_tabs: Sequence[MatchSpec] = ()) -> do.EnqueueEval | None:
@@ -63,7 +66,7 @@ def next_evaluation(arena: Arena) -> list[Action]:
     """The evaluation that is due now, or what keeps it from being asked for; nothing where none is due."""
     if arena.finished and 0 <= arena.now_ms - arena.run.changed_ms < SETTLE_MS:
         return []
-    due = _round(arena) or _grading(arena)
+    due = _round(arena)
     return [] if due is None else [_routed(due, arena.offers)]
 
 
@@ -93,35 +96,21 @@ def _round(arena: Arena) -> do.EnqueueEval | None:
     settings, seen, last = arena.sections.arena, arena.seen, arena.seen.round
     final = arena.finished and settings.final_games > 0
     fresh = seen.weight_version > last.weight_version or (final and not last.final and seen.weight_version > 0)
-    if not (settings.matches or (final and settings.evaluates)) or not fresh:
+    if not settings.evaluates or not fresh:
         return None
     if any(arena.finished or (view.job.kind == Kind.EVAL and not is_trial(view.job)) for view in seen.jobs):
         return None
     noted = replace(last, weight_version=seen.weight_version, asked_ms=arena.now_ms, step=seen.weight_step, final=final)
     begins = not (last.weight_version or arena.finished) and slots_of(arena.offers, queue_name(Kind.EVAL, arena.tag))
-    if begins and not settings.grades_apart and (first := _grades(arena, most=FIRST_POSITIONS)):
+    if begins and (first := _grades(arena, most=FIRST_POSITIONS)):
         return arena.asks(noted, first)
-    if not (arena.finished or arena.waited(settings.every_s, settings.every_steps, last.asked_ms, last.step)):
+    if not (arena.finished or arena.waited()):
         return None
     matches = _matches(arena, final)
     tabs = Kind.EVAL in arena.sections.volunteers.kinds and not arena.finished and slots_of(arena.offers, TABS_MATCHES)
     for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
-    parts = [part for match in matches if match not in for_tabs for part in split(match, settings.games_per_job)]
-    graded = settings.grades_apart and (not arena.finished or last.graded_version == seen.weight_version)
-    return arena.asks(noted, [*([] if graded else _grades(arena)), *parts], for_tabs)  # what takes seconds goes first
-
-
-def _grading(arena: Arena) -> do.EnqueueEval | None:
-    """Graded positions of new weights by a separate schedule, also while matches are played."""
-    settings, seen, last = arena.sections.arena, arena.seen, arena.seen.round
-    if arena.finished or not settings.grades_apart or seen.weight_version <= last.graded_version:
-        return None
-    if any(isinstance(spec_of(view.job), GradeSpec) for view in seen.jobs):
-        return None
-    if not arena.waited(settings.grade_every_s, settings.grade_every_steps, last.graded_ms, last.graded_step):
-        return None
-    noted = replace(last, graded_version=seen.weight_version, graded_ms=arena.now_ms, graded_step=seen.weight_step)
-    return arena.asks(noted, _grades(arena))
+    parts = [part for match in matches if match not in for_tabs for part in split(match, GAMES_PER_JOB)]
+    return arena.asks(noted, [*_grades(arena), *parts], for_tabs)  # what takes seconds goes first
 
 
 def _matches(arena: Arena, final: bool) -> list[MatchSpec]:
@@ -139,7 +128,7 @@ def _matches(arena: Arena, final: bool) -> list[MatchSpec]:
 
 
 def _sprt(settings: ArenaConfig) -> tuple[float, ...]:
-    return (*settings.sprt, settings.sprt_alpha, settings.sprt_beta) if settings.sprt else ()
+    return (*settings.sprt, ERROR_RATE, ERROR_RATE) if settings.sprt else ()
 
 
 def _grades(arena: Arena, most: int = SEED_LIMIT) -> list[GradeSpec]:

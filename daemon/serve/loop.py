@@ -39,9 +39,10 @@ from daemon.serve.act import Hands, act
 from daemon.serve.health import Health
 
 LINES = {do.ReportUnroutable: "unroutable", do.ReportSpent: "budget", do.ReportCrashLoop: "crash_loop"}  # of log
+TICK_S = 0.5
 MEND_EVERY = 4  # ticks
 HISTORY_EVERY_S = 5.0  # between two points of the charts
-LIFE_S = 4.0  # at least; longer than a few ticks
+LIFE_S = 4.0  # longer than a few ticks
 
 # KEYS[1] the lock; ARGV[1] holder, ARGV[2] life in ms, ARGV[3] a holder that is dead. Returns the holder after the call.
 _HOLD = """
@@ -220,7 +221,7 @@ def build(
     publish = partial(jobs.publish, jobs.make_app(config.broker.control_url))
     return Loop(
         config=config.daemon,
-        observer=Observer(ledger, bus, Beats(bus, max_age_s=2 * config.daemon.tick_s)),
+        observer=Observer(ledger, bus, Beats(bus, max_age_s=2 * TICK_S)),
         hands=Hands(ledger, bus, publish, config.daemon.max_attempts),
         bus=bus,
         hold=lock.hold,

@@ -70,7 +70,7 @@ hosts = ["{b}", "{d}"]
 lease_s = 6
 
 [settings.worker]
-heartbeat_life_s = 20
+heartbeat_s = 5
 
 [run]
 game = "{game}"
@@ -78,7 +78,7 @@ until = "steps=10000000"
 settings = [
     "network={{kind='mlp', blocks=1, channels=16}}", "search.num_simulations=16",
     "arena={{every_s=3600.0, games=4, opponents=['uct:20'], grade_positions=10, num_simulations=8}}",
-    "selfplay={{games_in_flight=32, journal_s=0.5, slice_s=20.0, resend_after_s=2.0}}",
+    "selfplay={{games_in_flight=32, journal_s=0.5, slice_s=20.0}}",
     "learner={{batch_size=64, min_window=256, publish_every_s=3.0, limiter_slack=10000000, device='cpu', rank_timeout_s=10.0}}",
 ]
 """

@@ -57,7 +57,7 @@ port = {daemon}
 game = "tic_tac_toe"
 settings = [
     "network={{kind='mlp', blocks=1, channels=16}}", "search.num_simulations=16", "arena.every_s=0",
-    "selfplay={{games_in_flight=16, journal_s=0.5, slice_s=20.0, resend_after_s=2.0}}",
+    "selfplay={{games_in_flight=16, journal_s=0.5, slice_s=20.0}}",
     "learner={{batch_size=64, min_window=128, publish_every_s=3.0, limiter_slack=10000000, device='cpu'}}",
 ]
 """

@@ -41,7 +41,7 @@ SECTIONS = {
     "run": {"game": GAME},
     "network": {"kind": "mlp", "blocks": 1, "channels": 16},
     "search": {"num_simulations": 16},
-    "selfplay": {"games_in_flight": 32, "journal_s": 0.5, "slice_s": 20.0, "resend_after_s": 2.0},
+    "selfplay": {"games_in_flight": 32, "journal_s": 0.5, "slice_s": 20.0},
     "learner": {"batch_size": 64, "min_window": 256, "publish_every_s": 3.0, "limiter_slack": 10_000_000, "device": "cpu"},
     "arena": {"every_s": 0},
 }

@@ -15,7 +15,7 @@ from daemon.decide.reconcile import reconcile
 
 NOW = 10_000_000
 WAITING = 500  # games for the learner at which self-play stalls
-CONFIG = DaemonConfig(jobs_ahead=1, unclaimed_s=15.0)
+CONFIG = DaemonConfig(jobs_ahead=1)
 SECTIONS = RunSections(
     run=RunConfig(game="connect_four", tag="cpu"),
     selfplay=SelfPlayConfig(games_in_flight=32, slice_s=60.0, max_waiting_games=WAITING),

@@ -22,7 +22,7 @@ from azq.phases import Phases
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.wire import keys
 from azq.wire.acl import user_in
-from azq.wire.connect import connect
+from azq.wire.connect import CONNECT_TIMEOUT_S, connect
 from azq.wire.messages import LATEST
 from azq.wire.shards import client_shards, on_shard
 
@@ -153,14 +153,13 @@ def open_stream(
 
     def over(place: int, name: str) -> StreamEvaluator:
         alone = len(urls) == 1  # else a socket that is silent for long is a broker to leave
-        timeout_s = broker.connect_timeout_s if alone else min(broker.connect_timeout_s, TIMEOUT_S)
+        timeout_s = CONNECT_TIMEOUT_S if alone else TIMEOUT_S
         bus: AskingBus = RedisBus(connect(urls[place], timeout_s=timeout_s, blocking=alone))
         if host is not None:
             bus = HostFirstBus(bus, keys.eval_stream(run), keys.reply(name), host)
-        patience_s = sections.selfplay.resend_after_s
         actions, values = game.num_distinct_actions(), game.value_size()
         spent = phases or Phases()
-        return StreamEvaluator(bus, run, name, num_actions=actions, value_size=values, resend_after_s=patience_s, phases=spent)
+        return StreamEvaluator(bus, run, name, num_actions=actions, value_size=values, phases=spent)
 
     if len(urls) == 1:
         return over(0, client)

@@ -36,6 +36,7 @@ from azq.wire.tabs import Refused
 
 HISTORY_LIFE_S = 5.0  # of what is known of a history without asking: a block works after so long
 HOUR_S = 3_600
+DEVICES_PER_ADDRESS = 10  # whose games one address may send
 CALLS_PER_DAY = 20  # names that a contributor may give himself or his device
 
 
@@ -178,8 +179,8 @@ class Contributors(Tallies, Guests, Histories):
             if self._spend(f"games:{contributor}", games, HOUR_S) > self._config.games_per_hour:
                 return f"more than {self._config.games_per_hour} games an hour came from this device"
             tag = self._addresses.get(contributor, contributor)
-            if self._spend(f"from:{tag}", games, HOUR_S) > self._config.games_per_hour_each:
-                return f"more than {self._config.games_per_hour_each} games an hour came from one address"
+            if self._spend(f"from:{tag}", games, HOUR_S) > (most := DEVICES_PER_ADDRESS * self._config.games_per_hour):
+                return f"more than {most} games an hour came from one address"
         return ""
 
     def note(self, hands: Mapping[str, HandOuts]) -> None:

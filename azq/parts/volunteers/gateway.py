@@ -50,6 +50,7 @@ from azq.wire.tabs import (
 LOOK_S = 1.0  # between two looks at runs and their weights, and for whom is silent
 NOTE_LOOKS, FORGET_LOOKS = 10, 3_600
 HELLO_S = 10.0
+GAMES_AT_ONCE = 8  # of one of a tab's workers
 UNREADABLE = 8  # frames after which a tab has to go
 THREADS = 16
 
@@ -203,7 +204,7 @@ class Gateway:
             link.told.append(network.version)
         if link.ready is None:
             return
-        wanted = link.ready.games or link.ready.workers * room.sections.volunteers.games_at_once
+        wanted = link.ready.games or link.ready.workers * GAMES_AT_ONCE
         room.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
         plays_matches = MATCHES in link.ready.features and Kind.EVAL in room.sections.volunteers.kinds
         room.sessions.tabs[link.number].match_room = link.ready.workers * MATCH_GAMES if plays_matches else 0

@@ -36,6 +36,7 @@ PAUSE_S = 0.05
 FRAMES_PER_S = 50.0  # of one tab; whoever sends more is read more slowly
 NEWEST = 500  # finished games that may be looked at
 MOST_GAMES = 512  # that one tab plays at once
+LEAST_QUALITY = 50  # per cent of a move's simulations that a tab may settle for
 MATCH_GAMES = 4  # of matches that each worker of a tab gets at once: few, so that many tabs have a share
 VERSIONS_BEHIND = 8  # that a tab has been told of; who plays with an older one gets no games
 
@@ -105,7 +106,7 @@ class Room:
 
     def terms(self, version: int, quality: int = 100) -> Terms:
         """On which a tab gets games that plays with this version and wants so many percent of the simulations."""
-        return Terms(version, tab_budget(self.search.num_simulations, max(quality, self.sections.volunteers.least_quality)))
+        return Terms(version, tab_budget(self.search.num_simulations, max(quality, LEAST_QUALITY)))
 
     def play(self, handed: list[tuple[GameRecord, bytes]], terms: Terms) -> PlayGames:
         """What a tab is told of the games that it gets."""

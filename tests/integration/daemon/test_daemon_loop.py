@@ -38,7 +38,7 @@ from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.loop import DaemonLock, Loop, broker_ms
 
-CONFIG = DaemonConfig(tick_s=0.02, unclaimed_s=30.0, max_attempts=3)
+CONFIG = DaemonConfig(max_attempts=3)
 
 
 class Plane:

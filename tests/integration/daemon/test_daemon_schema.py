@@ -36,7 +36,7 @@ EXAMPLES = 12  # for each operation
 
 def make_services(home: Path) -> Services:
     bus = MemoryBus()
-    config = DaemonConfig(rate_per_s=1e6, rate_burst=10**6)
+    config = DaemonConfig(rate_per_s=1e6)
     return Services(MemoryLedger(bus), bus, config, Health(), home, lambda: ["connect_four"])
 
 

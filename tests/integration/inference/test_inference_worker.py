@@ -38,7 +38,7 @@ def start(broker, tmp_path):
     started = []
 
     def begin(*overrides, **environment):
-        broker_settings = json.dumps({"control_url": broker.control_url, "data_url": broker.data_url, "connect_timeout_s": 2.0})
+        broker_settings = json.dumps({"control_url": broker.control_url, "data_url": broker.data_url})
         variables = {**os.environ, "AZQ_BROKER": broker_settings, "AZQ_HOME": str(tmp_path), **environment}
         command = [sys.executable, "-c", CODE, "inference.device=cpu", "inference.threads=1", "worker.heartbeat_s=0.1", *overrides]
         started.append(subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True))

@@ -46,7 +46,7 @@ def versions_played(fleet: Fleet) -> set[int]:
 
 
 def test_games_go_on_with_new_weights_and_across_the_death_of_the_inference_worker(fleet: Fleet, tmp_path: Path) -> None:
-    fleet.create_run(evaluator="stream", resend_after_s=0.5)
+    fleet.create_run(evaluator="stream")
     publish_weights(fleet, tmp_path, 1)
     inference = fleet.start_inference()
     worker = fleet.start()

@@ -94,13 +94,13 @@ def test_run_sections_survive_plain_values() -> None:
 def test_a_services_credentials_lie_between_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "azq.toml").write_text('[daemon]\nport = 1000\nhost = "127.0.0.9"\n')
     (tmp_path / "azq.env").write_text(
-        "# secrets\nAZQ_BROKER__CONTROL_URL=unix://:pw@/run/x.sock\nAZQ_DAEMON__PORT=2000\nAZQ_DAEMON__TICK_S=3\n"
+        "# secrets\nAZQ_BROKER__CONTROL_URL=unix://:pw@/run/x.sock\nAZQ_DAEMON__PORT=2000\nAZQ_DAEMON__LEASE_S=3\n"
     )
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
-    monkeypatch.setenv("AZQ_DAEMON__TICK_S", "4")
+    monkeypatch.setenv("AZQ_DAEMON__LEASE_S", "4")
     settings = config.load(tmp_path / "azq.toml")
     assert settings.broker.control_url == "unix://:pw@/run/x.sock"
-    assert (settings.daemon.host, settings.daemon.port, settings.daemon.tick_s) == ("127.0.0.9", 2000, 4.0)
+    assert (settings.daemon.host, settings.daemon.port, settings.daemon.lease_s) == ("127.0.0.9", 2000, 4.0)
 
 
 def test_settings_are_taken_out_of_the_environment_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

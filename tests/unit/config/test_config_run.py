@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from azq.config import LearnerConfig, SearchConfig, dump_run, merge, parse_run
+from azq.config import ArenaConfig, LearnerConfig, SearchConfig, dump_run, merge, parse_run
 from azq.errors import ConfigError
 
 
@@ -81,5 +81,6 @@ def test_runs_that_name_settings_of_earlier_versions_go_on_without_them_where_th
     assert parse_run(old, "an older run").learner == LearnerConfig(batch_size=64)
     with pytest.raises(ConfigError, match=r"learner: Value error, population = 4 is a setting of earlier versions; leave it out"):
         parse_run({"learner": {"population": 4}}, "an older run")
+    assert parse_run({"arena": {"grade_every_s": 30.0, "games_per_job": 50}}, "an older run").arena == ArenaConfig()
     with pytest.raises(ConfigError, match=r"network\.auxiliary: Value error, soft, reply: heads of earlier versions; leave them out"):
         parse_run({"network": {"auxiliary": ["reply", "margin", "soft"]}}, "an older run")

@@ -42,7 +42,6 @@ def scoped() -> TestClient:
     """One for all that ask: to make one takes half a second."""
     return client_of(
         rate_per_s=1e6,
-        rate_burst=10**6,
         tokens={scope: TokenConfig(token=SecretStr(token), scope=scope.value) for scope, token in TOKENS.items()},
     )
 
@@ -166,8 +165,9 @@ def test_callers_are_counted_apart_and_forgotten_in_order() -> None:
     assert len(limiter) == 3
 
 
-def test_beyond_the_rate_is_a_429_with_its_wait_and_probes_stay_free() -> None:
-    client = client_of(rate_per_s=0.001, rate_burst=3)
+def test_beyond_the_rate_is_a_429_with_its_wait_and_probes_stay_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.api.app.BURST_S", 3000.0)
+    client = client_of(rate_per_s=0.001)
     assert [client.get("/v1/runs").status_code for _ in range(4)] == [200, 200, 200, 429]
     refused = client.post("/v1/runs", json={"name": "late"})
     assert refused.status_code == 429
@@ -176,8 +176,9 @@ def test_beyond_the_rate_is_a_429_with_its_wait_and_probes_stay_free() -> None:
     assert {client.get("/healthz").status_code for _ in range(9)} == {200}
 
 
-def test_a_wrong_token_spends_the_address_and_not_the_token() -> None:
-    client = client_of(token=SecretStr("right-token"), rate_per_s=0.001, rate_burst=2)
+def test_a_wrong_token_spends_the_address_and_not_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.api.app.BURST_S", 2000.0)
+    client = client_of(token=SecretStr("right-token"), rate_per_s=0.001)
     codes = [client.get("/v1/runs", headers={"Authorization": "Bearer wrong"}).status_code for _ in range(3)]
     assert codes == [401, 401, 429]
     assert client.get("/v1/runs", headers={"Authorization": "Bearer right-token"}).status_code == 200
@@ -185,7 +186,7 @@ def test_a_wrong_token_spends_the_address_and_not_the_token() -> None:
 
 def test_default_rates_let_200_reads_a_second_pass() -> None:
     config, now_s = DaemonConfig(), [0.0]
-    limiter = Limiter(config.rate_per_s, config.rate_burst, clock_s=lambda: now_s[0])
+    limiter = Limiter(config.rate_per_s, 2 * config.rate_per_s, clock_s=lambda: now_s[0])
     for number in range(2000):
         now_s[0] = number / 200
         assert limiter.wait_s("a") == 0

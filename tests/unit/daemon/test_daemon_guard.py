@@ -136,23 +136,22 @@ def test_the_version_is_for_those_who_may_ask() -> None:
 def test_no_token_holds_all_streams() -> None:
     streams = Streams()
     for _ in range(3):
-        streams.enter("reader", 4, 3)
-    with pytest.raises(TooManyRequests, match=r"'reader' has 3 .*daemon\.event_streams_each"):
-        streams.enter("reader", 4, 3)
-    streams.enter("operator", 4, 3)
+        streams.enter("reader", 4)
+    with pytest.raises(TooManyRequests, match=r"'reader' has 3 .*daemon\.event_streams"):
+        streams.enter("reader", 4)
+    streams.enter("operator", 4)
     with pytest.raises(TooManyRequests, match=r"daemon\.event_streams allows"):
-        streams.enter("operator", 4, 3)
+        streams.enter("operator", 4)
     streams.leave("reader")
-    streams.enter("reader", 4, 3)
+    streams.enter("reader", 4)
     assert streams.open == 4
-    assert DaemonConfig().event_streams_each < DaemonConfig().event_streams
 
 
 def test_the_share_of_a_token_is_that_of_its_name() -> None:
     reader = TokenConfig(token=SecretStr("token-that-reads"), scope="read")
-    client = client_of(TOKEN, event_streams=2, event_streams_each=1, tokens={"reader": reader})
+    client = client_of(TOKEN, event_streams=2, tokens={"reader": reader})
     services: Services = client.app.state.services  # type: ignore[attr-defined]
-    services.streams.enter("reader", 2, 1)
+    services.streams.enter("reader", 2)
     refused = client.get("/v1/events", headers={"Authorization": "Bearer token-that-reads"})
     assert (refused.status_code, "'reader'" in refused.json()["detail"]) == (429, True)
     services.streams.closing = True

@@ -14,7 +14,7 @@ from memory_broker import MemoryBus, MemoryLedger
 from reconcile_worlds import CONFIG, NOW, SECTIONS, beat
 from redis import exceptions
 
-from azq.config import Config, DaemonConfig
+from azq.config import DaemonConfig
 from azq.errors import AccessRefused, AzqError, BrokerUnavailable, ConfigError, LeaseLost, SchemaMismatch, StateConflict
 from azq.ledger.records import record_of
 from azq.ledger.types import JobView, Lease, RunState
@@ -164,7 +164,7 @@ def test_a_tick_that_ended_is_life_however_it_ended(monkeypatch: pytest.MonkeyPa
         last = None
         wait = staticmethod(ticks)
 
-    main._serve(Config(), bench.loop, Rest(), Stop())  # type: ignore[arg-type]
+    main._serve(bench.loop, Rest(), Stop())  # type: ignore[arg-type]
     assert said == [(WATCHDOG, "STATUS=reconciling")] * 2 + [(WATCHDOG, "STATUS=degraded: away")] * 2
 
 

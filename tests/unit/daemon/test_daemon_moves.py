@@ -106,13 +106,13 @@ def test_each_position_gets_its_move_with_what_the_search_saw(desk: Desk) -> Non
         ([{}], {"weights": "newest"}, 422, "weights"),
         ([{}], {"weights": "2,7"}, 404, "no weights 7; the newest are 3"),
         ([{}], {"weights": "2,"}, 422, "weights"),
-        ([{}], {"num_simulations": 999}, 422, "daemon.move_simulations"),
+        ([{}], {"num_simulations": 3_201}, 422, "above 3200"),
         ([{}], {"temperature": -1}, 422, "temperature"),
         ([{}], {"level": 900}, 422, "`level` settles"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_in_one_line(positions: Any, more: Any, status: int, named: str) -> None:
-    desk = Desk(move_simulations=100)
+    desk = Desk()
     desk.publish(1, 2, 3)
     answer = desk.ask(*positions, **more)
     assert answer.status_code == status
@@ -177,8 +177,10 @@ def test_every_game_is_answered_and_hidden_hands_change_nothing(game: str) -> No
         assert {one["action"] for one in again["candidates"]} == {one["action"] for one in move["candidates"]}
 
 
-def test_searches_beyond_the_queue_are_refused_with_a_time_to_ask_again(desk: Desk) -> None:
-    desk = Desk(move_searches=1, move_queue=1)
+def test_searches_beyond_the_queue_are_refused_with_a_time_to_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("daemon.api.moves.SEARCHES", 1)
+    monkeypatch.setattr("daemon.api.moves.QUEUE", 1)
+    desk = Desk()
     desk.publish(1)
     begun, gate = threading.Semaphore(0), threading.Event()
 
@@ -195,7 +197,7 @@ def test_searches_beyond_the_queue_are_refused_with_a_time_to_ask_again(desk: De
         refused = desk.ask({})
         gate.set()
         assert [one.result().status_code for one in first] == [200, 200]
-    assert (refused.status_code, "daemon.move_queue" in refused.json()["detail"]) == (429, True)
+    assert (refused.status_code, "1 searches wait" in refused.json()["detail"]) == (429, True)
     assert int(refused.headers["retry-after"]) > 0
 
 

@@ -41,14 +41,14 @@ def eval_job(number: int, spec: MatchSpec | GradeSpec, state: JobState = JobStat
 
 
 def test_a_long_match_is_handed_out_in_parts_and_its_test_with_them() -> None:
-    action = asked(DUE, games=250, games_per_job=100, sprt=[0, 20], sprt_beta=0.1)
+    action = asked(DUE, games=250, sprt=[0, 20])
     assert action is not None
     parts = [spec for spec in action.specs if isinstance(spec, MatchSpec)]
     assert [(part.second, part.first_game, part.games) for part in parts] == [
         (opponent, first, games) for opponent in ("weights:4", "uct:100") for first, games in ((0, 83), (83, 83), (166, 84))
     ]
     assert len({whole_of(part) for part in parts}) == 2
-    assert {part.sprt for part in parts} == {(0.0, 20.0, 0.05, 0.1)}
+    assert {part.sprt for part in parts} == {(0.0, 20.0, 0.05, 0.05)}
     assert action.noted == EvalRound(9, NOW, 900)
 
 
@@ -148,54 +148,6 @@ def test_parts_of_a_decided_match_are_dropped_and_nothing_else() -> None:
         seen = dataclasses.replace(DUE, jobs=(*BUSY, *jobs), matches=tuple(matches))
         found = decide(seen, WORKERS, sections=with_arena(sprt=[0, 20]))
         assert [each.job_id for each in found if isinstance(each, CancelQueued)] == dropped
-
-
-@pytest.mark.parametrize(
-    ("changes", "seen", "graded"),
-    [
-        ({}, {}, False),
-        ({"grade_every_s": 30}, {}, True),
-        ({"grade_every_s": 30}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 29_000)}, False),
-        ({"grade_every_s": 30}, {"round": EvalRound(9, NOW - 1, graded_version=9, graded_ms=NOW - 99_000)}, False),
-        (
-            {"grade_every_s": 30},
-            {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW + 3_600_000)},
-            True,
-        ),
-        ({"grade_every_s": 30}, {"jobs": (*BUSY, eval_job(5, GradeSpec(8, 5, 8, 1)))}, False),
-        ({"grade_every_steps": 100}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 1, graded_step=800)}, True),
-        ({"grade_every_steps": 101}, {"round": EvalRound(9, NOW - 1, graded_version=8, graded_ms=NOW - 1, graded_step=800)}, False),
-    ],
-    ids=[
-        "with each round",
-        "after seconds",
-        "too early",
-        "nothing new",
-        "the clock was set back",
-        "one is out",
-        "after steps",
-        "too few steps",
-    ],
-)
-def test_positions_are_graded_apart_also_during_matches(changes: dict[str, Any], seen: dict[str, Any], graded: bool) -> None:
-    during = eval_job(4, MatchSpec("weights:9", "uct:100", 100, 8, 0, 1, 100, 1000), JobState.LEASED)
-    known: dict[str, Any] = {"jobs": (*BUSY, during), "round": EvalRound(9, NOW - 1), "active_ms": 120_000}
-    look = dataclasses.replace(DUE, **known | seen)
-    action = asked(look, **changes)
-    assert (action is not None) is graded
-    if action is not None:
-        assert [type(spec) for spec in action.specs] == [GradeSpec]
-        assert (action.noted.graded_version, action.noted.graded_ms, action.noted.graded_step) == (9, NOW, 900)
-        assert (action.noted.weight_version, action.noted.asked_ms) == (9, NOW - 1), "rounds of matches keep their own pace"
-
-
-def test_with_a_schedule_of_its_own_grading_goes_with_no_round_but_the_last() -> None:
-    action = asked(DUE, grade_every_s=9_999)
-    assert action is not None
-    assert not [spec for spec in action.specs if isinstance(spec, GradeSpec)]
-    last = asked(dataclasses.replace(DUE, jobs=()), RunState.FINISHED, grade_every_s=9_999)
-    assert last is not None
-    assert [spec.weight_version for spec in last.specs if isinstance(spec, GradeSpec)] == [9]
 
 
 def test_bounds_that_decide_nothing_are_refused() -> None:

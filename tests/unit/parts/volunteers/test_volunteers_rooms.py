@@ -40,7 +40,7 @@ def room_of(**sections: Any) -> Room:
 
 
 def test_a_hand_out_has_one_version_and_one_budget() -> None:
-    room = room_of(search={"num_simulations": 64}, volunteers={"least_quality": 50})
+    room = room_of(search={"num_simulations": 64})
     assert [room.terms(7, quality) for quality in (25, 50, 75, 100)] == [Terms(7, 32), Terms(7, 32), Terms(7, 48), Terms(7, 64)]
     told = room.play([(GameRecord(1), b"t")], Terms(7, 32))
     assert (told.version, told.search["num_simulations"]) == (7, 32)
