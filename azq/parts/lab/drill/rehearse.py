@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import tempfile
 import time
@@ -16,10 +15,9 @@ import redis
 from azq.errors import AzqError, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import JobState, LedgerCounts, RunState
-from azq.parts.lab.drill.disk import no_disk, small_disk
 from azq.parts.lab.drill.faults import INJECTORS
 from azq.parts.lab.drill.outcome import Discrepancy, LedgerAccount, Outcome, Rehearsal, compare
-from azq.parts.lab.drill.scenarios import DISK, PROCESSES, InjectedFault, Scenario
+from azq.parts.lab.drill.scenarios import PROCESSES, InjectedFault, Scenario
 from azq.parts.lab.drill.system import RUN, System, read_account
 
 STILL_S = 90.0  # the lease of a process that died has to end first, and a learner that starts has to take in what waits
@@ -206,37 +204,28 @@ class Rounds:
 def rehearse(scenarios: Sequence[Scenario], plan: Intent, progress: Progress) -> Rehearsal:
     """Makes every drill `plan.rounds` times, and compares ledger and disk after each round and at the end.
 
-    Drills with further settings have a separate system. Those of a small disk are left out where none can be mounted, unless they
-    are all there is (`MissingExtra`). Files of a system whose drill failed stay.
+    Drills with further settings have a separate system. Files of a system whose drill failed stay.
     """
-    outcomes: list[Outcome] = []
-    for group in by_system(scenarios):
-        if group[0].role == DISK and len(scenarios) > len(group) and (reason := no_disk()):
-            progress(f"{group[0].name}: left out: {reason}")
-            continue
-        outcomes += _rehearse(group, plan, progress)
-    return Rehearsal(outcomes)
+    return Rehearsal([outcome for group in by_system(scenarios) for outcome in _rehearse(group, plan, progress)])
 
 
 def by_system(scenarios: Sequence[Scenario]) -> list[list[Scenario]]:
     """Drills that share a system; those without further settings come first."""
-    groups: dict[tuple[bool, tuple[str, ...]], list[Scenario]] = {}
+    groups: dict[tuple[str, ...], list[Scenario]] = {}
     for scenario in scenarios:
-        groups.setdefault((scenario.role == DISK, scenario.settings), []).append(scenario)
+        groups.setdefault(scenario.settings, []).append(scenario)
     return [groups[key] for key in sorted(groups)]
 
 
 def _rehearse(scenarios: Sequence[Scenario], plan: Intent, progress: Progress) -> list[Outcome]:
-    folder = Path(tempfile.mkdtemp(prefix="azq-drill-"))
-    system = System(folder, plan.game, [*scenarios[0].settings, *plan.overrides])
-    with small_disk(folder) if scenarios[0].role == DISK else contextlib.nullcontext():
-        try:
-            system.start()
-            rounds = Rounds(system, scenarios, plan.patience, random.Random(plan.seed), progress)
-            # In turn, so that no process dies so often in a row that its restarts are put off.
-            rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
-            outcomes = rounds.end()
-        finally:
-            system.stop()
+    system = System(Path(tempfile.mkdtemp(prefix="azq-drill-")), plan.game, [*scenarios[0].settings, *plan.overrides])
+    try:
+        system.start()
+        rounds = Rounds(system, scenarios, plan.patience, random.Random(plan.seed), progress)
+        # In turn, so that no process dies so often in a row that its restarts are put off.
+        rounds.make(scenario for _ in range(plan.rounds) for scenario in scenarios)
+        outcomes = rounds.end()
+    finally:
+        system.stop()
     system.put_away(Rehearsal(outcomes).passed(), progress)
     return outcomes

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 PROCESSES = ("selfplay", "inference", "learner", "daemon")
 BROKERS = ("broker-control", "broker-data")
 SECOND_BROKER = "broker-data1"  # of a system with several data planes
-DISK = "disk"  # of a system that has a small one
 FSYNC = ("always", "everysec", "no")
 PAUSES = 2.0  # the longest pause of any round over the goal for the median, where a file says nothing else
 FAULTS: dict[str, tuple[str, ...]] = {}  # fault -> roles that it can hit

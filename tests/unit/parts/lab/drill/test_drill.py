@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +9,10 @@ import numpy as np
 import pytest
 
 from azq.errors import ConfigError, NotFound
-from azq.parts.lab.drill import Intent, Outcome, Scenario, as_table, choose, disk, load_all, rehearse
-from azq.parts.lab.drill.disk import no_disk
+from azq.parts.lab.drill import Outcome, Scenario, as_table, choose, load_all
 from azq.parts.lab.drill.outcome import Discrepancy, Disk
 from azq.parts.lab.drill.rehearse import by_system
-from azq.parts.lab.drill.scenarios import BROKERS, DISK, FAULTS, FSYNC, INJECTORS, PROCESSES, SECOND_BROKER, InjectedFault, parse
+from azq.parts.lab.drill.scenarios import BROKERS, FAULTS, FSYNC, INJECTORS, PROCESSES, SECOND_BROKER, InjectedFault, parse
 from azq.parts.lab.drill.system import Log, LogReader, Tally
 from azq.replay import framing
 from azq.wire.codec import encode
@@ -59,50 +56,6 @@ def test_a_file_that_does_not_fit_is_refused_by_name(tmp_path: Path, text: str, 
 def test_drills_with_settings_of_their_own_have_systems_of_their_own() -> None:
     second = next(scenario for scenario in load_all() if scenario.role == SECOND_BROKER)
     assert by_system([second, KILL]) == [[KILL], [second]]
-
-
-def test_drills_whose_disk_cannot_be_made_are_left_out_unless_they_are_all_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    full = next(scenario for scenario in load_all() if scenario.role == DISK)
-    begun: list[Scenario] = []
-    lines: list[str] = []
-
-    def begin(group: list[Scenario], plan: Intent, progress: object) -> list[Outcome]:
-        begun.extend(group)
-        return []
-
-    monkeypatch.setattr(sys.modules[by_system.__module__], "_rehearse", begin)
-    monkeypatch.setattr(sys.modules[by_system.__module__], "no_disk", lambda: "there is none")
-    rehearse([KILL, full], Intent(), lines.append)
-    assert (begun, lines) == ([KILL], [f"{full.name}: left out: there is none"])
-    rehearse([full], Intent(), lines.append)
-    assert begun == [KILL, full]
-
-
-@pytest.mark.skipif(bool(no_disk()), reason="nothing can be mounted")
-def test_a_small_disk_takes_no_more_once_it_is_filled_and_its_files_stay(tmp_path: Path) -> None:
-    script = f"""
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-spec = spec_from_file_location("disk", {disk.__file__!r})  # azq.parts.lab.drill as a whole takes seconds
-import sys
-sys.modules[spec.name] = made = module_from_spec(spec)
-spec.loader.exec_module(made)
-folder = Path({str(tmp_path)!r}) / "disk"
-folder.mkdir()
-with made.small_disk(folder, "1m"):
-    (folder / "kept").write_bytes(bytes(8192))
-    made.fill(folder)
-    try:
-        (folder / "more").write_bytes(bytes(8192))
-    except OSError as error:
-        print(error.strerror)
-    (folder / made.FILLER).unlink()
-    (folder / "later").write_bytes(bytes(8192))
-print(sorted((path.name, path.stat().st_size) for path in folder.iterdir()))
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "No space left on device\n[('kept', 8192), ('later', 8192), ('more', 0)]\n"
-    assert (tmp_path / "disk" / "kept").stat().st_size == 8192, "also for who did not see the disk"
 
 
 def test_drills_are_chosen_by_name() -> None:
