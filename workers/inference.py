@@ -66,7 +66,7 @@ def main(config: Config) -> int:
             engine = Engine(config.inference, placement)
         spec_of, store_of = specs(GameFiles(config.worker.game_files)), partial(_fetch_of, config, client)
         with closing(open_requests(config.broker, HostRequests(config.home))) as data:
-            server = InferenceServer(control, data, Ledger(client), store_of, config.inference, worker, spec_of=spec_of, engine=engine)
+            server = InferenceServer(control, data, Ledger(client), store_of, engine, worker, spec_of)
             beat = ServingBeat(control, server, worker, config.worker, Gauge(placement.device))
             beat.look = partial(late.check, placement.device.type)
             log.info("serving", worker=worker, device=str(placement.device), precision=placement.precision, threads=placement.threads)

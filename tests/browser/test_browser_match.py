@@ -15,6 +15,7 @@ from tab_site import RUN, Believer, TabSite
 from waiting import until
 
 from azq.config import InferenceConfig
+from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.ledger.types import JobState
 from azq.nets import NetSpec, from_bytes
@@ -46,7 +47,7 @@ class Recomputer(Believer):
 
     def _model(self, seed: int) -> Model:
         state, meta = from_bytes(sharp_bytes(self._site.kind, seed))
-        model = Model(NetSpec.of(self._site.game), network_of(meta), EXACT)
+        model = Model(NetSpec.of(self._site.game), network_of(meta), Engine(EXACT))
         model.take(state, meta)
         return model
 

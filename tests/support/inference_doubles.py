@@ -25,7 +25,6 @@ from azq.inference.weights import fetch_from
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.nets import NetSpec, Network, WeightsMeta, build, to_bytes
-from azq.nets.device import place
 from azq.search.evaluator import Evaluation
 from azq.store import Store
 from azq.wire import codec, keys
@@ -115,7 +114,7 @@ def make_server(
     ledger: Ledger | None = None,
 ) -> InferenceServer:
     """A server of the one run, or of a ledger's."""
-    return InferenceServer(control, data, ledger or OneRun(), shelf.fetch, config, name, spec_of=lambda _sections: SPEC, engine=engine)
+    return InferenceServer(control, data, ledger or OneRun(), shelf.fetch, engine or Engine(config), name, lambda _sections: SPEC)
 
 
 @contextlib.contextmanager
@@ -167,7 +166,7 @@ class FakeEngine(Engine):
         config: InferenceConfig = CONFIG,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(config, place(config), now_s)
+        super().__init__(config, now_s=now_s)
         self.failing = failing
         self.built: list[Execution] = []
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,6 @@ from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.weights import Fetch, ResidentModels, WeightCatalog
 from azq.nets import NetSpec, from_bytes, network_of
-from azq.nets.device import place
 from azq.nets.spec import GameShape
 from azq.nets.weights import naming
 from azq.search.evaluator import Evaluation
@@ -98,10 +98,10 @@ class LocalEvaluator:
     def from_bytes(cls, game: GameShape | NetSpec, data: bytes, config: InferenceConfig) -> LocalEvaluator:
         """An evaluator with the weights in `data`; the network is the one they describe. Raises WeightsError."""
         state, meta = from_bytes(data)
-        placement = place(config)
-        model = Model(NetSpec.of(game), network_of(meta), config, placement)
+        engine = Engine(config)
+        model = Model(NetSpec.of(game), network_of(meta), engine)
         model.take(state, meta)
-        return cls(fixed_source(model), threads=placement.threads)
+        return cls(fixed_source(model), threads=engine.placement.threads)
 
     @classmethod
     def from_file(cls, game: GameShape | NetSpec, path: Path, config: InferenceConfig) -> LocalEvaluator:
@@ -112,13 +112,9 @@ class LocalEvaluator:
     @classmethod
     def from_catalog(cls, game: GameShape | NetSpec, catalog: WeightCatalog, fetch: Fetch, config: InferenceConfig) -> LocalEvaluator:
         """An evaluator that follows a run's weight events; the network is the one that each version describes."""
-        spec, placement = NetSpec.of(game), place(config)
-        engine = Engine(config, placement)
-
-        def make(network: NetworkConfig) -> Model:
-            return Model(spec, network, config, engine=engine)
-
-        return cls(CatalogSource(catalog, make, fetch, config.resident_versions), threads=placement.threads)
+        engine = Engine(config)
+        make = partial(Model, NetSpec.of(game), engine=engine)
+        return cls(CatalogSource(catalog, make, fetch, config.resident_versions), threads=engine.placement.threads)
 
     @property
     def weight_version(self) -> int:

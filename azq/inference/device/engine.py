@@ -21,7 +21,7 @@ from azq.inference.device.cuda import SLOTS, CudaStreams, GraphForward, Graphs
 from azq.inference.device.forward import EagerForward, Failure, Forward, buckets, describe, gpu_buckets
 from azq.inference.device.kernels import COMPILED, Compilations, Pass, can_compile, kernel_choices
 from azq.nets import NetSpec, Network
-from azq.nets.device import Placement, explained
+from azq.nets.device import Placement, explained, place
 from azq.nets.residual import ResNet
 from azq.waiting import Backoff
 
@@ -102,14 +102,14 @@ SMALLEST_EXACT = 32  # leaves below which the kernels for float32 on a CPU, henc
 class Engine:
     """Makes forward passes for a device; safe to share between threads."""
 
-    def __init__(self, config: InferenceConfig, placement: Placement, now_s: Callable[[], float] = time.monotonic) -> None:
-        self.placement = placement
+    def __init__(self, config: InferenceConfig, placement: Placement | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.config = config
+        self.placement = placement = placement or place(config)
         self._now_s = now_s
         on_cpu = placement.device.type == "cpu"
         self.execution = Execution(Mode.FAST, min(config.max_batch, LARGEST_ON_CPU) if on_cpu else config.max_batch)
         self.threads = placement.threads  # of the CPU, for one forward pass
         self.fallbacks = 0
-        self._compile, self._fused = config.compile is True, config.fused
         self._compilations: Compilations | None = None
         self._compiled: set[Shape] = set()  # whose kernels were measured with those of torch.compile
         self._exact = config.precision == "float32"  # asked for by name: equal bits whatever is evaluated together
@@ -146,7 +146,7 @@ class Engine:
             module = module.trunk_to(torch.float32 if execution.mode is Mode.EXACT else self.placement.dtype).to(self.placement.device)
             if execution.mode is Mode.FAST and self._streams is not None:
                 return module, self._graph_forward(module, execution, shape, self._streams)
-            if execution.mode is Mode.FAST and self._compile:
+            if execution.mode is Mode.FAST and self.config.compile is True:
                 module.compile(dynamic=True)
             return module, EagerForward(module, self.placement.device, sizes, self.exclusive)
 
@@ -158,8 +158,8 @@ class Engine:
         return GraphForward(make(module), graphs)
 
     def _kernels(self, network: Network, shape: Shape) -> Mapping[str, Callable[[Network], Pass]]:
-        compiled = self._compile or (self._compilations is not None and self._compilations.done(shape))
-        return kernel_choices(network, self.placement.dtype, compiled=compiled, fused=self._fused)
+        compiled = self.config.compile is True or (self._compilations is not None and self._compilations.done(shape))
+        return kernel_choices(network, self.placement.dtype, compiled=compiled, fused=self.config.fused)
 
     def to_measure(self, network: Network, execution: Execution, shape: Shape) -> Sequence[str]:
         """The kernels that an execution may have and of which none is chosen yet; nothing where there is but one choice."""

@@ -168,13 +168,12 @@ class Compilations:
 def main() -> None:
     """The process: compiles what its one argument describes, as the worker would."""
     from azq.inference.device.engine import Engine, fastest_layout
-    from azq.nets.device import place
 
     logs.setup("compiling")
     die_with_parent()
     spec, network, settings = msgspec.json.decode(sys.argv[1], type=tuple[NetSpec, dict[str, object], dict[str, object]])
     shape, config = (spec, NetworkConfig.model_validate(network)), InferenceConfig.model_validate(settings)
-    engine = Engine(config, place(config))
+    engine = Engine(config)
     reference = fastest_layout(build(shape[1], spec, seed=0).eval().requires_grad_(False))
     engine.forward(reference, replace(engine.execution, kernels=COMPILED), shape)[1].refresh()
 

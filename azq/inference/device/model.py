@@ -11,13 +11,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from azq import logs
-from azq.config import InferenceConfig, NetworkConfig
+from azq.config import NetworkConfig
 from azq.errors import DeviceError, WeightsError, reason_of
 from azq.inference.device.cuda import SLOTS, GraphForward
 from azq.inference.device.engine import Engine, Execution, fastest_layout
 from azq.inference.device.forward import CompletedBatch, Failure, Forward, InFlightBatch, Outputs, classify, describe
 from azq.nets import NetSpec, Network, WeightsMeta, build, from_bytes, load_into, unpack
-from azq.nets.device import Placement, place
 
 PROBE_SIZE = 8  # observations of the self-test
 ROUNDS = 20  # batches of each choice of kernels
@@ -33,24 +32,15 @@ class Model:
     and comes from a forward pass that agreed with the reference on known observations.
     """
 
-    def __init__(
-        self,
-        spec: NetSpec,
-        network: NetworkConfig,
-        config: InferenceConfig,
-        placement: Placement | None = None,
-        *,
-        engine: Engine | None = None,
-    ) -> None:
+    def __init__(self, spec: NetSpec, network: NetworkConfig, engine: Engine) -> None:
         self.spec = spec
         self.network = network
+        self.engine = engine
         self.version = 0
         self.meta: WeightsMeta | None = None
-        self._config = config
-        self._engine = engine or Engine(config, placement or place(config))
         self.reference = fastest_layout(build(network, spec).eval().requires_grad_(False))
         self._shape = spec, network
-        self.execution = self._engine.execution_for(self._shape)
+        self.execution = self.engine.execution_for(self._shape)
         self.built: tuple[Execution, Network, Forward] | None = None  # and the module whose weights that takes
         self._probe = random_observations(spec, PROBE_SIZE)
         self._expected: tuple[torch.Tensor, torch.Tensor] = (torch.empty(0), torch.empty(0))
@@ -70,20 +60,20 @@ class Model:
         self._expected = self.plain(self._probe)
         if not _finite(self._expected):
             raise WeightsError(f"weights version {version} evaluate to NaN or infinity; the ones before stay in use")
-        self.execution = self._engine.execution_for(self._shape)
+        self.execution = self.engine.execution_for(self._shape)
         self._fall_back(self._try(), serving=False)
         self.version = version
 
     def copy(self) -> Model:
         """Another model of the same network, execution and weights, as a spare for the next ones."""
-        copy = Model(self.spec, self.network, self._config, engine=self._engine)
+        copy = Model(self.spec, self.network, self.engine)
         if self.meta is not None:
             copy.take(self.reference.state_dict(), self.meta, self.version)
         return copy
 
     def recovered(self) -> Model | None:
         """A copy in a faster execution, where this one fell back and it is time to try again; else None."""
-        if not self._engine.may_recover(self.execution, self._shape):
+        if not self.engine.may_recover(self.execution, self._shape):
             return None
         copy = self.copy()
         slower = copy.execution.mode > self.execution.mode or copy.execution.max_batch < self.execution.max_batch
@@ -125,7 +115,7 @@ class Model:
         """Falls back until an execution passes the self-test."""
         while failure:
             what = f"the forward pass of {self.network.kind} weights"
-            self.execution = self._engine.fall_back(self.execution, failure, what, self._shape, serving=serving)
+            self.execution = self.engine.fall_back(self.execution, failure, what, self._shape, serving=serving)
             failure = self._try()
 
     def _try(self) -> Failure | None:
@@ -135,10 +125,10 @@ class Model:
                 self.built = None  # frees its memory first
                 candidates = self._candidates()
                 if candidates is not None:
-                    self.execution = replace(self.execution, kernels=self._engine.choose(self._shape, self._measured(candidates)))
-                self.built = (self.execution, *self._engine.forward(self.reference, self.execution, self._shape))
+                    self.execution = replace(self.execution, kernels=self.engine.choose(self._shape, self._measured(candidates)))
+                self.built = (self.execution, *self.engine.forward(self.reference, self.execution, self._shape))
             _, module, forward = self.built
-            with self._engine.exclusive:
+            with self.engine.exclusive:
                 if module is not self.reference:
                     module.load_state_dict(self.reference.state_dict())
                 forward.refresh()
@@ -163,7 +153,7 @@ class Model:
 
     def _candidates(self) -> dict[str, GraphForward] | None:
         """By name of kernels, for the largest batch: those that pass the self-test; None where there is nothing to choose."""
-        names = self._engine.to_measure(self.reference, self.execution, self._shape)
+        names = self.engine.to_measure(self.reference, self.execution, self._shape)
         return {name: forward for name in names if (forward := self._candidate(replace(self.execution, kernels=name)))} if names else None
 
     def _measured(self, candidates: Mapping[str, GraphForward]) -> dict[str, float]:
@@ -175,7 +165,7 @@ class Model:
     def _candidate(self, execution: Execution) -> GraphForward | None:
         """Its forward pass; None, and logged, where it fails the self-test."""
         try:
-            _, forward = self._engine.forward(self.reference, execution, self._shape)
+            _, forward = self.engine.forward(self.reference, execution, self._shape)
             assert isinstance(forward, GraphForward)
             forward.refresh(largest_only=True)
             if failure := self._test(forward):

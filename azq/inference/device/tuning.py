@@ -11,7 +11,6 @@ import torch
 
 from azq import logs
 from azq.config import InferenceConfig
-from azq.inference.device.engine import Engine
 from azq.inference.device.forward import bucket_of
 from azq.inference.device.model import Model, Packed, random_observations
 
@@ -99,15 +98,13 @@ class Tuned:
 BUDGET_S = 0.5  # for batches, and half of it for threads
 
 
-def tune(
-    model: Model, engine: Engine, config: InferenceConfig, before: Tuned | None = None, clock_s: Callable[[], float] = time.monotonic
-) -> Tuned:
-    """The limits of a model that is not in service, and `engine.threads`; what the operator set is not measured.
+def tune(model: Model, config: InferenceConfig, before: Tuned | None = None, clock_s: Callable[[], float] = time.monotonic) -> Tuned:
+    """The limits of a model that is not in service, and `Engine.threads`; what the operator set is not measured.
 
     A network that grew keeps those from `before` where there are no threads to measure: what filled the device then fills it now, and
     it is at work. Runs on one thread but for what it measures.
     """
-    deadline_s = None if config.deadline_ms == "auto" else config.deadline_ms / 1e3
+    engine, deadline_s = model.engine, None if config.deadline_ms == "auto" else config.deadline_ms / 1e3
     measures_threads = engine.placement.device.type == "cpu" and not config.threads
     if before and not measures_threads:
         return before
@@ -115,9 +112,9 @@ def tune(
         return Tuned(min(config.batch, config.max_batch), deadline_s, deadline_s=deadline_s)
     try:
         torch.set_num_threads(engine.threads)
-        batch, latency_s = _tune_batch(model, engine, config, clock_s)
+        batch, latency_s = _tune_batch(model, config, clock_s)
         if measures_threads:
-            latency_s = _tune_threads(model, engine, batch, clock_s)
+            latency_s = _tune_threads(model, batch, clock_s)
     finally:
         torch.set_num_threads(1)
     tuned = Tuned(min(config.batch, config.max_batch) or batch, latency_s, deadline_s=deadline_s)
@@ -127,9 +124,9 @@ def tune(
     return tuned
 
 
-def _tune_batch(model: Model, engine: Engine, config: InferenceConfig, clock_s: Callable[[], float]) -> tuple[int, float]:
+def _tune_batch(model: Model, config: InferenceConfig, clock_s: Callable[[], float]) -> tuple[int, float]:
     """Leaves of a batch, and the seconds that it takes with others in flight."""
-    sizes, in_flight = engine.sizes(model.execution), engine.in_flight
+    sizes, in_flight = model.engine.sizes(model.execution), model.engine.in_flight
     evaluate = partial(_evaluate, model, in_flight, random_observations(model.spec, sizes[-1]))
     at = (bucket_of(min(config.batch, sizes[-1]), sizes),) if config.batch else sizes_to_try(sizes)
     latencies_s = measure(evaluate, at, clock_s, budget_s=BUDGET_S)
@@ -137,9 +134,9 @@ def _tune_batch(model: Model, engine: Engine, config: InferenceConfig, clock_s: 
     return batch, latencies_s[batch] / in_flight
 
 
-def _tune_threads(model: Model, engine: Engine, batch: int, clock_s: Callable[[], float]) -> float:
+def _tune_threads(model: Model, batch: int, clock_s: Callable[[], float]) -> float:
     """Sets the engine's threads; the seconds that a batch takes on them."""
-    packed = random_observations(model.spec, batch)
+    engine, packed = model.engine, random_observations(model.spec, batch)
 
     def on_threads(count: int) -> None:
         engine.threads = count

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 from azq import logs
 from azq.bus.base import Bus
 from azq.clock import now_ms
-from azq.config import InferenceConfig, NetworkConfig, RunSections
+from azq.config import NetworkConfig, RunSections
 from azq.errors import AzqError, StoreError, WeightsError, reason_of
 from azq.games import GameFiles
 from azq.inference.device.engine import Engine, Execution
@@ -176,7 +177,6 @@ class Admission:
 
     control: Bus
     fetch: Callable[[RunView], Fetch]
-    config: InferenceConfig
     engine: Engine
     worker: str
     spec_of: Callable[[RunSections], NetSpec]
@@ -194,12 +194,10 @@ class Admission:
         with noted():
             spec = self.spec_of(sections)
 
-        def make(network: NetworkConfig) -> Model:
-            return Model(spec, network, self.config, engine=self.engine)
-
-        models = ResidentModels(make, self.fetch(view), self.config.resident_versions, game=sections.run.game)
+        make, config = partial(Model, spec, engine=self.engine), self.engine.config
+        models = ResidentModels(make, self.fetch(view), config.resident_versions, game=sections.run.game)
         served, catalog = ServedRun(run, spec, models), WeightCatalog(self.control, run, gated=sections.arena.promotes)
-        return RunLoader(served, catalog, lambda model, before: tune(model, self.engine, self.config, before), noted)
+        return RunLoader(served, catalog, lambda model, before: tune(model, config, before), noted)
 
 
 def host_of(worker: str) -> str:

@@ -18,7 +18,7 @@ from azq import logs, metrics
 from azq.bus.base import Bus, Entry, RequestBus
 from azq.bus.wanted import wanted_runs
 from azq.clock import now_ms
-from azq.config import InferenceConfig, RunSections
+from azq.config import RunSections
 from azq.errors import AzqError, WeightsError, WireError, reason_of
 from azq.inference.device.engine import Engine, Execution
 from azq.inference.device.forward import InFlightBatch, Outputs
@@ -28,14 +28,13 @@ from azq.inference.serve import requests
 from azq.inference.serve.loading import LoadingThread
 from azq.inference.serve.requests import BadRequest, BatchPlan, EntryKey, Group, Pending, key_of, plan
 from azq.inference.serve.roster import NOT_THE_RUNS, Roster
-from azq.inference.serve.served import Admission, ServedRun, specs
+from azq.inference.serve.served import Admission, ServedRun
 from azq.inference.serve.stats import Stats
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
 from azq.inference.weights import Fetch
 from azq.ledger import Ledger
 from azq.ledger.types import RunView
 from azq.nets import NetSpec
-from azq.nets.device import Placement, place
 from azq.phases import Phases
 from azq.wire import keys
 
@@ -71,21 +70,18 @@ class InferenceServer:
         data: RequestBus,
         ledger: Ledger,
         fetch: Callable[[RunView], Fetch],
-        config: InferenceConfig,
+        engine: Engine,
         worker: str,
-        *,
-        spec_of: Callable[[RunSections], NetSpec] | None = None,
-        placement: Placement | None = None,
-        engine: Engine | None = None,
+        spec_of: Callable[[RunSections], NetSpec],
     ) -> None:
         self.stats = Stats()
         self.phases = Phases()
         self._data = data
-        self._config = config
+        self._config = engine.config
         self._worker = worker
-        self._engine = engine or Engine(config, placement or place(config))
+        self._engine = engine
         self._depth = self._engine.in_flight
-        admit = Admission(control, fetch, config, self._engine, worker, spec_of or specs())
+        admit = Admission(control, fetch, engine, worker, spec_of)
         roster = Roster(ledger, partial(wanted_runs, control))
         self._loading = LoadingThread(control, roster, admit, self.stats, lambda: self._engine.doing)
         self._trials = Trials(control, worker, REQUEST)

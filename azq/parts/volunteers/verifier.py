@@ -115,15 +115,15 @@ class RunVerifications:
         from azq.inference.device.model import Model
         from azq.inference.weights import WeightCatalog, fetch_from
         from azq.nets import NetSpec
-        from azq.nets.device import place, prepare_process
+        from azq.nets.device import prepare_process
         from azq.store import open_run_store
 
         prepare_process(1)
         exact = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
-        spec, engine = NetSpec.of(game), Engine(exact, place(exact))
+        spec, engine = NetSpec.of(game), Engine(exact)
         catalog = WeightCatalog(RedisBus(self._client), run.run, gated=sections.arena.promotes)
         fetch = fetch_from(open_run_store(self._config.store, run, self._config.home, self._client))
-        source = CatalogSource(catalog, lambda network: Model(spec, network, exact, engine=engine), fetch, RESIDENT_VERSIONS)
+        source = CatalogSource(catalog, lambda network: Model(spec, network, engine), fetch, RESIDENT_VERSIONS)
 
         def versions() -> list[int]:
             catalog.refresh()

@@ -14,6 +14,7 @@ from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
 from azq.errors import DeviceError, ExitCode, MissingExtra
 from azq.inference.ask.client import StreamEvaluator
+from azq.inference.device.engine import Engine
 from azq.inference.serve import loading, roster, served
 from azq.inference.serve.server import InferenceServer
 from azq.ledger import Ledger
@@ -59,10 +60,13 @@ class Place:
         self.client = open_client(broker.control_url)
         self.control, self.data = RedisBus(self.client), RedisBus(broker.data_url)
         self.ledger, self.shelves, self.bad = Ledger(self.client), {}, dict(BAD)
-        self.server = InferenceServer(self.control, self.data, self.ledger, self._fetch, CONFIG, "inference@here:1", spec_of=self._spec)
+        self.start_server()
         self.beat = ServingBeat(self.control, self.server, "inference@here:1", WorkerConfig(heartbeat_s=0.05), Gauge(torch.device("cpu")))
         self.stop, self.failures = threading.Event(), []
         self.thread = threading.Thread(target=self._serve)
+
+    def start_server(self):
+        self.server = InferenceServer(self.control, self.data, self.ledger, self._fetch, Engine(CONFIG), "inference@here:1", self._spec)
 
     def run(self, name):
         sections = RunSections(run=RunConfig(seed=len(self.shelves)), network=NETWORK)
@@ -145,9 +149,7 @@ def test_a_run_that_kills_its_worker_as_it_loads_is_left_out_after_three_times(p
         assert place.failures.pop().exit_code is ExitCode.DEVICE
         deaths += 1
         place.server.close()
-        place.server = InferenceServer(
-            place.control, place.data, place.ledger, place._fetch, CONFIG, "inference@here:1", spec_of=place._spec
-        )
+        place.start_server()
     assert deaths == 3
     assert place.server.unserved["deadly"].startswith("loading run deadly has killed its inference worker 3 times here")
     assert len(ask(client, observations(4)).logits) == 4

@@ -24,6 +24,7 @@ from azq.bus.redis import RedisBus
 from azq.config import GatewayConfig, InferenceConfig, RunSections
 from azq.errors import EvaluationTimeout, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.learner.publish import Publisher
 from azq.ledger import Ledger
@@ -96,7 +97,7 @@ class Court:
 
     def model(self, version: int) -> Model:
         state, meta = from_bytes(self.weights[version])
-        model = Model(NetSpec.of(GAME), network_of(meta), EXACT)
+        model = Model(NetSpec.of(GAME), network_of(meta), Engine(EXACT))
         model.take(state, meta)
         return model
 

@@ -22,7 +22,6 @@ from azq.inference.serve.served import Admission, specs
 from azq.inference.serve.stats import Stats
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
-from azq.nets.device import place
 from azq.wire.codec import encode
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
@@ -69,8 +68,8 @@ class Host:
         return "" if found.state is JobState.DONE else found.error
 
     def serves(self, config: Config) -> bool:
-        engine, files = Engine(config.inference, place(config.inference)), GameFiles(config.worker.game_files)
-        admit = Admission(self.bus, lambda _view: lambda _event: b"", config.inference, engine, "inference@test:1", specs(files))
+        engine, files = Engine(config.inference), GameFiles(config.worker.game_files)
+        admit = Admission(self.bus, lambda _view: lambda _event: b"", engine, "inference@test:1", specs(files))
         loading = LoadingThread(self.bus, Roster(self.ledger), admit, Stats())
         loading.poll()
         return RUN in loading.served

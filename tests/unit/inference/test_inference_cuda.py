@@ -11,7 +11,7 @@ from inference_doubles import NETWORK, SPEC, observations, weights
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.inference.device.cuda import SLOTS, CudaStreams, GraphForward, Graphs, Slot
-from azq.inference.device.engine import Mode
+from azq.inference.device.engine import Engine, Mode
 from azq.inference.device.forward import CaptureRefused, buckets
 from azq.inference.device.kernels import Pass
 from azq.inference.device.model import Model
@@ -138,7 +138,7 @@ def test_what_a_graph_does_not_write_is_no_answer_in_a_self_test(forward):
 def test_torch_compile_changes_no_evaluation():
     network = NetworkConfig(kind="mlp", blocks=1, channels=16)
     config = InferenceConfig(device="cpu", threads=1, precision="float32", compile=True, max_batch=64)
-    model, plain = Model(SPEC, network, config), Model(SPEC, network, config.model_copy(update={"compile": False}))
+    model, plain = Model(SPEC, network, Engine(config)), Model(SPEC, network, Engine(config.model_copy(update={"compile": False})))
     for one in (model, plain):
         one.load(weights(1, network=network))
         assert one.execution.mode is Mode.FAST

@@ -91,7 +91,7 @@ def test_finiteness_by_bits():
 def make(failing, **changes):
     config = CONFIG.model_copy(update=changes)
     engine = FakeEngine(failing, config)
-    return Model(SPEC, NETWORK, config, engine=engine), engine
+    return Model(SPEC, NETWORK, engine), engine
 
 
 def reference(data, packed):
@@ -167,7 +167,7 @@ def test_out_of_memory_halves_batches_and_larger_requests_are_cut():
 def test_what_a_network_demotions_is_forgotten_after_growing_whiles(name):
     now_s = 0.0
     engine = FakeEngine({Mode.FAST: WAYS[name]}, now_s=lambda: now_s)
-    model = Model(SPEC, NETWORK, CONFIG, engine=engine)
+    model = Model(SPEC, NETWORK, engine)
     other = (SPEC, NetworkConfig(blocks=9))
     for times, pause_s in enumerate((60.0, 120.0, 240.0, 480.0, 600.0, 600.0), start=1):
         model.load(weights(1, version=times))

@@ -20,7 +20,6 @@ from azq.inference.device.cuda import SLOTS, CudaStreams, Graphs
 from azq.inference.device.engine import Engine, Execution, Mode
 from azq.inference.device.forward import CaptureRefused, EagerForward, InFlightBatch
 from azq.inference.device.model import Model
-from azq.nets.device import place
 from azq.search.evaluator import Evaluation
 
 pytestmark = pytest.mark.gpu
@@ -31,11 +30,11 @@ EDGES = sorted({size + step for size in (64, 128, 256, 512) for step in (-1, 0, 
 
 
 def engine_of(config):
-    return Engine(config, place(config))
+    return Engine(config)
 
 
 def loaded(engine, seed=1, config=BRIEF, network=NETWORK, mode=Mode.FAST):
-    model = Model(SPEC, network, config, engine=engine)
+    model = Model(SPEC, network, engine)
     model.load(weights(seed, network=network))
     assert model.execution.mode is mode
     return model
@@ -125,7 +124,7 @@ def test_weights_are_swapped_under_load_with_batches_in_flight():
         model = loaded(engine, version, EXACT)
         expected[version] = [model.evaluate(rows)[0] for rows in packed]
     del model
-    server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
+    server = make_server(bus, bus, shelf, engine=engine)
     client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
     with serving(server):
         for version in range(1, 8):
@@ -182,7 +181,7 @@ def test_graphs_are_recorded_while_another_thread_evaluates_and_loads():
 def test_memory_that_runs_out_makes_batches_smaller():
     engine = engine_of(BRIEF.model_copy(update={"max_batch": 65536}))
     network = NETWORK.model_copy(update={"blocks": 2, "channels": 64})
-    model = Model(SPEC, network, BRIEF, engine=engine)
+    model = Model(SPEC, network, engine)
     torch.cuda.empty_cache()
     _, total = torch.cuda.mem_get_info()
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 256 * 2**20) / total)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from azq.inference.device.forward import CaptureRefused, EagerForward, buckets
 from azq.inference.device.model import Model
 from azq.inference.device.tuning import tune
 from azq.nets import build, from_bytes
-from azq.nets.device import Placement, place
+from azq.nets.device import Placement
 
 BRIEF = CONFIG.model_copy(update={"device": "cuda", "precision": "bfloat16", "max_batch": 64, "batch": 64})
 EXACT = BRIEF.model_copy(update={"precision": "float32"})
@@ -37,7 +38,7 @@ class GraphEngine(Engine):
     """An engine with few sizes, so that each is met often."""
 
     def __init__(self, config: InferenceConfig) -> None:
-        super().__init__(config, place(config))
+        super().__init__(config)
 
     def sizes(self, execution: Execution) -> tuple[int, ...]:
         return buckets(execution.max_batch, per_octave=2, smallest=4)
@@ -48,23 +49,46 @@ def engine(fake_cuda):
     return GraphEngine(EXACT)
 
 
+def model_of(engine, seed=1, network=NETWORK):
+    model = Model(SPEC, network, engine)
+    model.load(weights(seed, network=network))
+    return model
+
+
 def loaded(engine, seed=1):
-    model = Model(SPEC, NETWORK, EXACT, engine=engine)
-    model.load(weights(seed))
+    model = model_of(engine, seed)
     assert model.execution == Execution(Mode.FAST, 64)
     return model
 
 
-def expected_of(engine, seed, packed):
+@lru_cache
+def eager(seed, sizes):
     module = fastest_layout(build(NETWORK, SPEC)).eval().requires_grad_(False)
     module.load_state_dict(from_bytes(weights(seed))[0])
-    return EagerForward(module, CPU, engine.sizes(Execution(Mode.FAST, 64))).launch(packed).wait()
+    return EagerForward(module, CPU, sizes)
+
+
+def expected_of(engine, seed, packed):
+    return eager(seed, engine.sizes(Execution(Mode.FAST, 64))).launch(packed).wait()
+
+
+def served_by(engine, bus=None, name="inference@test:1"):
+    """A server with weights, a client of it and where further weights are published."""
+    bus = bus or MemoryBus()
+    shelf = Shelf(bus)
+    shelf.publish(1, weights(1))
+    return make_server(bus, bus, shelf, name, engine=engine), StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions), shelf
+
+
+@pytest.fixture
+def models(engine):
+    """Of two versions."""
+    return [loaded(engine, seed) for seed in (1, 2)]
 
 
 @QUICK
 @given(data=st.data())
-def test_batches_in_flight_keep_their_own_inputs_and_outputs(engine, data):
-    models = [loaded(engine, seed) for seed in (1, 2)]
+def test_batches_in_flight_keep_their_own_inputs_and_outputs(engine, models, data):
     batches = []
     for number in range(data.draw(st.integers(1, 8))):
         seed, count = data.draw(st.integers(1, 2)), data.draw(st.integers(1, 64))
@@ -90,8 +114,7 @@ def test_a_flight_says_when_it_is_done_and_lets_its_slot_go(engine):
     assert running.wait() is running.wait()
 
 
-def test_all_versions_share_graphs_captured_on_a_stream_on_which_nothing_runs(engine, fake_cuda):
-    models = [loaded(engine, seed) for seed in (1, 2)]
+def test_all_versions_share_graphs_captured_on_a_stream_on_which_nothing_runs(engine, models, fake_cuda):
     for model in models:
         for count in (5, 20, 64):
             for _ in range(SLOTS):
@@ -109,8 +132,7 @@ def test_a_pool_is_used_as_long_as_a_graph_lives_in_it(engine, fake_cuda):
     def networks_come_and_go():
         first = loaded(engine, 1)
         first.evaluate(observations(64))
-        larger = Model(SPEC, grown, EXACT, engine=engine)
-        larger.load(weights(2, network=grown))
+        larger = model_of(engine, 2, grown)
         del first
         larger.evaluate(observations(64))
 
@@ -142,16 +164,14 @@ def test_the_self_test_sees_what_is_wrong_in_one_graph_alone(engine, monkeypatch
             graphs._outputs[APART + 7 * wrong : APART + 7 * size] = torch.arange(7 * (size - wrong)) % 7
 
     monkeypatch.setattr(Graphs, "_body", spoilt)
-    model = Model(SPEC, NETWORK, EXACT, engine=engine)
-    model.load(weights(1))
+    model = model_of(engine)
     assert model.execution.mode is Mode.EAGER
 
 
 def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cuda):
     before = torch.cuda.current_stream()
     fake_cuda.fail = RuntimeError("CUDA error: operation failed due to a previous error during capture")
-    model = Model(SPEC, NETWORK, EXACT, engine=engine)
-    model.load(weights(1))
+    model = model_of(engine)
     packed = observations(50)
     logits, _ = model.evaluate(packed)
     assert torch.cuda.current_stream() is before
@@ -159,16 +179,14 @@ def test_a_capture_that_fails_leaves_the_stream_in_use_as_it_was(engine, fake_cu
     assert engine.execution_for((SPEC, NETWORK)).mode is Mode.EAGER
     fake_cuda.fail = None
     grown = NETWORK.model_copy(update={"blocks": 2})
-    larger = Model(SPEC, grown, EXACT, engine=engine)
-    larger.load(weights(1, network=grown))
+    larger = model_of(engine, network=grown)
     assert larger.execution.mode is Mode.FAST  # what one network could not, another may
     assert np.array_equal(logits, expected_of(engine, 1, packed)[0])
 
 
 def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake_cuda, monkeypatch):
     engine = GraphEngine(EXACT.model_copy(update={"max_batch": 256}))
-    model = Model(SPEC, NETWORK, EXACT, engine=engine)
-    model.load(weights(1))
+    model = model_of(engine)
     packed = observations(100)
     expected = model.evaluate(packed)
     fake_cuda.rows = 150
@@ -188,8 +206,7 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
     monkeypatch.setattr(Graphs, "__init__", noted)
     del model
     gc.collect()
-    model = Model(SPEC, NETWORK, EXACT, engine=engine)
-    model.load(weights(1))
+    model = model_of(engine)
     assert model.execution == Execution(Mode.FAST, 128)
     assert (256, []) in seen
     assert (128, [True]) in seen
@@ -198,10 +215,7 @@ def test_memory_that_runs_out_makes_batches_smaller_and_is_given_back_first(fake
 
 
 def test_whoever_waits_for_the_first_start_is_told_what_for(engine, fake_cuda, monkeypatch):
-    bus = MemoryBus()
-    shelf = Shelf(bus)
-    shelf.publish(1, weights(1))
-    server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
+    server, _, _ = served_by(engine)
     graphs, record, go_on = len(engine.sizes(engine.execution)), Graphs._record, threading.Event()
 
     def slow(some, size):
@@ -220,8 +234,7 @@ def test_whoever_waits_for_the_first_start_is_told_what_for(engine, fake_cuda, m
 
 def test_what_fails_in_service_is_made_again_without_a_graph(fake_cuda, monkeypatch):
     engine, packed = GraphEngine(EXACT.model_copy(update={"max_batch": 128})), observations(50)
-    model = Model(SPEC, NETWORK, EXACT, engine=engine)
-    model.load(weights(1))
+    model = model_of(engine)
     monkeypatch.setattr(model.built[2], "launch", raising(torch.OutOfMemoryError("CUDA out of memory")))
     captured = len(fake_cuda.captures)
     assert np.array_equal(model.evaluate(packed)[0], expected_of(engine, 1, packed)[0])
@@ -254,7 +267,7 @@ def test_a_batch_that_fails_waits_for_no_warm_up(engine, monkeypatch):
         body(graphs, size)
 
     monkeypatch.setattr(Graphs, "_body", slow)
-    thread = threading.Thread(target=Model(SPEC, grown, EXACT, engine=engine).load, args=(weights(2, network=grown),))
+    thread = threading.Thread(target=Model(SPEC, grown, engine).load, args=(weights(2, network=grown),))
     thread.start()
     try:
         assert begun.wait(60.0)
@@ -279,11 +292,11 @@ def test_a_body_that_waits_for_the_device_is_refused_as_torch_refuses_it(engine,
 
 def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
     """Nor does cuDNN search but where graphs are recorded: what it finds it keeps for each thread apart."""
-    engine = GraphEngine(BRIEF)
+    engine = GraphEngine(BRIEF.model_copy(update={"batch": 0, "deadline_ms": "auto"}))
     bus = MemoryBus()
     shelf = Shelf(bus)
     client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
-    server = make_server(bus, bus, shelf, config=BRIEF.model_copy(update={"batch": 0, "deadline_ms": "auto"}), engine=engine)
+    server = make_server(bus, bus, shelf, engine=engine)
     with serving(server):
         for version in (1, 2):
             shelf.publish(version, weights(version, version=version))
@@ -298,11 +311,7 @@ def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
 
 
 def test_weights_change_while_batches_are_in_flight(engine):
-    bus = MemoryBus()
-    shelf = Shelf(bus)
-    shelf.publish(1, weights(1))
-    server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
-    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    server, client, shelf = served_by(engine)
     packed = [observations(64, seed=number) for number in range(4)]
     expected = {version: [expected_of(engine, version, rows)[0] for rows in packed] for version in range(1, 6)}
     with serving(server):
@@ -319,11 +328,7 @@ def test_weights_change_while_batches_are_in_flight(engine):
 
 
 def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(engine, monkeypatch):
-    bus = MemoryBus()
-    shelf = Shelf(bus)
-    shelf.publish(1, weights(1))
-    server = make_server(bus, bus, shelf, config=EXACT, engine=engine)
-    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    server, client, _ = served_by(engine)
     try:
         until(lambda: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")
         first = client.submit(observations(64))
@@ -352,8 +357,7 @@ def test_only_the_large_sizes_are_compiled_each_by_itself(fake_cuda, monkeypatch
 
     monkeypatch.setattr(torch.nn.Module, "compile", compile_)
     monkeypatch.setattr(GraphForward, "device_s", lambda forward, _packed: float(not forward._graphs._compiled))
-    model = Model(SPEC, NETWORK, EXACT, engine=GraphEngine(EXACT.model_copy(update={"compile": True})))
-    model.load(weights(1))
+    model = model_of(GraphEngine(EXACT.model_copy(update={"compile": True})))
     assert model.execution == Execution(Mode.FAST, 64, "compiled")
     assert options[0] == {"dynamic": False, "fullgraph": True}
     assert set(compiled) == {16, 24, 32, 48, 64}
@@ -364,9 +368,7 @@ def test_only_the_large_sizes_are_compiled_each_by_itself(fake_cuda, monkeypatch
 
 @pytest.mark.parametrize("kind", ["mlp", "transformer", "structured"])
 def test_other_networks_run_as_graphs_too(engine, kind):
-    network = NETWORK.model_copy(update={"kind": kind, "heads": 2})
-    model = Model(SPEC, network, EXACT, engine=engine)
-    model.load(weights(1, network=network))
+    model = model_of(engine, network=NETWORK.model_copy(update={"kind": kind, "heads": 2}))
     assert model.execution.mode is Mode.FAST
     packed = observations(30)
     logits, values = model.evaluate(packed)
@@ -398,8 +400,7 @@ def test_one_thread_at_a_time_uses_an_mps_device(fake_cuda, monkeypatch):
         return move(tensor, *given, **named)
 
     monkeypatch.setattr(torch.Tensor, "to", noted)
-    model = Model(SPEC, NETWORK, EXACT, engine=engine)
-    model.load(weights(1))
+    model = model_of(engine)
     loaded_with = len(seen)
     assert len(model.evaluate(observations(20))[0]) == 20
     assert len(seen) > loaded_with
@@ -410,17 +411,14 @@ def test_tuning_records_nothing(engine, fake_cuda):
     model = loaded(engine)
     recorded = len(fake_cuda.captures)
     config = EXACT.model_copy(update={"batch": 0, "deadline_ms": "auto", "threads": 1})
-    enough = tune(model, engine, config).limits.enough
+    enough = tune(model, config).limits.enough
     assert enough in engine.sizes(model.execution)
     assert len(fake_cuda.captures) == recorded
 
 
 def test_a_worker_leaves_large_requests_that_it_has_no_room_for_to_others(engine):
     bus = MemoryBus()
-    shelf = Shelf(bus)
-    shelf.publish(1, weights(1))
-    one, other = (make_server(bus, bus, shelf, name, EXACT, engine) for name in ("inference@test:1", "inference@test:2"))
-    client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
+    (one, client, _), (other, _, _) = (served_by(engine, bus, name) for name in ("inference@test:1", "inference@test:2"))
     try:
         for server in (one, other):
             until(lambda server=server: server.step(5) == 0 and server.versions == {RUN: 1}, "weights are served")

@@ -27,7 +27,6 @@ from azq.inference.device.model import ROUNDS, Model
 from azq.inference.device.tuning import tune
 from azq.learner.step.trainer import autocast_dtype
 from azq.nets import NetSpec, build, unpack
-from azq.nets.device import place
 from azq.nets.residual import TORCH, ResNet
 
 BRIEF = CONFIG.model_copy(update={"device": "cuda:0", "precision": "bfloat16", "max_batch": 64, "batch": 64})
@@ -49,7 +48,7 @@ def fastest(fake_cuda, monkeypatch):
 
 
 def model_of(network=NETWORK, config=BRIEF, engine=None):
-    return Model(SPEC, network, config, engine=engine or Engine(config, place(config)))
+    return Model(SPEC, network, engine or Engine(config))
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
@@ -91,7 +90,7 @@ def test_the_fastest_is_taken_and_measured_once_for_a_shape(fastest, name, monke
     device_s = GraphForward.device_s
     monkeypatch.setattr(GraphForward, "device_s", lambda forward, rows: measured.append(len(rows)) or device_s(forward, rows))
     model = model_of()
-    engine = model._engine
+    engine = model.engine
     for version in (1, 2):
         model.load(weights(version, version=version))
         packed = observations(30)
@@ -114,10 +113,10 @@ def test_networks_run_in_what_the_card_multiplies(fastest, fake_cuda, capability
     fake_cuda.capability = capability
     model = model_of(config=BRIEF.model_copy(update={"precision": "auto"}))
     model.load(weights(1))
-    assert model._engine.placement.precision == precision
+    assert model.engine.placement.precision == precision
     assert model.execution == Execution(Mode.FAST, 64, "fused" if precision != "float32" else "")
     in_training = torch.bfloat16 if precision == "bfloat16" else None  # float16 has too few exponents for gradients
-    assert autocast_dtype(LearnerConfig(), model._engine.placement.device) is in_training
+    assert autocast_dtype(LearnerConfig(), model.engine.placement.device) is in_training
 
 
 def test_a_slow_kernel_is_seen_by_the_devices_own_clock(fake_cuda):
@@ -137,7 +136,7 @@ def test_a_way_that_fails_is_passed_over_and_said(fastest, fake_cuda, spoil, mon
     model = model_of()
     model.load(weights(1))
     assert model.execution == Execution(Mode.FAST, 64)
-    assert model._engine.fallbacks == 0
+    assert model.engine.fallbacks == 0
     assert capsys.readouterr().out.count("way_skipped") == 1
 
 
@@ -147,17 +146,17 @@ def test_where_all_ways_fail_the_ladder_goes_on(fastest, fake_cuda):
     model.load(weights(1))
     assert model.execution == Execution(Mode.EAGER, 64)
     fake_cuda.fail = None
-    other = model_of(engine=model._engine)
-    model._engine._demotions.clear()  # time went by
+    other = model_of(engine=model.engine)
+    model.engine._demotions.clear()  # time went by
     other.load(weights(1))
     assert other.execution == Execution(Mode.FAST, 64, "fused")
 
 
 def test_a_shape_that_the_fastest_way_fails_later_is_run_as_torch_runs_it(fastest, fake_cuda):
     now_s = 0.0
-    model = model_of(engine=Engine(BRIEF, place(BRIEF), lambda: now_s))
+    model = model_of(engine=Engine(BRIEF, now_s=lambda: now_s))
     model.load(weights(1))
-    engine = model._engine
+    engine = model.engine
     del model  # and its graphs
     gc.collect()
     fake_cuda.refused["cudnn_convolution_add_relu"] = RuntimeError("no kernel image is available")
@@ -175,11 +174,11 @@ def test_a_shape_that_the_fastest_way_fails_later_is_run_as_torch_runs_it(fastes
 @pytest.mark.parametrize("failure", [Failure.OUT_OF_MEMORY, Failure.CAPTURE, Failure.NOT_FINITE, Failure.BROKEN])
 def test_what_fell_while_it_served_is_tried_again_after_a_while(fastest, failure):
     now_s = 0.0
-    engine = Engine(BRIEF, place(BRIEF), lambda: now_s)
+    engine = Engine(BRIEF, now_s=lambda: now_s)
     bus = MemoryBus()
     shelf = Shelf(bus)
     shelf.publish(1, weights(1))
-    server = make_server(bus, bus, shelf, config=BRIEF, engine=engine)
+    server = make_server(bus, bus, shelf, engine=engine)
     client = StreamEvaluator(bus, RUN, "c1", num_actions=SPEC.num_actions)
     packed = observations(40)
     with serving(server):
@@ -200,7 +199,7 @@ def test_what_fell_while_it_served_is_tried_again_after_a_while(fastest, failure
 
 def test_what_does_not_get_further_stays(fastest, fake_cuda):
     now_s = 0.0
-    engine = Engine(BRIEF, place(BRIEF), lambda: now_s)
+    engine = Engine(BRIEF, now_s=lambda: now_s)
     model = model_of(engine=engine)
     model.load(weights(1))
     model._fall_back(Failure.CAPTURE, serving=True)
@@ -233,7 +232,7 @@ def test_what_a_process_beside_compiled_is_measured_once_it_is_there(fake_cuda, 
     done[0] = True
     recovered = model.recovered()
     assert (recovered and recovered.execution) == (Execution(Mode.FAST, 64, "compiled") if works else None)
-    assert model._engine.fallbacks == 0
+    assert model.engine.fallbacks == 0
     assert (recovered or model).recovered() is None  # measured once
 
 
@@ -274,14 +273,14 @@ def test_a_device_that_another_process_holds_ends_the_worker_with_a_remedy(fake_
 
     monkeypatch.setattr(torch.cuda, "Stream", busy)
     with pytest.raises(DeviceError, match=r"on cuda:0 cannot begin: CUDA error: .* unavailable; .*`nvidia-smi -c DEFAULT`"):
-        Engine(BRIEF, place(BRIEF))
+        Engine(BRIEF)
 
 
 def test_a_network_that_grew_keeps_the_batch_that_was_measured_on_an_idle_device(fastest, monkeypatch):
-    engine = Engine(BRIEF, place(BRIEF))
+    engine = Engine(BRIEF)
     model = model_of(engine=engine)
     model.load(weights(1))
     config = BRIEF.model_copy(update={"batch": 0, "deadline_ms": "auto"})
-    first = tune(model, engine, config)
+    first = tune(model, config)
     monkeypatch.delattr(Model, "launch")
-    assert tune(model, engine, config, first) is first
+    assert tune(model, config, first) is first

@@ -14,6 +14,7 @@ from waiting import until
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
+from azq.inference.device.engine import Engine
 from azq.inference.serve import loading
 from azq.inference.serve.roster import POLL_S
 from azq.inference.serve.server import InferenceServer
@@ -34,7 +35,7 @@ class Place:
         self.runs, self.shelf = OneRun(), Shelf(self.bus)
         self.spec = spec
         self.server = InferenceServer(
-            self.bus, self.bus, self.runs, self.shelf.fetch, EXACT, "inference@test:1", spec_of=lambda _sections: self.spec
+            self.bus, self.bus, self.runs, self.shelf.fetch, Engine(EXACT), "inference@test:1", lambda _sections: self.spec
         )
 
     def client(self, name: str) -> StreamEvaluator:
@@ -102,7 +103,7 @@ def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(mo
         let_go.wait(WAIT_S)
         return SPEC
 
-    server = InferenceServer(place.bus, place.bus, place.runs, place.shelf.fetch, CONFIG, "inference@h:1", spec_of=hangs)
+    server = InferenceServer(place.bus, place.bus, place.runs, place.shelf.fetch, Engine(CONFIG), "inference@h:1", hangs)
     server.step(1)
     assert begun.wait(WAIT_S)
     monkeypatch.setattr(loading, "HANGS_S", 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 
 from azq.config import InferenceConfig
 from azq.errors import ConfigError, WeightsError
+from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.weights import ResidentModels, fetch_from
 from azq.nets import NetSpec, WeightsMeta, from_bytes, network_of
@@ -21,7 +23,7 @@ from azq.wire.messages import WeightEvent
 
 
 def make_model(**changes: Any) -> Model:
-    return Model(SPEC, NETWORK, CONFIG.model_copy(update=changes))
+    return Model(SPEC, NETWORK, Engine(CONFIG.model_copy(update=changes)))
 
 
 def event(version: int, data: bytes) -> WeightEvent:
@@ -59,14 +61,14 @@ def test_read_only_observations_are_taken():
 
 def test_networks_with_scalars_take_the_plain_pass():
     spec = NetSpec(3, 6, 7, 4, 7, 1)
-    model = Model(spec, NETWORK, CONFIG)
+    model = Model(spec, NETWORK, Engine(CONFIG))
     model.load(weights(1, spec=spec))
     assert model.evaluate(observations(5, spec=spec))[0].shape == (5, 7)
 
 
 def test_damaged_weights_of_a_store_are_refused_and_hashed_once(tmp_path, monkeypatch):
     store = open_store("file", directory=tmp_path)
-    resident = ResidentModels(lambda network: Model(SPEC, network, CONFIG), fetch_from(store), capacity=2)
+    resident = ResidentModels(partial(Model, SPEC, engine=Engine(CONFIG)), fetch_from(store), capacity=2)
     good, bad = weights(1, version=1), weights(2, version=2)
     events = [WeightEvent("r1", version, *store.put(data), 0, 0) for version, data in ((1, good), (2, bad))]
     (tmp_path / f"{events[1].sha256}.safetensors").write_bytes(good)  # sound by itself, and not what was announced
@@ -102,7 +104,7 @@ def test_the_least_recently_used_version_goes_and_comes_back(shelf):
 
 
 def test_the_current_version_is_never_overwritten(shelf):
-    resident = ResidentModels(lambda network: Model(SPEC, network, CONFIG), lambda announced: shelf[announced.version][1], capacity=2)
+    resident = ResidentModels(partial(Model, SPEC, engine=Engine(CONFIG)), lambda announced: shelf[announced.version][1], capacity=2)
     for version in (1, 2, 3, 4):
         resident.get(shelf[version][0], keep=1)
         assert 1 in resident.versions
@@ -113,7 +115,7 @@ def test_bad_weights_leave_the_good_ones_resident(shelf):
         data = shelf[announced.version][1]
         return data[:-1] if announced.version == 3 else data
 
-    resident = ResidentModels(lambda network: Model(SPEC, network, CONFIG), fetch, capacity=2)
+    resident = ResidentModels(partial(Model, SPEC, engine=Engine(CONFIG)), fetch, capacity=2)
     resident.get(shelf[1][0])
     resident.get(shelf[2][0])
     with pytest.raises(WeightsError):

@@ -10,9 +10,9 @@ from waiting import until
 from azq.clock import now_ms
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import CatalogSource
+from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.weights import WeightCatalog
-from azq.nets.device import place
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, PromotionEvent
 
@@ -59,7 +59,7 @@ def test_what_was_promoted_serves_and_not_the_newest(bus):
 def test_where_versions_are_promoted_the_first_serves_until_one_was(bus):
     shelf = Shelf(bus)
     catalog = WeightCatalog(bus, RUN, gated=True)
-    source = CatalogSource(catalog, lambda network: Model(SPEC, network, CONFIG, place(CONFIG)), shelf.fetch(None), 2)
+    source = CatalogSource(catalog, lambda network: Model(SPEC, network, Engine(CONFIG)), shelf.fetch(None), 2)
     for version in (1, 2, 3):
         shelf.publish(version, weights(version, version=version))
     assert source(LATEST).version == 1

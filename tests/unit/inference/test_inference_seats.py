@@ -13,6 +13,7 @@ from azq.errors import ConfigError, WeightsError
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.device import native
+from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec, build, from_bytes, unpack
@@ -42,7 +43,7 @@ def plain(data, settings, spec, packed):
 def test_a_value_per_seat(kind, precision):
     settings = network(kind, "advantage", "margin", "hidden")
     data, packed = weights(1, spec=SEATS, network=settings), observations(9, spec=SEATS)
-    model = Model(SEATS, settings, CONFIG.model_copy(update={"precision": precision}))
+    model = Model(SEATS, settings, Engine(CONFIG.model_copy(update={"precision": precision})))
     model.load(data)
     logits, values = model.evaluate(packed)
     assert logits.shape == (9, 20)
@@ -55,7 +56,7 @@ def test_a_value_per_seat(kind, precision):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outcomes_of_a_model_combine_to_its_values(kind):
-    model = Model(OUTCOMES, network(kind), CONFIG.model_copy(update={"precision": "float32"}))
+    model = Model(OUTCOMES, network(kind), Engine(CONFIG.model_copy(update={"precision": "float32"})))
     model.load(weights(2, spec=OUTCOMES, network=network(kind)))
     packed = observations(30, spec=OUTCOMES)
     packed.flags.writeable = False
@@ -93,7 +94,7 @@ def test_values_per_seat_travel_through_the_stream(kind):
     data = weights(1, spec=SEATS, network=settings)
     shelf.publish(1, data)
     runs = OneRun(sections=RunSections(network=settings))
-    server = InferenceServer(bus, bus, runs, shelf.fetch, CONFIG, "inference@test:1", spec_of=lambda _sections: SEATS)
+    server = InferenceServer(bus, bus, runs, shelf.fetch, Engine(CONFIG), "inference@test:1", lambda _sections: SEATS)
     client = StreamEvaluator(bus, RUN, "c1", num_actions=20, value_size=4)
     narrow = StreamEvaluator(bus, RUN, "c2", num_actions=20, value_size=1)
     packed = observations(7, spec=SEATS)

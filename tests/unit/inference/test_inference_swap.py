@@ -34,7 +34,7 @@ from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.engine import SMALLEST_EXACT, Mode, fastest_layout
+from azq.inference.device.engine import SMALLEST_EXACT, Engine, Mode, fastest_layout
 from azq.inference.device.forward import bucket_of, buckets, gather
 from azq.inference.device.model import Model
 from azq.inference.device.native import kernel_for
@@ -205,9 +205,9 @@ def test_runs_with_other_networks_are_served_in_turn(bus):
         bus,
         runs,
         lambda view: shelves[view.record.run].fetch(view),
-        EXACT,
+        Engine(EXACT),
         "inference@test:1",
-        spec_of=lambda sections: specs[sections.network],
+        lambda sections: specs[sections.network],
     )
     clients = {run: client_of(bus, run, spec, name=run) for run, spec in ((RUN, SPEC), ("r2", other_spec))}
     locals_ = {run: LocalEvaluator.from_bytes(spec, data[run], EXACT) for run, spec in ((RUN, SPEC), ("r2", other_spec))}
@@ -228,7 +228,7 @@ def test_a_borrowed_version_is_not_overwritten():
     def event(version):
         return WeightEvent(RUN, version, hashlib.sha256(blobs[version]).hexdigest(), "", 0, 0)
 
-    resident = ResidentModels(lambda network: Model(SPEC, network, CONFIG), lambda one: blobs[one.version], capacity=2)
+    resident = ResidentModels(lambda network: Model(SPEC, network, Engine(CONFIG)), lambda one: blobs[one.version], capacity=2)
     resident.get(event(1))
     assert resident.prepare()
     assert not resident.prepare()

@@ -118,38 +118,38 @@ def test_the_deadline_follows_live_batches_of_full_size_only():
     assert fixed.limits == (100, 0.0)
 
 
-def loaded(config: InferenceConfig, cores: int) -> tuple[Model, Engine]:
+def loaded(config: InferenceConfig, cores: int) -> Model:
     engine = Engine(config, Placement(torch.device("cpu"), torch.float32, config.threads or 1, cores))
-    model = Model(SPEC, NETWORK, config, engine=engine)
+    model = Model(SPEC, NETWORK, engine)
     model.load(weights(1))
-    return model, engine
+    return model
 
 
 def test_a_network_is_measured_and_what_the_operator_set_is_kept():
-    model, engine = loaded(InferenceConfig(device="cpu", max_batch=64), cores=2)
+    model = loaded(InferenceConfig(device="cpu", max_batch=64), cores=2)
     before = torch.get_num_threads()
-    enough, deadline_s = tune(model, engine, InferenceConfig(device="cpu", max_batch=64)).limits
+    enough, deadline_s = tune(model, InferenceConfig(device="cpu", max_batch=64)).limits
     assert enough in (1, 2, 4, 8, 16, 32, 64)
     assert SHORTEST_DEADLINE_S <= deadline_s <= LONGEST_DEADLINE_S
-    assert engine.threads in (1, 2)
+    assert model.engine.threads in (1, 2)
     torch.set_num_threads(before)
 
-    model, engine = loaded(CONFIG, cores=2)
-    assert tune(model, engine, CONFIG).limits == (256, 0.001)
-    assert engine.threads == 1
+    model = loaded(CONFIG, cores=2)
+    assert tune(model, CONFIG).limits == (256, 0.001)
+    assert model.engine.threads == 1
     chosen = CONFIG.model_copy(update={"batch": 48, "deadline_ms": "auto"})
-    assert tune(model, engine, chosen).limits.enough == 48
+    assert tune(model, chosen).limits.enough == 48
     assert torch.get_num_threads() == 1
     torch.set_num_threads(before)
 
 
 def test_what_is_measured_is_as_varied_as_real_observations(monkeypatch):
     config = InferenceConfig(device="cpu", max_batch=64, deadline_ms="auto")
-    model, engine = loaded(config, cores=2)
+    model = loaded(config, cores=2)
     seen, launch = [], model.launch
     monkeypatch.setattr(model, "launch", lambda packed: seen.append(packed) or launch(packed))
     before = torch.get_num_threads()
-    tune(model, engine, config)
+    tune(model, config)
     torch.set_num_threads(before)
     assert {len(packed) for packed in seen} >= {1, 64}
     assert all(len(np.unique(packed, axis=0)) == len(packed) for packed in seen)
@@ -158,12 +158,12 @@ def test_what_is_measured_is_as_varied_as_real_observations(monkeypatch):
 def test_threads_are_chosen_by_what_they_bring(monkeypatch):
     """On a machine where the second thread helps and the third does not."""
     config = InferenceConfig(device="cpu", max_batch=32, deadline_ms="auto")
-    model, engine = loaded(config, cores=3)
+    model = loaded(config, cores=3)
     machine = Machine(lambda _size: {1: 0.004, 2: 0.0021, 3: 0.002}[torch.get_num_threads()])
     monkeypatch.setattr(model, "launch", lambda packed: machine.evaluate(len(packed)))
     monkeypatch.setattr(model, "complete", lambda _batch, _packed: np.empty(0))
     before = torch.get_num_threads()
-    tuned = tune(model, engine, config, clock_s=machine.clock_s)
-    assert engine.threads == 2
+    tuned = tune(model, config, clock_s=machine.clock_s)
+    assert model.engine.threads == 2
     assert tuned.limits == (32, pytest.approx(0.0021 / 4))
     torch.set_num_threads(before)

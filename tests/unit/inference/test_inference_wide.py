@@ -22,6 +22,7 @@ from azq.errors import ConfigError, EvaluationRefused, EvaluatorFailure, WireErr
 from azq.games import Game
 from azq.games.adapter import AdaptedGame
 from azq.inference.ask.client import StreamEvaluator
+from azq.inference.device.engine import Engine
 from azq.inference.serve import requests
 from azq.inference.serve.requests import BadRequest, read_request
 from azq.inference.serve.server import InferenceServer
@@ -104,7 +105,7 @@ class Place:
         self.bus = MemoryBus()
         shelf, runs = Shelf(self.bus), OneRun(RUN, RunSections(network=NARROW))
         shelf.publish(1, weights(1, spec=WIDE, network=NARROW))
-        self.server = InferenceServer(self.bus, self.bus, runs, shelf.fetch, LARGE, "inference@h:1", spec_of=lambda _sections: WIDE)
+        self.server = InferenceServer(self.bus, self.bus, runs, shelf.fetch, Engine(LARGE), "inference@h:1", lambda _sections: WIDE)
         self.client = StreamEvaluator(self.bus, RUN, "c1", num_actions=WIDE.num_actions)
 
 

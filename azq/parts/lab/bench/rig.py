@@ -112,7 +112,7 @@ class Rig:
         placement = place(self.config.inference)
         prepare_process(placement.threads)
         engine = Engine(self.config.inference, placement)
-        model = Model(NetSpec.of(rules(self.sections)), self.sections.network, self.config.inference, engine=engine)
+        model = Model(NetSpec.of(rules(self.sections)), self.sections.network, engine)
         model.load(self.weights)
         refuse_fallbacks(engine.fallbacks, str(model.execution))
         return model
