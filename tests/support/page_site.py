@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from factories import heartbeat, learner_status
 from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,10 +23,8 @@ from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import (
     GradeResult,
-    Heartbeat,
     HistoryPoint,
     Job,
-    LearnerStatus,
     MatchResult,
     MatchSpec,
     RunRecord,
@@ -105,8 +104,8 @@ class Site:
     def beat(self, role: str, worker: str, host: str, age_s: float = 0.5, **facts: Any) -> None:
         """One heartbeat."""
         sent = now_ms() - round(1000 * age_s)
-        values = {"pid": 4242, "version": "0", "schema": 1, "started_ms": now_ms() - 3_600_000, "sent_ms": sent, **facts}
-        self.bus.put(keys.beat(worker), encode(Heartbeat(role=role, worker=worker, host=host, **values)), life_s=600)
+        values = {"pid": 4242, "started_ms": now_ms() - 3_600_000, "sent_ms": sent, **facts}
+        self.bus.put(keys.beat(worker), encode(heartbeat(role, worker, host, **values)), life_s=600)
 
     def plant_workers(self) -> None:
         """Two hosts; one worker is late."""
@@ -124,19 +123,17 @@ class Site:
 
     def plant_learner(self) -> None:
         """A learner in the middle of its run, and its weights."""
-        figures = {
-            "step": 18_250,
-            "samples_inserted": 1_234_567,
-            "samples_consumed": 2_469_134,
-            "loss_policy": 1.204,
-            "loss_value": 0.431,
-            "learning_rate": 0.002,
-            "weight_version": VERSIONS,
-            "samples_per_s": 640.0,
-            "progress": 0.83,
-        }
-        empty: dict[str, Any] = {**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": ()}
-        status = LearnerStatus(**{**empty, "stall_selfplay": False, "waiting": False, **figures})
+        status = learner_status(
+            step=18_250,
+            samples_inserted=1_234_567,
+            samples_consumed=2_469_134,
+            loss_policy=1.204,
+            loss_value=0.431,
+            learning_rate=0.002,
+            weight_version=VERSIONS,
+            samples_per_s=640.0,
+            progress=0.83,
+        )
         self.bus.put(keys.learner_status(RUN), encode(status), life_s=600)
         for version in range(1, VERSIONS + 1):
             event = WeightEvent(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+
+from factories import heartbeat
 
 from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, SelfPlayConfig
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.kinds import Kind
-from azq.wire.messages import Heartbeat, Job, LearnerStatus
+from azq.wire.messages import Heartbeat, Job
 from daemon.decide.actions import Action
 from daemon.decide.reconcile import reconcile
 
@@ -25,9 +26,7 @@ EMPTY = LedgerCounts(0, 0, 0, 0, 0, 0, 0)
 
 
 def beat(worker: str, *queues: str, slots: int = 1) -> Heartbeat:
-    return Heartbeat(
-        role="selfplay", worker=worker, host="h", pid=1, version="0", schema=1, started_ms=0, sent_ms=0, queues=queues, slots=slots
-    )
+    return heartbeat(worker=worker, queues=queues, slots=slots)
 
 
 def view(
@@ -46,11 +45,6 @@ def view(
         error="",
     )
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
-
-
-def learner(**changes: object) -> LearnerStatus:
-    values: dict[str, Any] = {**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": (), "stall_selfplay": False}
-    return LearnerStatus(**{**values, **changes})
 
 
 def decide(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from factories import heartbeat
 from page_site import RUN, Site, now_ms
 
 from azq.config import ArenaConfig, RunConfig, RunSections, dump_run
@@ -16,7 +17,7 @@ from azq.status.state import SILENT
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import GameRecord, GradeResult, Heartbeat, Job, MatchResult, MatchSpec, RunRecord, SampleEvent, WeightEvent
+from azq.wire.messages import GameRecord, GradeResult, Job, MatchResult, MatchSpec, RunRecord, SampleEvent, WeightEvent
 
 FINISHED, PAUSED, RUNNING = "alpha", "beta", "gamma"
 DIGIT = {FINISHED: 7, PAUSED: 9, RUNNING: 6}
@@ -85,5 +86,5 @@ class SideBySide(Site):
         rates = dict.fromkeys(("games_per_s", "simulations_per_s", "evaluations_per_s", "mean_batch", "network_busy", "policy_lag"), FLEET)
         serves: dict[str, Any] = {"weight_versions": dict(DIGIT), "by_run": {RUNNING: (80.0, 20.0, 0.25)}}
         for role, facts in (("selfplay", {"note": "few files left to open"}), ("inference", serves), ("gateway", {})):
-            beat = Heartbeat(role, f"{role}@h:1", "h", 1, "0", 1, 0, self.now_ms, rates=rates, **facts)
+            beat = heartbeat(role, f"{role}@h:1", sent_ms=self.now_ms, rates=rates, **facts)
             self.bus.put(keys.beat(beat.worker), encode(beat))

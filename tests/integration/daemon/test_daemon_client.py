@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import heartbeat
 from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
 from sharp_nets import sharp_bytes
@@ -28,7 +29,7 @@ from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.rest import rest_server
 from daemon.api.services import Services
@@ -57,7 +58,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     reader = TokenConfig(token=SecretStr(READER), scope="read")
     config = DaemonConfig(port=0, token=SecretStr(TOKEN), tokens={"reader": reader})
     services = Services(ledger, bus, config, health, tmp_path, lambda: ["connect_four", "tic_tac_toe"])
-    beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
+    beat = heartbeat("selfplay", "w1", queues=("selfplay.cpu", "eval.cpu"))
     bus.put(keys.beat("w1"), encode(beat), life_s=60)
     with capture_logs(), open_listener(config) as listener:  # what a command prints is then the command's alone
         server = rest_server(create_app(services), listener, services.config)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 import redis
+from factories import heartbeat
 from fastapi.testclient import TestClient
 from waiting import until
 
@@ -31,7 +32,7 @@ from azq.status.observe import Beats, Observer
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect, open_client
-from azq.wire.messages import EvalRound, Fleet, GradeSpec, Heartbeat, MatchSpec, WeightEvent
+from azq.wire.messages import EvalRound, Fleet, GradeSpec, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.act import Hands
@@ -75,7 +76,7 @@ class Plane:
             assert self.loop.tick()
 
     def worker(self, *queues: str, slots: int = 1, name: str = "w1") -> None:
-        beat = Heartbeat("selfplay", name, "h", 1, "0", 1, 0, 0, queues=queues, slots=slots)
+        beat = heartbeat("selfplay", name, queues=queues, slots=slots)
         self.bus.put(keys.beat(name), encode(beat), life_s=60)
 
     def create(self, **sections: Any) -> None:
@@ -353,7 +354,7 @@ def test_a_spent_budget_ends_the_run_and_then_tells_machines_to_end(plane: Plane
     plane.create()
     for later_s in (0, 1800):  # half an hour of a machine that costs two an hour
         plane.later_ms = 1000 * later_s
-        beat = Heartbeat("selfplay", "w1", "h", 1, "0", 1, 0, 10_000_000, queues=("selfplay.cpu",), per_hour=2.0)
+        beat = heartbeat("selfplay", "w1", sent_ms=10_000_000, queues=("selfplay.cpu",), per_hour=2.0)
         plane.bus.put(keys.beat("w1"), encode(beat), life_s=60)
         assert plane.loop.tick()
     run = plane.ledger.run("r")
@@ -373,7 +374,7 @@ def test_everybody_hears_on_which_hosts_inference_workers_are(plane: Plane) -> N
     plane.loop.fleet = Fleet("0", "", "", "redis", 20.0, 2.0, 8.0, 0)
     for role, host in (("inference", "south"), ("inference", "north"), ("inference", "south"), ("selfplay", "east")):
         worker = f"{role}@{host}:{len(host)}"
-        plane.bus.put(keys.beat(worker), encode(Heartbeat(role, worker, host, 1, "0", 1, 0, 10_000_000)), life_s=60)
+        plane.bus.put(keys.beat(worker), encode(heartbeat(role, worker, host, sent_ms=10_000_000)), life_s=60)
     assert plane.loop.tick()
     assert told(plane).inference_hosts == ("north", "south")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import schemathesis
+from factories import heartbeat
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from memory_broker import MemoryBus, MemoryLedger
@@ -26,7 +27,7 @@ from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeResult, Heartbeat, Job, MatchResult, MatchSpec, RunRecord, WeightEvent
+from azq.wire.messages import GradeResult, Job, MatchResult, MatchSpec, RunRecord, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.services import Services
 from daemon.serve.health import Health
@@ -48,7 +49,7 @@ def make_app(home: Path) -> FastAPI:
     bus, ledger = services.bus, services.ledger
     ledger.create_run_once(RunRecord("0", b"{}", {}, str(home / "0"), 1), None)
     ledger.enqueue_once(None, Job("", "0", Kind.SELFPLAY, "cpu"))
-    beat = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu", "eval.cpu"))
+    beat = heartbeat("selfplay", "w1", queues=("selfplay.cpu", "eval.cpu"))
     bus.put(keys.beat("w1"), encode(beat), life_s=3600)
     sha256, uri = open_store("file", directory=home / "0" / "weights").put(b"weights")
     bus.publish(keys.weights("0"), encode(WeightEvent("0", 1, sha256, uri, 10, 0)))

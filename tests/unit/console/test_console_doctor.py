@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import heartbeat
 from typer.testing import CliRunner
 
 from azq.cli.app import app
@@ -32,7 +33,7 @@ def verdicts(config: Config) -> dict[str, str]:
 
 
 def beat(role: str, run: str = "", **more: Any) -> Heartbeat:
-    return Heartbeat(role, f"{role}@h:1", "h", 1, "0", 1, 0, 0, run=run, **more)
+    return heartbeat(role, f"{role}@h:1", run=run, **more)
 
 
 def view(name: str, state: RunState = RunState.RUNNING) -> RunView:

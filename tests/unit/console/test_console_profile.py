@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from factories import heartbeat
 from memory_broker import MemoryBus
 from typer.testing import CliRunner
 
@@ -22,7 +23,7 @@ PLAYED = {"first": 3}
 
 
 def beat(role: str, worker: str, sent_ms: int = 1, run: str = "", versions: dict[str, int] | None = None, **rates: float) -> Heartbeat:
-    return Heartbeat(role, worker, "h", 1, "0", 1, 0, sent_ms, run=run, rates=rates, weight_versions=versions or {})
+    return heartbeat(role, worker, sent_ms=sent_ms, run=run, rates=rates, weight_versions=versions or {})
 
 
 def fleet(sent_ms: int, forward: float) -> list[Heartbeat]:

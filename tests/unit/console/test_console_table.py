@@ -8,6 +8,7 @@ import sys
 import msgspec
 import pytest
 import structlog
+from factories import heartbeat
 from rich.console import Console
 from structlog.testing import capture_logs
 
@@ -22,14 +23,14 @@ from azq.status.stages import RunPause, RunStage
 from azq.status.strength import Standing
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.machines import MachineTime, Spending
-from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, LearnerStatus, RunRecord
+from azq.wire.messages import GradeResult, HistoryPoint, LearnerStatus, RunRecord
 
 LEARNER = LearnerStatus(120, 5000, 20000, 160, 0, 5000, 1.25, 0.31, 2e-3, 7, False, False, 3100.0, 0, 0.5)
 
 
 def status() -> RunStatus:
     record = RunRecord("first", b"{}", {"minutes": 30.0}, "runs/first", 0)
-    worker = Heartbeat("selfplay", "w@h:1", "h", 1, "0", 1, 0, 1000, queues=("selfplay.cpu",), rates={"games_per_s": 9.0})
+    worker = heartbeat("selfplay", "w@h:1", sent_ms=1000, queues=("selfplay.cpu",), rates={"games_per_s": 9.0})
     facts = RunFacts(
         view=RunView(record, RunState.RUNNING, "", 75_000, 0),
         counts=LedgerCounts(1000, 160, 839, 1, 160, 0, 0),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import heartbeat, learner_status
 from fastapi.testclient import TestClient
 from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
@@ -21,7 +22,7 @@ from azq.errors import BrokerUnavailable, ConfigError
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.machines import MachineTime, Spending
-from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, MatchResult, MatchSpec, WeightEvent
 from daemon.api.access import Keyring
 from daemon.api.app import METHODS, create_app
 from daemon.api.app import render_reference as render
@@ -32,17 +33,7 @@ from daemon.serve.health import Health
 
 
 def beat(worker: str = "w1", *queues: str, role: str = "selfplay", **changes: Any) -> Heartbeat:
-    values: dict[str, Any] = {
-        "role": role,
-        "worker": worker,
-        "host": "h",
-        "pid": 7,
-        "version": "0",
-        "schema": 1,
-        "started_ms": 0,
-        "sent_ms": 0,
-    }
-    return Heartbeat(**{**values, "queues": queues, **changes})
+    return heartbeat(role, worker, queues=queues, pid=7, **changes)
 
 
 class Site:
@@ -230,16 +221,7 @@ def fill(site: Site) -> None:
     site.put(beat("i1", role="inference", rates={"evaluations_per_s": 900.0, "mean_batch": 3.0}))
     point = HistoryPoint(0, 2.0, 100.0, 90.0, 30.0, samples_per_s=7.0, active_ms=1)
     site.bus.publish(keys.history("first"), encode(point))
-    figures = {
-        "step": 5,
-        "samples_inserted": 100,
-        "samples_consumed": 250,
-        "loss_policy": 1.5,
-        "weight_version": 2,
-        "stall_selfplay": False,
-        "waiting": True,
-    }
-    status = LearnerStatus(**{**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": (), **figures})  # type: ignore[arg-type]
+    status = learner_status(step=5, samples_inserted=100, samples_consumed=250, loss_policy=1.5, weight_version=2, waiting=True)
     site.bus.put(keys.learner_status("first"), encode(status), life_s=60)
     for version in (1, 2):
         site.bus.publish(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import heartbeat
 from prometheus_client.core import Metric
 
 from azq import metrics
@@ -14,7 +15,7 @@ from daemon.api import figures
 
 
 def beat(worker: str, role: str, **rates: float) -> Heartbeat:
-    return Heartbeat(role=role, worker=worker, host="h", pid=1, version="0", schema=1, started_ms=5_000, sent_ms=9_000, rates=rates)
+    return heartbeat(role, worker, started_ms=5_000, sent_ms=9_000, rates=rates)
 
 
 def samples(families: Any) -> dict[tuple[str, ...], float]:

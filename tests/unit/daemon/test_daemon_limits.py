@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import heartbeat
 from fastapi.testclient import TestClient
 from memory_broker import MemoryBus, MemoryLedger
 
@@ -25,7 +26,7 @@ from daemon.api.weights import READ_AT_ONCE, weights_in
 from daemon.serve.health import Health
 
 JOB = {"run": "r0", "kind": "selfplay", "games": 1}
-BEAT = Heartbeat("selfplay", "w1", "h", 7, "0", 1, 0, 0, queues=("selfplay.cpu",))
+BEAT = heartbeat("selfplay", "w1", queues=("selfplay.cpu",))
 
 
 class FakePlane(Plane):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import heartbeat
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeResult, Heartbeat, Job, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import GradeResult, Job, MatchResult, MatchSpec, WeightEvent
 from daemon.api.app import create_app
 from daemon.api.conventions import decode_cursor, encode_cursor
 from daemon.api.services import Services
@@ -38,8 +39,7 @@ class Site:
         self.http = TestClient(create_app(services), base_url="http://127.0.0.1", raise_server_exceptions=False)
 
     def worker(self, name: str, *queues: str, role: str = "selfplay", **changes: Any) -> None:
-        values: dict[str, Any] = {"host": "h", "pid": 7, "version": "0", "schema": 1, "started_ms": 0, "sent_ms": 0, **changes}
-        self.bus.put(keys.beat(name), encode(Heartbeat(role=role, worker=name, queues=queues, **values)), life_s=60)
+        self.bus.put(keys.beat(name), encode(heartbeat(role, name, queues=queues, **changes)), life_s=60)
 
     def pages(self, url: str) -> list[Any]:
         found: list[Any] = []

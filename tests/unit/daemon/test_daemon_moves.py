@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import heartbeat
 from fastapi.testclient import TestClient
 from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
@@ -227,7 +228,7 @@ def test_a_run_that_is_over_is_noted_for_the_inference_workers(desk: Desk, state
 
 
 def beat(role: str, host: str, **unserved: str) -> Heartbeat:
-    return Heartbeat(role, f"{role}@{host}:1", host, 1, "0", 1, 0, 0, unserved=unserved)
+    return heartbeat(role, f"{role}@{host}:1", host, unserved=unserved)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from collections import Counter
 
 import msgspec
 import pytest
-from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide, learner, observed, view
+from factories import learner_status
+from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, decide, observed, view
 
 from azq.config import ArenaConfig, RunConfig, RunSections, VolunteersConfig
 from azq.ledger.types import JobState, RunState
@@ -54,7 +55,7 @@ def test_a_slot_that_evaluations_wait_for_is_kept_a_second_by_a_slice_that_stall
 @pytest.mark.parametrize(
     "seen",
     [
-        ObservedRun(EMPTY, learner=learner(stall_selfplay=True)),
+        ObservedRun(EMPTY, learner=learner_status(stall_selfplay=True)),
         ObservedRun(dataclasses.replace(EMPTY, in_transit=WAITING)),
         ObservedRun(EMPTY, jobs=(view(1), view(2, JobState.QUEUED))),
     ],
@@ -126,7 +127,7 @@ def test_expired_leases_are_taken_back_in_every_run_state(state: RunState) -> No
     [
         ({"minutes": 5.0}, ObservedRun(EMPTY, active_ms=300_000)),
         ({"games": 10.0}, ObservedRun(dataclasses.replace(EMPTY, finished=10))),
-        ({"steps": 7.0, "minutes": 100.0}, ObservedRun(EMPTY, learner=learner(step=8))),
+        ({"steps": 7.0, "minutes": 100.0}, ObservedRun(EMPTY, learner=learner_status(step=8))),
     ],
 )
 def test_a_run_that_reached_its_goal_is_finished_and_gets_nothing_more(until: dict[str, float], seen: ObservedRun) -> None:
@@ -292,7 +293,7 @@ def test_runs_of_one_tag_share_its_slots() -> None:
     workers = tuple(beat(f"w{index}", "selfplay.cpu") for index in range(7))
     names = ("a", "b", "c", "held")
     desired = Desired(tuple(DesiredRun(name, RunState.RUNNING, SECTIONS) for name in names))
-    runs = dict.fromkeys(names, ObservedRun(EMPTY)) | {"held": ObservedRun(EMPTY, learner=learner(stall_selfplay=True))}
+    runs = dict.fromkeys(names, ObservedRun(EMPTY)) | {"held": ObservedRun(EMPTY, learner=learner_status(stall_selfplay=True))}
     actions = reconcile(desired, Observed(workers, runs), NOW, CONFIG, lambda game: False)
     wanted = Counter(action.job.run for action in actions if isinstance(action, EnqueueJob))
     assert wanted == dict.fromkeys("abc", 3 + CONFIG.jobs_ahead)  # a third of seven, rounded up; a run that stalls takes no share

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from factories import learner_status
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, learner, observed, view
+from reconcile_worlds import CONFIG, EMPTY, NOW, SECTIONS, WAITING, beat, observed, view
 
 from azq.config import RunConfig
 from azq.ledger.types import JobState, JobView, RunState
@@ -56,7 +57,7 @@ def worlds(draw: st.DrawFn) -> tuple[DesiredRun, Observed]:
         counts=dataclasses.replace(EMPTY, finished=draw(st.integers(0, 20)), in_transit=draw(st.sampled_from((0, WAITING)))),
         active_ms=draw(st.integers(0, 600_000)),
         jobs=jobs,
-        learner=draw(st.sampled_from((None, learner(), learner(stall_selfplay=True), learner(step=99)))),
+        learner=draw(st.sampled_from((None, learner_status(), learner_status(stall_selfplay=True), learner_status(step=99)))),
         weight_version=draw(st.integers(0, 5)),
         round=EvalRound(draw(st.integers(0, 5)), draw(st.sampled_from((0, NOW - 500_000, NOW - 1_000)))),
     )

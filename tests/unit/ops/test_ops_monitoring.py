@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import heartbeat
 
 from azq import metrics, phases
 from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
@@ -21,7 +22,7 @@ from azq.status.brokers import PlaneFacts
 from azq.status.strength import Standing
 from azq.status.summary import RunFacts, summarise
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeResult, Heartbeat, Job, LearnerStatus, RunRecord
+from azq.wire.messages import GradeResult, Job, LearnerStatus, RunRecord
 from azq.wire.ranks import RankStatus
 from daemon.api import figures
 from daemon.serve.health import Health
@@ -44,7 +45,7 @@ def exposed() -> dict[str, set[str]]:
     quantiles = {metrics.at_quantile(figure.name, at): 1.0 for figure in metrics.FIGURES for at in metrics.QUANTILES}
     spent = {prefix + phases.OTHER: 1.0 for prefix in phases.PREFIXES}
     beats = [
-        Heartbeat(role, role, "h", 1, "0", 1, 0, 0, queues=("selfplay.cpu",), rates=everything | quantiles | spent)
+        heartbeat(role, role, queues=("selfplay.cpu",), rates=everything | quantiles | spent)
         for role in ("selfplay", "inference", "learner", "daemon")
     ]
     learner = LearnerStatus(9, 9, 9, 9, 0, 9, 1.0, 1.0, 0.1, 2, False, False, 9.0, 0, each_rank=(RankStatus(),))

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import heartbeat, learner_status
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,12 +29,11 @@ COUNTS = LedgerCounts(10, 6, 4, 0, 6, 0, 0, simulations=60, evaluations=300, req
 
 def beat(role: str, worker: str, run: str = "", **rates: Any) -> Heartbeat:
     facts = {name: rates.pop(name) for name in ("by_run", "weight_versions") if name in rates}
-    return Heartbeat(role, worker, "h", 1, "0", 1, 0, 0, run=run, rates=rates, **facts)
+    return heartbeat(role, worker, run=run, rates=rates, **facts)
 
 
 def learner(**figures: Any) -> LearnerStatus:
-    empty: dict[str, Any] = {**dict.fromkeys(LearnerStatus.__struct_fields__, 0), "members": (), "each_rank": ()}
-    return LearnerStatus(**{**empty, "stall_selfplay": False, "waiting": False, **figures})
+    return learner_status(**figures)
 
 
 def look(state: RunState = RunState.RUNNING, **seen: Any) -> tuple[Desired, Observed]:

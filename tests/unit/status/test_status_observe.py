@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import heartbeat
 from memory_broker import MemoryBus
 from reconcile_worlds import view
 
@@ -23,18 +24,7 @@ from azq.wire.messages import Heartbeat, Job, MatchResult, MatchSpec
 
 
 def beat(worker: str = "w", run: str = "", **changes: Any) -> Heartbeat:
-    values: dict[str, Any] = {
-        "role": "selfplay",
-        "worker": worker,
-        "host": "h",
-        "pid": 1,
-        "version": "0",
-        "schema": 1,
-        "started_ms": 0,
-        "sent_ms": 0,
-        "run": run,
-    }
-    return Heartbeat(**{**values, **changes})
+    return heartbeat(**{"worker": worker, "run": run, **changes})
 
 
 class World:

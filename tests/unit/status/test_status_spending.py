@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import heartbeat
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_broker import MemoryBus
@@ -28,7 +29,7 @@ BUDGET = BudgetConfig()
 def beat(host: str, role: str = "selfplay", run: str = "", up_h: float = 100.0, price: float | None = 2.0) -> Heartbeat:
     sent_ms = 1000 * HOUR
     started_ms = sent_ms - int(up_h * HOUR)
-    return Heartbeat(role, f"{role}@{host}", host, 1, "0", 1, started_ms, sent_ms, run=run, machine_kind="box", per_hour=price)
+    return heartbeat(role, f"{role}@{host}", host, started_ms=started_ms, sent_ms=sent_ms, run=run, machine_kind="box", per_hour=price)
 
 
 def world(*beats: Heartbeat, **active_h: float) -> tuple[Desired, Observed]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+from factories import heartbeat
 from reconcile_worlds import view
 
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
@@ -22,7 +23,7 @@ COUNTS = LedgerCounts(10, 6, 3, 1, 5, 1, 0)
 
 
 def beat(role: str, worker: str, run: str = "", versions: dict[str, int] | None = None, **rates: float) -> Heartbeat:
-    return Heartbeat(role, worker, "h", 1, "0", 1, 0, 4_000, run=run, rates=rates, weight_versions=versions or {})
+    return heartbeat(role, worker, sent_ms=4_000, run=run, rates=rates, weight_versions=versions or {})
 
 
 def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
@@ -261,7 +262,7 @@ def test_settings_that_do_not_parse_have_the_network_that_is_the_default() -> No
 
 def test_hosts_that_do_not_serve_a_run_are_named_with_their_reason() -> None:
     def inference(host: str, **unserved: str) -> Heartbeat:
-        return Heartbeat("inference", f"inference@{host}:1", host, 1, "0", 1, 0, 0, unserved=unserved)
+        return heartbeat("inference", f"inference@{host}:1", host, unserved=unserved)
 
     workers = (
         inference("a", r="needs open_spiel"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from factories import heartbeat
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +40,7 @@ from azq.wire.messages import Heartbeat, Job
 
 
 def beat(role: str, versions: dict[str, int] | None = None, *, worker: str = "w", **facts: Any) -> Heartbeat:
-    return Heartbeat(role, worker, "h", 7, "1.2", 1, 1_000, 4_000, weight_versions=versions or {}, **facts)
+    return heartbeat(role, worker, pid=7, version="1.2", started_ms=1_000, sent_ms=4_000, weight_versions=versions or {}, **facts)
 
 
 def test_a_heartbeat_as_operators_read_it() -> None:
@@ -50,7 +51,7 @@ def test_a_heartbeat_as_operators_read_it() -> None:
 
 
 def test_a_clock_that_is_behind_makes_no_time_negative() -> None:
-    behind = Heartbeat("eval", "w", "h", 7, "1.2", 1, 4_000, 1_000)
+    behind = heartbeat("eval", started_ms=4_000, sent_ms=1_000)
     status = worker_status(behind, 500)
     assert (status.age_s, status.up_s) == (0.0, 0.0)
 
@@ -104,7 +105,7 @@ def test_a_run_adds_its_own_to_the_shared_workers() -> None:
 
 
 def offering(name: str, *queues: str, slots: int = 1) -> Heartbeat:
-    return Heartbeat("selfplay", name, "h", 1, "0", 1, 0, 0, queues=queues, slots=slots)
+    return heartbeat("selfplay", name, queues=queues, slots=slots)
 
 
 def leased(queue: str, count: int) -> list[JobView]:
@@ -182,7 +183,7 @@ def test_what_a_fleet_offers_is_one_value_for_each_kind_of_worker() -> None:
 
 
 def worker(name: str, slots: int, *queues: str) -> Heartbeat:
-    return Heartbeat("selfplay", name, "h", 1, "0", 1, 0, 0, queues=queues, slots=slots)
+    return heartbeat("selfplay", name, queues=queues, slots=slots)
 
 
 def job(kind: Kind, tag: str, state: JobState, created_ms: int = 0) -> JobView:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from factories import heartbeat
 
 from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError, EvaluationTimeout
 from azq.parts.lab.bench.rig import PartProcess, changed, in_turns, percentile, ready_s, refuse_fallbacks, unready
-from azq.wire.messages import Heartbeat
 
 
 def test_what_takes_turns_is_warmed_up_and_then_measured_alike() -> None:
@@ -42,7 +42,7 @@ def test_a_first_start_on_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -
 
 def test_workers_that_do_not_serve_are_quoted(tmp_path: Path) -> None:
     (tmp_path / "inference-0.log").write_text("starting\nno kernel image is available\n")
-    beat = Heartbeat("inference", "i", "h", 1, "0", 1, 0, 0)
+    beat = heartbeat("inference", "i")
     assert unready([beat], tmp_path) == "inference workers do not serve: no kernel image is available"
     said = [msgspec.structs.replace(beat, note="recording graphs: 3 of 20")]
     assert unready(said, tmp_path) == "inference workers do not serve: recording graphs: 3 of 20"
