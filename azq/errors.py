@@ -1,39 +1,5 @@
 """Every error azq raises on purpose, and the exit code each one ends a process with.
 
-    AzqError
-    ├── ConfigError              a setting, flag or file an operator wrote is wrong        exit 2
-    │   ├── UnknownGameError     no such game
-    │   ├── GameContractError    a game written in Python breaks a rule of the contract
-    │   └── UnknownTagError      a job asks for an undeclared hardware tag
-    ├── IllegalActionError       an action that the rules forbid here                      exit 2
-    ├── BrokerError
-    │   ├── BrokerUnavailable    the broker cannot be worked with now                      exit 3
-    │   │   └── BrokerAbsent     no server listens at its address
-    │   └── BrokerRefused        it answers and refuses the password or the command        exit 4
-    │       └── AccessRefused    its user is unknown there, or lacks the right
-    ├── WireError                bytes that do not decode: size, shape or schema number    exit 5
-    │   └── SchemaMismatch       the control plane holds messages of another schema         exit 13
-    ├── WeightsError             weights that are missing, damaged or do not fit           exit 6
-    ├── StoreError               a blob that cannot be read or written                     exit 7
-    ├── SegmentError             the segment log is damaged beyond its last record         exit 7
-    ├── LeaseLost                this worker's claim on a job was taken over               (handled)
-    ├── JobFailed                an attempt at a job failed, and the ledger knows it       (handled)
-    ├── EvaluationTimeout        no inference worker answered in time                      exit 8
-    ├── EvaluatorFailure         an inference worker answered with a named failure         exit 8
-    │   └── EvaluationRefused    this request fails for every client; do not retry
-    ├── DeviceError              the device fails, or computes something else              exit 14
-    ├── EngineError              an opponent's process crashed, hung or talked nonsense    exit 8
-    ├── HostError                a machine of a cluster is not reached, or does not do its part     exit 15
-    ├── NotFound                 no such run, job, weights                                 exit 9
-    ├── StateConflict            the thing exists and its state forbids this               exit 10
-    ├── MissingExtra             an optional package is not installed                      exit 11
-    └── RequestError             a request that the REST interface refuses                 exit 12
-        ├── InvalidRequest       a body, header, cursor or event id it cannot use
-        ├── KeyReused            an Idempotency-Key sent again with another body
-        ├── AccessDenied         no token, a wrong one, or one that may not do this
-        ├── TooManyRequests      faster than daemon.rate_per_s, or too many open event streams
-        └── DaemonUnavailable    no answer at the daemon's address, or it is not ready
-
 Messages follow one form: what is wrong, where, and what to do about it.
 """
 

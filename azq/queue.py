@@ -38,7 +38,7 @@ KNOWN_TAGS = ("cpu", "cuda", "rocm", "mps")
 PRIORITY_STEPS = (0, 3, 6, 9)
 TIME_LIMIT_S = 900
 WIND_DOWN_S = 60  # between the soft limit, which the job sees, and the hard one, which kills its process
-VISIBILITY_TIMEOUT_S = 1800
+VISIBILITY_TIMEOUT_S = 1800  # over the time limit: a message that is visible sooner would be delivered again and again
 SOCKET_TIMEOUT_S = 8.0  # without one a publisher waits for ever on a frozen broker
 SOFT_SHUTDOWN_S = 10.0
 
@@ -196,19 +196,12 @@ def make_app(
     control_url: str,
     *,
     tags: Iterable[str] = (),
-    time_limit_s: int = TIME_LIMIT_S,
-    visibility_timeout_s: int = VISIBILITY_TIMEOUT_S,
     socket_timeout_s: float = SOCKET_TIMEOUT_S,
 ) -> Celery:
-    """The Celery app on a control plane, with queues for the known tags and `tags`.
-
-    Raises `ConfigError` for a malformed tag or URL, or where a job may run longer than its message stays invisible: Redis would then
-    deliver it again and again.
-    """
-    check_limits(time_limit_s, visibility_timeout_s)
+    """The Celery app on a control plane, with queues for the known tags and `tags`. Raises `ConfigError` for a malformed tag or URL."""
     all_tags = dict.fromkeys((*KNOWN_TAGS, *tags))
     keepalive = {} if control_url.startswith("unix://") else {"socket_keepalive_options": keepalive_options()}
-    transport = {"visibility_timeout": visibility_timeout_s, "socket_timeout": socket_timeout_s}
+    transport = {"visibility_timeout": VISIBILITY_TIMEOUT_S, "socket_timeout": socket_timeout_s}
     for name in [name for name in os.environ if name.startswith("CELERY_")]:
         del os.environ[name]  # another application's: Celery has CELERY_BROKER_URL and its like go before what an app is given
     app = Celery("azq", broker=celery_url(control_url), set_as_current=False)
@@ -217,8 +210,8 @@ def make_app(
         **_tls_settings(control_url),
         task_queues=[make_queue(queue_name(kind, tag)) for tag in all_tags for kind in Kind],
         task_default_queue=queue_name(Kind.SELFPLAY, "cpu"),
-        task_time_limit=time_limit_s,
-        task_soft_time_limit=time_limit_s - WIND_DOWN_S,
+        task_time_limit=TIME_LIMIT_S,
+        task_soft_time_limit=TIME_LIMIT_S - WIND_DOWN_S,
         broker_transport_options=_TRANSPORT | transport | keepalive,
     )
     return app
@@ -282,15 +275,6 @@ def _tls_settings(control_url: str) -> dict[str, Any]:
         return {}
     verified = {"ssl_cert_reqs": ssl.CERT_REQUIRED, CA_OPTION: tls.anchors_of(control_url)}
     return {"broker_transport": VerifiedTransport, "broker_use_ssl": verified}
-
-
-def check_limits(time_limit_s: int, visibility_timeout_s: int) -> None:
-    """Raises `ConfigError` unless every job ends before Redis believes its worker dead."""
-    if not WIND_DOWN_S < time_limit_s < visibility_timeout_s:
-        raise ConfigError(
-            f"time limit {time_limit_s} s must be over {WIND_DOWN_S} s and under the visibility timeout of {visibility_timeout_s} s, "
-            "or long jobs are delivered again and again"
-        )
 
 
 def detect_tags() -> tuple[str, ...]:

@@ -52,13 +52,9 @@ class Ledger(LedgerRuns):
         """One job. Raises `NotFound`; ended jobs are kept for a while."""
         return self._job_answer("jobs.read", job_id)
 
-    def jobs(self, run: str | None = None, *, active_only: bool = True, limit: int = 1000) -> list[JobView]:
-        """At most `limit` queued and leased jobs, longest published first; then, if asked for, at most `limit` ended ones, newest first."""
-        views: list[JobView] = []
-        for name in [run] if run is not None else self.names():
-            _, answer = self.call("jobs.list", name, int(not active_only), max(1, limit))
-            views += [job_view(name, item) for item in answer]
-        return views
+    def jobs(self, run: str | None = None) -> list[JobView]:
+        """Queued and leased jobs of a run, or of all runs by name: the newest 1,000 of each, oldest first."""
+        return [view for name in (self.names() if run is None else [run]) for view in reversed(self.jobs_below(name, limit=1000))]
 
     def jobs_below(self, run: str, below: int | None = None, *, active_only: bool = True, limit: int = 200) -> list[JobView]:
         """At most `limit` jobs of a run whose number is below, highest first; ended ones too, if asked for."""

@@ -43,16 +43,6 @@ function commands.read()
   return {'ok', view(number)}
 end
 
--- `ended`: '1' for ended jobs too; `most` of each kind. Answers ok, the jobs queued and leased, then the newest ended ones.
-function commands.list(ended, most)
-  local last, jobs = tonumber(most) - 1, {}
-  for _, of in ipairs(call('ZRANGE', JOBS, 0, last)) do jobs[#jobs + 1] = view(of) end
-  if ended == '1' then
-    for _, of in ipairs(call('LRANGE', JOBS_DONE, 0, last)) do jobs[#jobs + 1] = view(of) end
-  end
-  return {'ok', jobs}
-end
-
 -- A queued job ends at once, a leased one when its worker hears of it.
 function commands.cancel()
   local state = call('HGET', JOB, 'state')

@@ -77,7 +77,7 @@ def test_the_ledger_reads_the_run_its_jobs_and_its_counts(ledger):
     assert (view.state, view.reason, view.record.directory) == (RunState.PAUSED, "azq up was stopped", "/srv/azq/runs/old")
     assert (snapshot.counts.open, snapshot.counts.opened - snapshot.counts.finished) == (16, 16)
     assert snapshot.counts.finished == snapshot.counts.inserted > 500
-    assert [view.job.kind for view in ledger.jobs(RUN, active_only=False)].count("eval") == 3
+    assert [view.job.kind for view in ledger.jobs_below(RUN, active_only=False)].count("eval") == 3
     [waiting] = snapshot.jobs
     assert (waiting.job.job_id, waiting.job.tag, waiting.state, waiting.job.slice_s) == ("old:2", "cpu", JobState.QUEUED, 60.0)
 

@@ -6,7 +6,7 @@ import re
 import string
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from azq.config import TAG_PATTERN
@@ -14,7 +14,6 @@ from azq.errors import ConfigError, UnknownTagError
 from azq.queue import (
     KNOWN_TAGS,
     celery_url,
-    check_limits,
     detect_tags,
     make_app,
     tags_of,
@@ -93,18 +92,6 @@ def test_other_broker_urls_are_refused_without_their_password(url):
     with pytest.raises(ConfigError, match="control_url") as caught:
         celery_url(url)
     assert "secret" not in str(caught.value)
-
-
-@given(st.integers(0, 4000), st.integers(0, 4000))
-@example(60, 62)
-@example(61, 62)
-@example(61, 61)
-def test_a_job_ends_before_redis_believes_its_worker_dead(limit, visibility):
-    if 60 < limit < visibility:
-        check_limits(limit, visibility)
-    else:
-        with pytest.raises(ConfigError, match="visibility timeout"):
-            check_limits(limit, visibility)
 
 
 def test_the_app_declares_queues_of_known_and_own_tags():
