@@ -1,6 +1,6 @@
 """Writes blobs to one place; reads them there, in the run's own folder and in the control plane.
 
-A place is a folder, the control plane, or what `azq.store.remote` reaches.
+A place is a folder, the control plane, or an fsspec URL.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from azq.store.chunks import (
     manifest_of,
     too_large,
 )
-from azq.store.objects import FolderPrefix, ObjectPrefix
-from azq.store.remote import RemotePrefix
+from azq.store.objects import FolderPrefix, ObjectPrefix, RemotePrefix
 from azq.wire import keys
 from azq.wire.connect import translate
 from azq.wire.messages import RunRecord

@@ -63,7 +63,6 @@ class Uploader:
     clock: Callable[[], float] = time.monotonic
     uploaded: LogEnd = field(default=(0, 0), init=False)  # how far the log is in the store
     record: RunRecord | None = field(default=None, init=False)  # of the run, to be written when it changes
-    written_bytes: int = field(default=0, init=False)  # since the start
 
     def __post_init__(self) -> None:
         self._store = CircuitBreaker(StoreError, ("store_away", "store_back"), clock=self.clock)
@@ -245,7 +244,6 @@ class Uploader:
     def _put(self, file: str, start: int, of: int, data: bytes) -> Extent:
         extent = Extent(file, self._writer, start, start + len(data), of, hashlib.sha256(data).hexdigest())
         self.prefix.write(extent.name, data)
-        self.written_bytes += len(data)
         return extent
 
     def _drop(self, extents: Sequence[Extent], *, any_writers: bool = False) -> None:

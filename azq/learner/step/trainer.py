@@ -18,8 +18,7 @@ from azq.errors import ConfigError, WeightsError
 from azq.learner.data.batches import Batch
 from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
-from azq.learner.step.muon import MATRICES
-from azq.learner.step.optimizer import Ema, learning_rate, make_optimizer
+from azq.learner.step.optimizer import MATRICES, Ema, learning_rate, make_optimizer
 from azq.learner.step.stepper import AVERAGE, Stepper
 from azq.nets import NetSpec, Network, load_into, unpack, unpack_bits
 from azq.nets.device import fastest_dtype

@@ -158,7 +158,7 @@ def test_a_server_that_says_nothing_is_given_up_after_the_stores_time(s3, monkey
 
 def test_a_server_that_goes_between_chunks_leaves_no_blob(s3, monkeypatch):
     """The manifest is last: whoever looks sees the whole blob or none."""
-    from azq.store.remote import RemotePrefix
+    from azq.store.objects import RemotePrefix
 
     data, write, gone = os.urandom(3 * CHUNK), RemotePrefix.write, threading.Event()
 
@@ -174,19 +174,19 @@ def test_a_server_that_goes_between_chunks_leaves_no_blob(s3, monkeypatch):
 
 
 def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
-    from azq.store import remote
+    from azq.store import objects
 
     def dies(self, uri, blob):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(remote.RemotePrefix, "write", dies)
+        patch.setattr(objects.RemotePrefix, "write", dies)
         with pytest.raises(KeyboardInterrupt):
             s3.store().put(os.urandom(3 * CHUNK))
     assert len(s3.objects()) == 3
     s3.store().put(os.urandom(2 * CHUNK))
     assert len(s3.objects()) == 6, "fresh chunks may belong to a writer at work"
-    monkeypatch.setattr(remote, "UNFINISHED_LIFE_S", -5.0)
+    monkeypatch.setattr(objects, "UNFINISHED_LIFE_S", -5.0)
     s3.store().put(os.urandom(2 * CHUNK))
     assert len(s3.objects()) == 6
 

@@ -13,7 +13,7 @@ from replay_games import play_game, samples_of_one
 from azq import games
 from azq.config import LearnerConfig, NetworkConfig
 from azq.learner.data.batches import Batch
-from azq.learner.step.muon import MATRICES, Muon, orthogonalised
+from azq.learner.step.optimizer import MATRICES, Muon, orthogonalised
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
 

@@ -7,8 +7,7 @@ import torch
 from torch import nn
 
 from azq.config import LearnerConfig, RateStage
-from azq.learner.step.muon import MATRICES, Muon
-from azq.learner.step.optimizer import learning_rate, make_optimizer
+from azq.learner.step.optimizer import MATRICES, Muon, learning_rate, make_optimizer
 
 
 def test_learning_rate_warms_up_and_drops_at_shares_of_the_horizon():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from azq.errors import StoreError, WeightsError
-from azq.store import open_store, remote
+from azq.store import objects, open_store
 from azq.store.chunks import MAGIC, MAX_BLOB_BYTES, Manifest, decode_manifest, encode_manifest, manifest_of
 from azq.wire import keys
 from azq.wire.connect import connect
@@ -217,22 +217,22 @@ def test_publishing_again_gives_no_life_to_chunks_of_a_whole_blob(broker, tmp_pa
 def test_chunks_of_a_dead_writer_are_swept_by_the_next_and_fresh_ones_are_not(tmp_path, monkeypatch):
     url = f"memory://{uuid.uuid4().hex}"
     store = partial(open_store, url, directory=tmp_path, chunk_bytes=CHUNK)
-    write = remote.RemotePrefix.write
+    write = objects.RemotePrefix.write
 
     def dies(self, uri, data):
         raise Death
 
-    monkeypatch.setattr(remote.RemotePrefix, "write", dies)
+    monkeypatch.setattr(objects.RemotePrefix, "write", dies)
     with pytest.raises(Death):
         store().put(os.urandom(3 * CHUNK))
-    monkeypatch.setattr(remote.RemotePrefix, "write", write)
+    monkeypatch.setattr(objects.RemotePrefix, "write", write)
     import fsspec
 
     files, folder = fsspec.filesystem("memory"), url.removeprefix("memory:/")
     assert len(files.find(folder)) == 3
     store().put(os.urandom(2 * CHUNK))
     assert len(files.find(folder)) == 6
-    monkeypatch.setattr(remote, "UNFINISHED_LIFE_S", -1.0)
+    monkeypatch.setattr(objects, "UNFINISHED_LIFE_S", -1.0)
     sha256, uri = store().put(os.urandom(2 * CHUNK))
     assert len(files.find(folder)) == 6, "two whole blobs of two chunks and a manifest each"
     store().get(uri, sha256)
