@@ -51,19 +51,6 @@ def top(
 
 
 @with_settings
-def ranks(
-    settings: Config,
-    run: RunName = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.0, help="Wait so long first.")] = 0.0,
-) -> Answer:
-    """Show the ranks that train one network together: speed, rows, memory and errors of each, and the cost of waiting."""
-    from azq.console.show import ranks_text, read_ranks
-
-    status = read_ranks(settings, run, seconds)
-    return Answer({"run": status.run, "step": status.learner_step, **asdict(status.ranks)}, ranks_text(status))
-
-
-@with_settings
 def doctor(
     settings: Config,
     speed: Annotated[bool, typer.Option("--speed", help="Name the bottleneck of a run, and the setting to change, instead.")] = False,

@@ -1,11 +1,10 @@
-"""Commands that only read: `azq status`, `ledger`, `ranks`, `why`, `games check`."""
+"""Commands that only read: `azq status`, `ledger`, `why`, `games check`."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -25,7 +24,7 @@ from azq.config import BrokerConfig, Config, parse_params
 from azq.console import table
 from azq.console.move import folder_of
 from azq.console.table import count, tabled
-from azq.errors import AzqError, BrokerError, ConfigError, NotFound, StateConflict
+from azq.errors import AzqError, BrokerError, ConfigError, NotFound
 from azq.games.apart import check_apart
 from azq.games.check import Report, check
 from azq.host import brokers
@@ -37,7 +36,7 @@ from azq.replay.readers import SegmentReader
 from azq.status.brokers import Plane, PlaneFacts, open_planes
 from azq.status.cost import RunCost
 from azq.status.observe import Watch
-from azq.status.summary import RanksStatus, RunStatus
+from azq.status.summary import RanksStatus
 from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client
 
@@ -56,7 +55,7 @@ def show_status(config: Config, run: str | None, as_json: bool) -> None:
         typer.echo(json.dumps(msgspec.to_builtins(summaries[0] if run else summaries)))
     elif run:
         Console().print(Group(table.panel(summaries[0]), table.workers_table(summaries[0])))
-        typer.echo(brokers_text(seen))
+        typer.echo("\n".join([*ranks_text(summaries[0].ranks), brokers_text(seen).plain]))
     elif summaries and not sys.stdout.isatty():
         typer.echo("\n".join([*map(table.line, summaries), brokers_text(seen).plain]))
     else:
@@ -142,33 +141,8 @@ def report_text(report: Report) -> str:
     return "\n".join([*lines, *([board] if ":" in report.game and min(rows, columns) > 2 else [])])
 
 
-def read_ranks(config: Config, run: str | None, wait_s: float) -> RunStatus:
-    """A run with its ranks as they are in `wait_s`. Raises `StateConflict` where one process trains alone."""
-    config, client = brokers.open_control(config)
-    name = run or only_run(Ledger(client))
-    threading.Event().wait(wait_s)
-    status = Watch(client).summary(name)
-    if status.ranks.configured < 2:
-        reason = "learner.ranks is 1" if status.learner_live else "its learner is not there"
-        raise StateConflict(f"run {status.run} has no ranks to show: {reason}; `azq status --run {status.run}` shows the rest")
-    return status
-
-
-def ranks_text(status: RunStatus) -> list[str]:
-    """What the ranks do together, and a line for each."""
-    ranks = status.ranks
-    totals = (
-        ("steps", count(status.learner_step)),
-        ("samples processed", count(ranks.samples_processed)),
-        ("healthy ranks", _numbers(ranks, healthy=True)),
-        ("failed ranks", _numbers(ranks, healthy=False)),
-        ("throughput", f"{count(status.samples_per_s)} samples/s"),
-        ("mean step", f"{1e3 * ranks.batch_s:.1f} ms"),
-        ("mean synchronisation", f"{1e3 * ranks.sync_s:.1f} ms"),
-        ("scaling efficiency", f"{ranks.efficiency:.0%}"),
-        ("fallback", "active" if ranks.fallback_active else "no"),
-        ("ranks lost so far", ranks.losses),
-    )
+def ranks_text(ranks: RanksStatus) -> list[str]:
+    """A line for each of the processes that train one network together; none where one trains alone."""
     rows = (
         (
             *(row.rank, row.state.replace("_", " "), row.host, row.device),
@@ -178,26 +152,8 @@ def ranks_text(status: RunStatus) -> list[str]:
         )
         for row in ranks.each
     )
-    columns = (
-        "#rank",
-        "state",
-        "host",
-        "device",
-        "rows",
-        "#samples/s",
-        "#step ms",
-        "#sync ms",
-        "#memory",
-        "#holds",
-        "#errors",
-        "last error",
-    )
-    return [f"ranks of {status.run}", *tabled(totals, "", ""), "", *tabled(rows, *columns)]
-
-
-def _numbers(ranks: RanksStatus, *, healthy: bool) -> str:
-    numbers = [str(row.rank) for row in ranks.each if (row.state == "trains") is healthy]
-    return f"{len(numbers)} of {ranks.configured}" + (f": {', '.join(numbers)}" if numbers else "")
+    speed, health = ("rows", "#samples/s", "#step ms", "#sync ms"), ("#memory", "#holds", "#errors", "last error")
+    return tabled(rows, "#rank", "state", "host", "device", *speed, *health) if ranks.each else []
 
 
 ADVISE_EVERY_S = 60.0  # between two looks of a run at work

@@ -1,4 +1,4 @@
-"""`azq status`, `azq ranks` and `azq why`: what is read of runs, at work or not, and shown."""
+"""`azq status` and `azq why`: what is read of runs, at work or not, and shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from azq.config.loading import given
 from azq.console import show
 from azq.console.show import ADVISE_EVERY_S as EVERY_S
 from azq.console.show import Adviser, show_status, why_text
-from azq.errors import StateConflict
 from azq.host import brokers
 from azq.host.brokers import Brokers
 from azq.host.rundir import RunDir
@@ -75,19 +74,16 @@ def status() -> RunStatus:
     return summarise(RunFacts(view=view, counts=LedgerCounts(0, 0, 0, 0, 0, 0, 0), learner=LEARNER, point=newest), 0)
 
 
-def test_each_rank_has_a_line_and_all_of_them_a_sum() -> None:
-    shown = " ".join("\n".join(show.ranks_text(status())).split())
-    for text in (
-        "healthy ranks 2 of 3: 0, 1",
-        "failed ranks 1 of 3: 2",
-        "throughput 7.9k samples/s",
-        "mean step 32.0 ms",
-        "scaling efficiency 97%",
-        "fallback active",
-        "1 trains second cuda:0 160 by 40 5k 32.0 2.0 900 MB 71.4 MB 2 out of memory",
-        "2 left out third 0 0 0.0 0.0 0 MB 0.0 MB 6 its process ended",
-    ):
-        assert text in shown
+def test_each_rank_has_a_line_where_there_are_several(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    watched(monkeypatch, status())
+    show_status(Config(), "first", as_json=False)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "scaling efficiency 97%" in shown
+    assert "1 trains second cuda:0 160 by 40 5k 32.0 2.0 900 MB 71.4 MB 2 out of memory" in shown
+    assert "2 left out third 0 0 0.0 0.0 0 MB 0.0 MB 6 its process ended" in shown
+    watched(monkeypatch, replace(status(), ranks=ranks_status(msgspec.structs.replace(LEARNER, ranks=1, each_rank=()))))
+    show_status(Config(), "first", as_json=False)
+    assert "last error" not in capsys.readouterr().out
 
 
 def test_metrics_name_run_rank_and_host() -> None:
@@ -102,19 +98,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, status: RunStatus) -> None:
     watch: Any = type("Watched", (), {"__init__": lambda self, client: None, "summary": lambda self, run: status})
     monkeypatch.setattr(show, "Watch", watch)
     monkeypatch.setattr(brokers, "open_control", lambda config: (config, None))
-
-
-def test_ranks_for_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched(monkeypatch, status())
-    told = json.loads(CliRunner().invoke(app, ["ranks", "--run", "first", "--json"], catch_exceptions=False).stdout)
-    assert (told["run"], told["step"]) == ("first", status().learner_step)
-    assert [row["rank"] for row in told["each"]] == [0, 1, 2]
-
-
-def test_a_run_without_ranks_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched(monkeypatch, replace(status(), ranks=ranks_status(msgspec.structs.replace(LEARNER, ranks=1))))
-    with pytest.raises(StateConflict, match=r"learner\.ranks is 1; `azq status --run first`"):
-        show.read_ranks(Config(), "first", 0.0)
+    monkeypatch.setattr(show, "planes_of", lambda *_: ())
 
 
 def plant(home: Path, *, simulations: int) -> RunDir:

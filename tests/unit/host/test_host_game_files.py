@@ -93,8 +93,6 @@ def test_nor_do_up_restore_and_what_a_daemon_sends(sent: Sent) -> None:
         restore_run(Config(home=sent.home), sent.home / "sent", "")
     with pytest.raises(ConfigError, match="version 7 of r names game"):
         remote.export_weights(Config(), sent.client, "r", "7", "onnx", None)
-    with pytest.raises(ConfigError, match="version 7 of r names game"):
-        remote.average_weights(Config(), sent.client, "r", "6,7", None)
     assert not sent.mark.exists()
 
 
