@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import codecs
 import enum
 import re
@@ -62,7 +63,7 @@ class Found(NamedTuple):
     stray: bool = False
 
 
-class Replaying:
+class Replaying(abc.ABC):
     """Plays the entries of one game by the rules."""
 
     def __init__(self, game: Game, state: State, entries: Sequence[FileEntry]) -> None:
@@ -70,16 +71,15 @@ class Replaying:
 
     def seat(self, entry: FileEntry) -> int | None:
         """The player whose entry it is; None where it does not say."""
-        del entry
         return None
 
     def sign(self, result: int) -> int:
         """Of player 0's result, from the sign of who began in the file's own terms."""
         return result
 
+    @abc.abstractmethod
     def __call__(self, entry: FileEntry) -> None:
         """Applies a move, a pass, a swap or a set-up; raises `IllegalActionError` or `ConfigError`."""
-        raise NotImplementedError
 
 
 @dataclass(slots=True)

@@ -109,8 +109,7 @@ def validate(
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times through the queue.")] = 1,
     bands: Annotated[str, typer.Option("--bands", metavar="GAME", help="Is what other seeds learn within the game's band?")] = "",
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --bands: how many.")] = 5,
-    cpu: Annotated[bool, typer.Option("--cpu", help="With --bands: fail also for half as many CPU-seconds again.")] = False,
-    out: Annotated[Path | None, typer.Option("--out", help="With --bands: folder for curves and chart.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="With --bands: folder for curves.")] = None,
     baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier answer of --json, or a file of --bands --out.")] = None,
 ) -> Answer:
     """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
@@ -123,7 +122,7 @@ def validate(
     if bands:
         from azq.parts.lab.validate.banded import BandRequest, check_bands
 
-        judged = check_bands(BandRequest(bands, seeds, seed, workers, cpu, baseline, out), _progress)
+        judged = check_bands(BandRequest(bands, seeds, seed, workers, baseline, out), _progress)
         return Answer(judged.values(), judged.as_text(), ExitCode.OK if judged.passed else ExitCode.CRASH)
     report = command(game, iterations, seed, evaluator, FaultPlan(workers, kill, stop), repeat, baseline, _progress)
     return Answer(report.values(), report.as_text(), ExitCode.OK if report.passed else ExitCode.CRASH)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -12,16 +12,14 @@ from typing import Any
 import msgspec
 
 from azq import games
-from azq.console.report import ReportSection, as_html, as_markdown
-from azq.console.svg import line_chart
+from azq.console.report import ReportSection, as_markdown
 from azq.errors import ConfigError, StoreError
 from azq.files import make_folders, publish_file
-from azq.parts.lab.validate.bands import DEAREST, LEAST_SEEDS, Band, BandVerdict, cpu_ratio, judge, spread
+from azq.parts.lab.validate.bands import LEAST_SEEDS, Band, BandVerdict, cpu_ratio, judge, spread
 from azq.parts.lab.validate.curve import band_sections, curves_of, metric_of, plan_of
 from azq.parts.lab.validate.validate import machine_kind
 from azq.parts.lab.validate.versions import fingerprint
 from azq.process.source import commit, files_sha256
-from azq.status.curves import CurvePoint
 
 SAME = ("game", "metric", "settings")  # in a band and in what is compared with it
 
@@ -34,9 +32,8 @@ class BandRequest:
     seeds: int = 5
     first_seed: int = 0  # 0: the first that the band does not have
     processes: int = 2
-    judges_cpu: bool = False
     band: Path | None = None  # a band other than the repository's
-    out: Path | None = None  # folder for the curves, which a later call goes on with, and a page with a chart
+    out: Path | None = None  # folder for the curves, with which a later call continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,6 @@ class BandReport:
     band: Band | None
     measured: Band
     verdicts: Sequence[BandVerdict]  # one a point; none without a band
-    judges_cpu: bool
 
     @property
     def cpu_ratio(self) -> float | None:
@@ -55,8 +51,7 @@ class BandReport:
 
     @property
     def passed(self) -> bool:
-        dear = self.judges_cpu and (self.cpu_ratio or 0.0) > DEAREST
-        return not dear and all(verdict.verdict == "within" for verdict in self.verdicts)
+        return all(verdict.verdict == "within" for verdict in self.verdicts)
 
     def values(self) -> dict[str, Any]:
         """For machines."""
@@ -65,21 +60,7 @@ class BandReport:
 
     def as_text(self) -> str:
         """The verdict, and a line a point."""
-        return as_markdown(self._title, [self._section()]).rstrip()
-
-    def page(self) -> str:
-        """The same with the curves over each other."""
-        curves = {
-            name: [CurvePoint(at.step, at.mean, at.low, at.high) for at in spread(band.curves)]
-            for name, band in (("band", self.band), ("found", self.measured))
-            if band is not None
-        }
-        chart = line_chart(self.measured.metric, curves, "steps", lambda value: f"{value:.3f}")
-        return as_html(self._title, [replace(self._section(), pictures=[chart])])
-
-    @property
-    def _title(self) -> str:
-        return f"Band of {self.measured.game}"
+        return as_markdown(f"Band of {self.measured.game}", [self._section()]).rstrip()
 
     def _section(self) -> ReportSection:
         note = f"{self.measured.metric}, {len(self.measured.curves)} seeds"
@@ -105,9 +86,7 @@ def check_bands(request: BandRequest, progress: Callable[[str], None]) -> BandRe
     for curve in curves_of(request.game, left, request.processes, progress):
         measured = measured.having([*measured.curves, curve])
         _write(request.out, measured.file_name, msgspec.json.format(msgspec.json.encode(measured)))
-    report = BandReport(band, measured, judge(band, measured) if band else [], request.judges_cpu)
-    _write(request.out, measured.file_name.replace(".json", ".html"), report.page().encode())
-    return report
+    return BandReport(band, measured, judge(band, measured) if band else [])
 
 
 def _without_curves(game: str) -> Band:
@@ -137,8 +116,6 @@ def _band_for(measured: Band, request: BandRequest) -> Band | None:
             raise ConfigError(
                 f"band {file} is of another {name} ({theirs}, not {ours}); name another, or delete it and make it again: {making}"
             )
-    if request.judges_cpu and band.machine != measured.machine:
-        raise ConfigError(f"band {file} is of another kind of machine ({band.machine}); leave --cpu out: losses can be compared here too")
     return band
 
 

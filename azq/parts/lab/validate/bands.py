@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 ALPHA = 0.01  # how often a sound program is called slower or faster at any point
 MOST_DEALS = 20_000  # that are looked at; all of them, where there are no more
-DEAREST = 1.5  # times the band's CPU-seconds: what one machine is seen to differ by when it is busy
 LEAST_SEEDS = 4  # of which the fastest and the slowest are dropped; of three no difference is rare enough
 
 Verdict = Literal["slower", "faster", "within"]
