@@ -210,7 +210,7 @@ def deadman(settings: Config, folder: Folder = NOTES) -> Answer:
     from azq.host.machine_end import Notes, boot_s
 
     notes = Notes(folder)
-    end = notes.look(settings.machine, boot_s())
+    end = notes.due_end(settings.machine, boot_s())
     if end is not None:
         notes.ask(end)
     return Answer({"end": end.reason if end else ""}, f"this machine ends: {end.reason}" if end else "this machine goes on")

@@ -64,7 +64,7 @@ def check_tls(config: ListenConfig, section: str = "daemon") -> None:
     if config.tls_certificate is None or config.tls_key is None:
         if not is_loopback(config.host) and not config.plaintext:
             raise ConfigError(
-                f"{section}.host = {config.host!r} would show tokens to everybody on the way: "
+                f"{section}.host = {config.host!r} would show tokens to the network: "
                 f"set {section}.tls_certificate and {section}.tls_key "
                 f"(those of embedded brokers are in HOME/.broker/tls), or {section}.plaintext = true where something else encrypts"
             )
@@ -118,9 +118,7 @@ def read_token(home: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); delete it, and the daemon makes another at its next start") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ConfigError(
-            f"{path} is open to other users ({stat.filemode(mode)}): delete it and start the daemon anew, for they may know it"
-        )
+        raise ConfigError(f"{path} is open to other users ({stat.filemode(mode)}): delete it and restart the daemon, for they may know it")
     if not _TOKEN.fullmatch(token):
         raise ConfigError(f"{path} holds no token; delete it, and the daemon makes another at its next start")
     return token

@@ -49,13 +49,13 @@ def plain(url: str) -> str:
 
 
 def with_user(url: str, user: str, password: str) -> str:
-    """An address with this user and password in place of its own."""
+    """An address with its user and password replaced."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=f"{user}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))
 
 
 def data_settings(urls: Sequence[str], prefix: str = "") -> dict[str, str | tuple[str, ...]]:
-    """The settings that name data planes: one has a key of its own."""
+    """The settings that name data planes: one has a separate key."""
     return {f"{prefix}data_url": urls[0]} if len(urls) == 1 else {f"{prefix}data_urls": tuple(urls)}
 
 
@@ -214,7 +214,7 @@ class GatewayConfig(ListenConfig):
 class WorkerConfig(Section):
     """This host's Celery workers."""
 
-    retired: ClassVar = {"heartbeat_life_s": 8.0}
+    retired: ClassVar = {"heartbeat_life_s": None}
 
     tags: tuple[Tag, ...] = ()  # added to the detected ones
     concurrency: FewOrNone = 0  # jobs at once in one worker; 0: as many as suit the machine in `azq up`, one elsewhere
@@ -296,7 +296,7 @@ def _web_address(address: SecretStr) -> SecretStr:
 
 
 class NoticesConfig(Section):
-    """Who is told when a run ends, or something lasts that an operator should know."""
+    """Where notices go when a run ends or a fault lasts."""
 
     webhook: Annotated[SecretStr, AfterValidator(_web_address)] = SecretStr("")  # gets each as JSON by POST; empty: no notices
 

@@ -211,7 +211,7 @@ class LearnerConfig(RankSettings):
         str, ...
     ] = ()  # of one host's ranks, one each, such as cuda:0 and cuda:2; they then count the ranks; none: as device says
     primary: str = ""  # the one of devices that rank 0 takes; empty: the first
-    lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: nobody waits
+    lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: off
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
     _order = field_validator("lr_schedule")(ascending)
@@ -238,7 +238,7 @@ class LearnerConfig(RankSettings):
         return self.devices[first : first + 1] + self.devices[:first] + self.devices[first + 1 :]
 
     def version_for(self, uid: int) -> int:
-        """The weight version that a game is played with in lockstep; 0, the newest, where nobody waits."""
+        """The weight version that a game is played with in lockstep; 0, the newest, without lockstep."""
         return 1 + (uid - 1) // self.lockstep_games if self.lockstep_games else 0
 
 
@@ -316,7 +316,7 @@ class VolunteersConfig(Section):
         Literal["selfplay", "eval"], ...
     ] = ()  # of jobs that tabs take on; eval: matches between versions; none: they have nothing of the run
     num_simulations: Annotated[int, Field(ge=0, le=65_535)] = 0  # of a move; 0: as servers search
-    slice_s: Seconds = 600.0  # after which a job hands out no more games, and ends with the last of its own
+    slice_s: Seconds = 600.0  # after which a job hands out no more games, and ends with its last one
 
 
 class RunSections(Section):

@@ -19,7 +19,7 @@ from azq.status.conditions import FEWEST, KEPT, Died, crash_loops, publish_death
 from azq.waiting import AwakeClock
 from azq.wire.machines import ProcessDeath
 
-TELL_AGAIN_S = 5.0
+RETRY_S = 5.0
 EXPIRE_S = 5.0  # between two looks after machines whose time is over
 BROKER_HANG_AFTER_S = 8.0  # shorter than that of children, for all others have to find their way back after it
 
@@ -27,34 +27,34 @@ log = logs.get(__name__)
 
 
 class DeathReporter:
-    """Deaths among the children of this process: tells the control plane of each, and the log of crash loops."""
+    """Reports deaths among the children of this process to the control plane, and crash loops to the log."""
 
     def __init__(self) -> None:
-        self._known: deque[Died] = deque(maxlen=KEPT)
-        self._untold: deque[ProcessDeath] = deque(maxlen=KEPT)
+        self._recent: deque[Died] = deque(maxlen=KEPT)
+        self._unsent: deque[ProcessDeath] = deque(maxlen=KEPT)
         self._due_s = 0.0
 
-    def note(self, deaths: Iterable[Death], at_ms: int) -> None:
-        """Remembers them; a process that dies again and again is an error of its own, once."""
+    def add(self, deaths: Iterable[Death], at_ms: int) -> None:
+        """Queues them; a process that keeps dying is also logged, once."""
         for death in deaths:
             log_file = str(death.spec.log.absolute()) if death.spec.log else ""
-            told = ProcessDeath(death.spec.name, socket.gethostname(), death.pid, death.spec.run, death.cause, log_file)
-            self._untold.append(told)
-            self._known.append(Died(at_ms, told))
-            for loop in crash_loops(self._known, at_ms):
-                if loop.name == told.name and loop.times == FEWEST:
+            report = ProcessDeath(death.spec.name, socket.gethostname(), death.pid, death.spec.run, death.cause, log_file)
+            self._unsent.append(report)
+            self._recent.append(Died(at_ms, report))
+            for loop in crash_loops(self._recent, at_ms):
+                if loop.name == report.name and loop.times == FEWEST:
                     log.error("crash_loop", name=loop.name, reason=str(loop))
 
-    def tell(self, bus: Bus, now_s: float) -> None:
-        """Tells what is not told yet; a control plane that is away is asked again after a while."""
-        if not self._untold or now_s < self._due_s:
+    def send(self, bus: Bus, now_s: float) -> None:
+        """Sends what is queued; a control plane that is away is tried again after `RETRY_S`."""
+        if not self._unsent or now_s < self._due_s:
             return
         try:
-            while self._untold:
-                publish_death(bus, self._untold[0])
-                self._untold.popleft()
+            while self._unsent:
+                publish_death(bus, self._unsent[0])
+                self._unsent.popleft()
         except BrokerError:  # said elsewhere
-            self._due_s = now_s + TELL_AGAIN_S
+            self._due_s = now_s + RETRY_S
 
 
 @dataclass
@@ -73,9 +73,9 @@ class BrokerSupervisor:
         for death in (ended := self.brokers.revive()):
             log.warning("broker_died", role=death.spec.name.removeprefix("broker-"), cause=death.cause, log=str(death.spec.log))
         failed = supervisor.check(excused=self.silent())
-        self.deaths.note([*ended, *supervisor.take_deaths()], now_ms())
+        self.deaths.add([*ended, *supervisor.take_deaths()], now_ms())
         if not self.silent():
-            self.deaths.tell(RedisBus(self.brokers.control), self.awake_s())
+            self.deaths.send(RedisBus(self.brokers.control), self.awake_s())
         return failed
 
     def silent(self) -> bool:
@@ -86,6 +86,6 @@ class BrokerSupervisor:
         """Machines that joined and whose time is over lose their users."""
         if now_s >= self.expire_s:
             self.expire_s = now_s + EXPIRE_S
-            with contextlib.suppress(BrokerError):  # brokers that are away are told of elsewhere
+            with contextlib.suppress(BrokerError):  # `revive` reports brokers that are away
                 for name in self.brokers.expire(now_ms()):
                     log.info("machine_expired", name=name, remedy="azq join-token lets it in again")

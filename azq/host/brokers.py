@@ -67,7 +67,7 @@ def certificate_file(home: Path) -> Path:
 def open_control(config: Config) -> tuple[Config, redis.Redis]:
     """Settings with the addresses in force, and a connection to the control plane.
 
-    Raises `BrokerUnavailable`; where nobody listens and the broker is the embedded one, the remedy is to start `azq up`.
+    Raises `BrokerUnavailable`; where nothing listens and the broker is the embedded one, the remedy is to start `azq up`.
     """
     resolved = resolve(config)
     try:
@@ -246,7 +246,7 @@ class Brokers:
         control.start()
         if self._config.broker.data_planes:
             return
-        # On servers without users whoever joins has the one password: all planes then share it.
+        # On servers without users a machine that joins has the one password: all planes then share it.
         password = control.password if self._listen else ""
         (self._folder / PLANES_FILE).write_text(str(self._config.broker.data_shards), "ascii")
         for place, role in enumerate(data_names(self._config.broker.data_shards), start=1):

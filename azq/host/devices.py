@@ -89,14 +89,14 @@ def plan(machine: Machine, wishes: Wishes) -> DevicePlan:
     return DevicePlan(tuple(inference), training, processes, wishes.threads, why, left_out, wishes.evaluator)
 
 
-def described(machine: Machine, found: DevicePlan) -> list[str]:
-    """A line for each device: what it is, what its driver tells, what becomes of it; and one for self-play."""
+def described(machine: Machine, devices: DevicePlan) -> list[str]:
+    """A line for each device: what it is, its driver's figures and its work; and one for self-play."""
     facts = {gpu.device: f"{', '.join([gpu.name, f'{gpu.memory_bytes >> 30} GiB', *gpu_texts(gpu.figures)])}: " for gpu in machine.gpus}
     lines = []
-    for device in dict.fromkeys((*facts, *found.left_out, *found.inference, *found.training)):
-        does = " and ".join(task for task, which in (("trains", found.training), ("infers", found.inference)) if device in which)
-        lines.append(f"{device:<10}{facts.get(device, '')}{found.left_out.get(device) or does or 'rests'}")
-    return [*lines, f"{'self-play':<10}{found.processes} x {found.threads} threads on {machine.cores} cores: {found.why}"]
+    for device in dict.fromkeys((*facts, *devices.left_out, *devices.inference, *devices.training)):
+        does = " and ".join(task for task, which in (("trains", devices.training), ("infers", devices.inference)) if device in which)
+        lines.append(f"{device:<10}{facts.get(device, '')}{devices.left_out.get(device) or does or 'rests'}")
+    return [*lines, f"{'self-play':<10}{devices.processes} x {devices.threads} threads on {machine.cores} cores: {devices.why}"]
 
 
 def _refusal(gpu: Gpu) -> str:

@@ -83,8 +83,8 @@ class Notes:
             return float((self.folder / name).read_text("utf-8"))
         return None
 
-    def look(self, machine: MachineConfig, now_s: float) -> End | None:
-        """The timer's own look: the first one begins to count."""
+    def due_end(self, machine: MachineConfig, now_s: float) -> End | None:
+        """The end that the timer finds due; its first call begins to count."""
         began_s = self.noted(BEGAN)
         if began_s is None or began_s > now_s:
             self.note(BEGAN, now_s)
@@ -103,7 +103,7 @@ class Notes:
             end = End(**json.loads(path.read_bytes()))
             path.unlink()
         except (OSError, ValueError, TypeError) as error:
-            raise StateConflict(f"nobody asked this machine to end: {path}: {error}") from None
+            raise StateConflict(f"no request to end this machine: {path}: {error}") from None
         return end
 
 
@@ -130,7 +130,7 @@ class SpotNotice:
     def ask(self) -> str:
         """What is announced, as `spot interruption: terminate at 2026-01-13T12:00:00Z`; empty where nothing is."""
         try:
-            return self._said(self._look())
+            return self._parsed(self._fetch())
         except urllib.error.HTTPError as error:
             error.close()
             self._token = ""  # it may have run out
@@ -139,7 +139,7 @@ class SpotNotice:
             self._missed(reason_of(error))
         return ""
 
-    def _look(self) -> bytes:
+    def _fetch(self) -> bytes:
         if not self._token:
             self._token = self._answer("PUT", TOKEN, {TOKEN_LIFE: str(TOKEN_LIFE_S)}).decode("ascii")
         return self._answer("GET", ACTION, {TOKEN_HEADER: self._token})
@@ -150,10 +150,10 @@ class SpotNotice:
             return bytes(answer.read(LONGEST))
 
     @staticmethod
-    def _said(body: bytes) -> str:
+    def _parsed(body: bytes) -> str:
         notice = json.loads(body)
-        known = isinstance(notice, dict) and {"action", "time"} <= notice.keys()
-        return f"spot interruption: {notice['action']} at {notice['time']}" if known else ""
+        is_notice = isinstance(notice, dict) and {"action", "time"} <= notice.keys()
+        return f"spot interruption: {notice['action']} at {notice['time']}" if is_notice else ""
 
     def _missed(self, why: str) -> None:
         if why and not self._away:
@@ -168,7 +168,7 @@ LINGER_S = 60.0  # of a machine that others need while they end: the daemon's, a
 
 
 class MachineWatch:
-    """One machine's end; `tell` hears of it as soon as it is known, and then the control plane does.
+    """Watches for this machine's end; calls `on_end` first, then informs the control plane.
 
     `notes`: where the dead-man timer of another process reads that a daemon was heard of; without them this one looks itself.
     """
@@ -176,7 +176,7 @@ class MachineWatch:
     def __init__(
         self,
         config: Config,
-        tell: Callable[[End], None],
+        on_end: Callable[[End], None],
         notes: Notes | None = None,
         *,
         beats: bool = False,
@@ -184,7 +184,7 @@ class MachineWatch:
     ) -> None:
         self._config = config
         self._machine = config.machine
-        self._tell = tell
+        self._on_end = on_end
         self._notes = notes
         self._beats = beats  # also while it has nothing to say
         self._clock = clock
@@ -199,16 +199,16 @@ class MachineWatch:
         self._announced = ""
         self.end: End | None = None
 
-    def look(self) -> None:
-        """One look, as often as one likes."""
+    def poll(self) -> None:
+        """Polls provider and control plane, no more often than each allows."""
         now_s = self._clock()
         if self._notice is not None and now_s - self._asked_s >= NOTICE_EVERY_S:
             self._asked_s = now_s
             self._announced = self._notice.ask()
-            self._settle(now_s)
+            self._update(now_s)
         if self._presence.due():
             self._outage.attempt(self._speak)
-        self._settle(now_s)
+        self._update(now_s)
 
     def leave(self) -> None:
         """Takes its heartbeat away."""
@@ -216,12 +216,12 @@ class MachineWatch:
         if bus is not None:
             self._outage.attempt(lambda: self._presence.leave(bus))
 
-    def _settle(self, now_s: float) -> None:
+    def _update(self, now_s: float) -> None:
         """Tells an end that is new; one that is announced no more is none any more."""
         before, self.end = self.end, self._reason(now_s)
         if self.end is not None and before is None:
             log.warning("machine_ends", reason=self.end.reason)
-            self._tell(self.end)
+            self._on_end(self.end)
             self._outage.attempt(self._speak)
 
     def _reason(self, now_s: float) -> End | None:
@@ -257,12 +257,12 @@ def watching(config: Config) -> Iterator[MachineWatch]:
     """Watches beside what this process does; `end` is there once the machine is to end."""
     watch = MachineWatch(config, lambda _: None)
 
-    def look(ended: threading.Event) -> None:
+    def poll(ended: threading.Event) -> None:
         while not ended.wait(TICK_S):
-            watch.look()
+            watch.poll()
         watch.leave()
 
-    with meanwhile("machine-watch", look):
+    with meanwhile("machine-watch", poll):
         yield watch
 
 
@@ -277,7 +277,7 @@ def switch_off(end: End | None, command: tuple[str, ...]) -> None:
         log.error("machine_stays_on", reason=reason_of(error), remedy="mend machine.poweroff_command; switch it off by hand")
 
 
-#: what is stopped first, and what only once that has given its work back; `systemctl stop` waits for units that it is told by name alone
+#: what is stopped first, and what only once that has given its work back; `systemctl stop` waits only for units that it names
 STOP_ORDER = (
     ("azq-worker@*.service", "azq-gateway.service"),
     ("azq-learner@*.service",),
@@ -293,7 +293,7 @@ def watch(config: Config, folder: Path) -> int:
     with Interrupts() as stop:
         notify(READY, "STATUS=watching")
         while not stop.wait(TICK_S):
-            machine.look()
+            machine.poll()
             notify(WATCHDOG, f"STATUS=ending: {machine.end.reason}" if machine.end else "STATUS=watching")
         notify(STOPPING)
         machine.leave()
@@ -301,7 +301,7 @@ def watch(config: Config, folder: Path) -> int:
 
 
 def end(config: Config, folder: Path) -> End:
-    """Stops the services, whatever fails on the way, then switches the machine off. Raises `StateConflict` where nobody asked."""
+    """Stops the services, whatever fails on the way, then switches the machine off. Raises `StateConflict` without a request."""
     requested = Notes(folder).take_end()
     for units in STOP_ORDER:
         try:

@@ -92,7 +92,7 @@ def restore_kept(config: Config, name: str, folder: Path | None = None) -> dict[
 
 
 def sign_kept(config: Config, name: str) -> dict[str, Any]:
-    """`azq runs sign`: trusts what these settings' store holds of a run, whoever wrote it; tells how many objects were not signed."""
+    """`azq runs sign`: signs all that these settings' store holds of a run; returns how many objects were unsigned."""
     from azq.learner.replication.remote_index import find_run
 
     client = brokers.open_control(config)[1]

@@ -49,8 +49,8 @@ class RunDir:
     def values(self) -> dict[str, Any]:
         """The settings as plain values; `NotFound` names the runs there are."""
         if not self.exists():
-            known = list_runs(self.home)
-            raise NotFound(f"no run {self.name!r} under {self.home}{meant(self.name, known)}; there are: {', '.join(known) or 'none'}")
+            others = list_runs(self.home)
+            raise NotFound(f"no run {self.name!r} under {self.home}{meant(self.name, others)}; there are: {', '.join(others) or 'none'}")
         return read_toml(self.settings)
 
     def host_values(self) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Machines:
             raise ConfigError(f"--roles names {unknown[0]!r}; there are: {', '.join(ROLE_OF)}")
         if not roles or not 0 < days <= LONGEST_DAYS:
             raise ConfigError(f"a machine has some roles and 0 to {LONGEST_DAYS} days; mend --roles or --days")
-        if (known := self.all().get(name)) and known.expires_ms > now_ms:
+        if (present := self.all().get(name)) and present.expires_ms > now_ms:
             raise StateConflict(f"machine {name} was let in before; `azq fleet revoke {name}` first, or choose another --name")
         machine = AdmittedMachine(tuple(roles), now_ms, now_ms + round(days * DAY_MS))
         password = secrets.token_urlsafe(24)
@@ -76,8 +76,8 @@ class Machines:
 
     def revoke(self, name: str) -> None:
         """Takes a machine's user back on all planes, which ends its connections at once. Raises `NotFound`."""
-        if name not in (known := self.all()):
-            raise NotFound(f"no machine {name!r} was let in; there are: {', '.join(sorted(known)) or 'none'}")
+        if name not in (present := self.all()):
+            raise NotFound(f"no machine {name!r} was let in; there are: {', '.join(sorted(present)) or 'none'}")
         self._remove([acl.machine_user(name)], [name])
 
     def expire(self, now_ms: int) -> list[str]:
@@ -98,8 +98,8 @@ class Machines:
 
     def all(self) -> dict[str, AdmittedMachine]:
         with translate(self._control):
-            found: Any = self._control.hgetall(keys.MACHINES)
-        return {name.decode(): decode(frame, AdmittedMachine) for name, frame in found.items()}
+            rows: Any = self._control.hgetall(keys.MACHINES)
+        return {name.decode(): decode(frame, AdmittedMachine) for name, frame in rows.items()}
 
     def seen(self) -> list[SeenMachine]:
         """Machines and where they connect from, by name."""
@@ -133,10 +133,10 @@ def as_row(seen: SeenMachine) -> dict[str, Any]:
     return {"name": seen.name, **msgspec.structs.asdict(seen.machine), "addresses": seen.addresses}
 
 
-def as_text(found: Sequence[SeenMachine], now_ms: int) -> str:
+def as_text(machines: Sequence[SeenMachine], now_ms: int) -> str:
     lines = [
         f"{seen.name:<24} {','.join(seen.machine.roles):<26} {_left(seen.machine, now_ms):<18} {' '.join(seen.addresses) or '-'}"
-        for seen in found
+        for seen in machines
     ]
     return "\n".join(lines) or "no machine was let in; `azq join-token` does that"
 
@@ -181,9 +181,7 @@ def keep_roles(server: redis.Redis, password: str) -> bool:
     with translate(server):
         version = str(server.info("server")["redis_version"])
         if tuple(int(part) for part in version.split(".")[:2]) < acl.SINCE:
-            raise BrokerRefused(
-                f"broker at {address_of(server)} has version {version}; users with rights of their own need Redis 7 or Valkey"
-            )
+            raise BrokerRefused(f"broker at {address_of(server)} has version {version}; separate users need Redis 7 or Valkey")
     for user, words in acl.role_users(password).items():
         _ask(server, "ACL", "SETUSER", user, "reset", *words)
     return keep_users(server)
@@ -210,8 +208,8 @@ def give_roles(config: Config, *, apply: bool) -> Iterator[str]:
 
 
 def _password_hashes(server: redis.Redis, user: str) -> list[str]:
-    found = _ask(server, "ACL", "GETUSER", user)
-    facts = dict(zip(found[::2], found[1::2], strict=True)) if found else {}
+    fields = _ask(server, "ACL", "GETUSER", user)
+    facts = dict(zip(fields[::2], fields[1::2], strict=True)) if fields else {}
     return [word.decode() for word in facts.get(b"passwords", [])]
 
 
@@ -247,7 +245,7 @@ def knows_roles(config: Config) -> bool:
         connect(url).close()
     except BrokerRefused:
         return False
-    except BrokerUnavailable:  # whoever connects next says so
+    except BrokerUnavailable:  # the next connection reports it
         return True
     return True
 

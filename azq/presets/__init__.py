@@ -37,8 +37,8 @@ def variants(game: str) -> tuple[str, ...]:
 
 def for_gpus(game: str, variant: str) -> bool:
     """Whether such a preset is for machines with GPUs; a game that has none for them is played with any."""
-    known = _variants(game)
-    return "gpu" not in known or any(name == "gpu" or name.startswith(BOX) for name in _names(variant, known))
+    available = _variants(game)
+    return "gpu" not in available or any(name == "gpu" or name.startswith(BOX) for name in _names(variant, available))
 
 
 def _variants(game: str) -> dict[str, str]:
@@ -55,15 +55,15 @@ def _layered(game: str, variant: str) -> dict[str, Any]:
     base = folder / f"{kind}.toml"
     values = tomllib.loads(base.read_text("utf-8")) if base.is_file() else {"run": {"game": game}}
     values["run"]["game"] = game
-    known = _variants(game)
-    for name in _names(variant, known):
-        if name not in known:
-            raise ConfigError(f"{game} has no preset {name!r}; it has: {', '.join(known)}{meant(name, known)}")
-        values = merge(values, tomllib.loads((folder / f"{known[name]}.toml").read_text("utf-8")))
+    available = _variants(game)
+    for name in _names(variant, available):
+        if name not in available:
+            raise ConfigError(f"{game} has no preset {name!r}; it has: {', '.join(available)}{meant(name, available)}")
+        values = merge(values, tomllib.loads((folder / f"{available[name]}.toml").read_text("utf-8")))
     return values
 
 
-def _names(variant: str, known: Collection[str]) -> list[str]:
+def _names(variant: str, available: Collection[str]) -> list[str]:
     names = [name.strip() for name in variant.split(",")] if variant else []
     only_boxes = names and all(name.startswith(BOX) for name in names)
-    return ["gpu", *names] if only_boxes and "gpu" in known else names
+    return ["gpu", *names] if only_boxes and "gpu" in available else names

@@ -103,30 +103,28 @@ def choose_data_urls(given: str, fleet: Fleet | None, control_url: str) -> list[
         raise ConfigError(
             "no daemon lives that could tell where the data plane is; start it (azq daemon, azq up), or give --data redis://..."
         )
-    told = fleet.data_urls or (fleet.data_url,)
-    if not all(told):
+    urls = fleet.data_urls or (fleet.data_url,)
+    if not all(urls):
         raise ConfigError(
             "the data plane of this fleet listens on a unix socket; set broker.public_data_url on the first machine, or give --data"
         )
-    return [_from_here(url, control_url) for url in told]
+    return [_from_here(url, control_url) for url in urls]
 
 
 def _from_here(url: str, control_url: str) -> str:
     """What is the machine itself over there is the control plane's machine from here."""
-    told, control = urlsplit(url), urlsplit(control_url)
-    if not control.hostname or not (is_loopback(told.hostname or "") or told.hostname in ANYWHERE):
+    parts, control = urlsplit(url), urlsplit(control_url)
+    if not control.hostname or not (is_loopback(parts.hostname or "") or parts.hostname in ANYWHERE):
         return url
     host = f"[{control.hostname}]" if ":" in control.hostname else control.hostname
-    return urlunsplit(told._replace(netloc=f"{host}:{told.port}" if told.port else host))
+    return urlunsplit(parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host))
 
 
 def check_secured(control_url: str, data_url: str) -> list[Finding]:
     """A data plane in plaintext beside a control plane that speaks TLS is worth a word."""
     if not control_url.startswith(f"{TLS_SCHEME}://") or not data_url.startswith("redis://"):
         return []
-    return [
-        Finding("data", "warn", f"{address(data_url)} is plaintext: whoever is on the way reads and changes evaluations; let it speak TLS")
-    ]
+    return [Finding("data", "warn", f"{address(data_url)} is plaintext: the network can read and change evaluations; let it speak TLS")]
 
 
 def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) -> Finding:
@@ -153,4 +151,4 @@ def check_store(client: redis.Redis, settings: StoreConfig | str, home: Path) ->
 def explain_refusal(url: str, error: AzqError, token: bool) -> AzqError:
     what = "is wrong there" if token else "is needed: --token-file FILE, or the variable AZQ_JOIN_TOKEN"
     remedy = "`azq join-token` on the first machine prints it"
-    return type(error)(f"broker at {address(url)} lets nobody in without its token, which {what}; {remedy}")
+    return type(error)(f"broker at {address(url)} requires its token, which {what}; {remedy}")

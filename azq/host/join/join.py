@@ -49,7 +49,7 @@ DAEMON_PATIENCE_S = 10.0  # a daemon that died is back by then
 
 NO_TOKEN = Token()
 
-Tell = Callable[[str], None]
+Echo = Callable[[str], None]
 Report = Callable[["Joined"], None]
 
 log = logs.get(__name__)
@@ -57,7 +57,7 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the operator asked for."""
+    """Options of `azq join`."""
 
     control_url: str
     data_url: str = ""
@@ -83,10 +83,10 @@ class Wish:
         given = parse_overrides(self.settings)
         if "broker" in given:
             raise ConfigError("--set broker...: where the brokers are says the fleet; leave it out")
-        said: dict[str, Any] = {"kind": self.kind or None, "per_hour": self.per_hour}
-        told = merge({"machine": {name: value for name, value in said.items() if value is not None}}, given)
+        machine: dict[str, Any] = {"kind": self.kind or None, "per_hour": self.per_hour}
+        own = merge({"machine": {name: value for name, value in machine.items() if value is not None}}, given)
         load(overrides=self.settings)
-        return {section: values for section, values in told.items() if values}
+        return {section: values for section, values in own.items() if values}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ class Joined:
         }
 
 
-def join(wish: Wish, tell: Tell, report: Report) -> int:
-    """Joins; returns the exit code of the foreground's work, or 0. `tell` hears each step, `report` all of it before work begins.
+def join(wish: Wish, echo: Echo, report: Report) -> int:
+    """Joins; returns the exit code of the foreground's work, or 0. `echo` gets a line for each step, `report` all of it before work begins.
 
     Raises `BrokerUnavailable`, `BrokerRefused` (no or a wrong token), `ConfigError`, `StateConflict` (another schema, files of another
     fleet), `StoreError` (weights out of reach).
@@ -118,21 +118,21 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
     training = training_of(wish, roles)
     chosen = services(machine, roles, wish.tags, wish.concurrency, training)
     if "broker" in roles:
-        return _keep(wish, machine, roles, chosen, tell, report)
-    found: list[Finding] = []
+        return _keep(wish, machine, roles, chosen, echo, report)
+    findings: list[Finding] = []
 
     def note(*more: Finding) -> None:
         for check in more:
-            found.append(check)
-            tell(str(check))
+            findings.append(check)
+            echo(str(check))
 
     if wish.token.exposed:
         note(Finding("token", "warn", "others on this machine can read it in the command line: AZQ_JOIN_TOKEN or --token-file hides it"))
     if wish.token.text and not wish.token.user:
-        note(Finding("token", "warn", "it is the brokers' one password: whoever has it may do everything in this fleet"))
+        note(Finding("token", "warn", "it is the brokers' one password, and allows everything in this fleet"))
     by_systemd = plan.runs_here() and not wish.foreground
-    kept, home = (CONFIG_FOLDER, STATE_FOLDER / "runs") if by_systemd else (wish.folder, load().home)
-    member = look(wish, roles, home, kept, note)
+    folder, home = (CONFIG_FOLDER, STATE_FOLDER / "runs") if by_systemd else (wish.folder, load().home)
+    member = inspect(wish, roles, home, folder, note)
     if set(OF_RUNS) & set(roles) and not wish.runs:
         if not member.runs:
             raise ConfigError("no run runs that could be trained here; create one (azq runs create), or name it with --run")
@@ -141,16 +141,16 @@ def join(wish: Wish, tell: Tell, report: Report) -> int:
     note(*(Finding("gpu", "warn", f"{device}: {why}") for device, why in devices.plan(machine, devices.Wishes()).left_out.items()))
     steps, notes = _plan(wish, member, chosen, by_systemd)
     for line in notes:
-        tell(f"     {line}")
+        echo(f"     {line}")
     done = []
     for step in steps:
         done.append(f"would {step}" if wish.dry_run else carry_out(step))
-        tell(f"{'plan' if wish.dry_run else 'ok':<5}{done[-1].removeprefix('would ')}")
-    report(Joined(machine, chosen, tuple(found), tuple(done), by_systemd))
+        echo(f"{'plan' if wish.dry_run else 'ok':<5}{done[-1].removeprefix('would ')}")
+    report(Joined(machine, chosen, tuple(findings), tuple(done), by_systemd))
     if by_systemd or wish.dry_run:
         return 0
     config = load(wish.folder / SETTINGS, member.overrides())
-    tell(f"working in the foreground: {', '.join(map(str, chosen))}; logs in {wish.folder / LOGS}, Ctrl-C drains")
+    echo(f"working in the foreground: {', '.join(map(str, chosen))}; logs in {wish.folder / LOGS}, Ctrl-C drains")
     with holding(wish.folder):
         return MachineWork(same(config), wish.folder).run(chosen)
 
@@ -166,26 +166,26 @@ def training_of(wish: Wish, roles: Sequence[str]) -> Training:
     return Training(wish.runs, wish.rank, host, interface_towards(host))
 
 
-def _keep(wish: Wish, machine: Machine, roles: Sequence[str], chosen: tuple[Service, ...], tell: Tell, report: Report) -> int:
-    """This machine is the first: nobody has to let it in."""
+def _keep(wish: Wish, machine: Machine, roles: Sequence[str], chosen: tuple[Service, ...], echo: Echo, report: Report) -> int:
+    """Starts the first machine of a fleet, which needs no token."""
     if wish.token.text or wish.data_url or wish.tls_ca:
-        raise ConfigError("a machine that keeps the brokers joins nobody: leave --token, --data and --tls-ca out, or the role broker")
+        raise ConfigError("a machine that keeps the brokers joins no fleet: leave --token, --data and --tls-ca out, or the role broker")
     if wish.own:
         raise ConfigError("the machine that keeps the brokers says in its own azq.toml what it costs: [machine] kind or per_hour")
     if set(OF_RUNS) & set(roles) and not wish.runs:
         raise ConfigError("the machine that keeps the brokers is there before any run: name those that it trains with --run")
-    tell(str(looked := Finding("machine", "ok", describe(machine))))
+    echo(str(looked := Finding("machine", "ok", describe(machine))))
     by_systemd = plan.runs_here() and not wish.foreground
     report(Joined(machine, chosen, (looked,), (), by_systemd))
     if by_systemd:
-        keep_by_systemd(wish.control_url, chosen, tell, dry_run=wish.dry_run, force=wish.force)
+        keep_by_systemd(wish.control_url, chosen, echo, dry_run=wish.dry_run, force=wish.force)
     elif wish.dry_run:
-        tell(f"plan would keep brokers at {wish.control_url} and start {', '.join(map(str, chosen)) or 'nothing else'}")
-    return 0 if by_systemd or wish.dry_run else keep(wish.control_url, chosen, wish.folder, tell)
+        echo(f"plan would keep brokers at {wish.control_url} and start {', '.join(map(str, chosen)) or 'nothing else'}")
+    return 0 if by_systemd or wish.dry_run else keep(wish.control_url, chosen, wish.folder, echo)
 
 
-def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Callable[..., None]) -> Membership:
-    """Everything that can be known before anything is written. `kept`: the folder that settings will be in."""
+def inspect(wish: Wish, roles: tuple[str, ...], home: Path, folder: Path, note: Callable[..., None]) -> Membership:
+    """Everything that can be known before anything is written. `folder`: where settings will be."""
     with ExitStack() as stack:
         token = _token_for(wish)
         trust = stack.enter_context(settled(wish.control_url, token, wish.tls_ca))
@@ -195,8 +195,8 @@ def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Calla
         fleet = checks.wait_for_fleet(client, 0.0 if wish.data_url else DAEMON_PATIENCE_S)
         note(checks.check_fleet(fleet))
         data_urls = []
-        for told in checks.choose_data_urls(wish.data_url, fleet, control_url):
-            data_url, data = _enter(told, NO_TOKEN if has_password(told) else login_of(control_url), trust)
+        for url in checks.choose_data_urls(wish.data_url, fleet, control_url):
+            data_url, data = _enter(url, NO_TOKEN if has_password(url) else login_of(control_url), trust)
             stack.callback(data.close)
             note(*checks.check_broker(data, "data"))
             data_urls.append(data_url)
@@ -204,7 +204,7 @@ def look(wish: Wish, roles: tuple[str, ...], home: Path, kept: Path, note: Calla
         member = replace(
             _member(control_url, tuple(data_urls), fleet, wish.tags),
             certificate=trust.pem,
-            anchors=str(kept / CERTIFICATE),
+            anchors=str(folder / CERTIFICATE),
             own=wish.own,
         )
         if "inference" in roles:
@@ -228,16 +228,16 @@ def _enter(url: str, token: Token, trust: Trust) -> tuple[str, redis.Redis]:
     try:
         return url, connect(trust.of(url), timeout_s=CONNECT_TIMEOUT_S)
     except BrokerRefused as error:
-        if has_password(url) or not (asked := ask_token()).text:
+        if has_password(url) or not (typed := ask_token()).text:
             raise checks.explain_refusal(url, error, has_password(url)) from None
-        return _enter(url, asked, trust)
+        return _enter(url, typed, trust)
 
 
 def _member(control_url: str, data_urls: tuple[str, ...], fleet: Fleet | None, tags: tuple[str, ...]) -> Membership:
     agreed = fleet or fleet_of(Config())
     store_url = fleet.store_url if fleet else "redis"
-    life = agreed.lease_s, agreed.heartbeat_s, agreed.heartbeat_life_s
-    return Membership(control_url, data_urls, store_url, *life, tags, fleet.shards_per_run if fleet else 0)
+    times = agreed.lease_s, agreed.heartbeat_s
+    return Membership(control_url, data_urls, store_url, *times, tags, fleet.shards_per_run if fleet else 0)
 
 
 def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_systemd: bool) -> tuple[list[Step], list[str]]:

@@ -30,7 +30,7 @@ from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import RankBeat
 
-ORDER, LOG = "order", "member.log"  # the hash of what is done here; what `azq join` said
+ORDER, LOG = "order", "member.log"  # the hash of what is done here; what `azq join` output
 POLL_S = 0.1
 LOCK, WORKING = "member.lock", "working.json"  # who works here, and how each of its processes is
 LAST_LINES = 4
@@ -78,7 +78,7 @@ class MemberReport(msgspec.Struct):
     works: bool = False
     digest: str = ""
     services: dict[str, str] = {}
-    said: str = ""
+    output: str = ""
     code: int = 0
     beats: list[Beat] | None = None  # where this machine keeps the brokers and they answer
     runs: dict[str, RunSeen] = {}
@@ -128,24 +128,24 @@ def answer(order: MemberOrder) -> MemberReport:
     match order.what:
         case "run":
             done = subprocess.run([*AZQ, *order.arguments], env=_environment(order), capture_output=True, text=True, check=False)
-            report.code, report.said = done.returncode, done.stdout if done.returncode == 0 else done.stderr.strip()
+            report.code, report.output = done.returncode, done.stdout if done.returncode == 0 else done.stderr.strip()
         case "admit":
             os.environ.update(_settings(order))
             report.tokens = dict(_admitted(order.guests))
         case "start":
             _start(order, folder)
-            _look(order, folder, report)
+            _inspect(order, folder, report)
         case "stop":
             _stop(folder, order.within_s)
-            _look(order, folder, report)
+            _inspect(order, folder, report)
         case "look":
-            _look(order, folder, report)
+            _inspect(order, folder, report)
     return report
 
 
-def _look(order: MemberOrder, folder: Path, report: MemberReport) -> None:
+def _inspect(order: MemberOrder, folder: Path, report: MemberReport) -> None:
     pid = worker_of(folder)
-    report.works, report.said = bool(pid), last_lines(folder / LOG)
+    report.works, report.output = bool(pid), last_lines(folder / LOG)
     report.digest = text_of(folder / ORDER) if pid else ""
     with contextlib.suppress(ValueError):
         working: dict[str, Any] = json.loads(text_of(folder / WORKING) or "{}")
@@ -157,7 +157,7 @@ def _look(order: MemberOrder, folder: Path, report: MemberReport) -> None:
 
 
 def _start(order: MemberOrder, folder: Path) -> None:
-    """Starts `azq join` so that it outlives the caller, and waits until its services are started; raises what it said where it ended."""
+    """Starts `azq join` so that it outlives the caller, and waits until its services are started; raises what it output where it ended."""
     if worker_of(folder):
         raise StateConflict(f"process {worker_of(folder)} works in {folder} already")
     make_folders(folder)

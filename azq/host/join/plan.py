@@ -40,7 +40,6 @@ class Membership:
     store_url: str
     lease_s: float
     heartbeat_s: float
-    heartbeat_life_s: float
     tags: tuple[str, ...] = ()
     shards_per_run: int = 0
     certificate: str = ""  # PEM: what the brokers are verified with
@@ -54,7 +53,7 @@ class Membership:
             "broker": {"control_url": address(self.control_url), **self._data(address), **self._trust()},
             "store": {"url": self.store_url},
             "daemon": {"lease_s": self.lease_s},  # of the jobs that this machine claims
-            "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s, "heartbeat_life_s": self.heartbeat_life_s},
+            "worker": {"tags": list(self.tags), "heartbeat_s": self.heartbeat_s},
         }
         values = merge(values, self.own)
         return f"# Written by azq join; the brokers' passwords are in {SECRETS}. `azq config show` lists every key.\n\n{to_toml(values)}"
@@ -120,7 +119,7 @@ class Service:
 
 
 def parse_roles(text: str, machine: Machine) -> tuple[str, ...]:
-    """Roles of a comma-separated list; all that suit the machine where it is empty. A CPU evaluates leaves only when it is told to."""
+    """Roles of a comma-separated list; where it is empty, all that suit the machine: without GPUs none for inference."""
     if not text:
         return tuple(Kind) if all(gpu.trouble for gpu in machine.gpus) else OF_MACHINES
     wanted = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -165,14 +164,14 @@ def services(
     all_tags = tuple(dict.fromkeys((*machine.tags, *tags)))
     trains = "auto" if set(OF_RUNS) & set(roles) else ""
     devices = plan_devices(machine, Wishes("auto" if "inference" in roles else "", learner=trains, concurrency=concurrency or 0))
-    found = [Service(kind) for kind in ("daemon", "gateway") if kind in roles]
-    found += [Service("inference", device) for device in devices.inference]
-    found += list(training.services()) if training and trains else []
+    chosen = [Service(kind) for kind in ("daemon", "gateway") if kind in roles]
+    chosen += [Service("inference", device) for device in devices.inference]
+    chosen += list(training.services()) if training and trains else []
     if Kind.SELFPLAY in roles:
-        found.append(Service("worker", _queues(Kind.SELFPLAY, all_tags), devices.processes))
+        chosen.append(Service("worker", _queues(Kind.SELFPLAY, all_tags), devices.processes))
     if Kind.EVAL in roles:
-        found.append(Service("worker", _queues(Kind.EVAL, all_tags)))
-    return tuple(found)
+        chosen.append(Service("worker", _queues(Kind.EVAL, all_tags)))
+    return tuple(chosen)
 
 
 def _queues(kind: Kind, tags: Sequence[str]) -> str:

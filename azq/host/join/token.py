@@ -173,7 +173,7 @@ def _let_in(config: Config, guest: Invitee, fingerprint: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """`pem`: what is kept beside the settings; empty where the system's authorities, or nobody, vouch for the brokers."""
+    """`pem`: what is kept beside the settings; empty where the system's authorities, or none, vouch for the brokers."""
 
     pem: str = ""
     file: Path | None = None  # where it lies while the fleet is looked at

@@ -53,7 +53,7 @@ class MachineWork:
         self._supervisor = Supervisor(hang_after_s=HANG_AFTER_S)
         self._waiting: list[Service] = []
         self._looked_s = 0.0
-        self._told: dict[str, str] | None = None
+        self._published: dict[str, str] | None = None
 
     def run(self, services: Sequence[Service], fronts: Iterable[FrontPlan] = ()) -> int:
         """Keeps all alive until Ctrl-C, the machine's end or until everything gave up; returns the exit code."""
@@ -72,7 +72,7 @@ class MachineWork:
         for spec in outer:
             self._supervisor.start(spec)
         for service in services:
-            # Whoever keeps the brokers is there before the first run is.
+            # The machine with the brokers starts before the first run exists.
             if self._keeper and service.kind == "learner":
                 self._waiting.append(service)
             else:
@@ -91,12 +91,12 @@ class MachineWork:
                 return next(iter(failed.values()))
             if time.monotonic() - self._looked_s >= LOOK_S:
                 self._looked_s = time.monotonic()
-                self._look()
-            self._tell()
+                self._look_after_brokers()
+            self._publish_state()
             interrupts.pause(TICK_S)
         return int(ExitCode.OK)
 
-    def _look(self) -> None:
+    def _look_after_brokers(self) -> None:
         keeper = self._keeper
         if keeper is None or keeper.silent():
             return
@@ -107,12 +107,12 @@ class MachineWork:
                 self._waiting.remove(service)
                 self._supervisor.start(self._child(service))
 
-    def _tell(self) -> None:
+    def _publish_state(self) -> None:
         """Writes down how each process is, whenever that changes."""
         now = {name: state_of(child) for name, child in self._supervisor.children.items()}
         now |= {service.name: "waits for its run to be created" for service in self._waiting}
-        if now != self._told:
-            self._told = now
+        if now != self._published:
+            self._published = now
             publish_file(self._folder / WORKING, json.dumps({"pid": os.getpid(), "services": now}).encode(), 0o600)
 
     def _child(self, service: Service) -> ChildSpec:
@@ -157,7 +157,7 @@ def listen_of(url: str) -> Listen:
     return listen
 
 
-def keep_by_systemd(url: str, services: Sequence[Service], tell: Callable[[str], None], *, dry_run: bool, force: bool) -> None:
+def keep_by_systemd(url: str, services: Sequence[Service], echo: Callable[[str], None], *, dry_run: bool, force: bool) -> None:
     """Installs brokers, fronts and daemon as units, and starts them with these services."""
     listen = listen_of(url)
     if listen.plaintext:
@@ -165,7 +165,7 @@ def keep_by_systemd(url: str, services: Sequence[Service], tell: Callable[[str],
     if not dry_run:
         plan.check_readable(plan.here())
     for line in install.install(dry_run=dry_run, listen=f"{listen.host}:{listen.port}"):
-        tell(f"     {line}")
+        echo(f"     {line}")
     learners = [service.unit for service in services if service.kind == "learner"]
     names = [plan.TARGET, *(service.unit for service in services if service.unit not in learners)]
     steps: list[Step] = [
@@ -175,10 +175,10 @@ def keep_by_systemd(url: str, services: Sequence[Service], tell: Callable[[str],
     if learners:  # whose run may have to be created first
         steps += [RunCommand(("systemctl", *verb, *learners)) for verb in (("enable",), ("start", "--no-block"))]
     for step in steps:
-        tell(f"plan would {step}" if dry_run else f"ok   {carry_out(step)}")
+        echo(f"plan would {step}" if dry_run else f"ok   {carry_out(step)}")
 
 
-def keep(url: str, services: Sequence[Service], folder: Path, tell: Callable[[str], None]) -> int:
+def keep(url: str, services: Sequence[Service], folder: Path, echo: Callable[[str], None]) -> int:
     """Keeps brokers and services alive in the foreground until Ctrl-C; returns the exit code.
 
     Raises `ConfigError` where this machine cannot listen there, `StateConflict` while another process works in its home.
@@ -188,8 +188,8 @@ def keep(url: str, services: Sequence[Service], folder: Path, tell: Callable[[st
     with holding(folder), home_lock(config.home), Brokers(config, config.home, listen) as brokers:
         config = brokers.apply(config)
         agree_on_schema(brokers.control, upgrade=True)
-        tell(f"brokers at {address(url)}, runs in {config.home.absolute()}; `azq join-token` there lets a machine in")
-        tell(f"working in the foreground: {', '.join(map(str, services)) or 'brokers alone'}; logs in {folder / LOGS}, Ctrl-C drains")
+        echo(f"brokers at {address(url)}, runs in {config.home.absolute()}; `azq join-token` there lets a machine in")
+        echo(f"working in the foreground: {', '.join(map(str, services)) or 'brokers alone'}; logs in {folder / LOGS}, Ctrl-C drains")
         return MachineWork(in_roles(config), folder, BrokerSupervisor(brokers)).run(services, brokers.fronts)
 
 

@@ -56,7 +56,7 @@ def has_settings(path: Path) -> bool:
 def host_settings(folder: Path, count: int, listen: Listen | None) -> str:
     """The first azq.toml of a host.
 
-    Machines that join are told addresses, the certificate in `folder` that vouches for them, and weights where they see them.
+    It names the public addresses, the certificate in `folder` that verifies them, and a store that joining machines can read.
     """
     text = "# Settings of this host; `azq config show` lists every key.\n"
     broker: dict[str, object] = {} if count == 1 else {"data_shards": count}
@@ -117,7 +117,7 @@ def role_environment(config: Path, role: Role) -> str:
     lines = _text(config / ADDRESSES).splitlines()
     lines_left = [line for line in lines if role == "daemon" or not line.strip().startswith(_DAEMONS)]
     user = acl.role_user(role)
-    return _OURS.sub(lambda found: f"unix://{user}:{acl.role_password(found[1], role)}@{found[2]}", "\n".join([*lines_left, ""]))
+    return _OURS.sub(lambda match: f"unix://{user}:{acl.role_password(match[1], role)}@{match[2]}", "\n".join([*lines_left, ""]))
 
 
 def installed_listen(config: Path, requested: str | None) -> Listen | None:

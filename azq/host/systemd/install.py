@@ -45,7 +45,7 @@ class Places:
     users: bool = True  # whether this host's brokers keep them; False too where there are none
     listen: Listen | None = None  # where other machines reach the brokers, over TLS
     ending: tuple[str, ...] = ()  # units of what ends this machine, by its settings
-    # Whose files AMD's cards are; NVIDIA's are everybody's.
+    # AMD's device files belong to these groups; NVIDIA's are open to all users.
     groups: tuple[str, ...] = field(default_factory=lambda: ("render", "video") if "rocm" in drivers() else ())
 
     @property
@@ -57,7 +57,7 @@ class Places:
         """What the unit templates name between at signs."""
         return {
             "USER": self.user,
-            "SEED": _SEED if self.users else "# This server keeps no users: everybody has its one password.",
+            "SEED": _SEED if self.users else "# This server keeps no users: all clients have its one password.",
             "ACLFILE": " --aclfile @STATE@/broker-%i/users.acl" if self.users else "",
             **{f"{role.upper()}_ENV": brokers.role_file(role) if self.users else "azq.env" for role in ROLES},
             "BIN": str(self.prefix / "bin"),
@@ -110,16 +110,16 @@ def plan(root: Path, places: Places, templates: Mapping[str, str], files: Mappin
     def add(name: str, content: Callable[[], str], mode: int = 0o600, *, keep: bool = True, secret: bool = True) -> None:
         steps.append(WriteFile(config / name, content, mode, keep=keep, secret=secret))
 
-    # Secrets are read by the service manager, which is root, and handed to the service: nobody else needs to read them.
+    # Secrets are read by the service manager, which is root, and handed to the service; no other process needs to read them.
     for role in roles:
         add(brokers.conf_file(role), partial(brokers.conf, role))
     add(brokers.ADDRESSES, partial(brokers.environment, config, roles), keep=not brokers.renews(config, places.data_brokers))
     for role in ROLES if places.users else ():
         add(brokers.role_file(role), partial(brokers.role_environment, config, role), keep=False)
     add("flower.env", lambda: f"FLOWER_BASIC_AUTH=ops:{secrets.token_hex(16)}\n")
-    kept = brokers.has_settings(config / brokers.SETTINGS)
+    is_set = brokers.has_settings(config / brokers.SETTINGS)
     settings = partial(brokers.host_settings, places.config, places.data_brokers, places.listen)
-    add(brokers.SETTINGS, settings, 0o644, keep=kept, secret=False)
+    add(brokers.SETTINGS, settings, 0o644, keep=is_set, secret=False)
     steps += brokers.front_files(config, places.listen, roles)
     for name, text in sorted(files.items()):
         add(name, partial(str, text), 0o644, secret=False)
@@ -194,8 +194,8 @@ def uninstall(*, root: Path = Path("/"), dry_run: bool = False) -> list[str]:
     steps = plan_removal(root, [name for name in names if (below(root, UNIT_FOLDER) / name).exists()])
     if not dry_run:
         _check_root(root)
-    kept = f"{below(root, CONFIG_FOLDER)} and {below(root, STATE_FOLDER)} are kept, with settings, passwords and runs"
-    return [*(f"would {step}" if dry_run else carry_out(step) for step in steps), kept]
+    summary = f"{below(root, CONFIG_FOLDER)} and {below(root, STATE_FOLDER)} are kept, with settings, passwords and runs"
+    return [*(f"would {step}" if dry_run else carry_out(step) for step in steps), summary]
 
 
 def hidden_from_service(paths: Iterable[Path], homes: Iterable[Path]) -> str:

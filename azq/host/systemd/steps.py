@@ -1,4 +1,4 @@
-"""What an installation or its removal does, step by step: each one can be told beforehand, or carried out."""
+"""The steps of an installation or a removal: each can be printed beforehand or carried out."""
 
 from __future__ import annotations
 

@@ -15,10 +15,10 @@ from azq.presets import for_gpus
 
 NEEDED: Mapping[Role, str] = {
     "broker": "nothing carries jobs and leaves",
-    "daemon": "nobody sends jobs",
-    "learner": "nobody learns",
-    "selfplay": "nobody makes games",
-    "inference": "nobody evaluates leaves",
+    "daemon": "no machine sends jobs",
+    "learner": "no machine learns",
+    "selfplay": "no machine makes games",
+    "inference": "no machine evaluates leaves",
 }
 SINGLE: tuple[Role, ...] = ("daemon", "learner")
 STEADY: tuple[Role, ...] = ("broker", "daemon", "learner")
@@ -27,7 +27,7 @@ ON_GPUS: tuple[Role, ...] = ("inference", "learner", "rank")
 
 def check(cluster: Cluster, figures: Mapping[str, float]) -> list[Finding]:
     """Errors first; raises `ConfigError` where a price is missing. `figures` are those of `azq.parts.cluster.arithmetic`."""
-    found = [
+    findings = [
         *_missing(cluster),
         *_twice(cluster),
         *_misplaced(cluster),
@@ -36,7 +36,7 @@ def check(cluster: Cluster, figures: Mapping[str, float]) -> list[Finding]:
         *_cut_short(cluster),
         *_runs(cluster),
     ]
-    return sorted(found, key=lambda finding: finding.severity != "fail")
+    return sorted(findings, key=lambda finding: finding.severity != "fail")
 
 
 def refuse(cluster: Cluster) -> None:
@@ -44,7 +44,7 @@ def refuse(cluster: Cluster) -> None:
     if cluster.budget.money is None:
         free = {name: kind.model_copy(update={"per_hour": kind.per_hour or 0.0}) for name, kind in cluster.kinds.items()}
         cluster = cluster.model_copy(update={"kinds": free})
-    if wrong := [f"{found.rule}: {found.evidence}" for found in check(cluster, read_figures()[0]) if found.severity == "fail"]:
+    if wrong := [f"{finding.rule}: {finding.evidence}" for finding in check(cluster, read_figures()[0]) if finding.severity == "fail"]:
         raise ConfigError(f"cluster {cluster.name}: {'; '.join(wrong)}")
 
 
@@ -58,7 +58,7 @@ def _twice(cluster: Cluster) -> Iterator[Finding]:
     for role in SINGLE:
         groups = cluster.of_role(role)
         if sum(group.count for group in groups.values()) > 1:
-            remedy = "and give the others 'rank'" if role == "learner" else "a group of its own"
+            remedy = "and give the others 'rank'" if role == "learner" else "a separate group"
             yield Finding(f"machines.{', '.join(groups)}", "fail", f"there is one {role} in a cluster; make it one machine, {remedy}")
 
 

@@ -25,7 +25,7 @@ cluster_app = typer.Typer(no_args_is_help=True, help="Machines, their roles and 
 @with_answer
 def cost(
     what: Annotated[str, typer.Argument(metavar="FILE|RUN", help="A cluster's file, or a run that has its machines counted.")],
-    hours: Annotated[float | None, typer.Option("--hours", min=0.01, help="Of a file, instead of its own.")] = None,
+    hours: Annotated[float | None, typer.Option("--hours", min=0.01, help="Hours, in place of the file's.")] = None,
     smallest: Smallest = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
@@ -57,7 +57,7 @@ def check(file: ClusterFile, smallest: Smallest = False) -> Answer:
     cluster = read_cluster(file, smallest)
     result = command(cluster, figures_or_general(cluster))
     wrong = any(finding.severity == "fail" for finding in result)
-    values = [{"error": each.severity == "fail", "place": each.rule, "text": each.evidence} for each in result]
+    values = [{"error": finding.severity == "fail", "place": finding.rule, "text": finding.evidence} for finding in result]
     return Answer(
         {"fits": not wrong, "findings": values}, list(map(str, result)) or "No problems found.", ExitCode.CONFIG if wrong else ExitCode.OK
     )
@@ -98,7 +98,7 @@ def render(
 
     files = command(read_cluster(file, smallest), target)
     changed = write(files, target, out, force=force)
-    summary = f"{out}: {len(files)} files for {target}, {len(changed)} written anew or removed"
+    summary = f"{out}: {len(files)} files for {target}, {len(changed)} written or removed"
     return Answer({"target": target, "folder": str(out), "files": list(files), "changed": changed}, summary)
 
 

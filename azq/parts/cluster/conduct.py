@@ -1,4 +1,4 @@
-"""A cluster brought up, looked at and taken down: what `members.py` decides is asked of the machines, and what they answer is told."""
+"""Brings a cluster up, inspects it and takes it down: sends the machines the orders that `members.py` decides."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ ANSWER_S = 5.0
 STOP_S = 150.0  # longer than a learner takes for its last checkpoint
 REASON = "azq cluster down"
 
-Tell = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
 class Conductor:
     """One cluster, from its file and what was noted of it beside the file."""
 
-    def __init__(self, cluster: Cluster, file: Path, tell: Tell, home: str = "") -> None:
+    def __init__(self, cluster: Cluster, file: Path, echo: Echo, home: str = "") -> None:
         self.cluster = cluster
         self.members = members_of(cluster, home)
         self._first = self.members[0]
         self._chief = next((member for member in self.members if "daemon" in member.roles), self._first)
         self._names = {member.name: member for member in self.members}
         self._note = file.absolute().with_name(f".{file.stem}.cluster.json")
-        self._tell = tell
+        self._echo = echo
         self._reach = Reach(cluster.ssh)
         self._seen: dict[str, Seen] = {}  # what each answered last
 
@@ -72,14 +72,14 @@ class Conductor:
         Raises `ConfigError` for what `azq cluster check` refuses, `HostError` where nothing can work.
         """
         refuse(self.cluster)
-        plan = actions(self.cluster, self.members, self.look())
+        plan = actions(self.cluster, self.members, self.inspect())
         todo = [action for action in plan if action.do != "keep"]
         if not (todo or self._waiting_runs() or self.lack()):
             return {}
         self._remember(self.noted() | self._names)
         for action in todo:
-            self._tell(f"{action.member.name}: {action}")
-        ahead = 1 if self._chief is self._first else 2  # without a daemon no run is created, and nobody is told where brokers are
+            self._echo(f"{action.member.name}: {action}")
+        ahead = 1 if self._chief is self._first else 2  # a daemon creates runs and announces where the brokers are
         for action in plan[:ahead]:
             self._must(action)
         self._await_daemon(within_s)
@@ -103,7 +103,7 @@ class Conductor:
         def hear(name: str, seen: Seen) -> None:
             if isinstance(seen, str):
                 failed[name] = seen
-            self._tell(f"{name}: {seen if isinstance(seen, str) else ', '.join(starts[name].roles) + ' started'}")
+            self._echo(f"{name}: {seen if isinstance(seen, str) else ', '.join(starts[name].roles) + ' started'}")
 
         self._reach.ask_all(orders, hear)
         return failed
@@ -113,13 +113,13 @@ class Conductor:
         settings = variables(self.cluster, self._chief)
         report = self._reach.ask(self._chief, MemberOrder("run", self._chief.folder, settings, arguments=list(arguments)))
         if report.code:
-            raise HostError(f"{self._chief.name}: `azq {' '.join(arguments[:3])}` failed: {report.said.rpartition('azq: ')[2]}")
+            raise HostError(f"{self._chief.name}: `azq {' '.join(arguments[:3])}` failed: {report.output.rpartition('azq: ')[2]}")
 
     def _create_runs(self) -> None:
         """Creates the runs of the file that are not there, and goes on with those that rest because the cluster was down."""
         for wish, there in self._waiting_runs():
             self._run(*(["runs", "resume", wish.name] if there else creation(wish, self.members)))
-            self._tell(f"run {wish.name}: {'goes on' if there else 'created'}")
+            self._echo(f"run {wish.name}: {'goes on' if there else 'created'}")
 
     def _waiting_runs(self) -> list[tuple[FirstRun, bool]]:
         """Runs of the file that are to be created, or resumed, which then is true."""
@@ -130,7 +130,7 @@ class Conductor:
 
     def _await_daemon(self, within_s: float) -> None:
         deadline = time.monotonic() + within_s
-        while not _has(self.look([self._first])[self._first.name], "daemon"):
+        while not _has(self.inspect([self._first])[self._first.name], "daemon"):
             if time.monotonic() > deadline:
                 raise HostError(
                     f"{self._chief.name}: no daemon within {within_s:g} s; see its logs in {self._chief.folder}, "
@@ -141,18 +141,18 @@ class Conductor:
     def _await_health(self, within_s: float, failed: Mapping[str, str]) -> dict[str, list[str]]:
         deadline, report = time.monotonic() + within_s, ""
         while True:
-            self.look()
+            self.inspect()
             lack = self.lack() | {name: [f"not started: {why}"] for name, why in failed.items()}
             if lack.keys() <= failed.keys() or time.monotonic() > deadline:
                 return lack
             if (now := "; ".join(f"{name}: {', '.join(what)}" for name, what in lack.items())) != report:
-                self._tell(f"waiting: {now}")
+                self._echo(f"waiting: {now}")
                 report = now
             threading.Event().wait(LOOK_S)
 
     # -- status
 
-    def look(self, some: Sequence[Member] = ()) -> dict[str, Seen]:
+    def inspect(self, some: Sequence[Member] = ()) -> dict[str, Seen]:
         """What each member answers, or some of them; beside what the others answered before."""
         orders = {}
         for member in some or self.members:
@@ -167,7 +167,7 @@ class Conductor:
 
     def status(self) -> dict[str, Any]:
         """Each machine with its roles, processes and what is missing; runs; and the machines that are noted and no longer in the file."""
-        seen, lack = self._seen or self.look(), self.lack()
+        seen, lack = self._seen or self.inspect(), self.lack()
         rows = [_row(member, seen[member.name], lack.get(member.name, [])) for member in self.members]
         first = seen[self._first.name]
         runs = {name: msgspec.structs.asdict(run) for name, run in first.runs.items()} if isinstance(first, MemberReport) else {}
@@ -181,30 +181,30 @@ class Conductor:
         noted_members = self.noted()
         if not noted_members:
             raise NotFound(f"{self._note} notes no machine: this cluster is not up; `azq cluster up` starts it")
-        first = self.look([self._first])[self._first.name]
+        first = self.inspect([self._first])[self._first.name]
         for name in [name for name, run in first.runs.items() if run.state == "running"] if isinstance(first, MemberReport) else []:
             try:
                 self._run("runs", "pause", name, "--reason", REASON)
-                self._tell(f"run {name}: paused")
+                self._echo(f"run {name}: paused")
             except HostError as error:  # its games go back all the same
-                self._tell(f"run {name}: {error}")
+                self._echo(f"run {name}: {error}")
         lost: dict[str, str] = {}
         for wave in waves(list({**self._names, **noted_members}.values())):
-            answers = self._reach.ask_all({member.name: (member, stop_order(member)) for member in wave}, self._tell_stop)
+            answers = self._reach.ask_all({member.name: (member, stop_order(member)) for member in wave}, self._echo_stop)
             lost |= {name: answer for name, answer in answers.items() if isinstance(answer, str) and name in noted_members}
         self._remember({name: member for name, member in noted_members.items() if name in lost})
         return lost
 
-    def _tell_stop(self, name: str, seen: Seen) -> None:
-        self._tell(f"{name}: {f'not reached: {seen}' if isinstance(seen, str) else 'stopped'}")
+    def _echo_stop(self, name: str, seen: Seen) -> None:
+        self._echo(f"{name}: {f'not reached: {seen}' if isinstance(seen, str) else 'stopped'}")
 
     # -- what is noted
 
     def noted(self) -> dict[str, Member]:
         """Every machine that was ever started and not stopped since."""
         try:
-            found = json.loads(self._note.read_text("utf-8"))
-            return {row["name"]: Member(**{**row, "roles": tuple(row["roles"])}) for row in found["members"]}
+            document = json.loads(self._note.read_text("utf-8"))
+            return {row["name"]: Member(**{**row, "roles": tuple(row["roles"])}) for row in document["members"]}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, KeyError) as error:

@@ -53,12 +53,12 @@ def bill(cluster: Cluster, hours: float | None = None) -> Bill:
     """Prices times counts; raises `ConfigError` for a price that is missing."""
     components = []
     for name, group in cluster.machines.items():
-        each = cluster.kinds[group.kind].per_hour
-        if each is None:
+        price = cluster.kinds[group.kind].per_hour
+        if price is None:
             raise ConfigError(f"cluster {cluster.name}: no price of {group.kind!r} ({name}); set per_hour in [kinds.{group.kind!r}]")
-        components.append(Component(name, group.kind, group.count, each, round(group.count * each, 4)))
+        components.append(Component(name, group.kind, group.count, price, round(group.count * price, 4)))
     per_hour, wanted = round(sum(part.per_hour for part in components), 4), hours or cluster.hours
-    scenarios = [_scenario(said, per_hour) for said in cluster.scenarios]
+    scenarios = [_scenario(stay, per_hour) for stay in cluster.scenarios]
     return Bill(
         cluster.name,
         cluster.currency,
@@ -77,6 +77,6 @@ def _ends(cluster: Cluster, per_hour: float, hours: float) -> float | None:
     return min(limits, default=None)
 
 
-def _scenario(said: Stay, per_hour: float) -> tuple[str, float, float, float, float]:
-    low, high = said.hours
-    return said.title, low, high, round(per_hour * low, 2), round(per_hour * high, 2)
+def _scenario(stay: Stay, per_hour: float) -> tuple[str, float, float, float, float]:
+    low, high = stay.hours
+    return stay.title, low, high, round(per_hour * low, 2), round(per_hour * high, 2)

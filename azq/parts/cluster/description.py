@@ -85,7 +85,7 @@ class Reaching(_Part):
 
 
 class SlurmOptions(_Part):
-    """What `sbatch` is told of a group's jobs; what is empty is as Slurm has it."""
+    """Options of `sbatch` for a group's jobs; empty ones are left to Slurm."""
 
     partition: Word = ""
     account: Word = ""
@@ -120,8 +120,8 @@ class FirstRun(_Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, said: Any) -> Any:
-        return {"name": said["game"], **said} if isinstance(said, dict) and "game" in said else said
+    def _named(cls, values: Any) -> Any:
+        return {"name": values["game"], **values} if isinstance(values, dict) and "game" in values else values
 
     def sections(self) -> RunSections:
         """Its settings as a daemon will have them; raises `ConfigError`."""
@@ -156,7 +156,7 @@ class Cluster(_Part):
     run: FirstRun = FirstRun()
 
     @model_validator(mode="after")
-    def _known(self) -> Cluster:
+    def _priced(self) -> Cluster:
         for name, group in self.machines.items():
             if (kind := self.kinds.get(group.kind)) is None:
                 raise ValueError(f"machines.{name}.kind: {group.kind!r} is not in the catalogue; describe it in [kinds.{group.kind!r}]")
@@ -196,17 +196,17 @@ def read_cluster(path: Path, smallest: bool = False) -> Cluster:
 
 
 def cluster_of(data: Mapping[str, Any], source: str, smallest: bool = False) -> Cluster:
-    """The same of what a file says."""
-    known = catalogue()
-    head = {"currency": known["currency"], **data.get("cluster", {})}
+    """A cluster from a file's values."""
+    prices = catalogue()
+    head = {"currency": prices["currency"], **data.get("cluster", {})}
     parts = {name: value for name, value in data.items() if name not in ("cluster", "kinds")}
     try:
-        cluster = Cluster(**{**head, **parts, "kinds": {**known["kinds"], **data.get("kinds", {})}})
+        cluster = Cluster(**{**head, **parts, "kinds": {**prices["kinds"], **data.get("kinds", {})}})
     except (TypeError, ValidationError) as error:
         raise ConfigError(f"{source}: {first_wrong(error) if isinstance(error, ValidationError) else error}") from None
     return _smallest(cluster) if smallest else cluster
 
 
 def _smallest(cluster: Cluster) -> Cluster:
-    one = {name: group.model_copy(update={"count": 1, "hosts": group.hosts[:1]}) for name, group in cluster.machines.items()}
-    return cluster.model_copy(update={"machines": one})
+    machines = {name: group.model_copy(update={"count": 1, "hosts": group.hosts[:1]}) for name, group in cluster.machines.items()}
+    return cluster.model_copy(update={"machines": machines})

@@ -40,7 +40,7 @@ Rule = tuple[Callable[[Any], Settings], str]
 
 
 def _as(name: str, note: str = "", **also: Any) -> Rule:
-    return lambda value: {name: value, **{key.replace("__", "."): said for key, said in also.items()}}, note
+    return lambda value: {name: value, **{key.replace("__", "."): constant for key, constant in also.items()}}, note
 
 
 def _dropped(note: str) -> Rule:
@@ -98,16 +98,16 @@ def read_foreign(path: Path) -> list[KeyMapping]:
     except ImportError:
         raise MissingExtra("reading YAML needs PyYAML; `pip install 'azq[cluster]'`") from None
     try:
-        found = yaml.safe_load(path.read_text("utf-8"))
+        document = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read as YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ConfigError(f"{path} holds no sections; is it a cluster's settings?")
-    return [map_key(key, value) for key, value in _flat(found)]
+    return [map_key(key, value) for key, value in _flat(document)]
 
 
 def map_key(key: str, value: Any) -> KeyMapping:
-    """What becomes of one key; one that no rule names is left out, and said to be unknown."""
+    """What becomes of one key; one that no rule names is left out, with a note."""
     make, note = RULES.get(key, _dropped("unknown to azq"))
     try:
         return KeyMapping(key, value, make(value), note)
@@ -117,10 +117,10 @@ def map_key(key: str, value: Any) -> KeyMapping:
 
 def settings_of(mappings: Sequence[KeyMapping]) -> Settings:
     """All settings that came of it; lists for one setting are joined."""
-    found: Settings = {}
+    joined: Settings = {}
     for name, value in (item for mapping in mappings for item in mapping.settings.items()):
-        found[name] = [*found.get(name, ()), *value] if isinstance(value, list) else value
-    return found
+        joined[name] = [*joined.get(name, ()), *value] if isinstance(value, list) else value
+    return joined
 
 
 def _flat(part: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -139,15 +139,15 @@ BY_MACHINES = ("broker.control_url", "inference.devices", "worker.concurrency") 
 
 def cluster_text(mappings: Sequence[KeyMapping], name: str, source: str, game: str = "") -> str:
     """The file's text. Raises `ConfigError` where no game or goal is named, or no kind of machine suits."""
-    said = settings_of(mappings)
-    machines = _machines(mappings, said)
+    settings = settings_of(mappings)
+    machines = _machines(mappings, settings)
     budget = {"hours": HOURS}
     tables = {
         "cluster": {"name": re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")},
         "machines": machines,
         "budget": budget,
-        "run": _run(said, game or said.get("run.game", ""), machines["training"]["kind"], source),
-        "settings": _hosts(said),
+        "run": _run(settings, game or settings.get("run.game", ""), machines["training"]["kind"], source),
+        "settings": _hosts(settings),
     }
     budget["money"] = math.ceil(bill(cluster_of(tables, source), HOURS).total / ROUND) * ROUND
     head = (
@@ -165,11 +165,11 @@ def _a_setting_a_line(line: str) -> str:
     return f"{mark}\n    {items},\n]"
 
 
-def _machines(mappings: Sequence[KeyMapping], said: Settings) -> dict[str, Settings]:
+def _machines(mappings: Sequence[KeyMapping], settings: Settings) -> dict[str, Settings]:
     kinds = {name: MachineKind(**values) for name, values in catalogue()["kinds"].items()}
     hosts = {name: kind for name, kind in kinds.items() if not kind.service}
     servers = next((len(mapping.value) for mapping in mappings if mapping.key == "cluster.inference_servers"), 1)
-    gpus, workers = max(1, len(said.get("inference.devices", ()))), said.get("worker.concurrency", 0)
+    gpus, workers = max(1, len(settings.get("inference.devices", ()))), settings.get("worker.concurrency", 0)
     plays = _cheapest(hosts, f"more than {workers} cores and no GPU", lambda kind: not kind.gpus and kind.vcpus > workers)
     infers = _cheapest(hosts, f"{gpus} GPUs", lambda kind: kind.gpus >= gpus)
     trains = max(hosts, key=lambda kind: hosts[kind].gpus * hosts[kind].gpu_memory_gb)
@@ -182,30 +182,30 @@ def _machines(mappings: Sequence[KeyMapping], said: Settings) -> dict[str, Setti
 
 
 def _cheapest(hosts: dict[str, MachineKind], what: str, suits: Callable[[MachineKind], bool]) -> str:
-    if not (found := [name for name, kind in hosts.items() if suits(kind)]):
+    if not (suitable := [name for name, kind in hosts.items() if suits(kind)]):
         raise ConfigError(f"no kind of azq's catalogue has {what}; write the cluster's machines by hand (docs/cluster.md)")
-    return min(found, key=lambda name: hosts[name].per_hour or 0.0)
+    return min(suitable, key=lambda name: hosts[name].per_hour or 0.0)
 
 
-def _run(said: Settings, game: str, trains: str, source: str) -> Settings:
+def _run(translated: Settings, game: str, trains: str, source: str) -> Settings:
     """Game, preset, goal and every setting of the run; a rank for each GPU that trains."""
     if not game:
         raise ConfigError(f"{source} names no game, nor layers of one; say --game")
-    until = ",".join(f"{name.partition('.')[2]}={limit:g}" for name, limit in said.items() if name.startswith("until."))
+    until = ",".join(f"{name.partition('.')[2]}={limit:g}" for name, limit in translated.items() if name.startswith("until."))
     if not until:
         raise ConfigError(f"{source} does not say when the run ends; add training.total_iterations, for machines cost by the hour")
-    presets = [name for name in ("gpu", str(said.get("network.kind", ""))) if name in variants(game)]
-    own = {name: value for name, value in said.items() if name.partition(".")[0] in RunSections.model_fields and name != "run.game"}
+    presets = [name for name in ("gpu", str(translated.get("network.kind", ""))) if name in variants(game)]
+    own = {name: value for name, value in translated.items() if name.partition(".")[0] in RunSections.model_fields and name != "run.game"}
     own["learner.ranks"] = catalogue()["kinds"][trains]["gpus"]
     settings = [f"{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in own.items()]
     return {"game": game, "preset": ",".join(presets), "until": until, "settings": settings}
 
 
-def _hosts(said: Settings) -> dict[str, dict[str, Any]]:
+def _hosts(settings: Settings) -> dict[str, dict[str, Any]]:
     """Settings of all hosts, by section."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, value in said.items():
+    sections: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
         section, _, key = name.partition(".")
         if section in HostSections.model_fields and name not in BY_MACHINES:
-            found.setdefault(section, {})[key] = value
-    return found
+            sections.setdefault(section, {})[key] = value
+    return sections

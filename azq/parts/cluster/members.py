@@ -134,7 +134,7 @@ def budget_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def creation(wish: FirstRun, members: Sequence[Member]) -> list[str]:
-    """The command that creates a run; with ranks on machines of their own it gets as many."""
+    """The command that creates a run; with ranks on separate machines it gets as many."""
     ranks = 1 + sum("rank" in member.roles for member in members)
     return [*wish.created_by()[1:], *(("--set", f"learner.ranks={ranks}") if ranks > 1 else ())]
 
@@ -192,7 +192,7 @@ def _own_lack(member: Member, seen: Seen) -> Iterator[str]:
     if isinstance(seen, str):
         yield f"not reached: {seen}"
     elif not seen.works:
-        yield "does not work" + (f": {seen.said.rpartition(' | ')[2]}" if seen.said else "")
+        yield "does not work" + (f": {seen.output.rpartition(' | ')[2]}" if seen.output else "")
     else:
         yield from (f"{name} {state}" for name, state in seen.services.items() if state != "works")
 

@@ -23,11 +23,11 @@ AT_ONCE = 16
 OURS = "azq: "  # what azq says of an error begins so
 
 
-Hear = Callable[[str, Seen], object]  # told of a member's answer
+Hear = Callable[[str, Seen], object]  # receives a member's answer
 
 
 def _deaf(name: str, seen: Seen) -> None:
-    """Listens to nobody."""
+    """Ignores answers."""
 
 
 class OrderRefused(HostError):
@@ -54,7 +54,7 @@ class Reach:
         self._lock = Lock()
 
     def ask(self, member: Member, order: MemberOrder) -> MemberReport:
-        """The answer. Raises `OrderRefused` where azq there says no, `HostError` where nobody answers."""
+        """The answer. Raises `OrderRefused` where azq there says no, `HostError` without an answer."""
         if not member.host:
             return _here(order)
         words, within_s = words_for(self._reaching, member.host), order.within_s + PATIENCE_S
@@ -83,7 +83,7 @@ class Reach:
         return _report(process.returncode, output, complaint)
 
     def ask_all(self, orders: Mapping[str, tuple[Member, MemberOrder]], hear: Hear = _deaf) -> dict[str, Seen]:
-        """The answers of several at once, by name, or why there is none; `hear` is told of each as it comes."""
+        """The answers of several at once, by name, or why there is none; `hear` receives each as it comes."""
 
         def ask_one(name: str) -> Seen:
             try:

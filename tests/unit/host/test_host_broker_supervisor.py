@@ -9,7 +9,7 @@ from memory_broker import MemoryBus
 from structlog.testing import capture_logs
 
 from azq.errors import BrokerUnavailable
-from azq.host.broker_supervisor import TELL_AGAIN_S, BrokerSupervisor, DeathReporter
+from azq.host.broker_supervisor import RETRY_S, BrokerSupervisor, DeathReporter
 from azq.process.supervisor import ChildSpec, Death, Supervisor
 from azq.status.conditions import crash_loops, read_deaths
 
@@ -20,8 +20,8 @@ def test_every_death_is_told_and_a_crash_loop_is_an_error_once() -> None:
     bus, notes = MemoryBus(), DeathReporter()
     with capture_logs() as lines:
         for _ in range(4):
-            notes.note([LEARNER], 1_000)
-            notes.tell(bus, 0.0)
+            notes.add([LEARNER], 1_000)
+            notes.send(bus, 0.0)
     (loop,) = crash_loops(deaths := read_deaths(bus), deaths[-1].at_ms, "first")
     assert (loop.times, loop.cause, loop.log) == (4, "SIGSEGV", "/logs/learner.log")
     assert [line["event"] for line in lines] == ["crash_loop"]
@@ -29,7 +29,7 @@ def test_every_death_is_told_and_a_crash_loop_is_an_error_once() -> None:
 
 def test_what_could_not_be_told_is_told_once_the_control_plane_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     bus, notes = MemoryBus(), DeathReporter()
-    notes.note([LEARNER, LEARNER], 1_000)
+    notes.add([LEARNER, LEARNER], 1_000)
     asked = []
     with monkeypatch.context() as patched:
 
@@ -38,11 +38,11 @@ def test_what_could_not_be_told_is_told_once_the_control_plane_is_back(monkeypat
             raise BrokerUnavailable("away")
 
         patched.setattr(MemoryBus, "publish", away)
-        notes.tell(bus, 0.0)
-        notes.tell(bus, TELL_AGAIN_S / 2)  # not each tick: a broker that hangs takes its time
+        notes.send(bus, 0.0)
+        notes.send(bus, RETRY_S / 2)  # not each tick: a broker that hangs takes its time
     assert asked == [1]
-    notes.tell(bus, TELL_AGAIN_S)
-    notes.tell(bus, 2 * TELL_AGAIN_S)
+    notes.send(bus, RETRY_S)
+    notes.send(bus, 2 * RETRY_S)
     assert len(read_deaths(bus)) == 2
 
 
@@ -68,5 +68,5 @@ def test_a_broker_that_dies_again_and_again_is_a_crash_loop() -> None:
     assert loop.startswith("broker-control died 3 times in ")
     assert ": SIGABRT; log " in loop
     bus = MemoryBus()
-    keeper.deaths.tell(bus, 0.0)
+    keeper.deaths.send(bus, 0.0)
     assert len(read_deaths(bus)) == 3, "told once the control plane is back"

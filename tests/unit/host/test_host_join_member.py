@@ -49,7 +49,7 @@ def test_work_is_started_told_of_and_stopped_and_its_password_goes(tmp_path: Pat
     try:
         told = answer(order)
         assert (told.works, told.services, told.digest) == (True, {"daemon": "works"}, order.digest())
-        assert told.said == "/somewhere None"
+        assert told.output == "/somewhere None"
         assert (folder / "azq.env").read_text() == "machine-x.secret.\n"
         assert folder.stat().st_mode & 0o777 == 0o700
         with pytest.raises(StateConflict, match="works in"):
@@ -71,14 +71,14 @@ def test_work_that_does_not_begin_says_why(tmp_path: Path) -> None:
 
 def test_a_machine_where_nothing_was_started_says_so(tmp_path: Path) -> None:
     told = answer(MemberOrder("look", str(tmp_path / "none")))
-    assert (told.works, told.said, told.beats) == (False, "", None)
+    assert (told.works, told.output, told.beats) == (False, "", None)
 
 
 def test_a_folder_in_the_users_home_is_that_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     try:
         told = answer(MemberOrder("start", "~/azq/it", {"AZQ_HOME": "~/azq/runs"}, ["url"], token="t"))
-        assert told.said == f"{tmp_path}/azq/runs None"
+        assert told.output == f"{tmp_path}/azq/runs None"
         assert worker_of(tmp_path / "azq" / "it")
     finally:
         answer(MemberOrder("stop", "~/azq/it", within_s=10.0))

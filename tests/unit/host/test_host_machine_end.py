@@ -72,14 +72,14 @@ def test_a_machine_that_is_overdue_stays_so(began_s: float, heard_s: float, now_
 
 def test_the_timers_first_look_begins_to_count_and_its_notes_are_all_it_needs(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
-    assert notes.look(HOURS, 1000.0) is None
-    assert notes.look(HOURS, 1000.0 + 7260) == End("its 2 hours are over (machine.hours)")
+    assert notes.due_end(HOURS, 1000.0) is None
+    assert notes.due_end(HOURS, 1000.0 + 7260) == End("its 2 hours are over (machine.hours)")
     notes.note(HEARD, 1100.0)
-    assert notes.look(LOST, 1300.0) is None
-    assert notes.look(LOST, 1500.0) is not None
+    assert notes.due_end(LOST, 1300.0) is None
+    assert notes.due_end(LOST, 1500.0) is not None
     (tmp_path / HEARD).write_text("?")
-    assert notes.look(LOST, 1299.0) is None
-    assert notes.look(HOURS, 5.0) is None  # another start of the machine, whose clock begins anew
+    assert notes.due_end(LOST, 1299.0) is None
+    assert notes.due_end(HOURS, 5.0) is None  # another start of the machine, whose clock begins anew
     assert notes.noted(BEGAN) == 5.0
 
 
@@ -87,7 +87,7 @@ def test_what_was_asked_for_is_taken_once(tmp_path: Path) -> None:
     notes = Notes(tmp_path)
     notes.ask(End("so", off=False))
     assert notes.take_end() == End("so", off=False)
-    with pytest.raises(StateConflict, match="nobody asked"):
+    with pytest.raises(StateConflict, match="no request to end"):
         notes.take_end()
 
 
@@ -105,7 +105,7 @@ def test_a_provider_announces_nothing_then_an_end_also_after_its_token_ran_out()
 def test_a_provider_that_says_something_else_announces_nothing(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with metadata() as provider:
         notice = SpotNotice(provider.url)
-        monkeypatch.setattr(notice, "_look", lambda: body.encode())
+        monkeypatch.setattr(notice, "_fetch", lambda: body.encode())
         assert notice.ask() == ""
 
 
@@ -118,17 +118,16 @@ def test_a_provider_that_is_not_there_announces_nothing_and_a_wrong_address_is_a
 
 
 class Machine:
-    """A watched machine with a clock of its own and a control plane in memory."""
+    """A watched machine with a settable clock and a control plane in memory."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, notes: Notes | None = None, beats: bool = False, **settings: Any) -> None:
         self.bus, self.now_s = MemoryBus(), 1000.0
         self.told: list[End] = []
         monkeypatch.setattr(machine_end, "connect", lambda url, timeout_s: None)
         monkeypatch.setattr(machine_end, "RedisBus", lambda client: self.bus)
-        config = Config(machine=MachineConfig(**settings))
-        config = config.model_copy(update={"worker": config.worker.model_copy(update={"heartbeat_s": 1e-6})})
-        self.config = config
-        self.watch = MachineWatch(config, self.told.append, notes, beats=beats, clock=lambda: self.now_s)
+        monkeypatch.setattr(machine_end.Presence, "due", lambda presence: True)
+        self.config = Config(machine=MachineConfig(**settings))
+        self.watch = MachineWatch(self.config, self.told.append, notes, beats=beats, clock=lambda: self.now_s)
 
     def fleet(self, over: str = "", host: str = "elsewhere") -> None:
         fleet = fleet_of(self.config)
@@ -139,7 +138,7 @@ class Machine:
 
     def look(self, later_s: float = 1.0) -> End | None:
         self.now_s += later_s
-        self.watch.look()
+        self.watch.poll()
         return self.watch.end
 
     def beat(self) -> Heartbeat | None:

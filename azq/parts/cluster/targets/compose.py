@@ -29,13 +29,13 @@ _template = partial(filled, "compose")
 
 
 def compose(cluster: Cluster) -> Rendering:
-    """`compose.yaml`; each service reads the secrets of its own role alone."""
+    """`compose.yaml`; each service reads the secrets of its role alone."""
     for name, group in cluster.machines.items():
         if cluster.kinds[group.kind].gpus and group.count > 1:
             raise ConfigError(
                 f"machines.{name}: compose is one machine, and {group.count} with GPUs are not; --smallest renders one of each"
             )
-    services = {each.name: each for process in processes(cluster) for each in _by_gpu(process)}
+    services = {service.name: service for process in processes(cluster) for service in _by_gpu(process)}
     roles = dict.fromkeys(str(process.role) for process in services.values() if process.role != "broker")
     files = {"broker": PASSWORD, **{role: f"{role}.env" for role in (*roles, "client")}}
     head = _template(

@@ -75,7 +75,7 @@ def planes(cluster: Cluster) -> tuple[str, ...]:
 
 
 def processes(cluster: Cluster) -> list[ContainerProcess]:
-    """Everything but the creation of the run, brokers first; raises `ConfigError` for ranks on machines of their own."""
+    """Everything but the creation of the run, brokers first; raises `ConfigError` for ranks on separate machines."""
     return [replace(process, settings=as_variables(cluster.settings)) for process in _processes(cluster)]
 
 
@@ -165,10 +165,10 @@ def make(cluster: Cluster, folder: Path) -> list[str]:
 def contents(password: str, token: str, hosts: tuple[str, ...]) -> Mapping[str, str]:
     """What each role reads as `azq.env`: its own user at the brokers, and for the daemon and its clients the token. Pure."""
     rest = f"AZQ_DAEMON__TOKEN={token}\n"
-    found = {f"{role}.env": _addresses(role, password, hosts) + (rest if role == "daemon" else "") for role in keys.AZQ_ROLES}
+    files = {f"{role}.env": _addresses(role, password, hosts) + (rest if role == "daemon" else "") for role in keys.AZQ_ROLES}
     # What reads a queue's length has the rights of the monitor, which writes nothing.
     monitor = f"username={acl.role_user('flower')}\npassword={acl.role_password(password, 'flower')}\n"
-    return {**found, "client.env": rest, "monitor.env": monitor}
+    return {**files, "client.env": rest, "monitor.env": monitor}
 
 
 def _addresses(role: keys.Role, password: str, hosts: tuple[str, ...]) -> str:

@@ -46,7 +46,7 @@ def kubernetes(cluster: Cluster) -> Rendering:
     """A kustomization and the files that it names; secrets come from files that `azq cluster secrets` makes."""
     for name, group in cluster.machines.items():
         if {"learner", "inference"} <= set(group.roles) and cluster.kinds[group.kind].gpus == 1:
-            raise ConfigError(f"machines.{name}: a GPU is one pod's, and learner and inference are two; give inference machines of its own")
+            raise ConfigError(f"machines.{name}: a GPU is one pod's, and learner and inference are two; give inference separate machines")
     chosen_processes = list(processes(cluster))
     pull = "IfNotPresent" if cluster.image else "Never"
     ports = {f"{role}_port": port for role, port in PORTS.items()}
@@ -78,7 +78,7 @@ def _workloads(chosen_processes: list[ContainerProcess], pull: str, *roles: str)
     """What runs processes of these roles, and their services."""
     most = min(MOST_AHEAD, sum(process.count for process in chosen_processes if _scales(process)))
     chosen = [process for process in chosen_processes if process.role in roles]
-    return "".join(part for each in chosen for part in (_workload(each, pull, most), _service(each)))
+    return "".join(part for process in chosen for part in (_workload(process, pull, most), _service(process)))
 
 
 def _scales(process: ContainerProcess) -> bool:

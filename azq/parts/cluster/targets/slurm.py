@@ -58,7 +58,7 @@ def _values(cluster: Cluster, groups: dict[str, Member], members: Sequence[Membe
 def _job(cluster: Cluster, group: str, member: Member, first: Member) -> str:
     """What `sbatch` reads: what the job is given, then its shell."""
     wanted, is_first = cluster.slurm.of(group), member == first
-    over = {"AZQ_BUDGET__WITH_RUNS": "true"} if is_first else {}  # nobody holds nodes for runs that are over
+    over = {"AZQ_BUDGET__WITH_RUNS": "true"} if is_first else {}  # no nodes are held for runs that are over
     exports = [f"export {name}={_path(value)}" for name, value in (over | variables(cluster, member)).items()]
     lines = [
         "#!/bin/bash",
@@ -91,7 +91,7 @@ def _options(wanted: SlurmOptions, kind: MachineKind) -> Iterator[str]:
 
 
 def _join_words(cluster: Cluster, member: Member, first: Member) -> Iterator[str]:
-    """What `azq join` is told behind the address; machines of a group that are ranks count on from their first."""
+    """Options of `azq join` after the address; machines of a group that are ranks count on from their first."""
     _, *words = start_order(cluster, member, first).join
     for before, word in zip(["", *words], words, strict=False):
         yield f"$(({word} + SLURM_ARRAY_TASK_ID))" if before == "--rank" and "rank" in member.roles else shlex.quote(word)

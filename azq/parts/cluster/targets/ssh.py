@@ -26,7 +26,7 @@ AS_ROOT = 'if [ "$(id -u)" = 0 ]; then set -- bash -s --; else set -- sudo -n ba
 def ssh(cluster: Cluster) -> Rendering:
     """All files of a folder in which `install.sh` is run.
 
-    Raises `ConfigError` for a group without hosts, and for machines that one systemd cannot have together or that nobody lets in.
+    Raises `ConfigError` for a group without hosts, and for machines that one systemd cannot have together or that no machine lets in.
     """
     members = members_of(cluster)
     first = members[0]

@@ -67,7 +67,7 @@ def test_who_is_there_twice_is_told_what_the_others_may_be():
     [learners] = findings({**FITS, "train": {"kind": "box", "count": 2, "roles": ["learner", "inference"]}})
     assert learners.endswith("make it one machine, and give the others 'rank'")
     [daemons] = findings({**FITS, "more": {"kind": "tiny", "roles": ["daemon"]}})
-    assert daemons.endswith("make it one machine, a group of its own")
+    assert daemons.endswith("make it one machine, a separate group")
 
 
 ENDLESS = 'nothing ends it, and an hour costs 2.10 USD: say until = "steps=N", or minutes, games, money'
@@ -130,7 +130,7 @@ def test_every_error_is_refused_and_no_note():
         refuse(cluster_of({**data, "machines": two}, ""))
     nobody = (
         "nothing carries jobs and leaves: give some machines the role 'broker'",
-        "nobody sends jobs: give some machines the role 'daemon'",
+        "no machine sends jobs: give some machines the role 'daemon'",
     )
     assert str(told.value) == f"cluster c: machines: {nobody[0]}; machines: {nobody[1]}"
 

@@ -136,7 +136,7 @@ def test_up_refuses_what_check_refuses(tmp_path: Path, machines: Machines) -> No
     paid = conductor(tmp_path, machines)
     paid.cluster = paid.cluster.model_copy(update={"kinds": {"box": paid.cluster.kinds["box"].model_copy(update={"per_hour": 1.0})}})
     idle = conductor(tmp_path, machines, {name: group for name, group in MACHINES.items() if name != "play"})
-    for wrong, said in ((paid, "run hex: nothing ends it, and an hour costs 4.00"), (idle, "machines: nobody makes games")):
+    for wrong, said in ((paid, "run hex: nothing ends it, and an hour costs 4.00"), (idle, "machines: no machine makes games")):
         with pytest.raises(ConfigError, match=f"cluster c: {said}"):
             wrong.up(5.0)
     assert machines.done == []

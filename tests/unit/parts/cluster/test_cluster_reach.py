@@ -32,9 +32,9 @@ def test_a_command_is_one_word_for_a_shell_or_words() -> None:
 
 def test_an_order_goes_over_standard_input_and_never_in_the_words() -> None:
     script = (
-        "import sys, json; o = json.load(sys.stdin); print(json.dumps({'host': 'h', 'said': o['token'] + str('tok' in str(sys.argv))}))"
+        "import sys, json; o = json.load(sys.stdin); print(json.dumps({'host': 'h', 'output': o['token'] + str('tok' in str(sys.argv))}))"
     )
-    assert Reach(reaching(script)).ask(HOST, MemberOrder("look", token="tok")).said == "tokFalse"
+    assert Reach(reaching(script)).ask(HOST, MemberOrder("look", token="tok")).output == "tokFalse"
 
 
 @pytest.mark.parametrize(

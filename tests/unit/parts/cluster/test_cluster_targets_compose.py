@@ -161,7 +161,7 @@ def test_several_data_planes_are_all_told():
 
 def test_a_cluster_that_cannot_work_is_not_rendered():
     machines = {"all": {"kind": "tower", "roles": ["broker", "daemon", "learner", "inference"]}}
-    with pytest.raises(ConfigError, match="cluster tower: machines: nobody makes games"):
+    with pytest.raises(ConfigError, match="cluster tower: machines: no machine makes games"):
         render(cluster_of({**GPUS, "machines": machines}, ""), "compose")
     with pytest.raises(ConfigError, match=r"no target 'nomad'; there are compose"):
         render(BOX, "nomad")

@@ -1,19 +1,10 @@
-"""The plan's arithmetic and its page."""
+"""The plan's arithmetic."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
-import scale_plan
 
 from azq.parts.cluster.arithmetic import microseconds, plan, read_figures
-
-ROOT = Path(__file__).parents[3]
-BENCH = ROOT / "ops" / "bench"
-PAGE = ROOT / "docs" / "scale.md"
 
 
 @pytest.fixture
@@ -70,18 +61,3 @@ def test_every_measured_figure_names_where_it_comes_from():
     assert sources
     assert all(sources.values())
     assert all(figures[name] > 0 for name in sources)
-
-
-def test_the_page_holds_the_table_of_these_figures():
-    text = PAGE.read_text("utf-8")
-    assert scale_plan.with_table(text, scale_plan.table(*read_figures())) == text, "run ops/bench/scale_plan.py --write-docs docs/scale.md"
-
-
-def test_a_page_without_a_place_for_it_is_refused():
-    with pytest.raises(ValueError, match="scale plan: begin"):
-        scale_plan.with_table("# nothing", "table")
-
-
-def test_the_script_prints_the_table():
-    done = subprocess.run([sys.executable, BENCH / "scale_plan.py"], capture_output=True, text=True, timeout=60, check=True)
-    assert "| data brokers |" in done.stdout
