@@ -26,18 +26,9 @@ from azq.errors import (
     WireError,
 )
 
-JOB = {
-    **dict.fromkeys(
-        ("priority", "attempt", "games", "slice_s", "created_ms", "published_ms", "claimed_ms", "lease_until_ms", "ended_ms"), 1
-    ),
-    "job_id": "r:1",
-    "run": "r",
-    "kind": "selfplay",
-    "tag": "cpu",
-    "state": "queued",
-    "owner": "",
-    "error": "",
-}
+NUMBERS = ("priority", "attempt", "games", "slice_s", "created_ms", "published_ms", "claimed_ms", "lease_until_ms", "ended_ms")
+WORDS = {"job_id": "r:1", "run": "r", "kind": "selfplay", "tag": "cpu", "state": "queued", "owner": "", "error": ""}
+JOB = dict.fromkeys(NUMBERS, 1) | WORDS
 
 Step = httpx2.Response | Exception
 

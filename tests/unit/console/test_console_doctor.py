@@ -123,11 +123,7 @@ BOX = Machine("box", 16, 64 << 30, ("cpu", "cuda"), CARDS)
     [
         (BOX, [], [("ok", "inference on cuda:0, cuda:1, training on cuda:0")]),
         (replace(BOX, gpus=CARDS[:1]), [], GONE[1:]),
-        (
-            replace(BOX, gpus=(), trouble="no driver; install it"),
-            [],
-            [("warn", "GPU: no driver; install it"), *GONE],
-        ),
+        (replace(BOX, gpus=(), trouble="no driver; install it"), [], [("warn", "GPU: no driver; install it"), *GONE]),
         (replace(BOX, gpus=(CARDS[0], replace(CARDS[1], trouble="busy"))), [], [("warn", "cuda:1: busy")]),
         (BOX, ["inference.device=cuda:2"], [("fail", "cuda:2 is asked for and not there")]),
         (BOX, ["learner.device=cuda:2"], [("fail", "cuda:2 is asked for and not there")]),

@@ -66,22 +66,10 @@ def test_answers_carry_the_number_of_their_command_and_end_with_an_empty_line() 
 
 def test_moves_alternate_and_are_taken_back() -> None:
     gomoku = board("gomoku")
-    assert talk(gomoku, "boardsize 15", "play black H8", "genmove w", "genmove w", "play w a15") == [
-        "=",
-        "=",
-        "= A15",
-        "? it is black's turn",
-        "? it is black's turn",
-    ]
-    assert talk(gomoku, "reg_genmove b", "play b a15", "undo", "genmove w", "undo", "undo", "undo") == [
-        "= B15",
-        "? illegal move",
-        "=",
-        "= A15",
-        "=",
-        "=",
-        "? cannot undo",
-    ]
+    there = ["boardsize 15", "play black H8", "genmove w", "genmove w", "play w a15"]
+    assert talk(gomoku, *there) == ["=", "=", "= A15", "? it is black's turn", "? it is black's turn"]
+    back = ["reg_genmove b", "play b a15", "undo", "genmove w", "undo", "undo", "undo"]
+    assert talk(gomoku, *back) == ["= B15", "? illegal move", "=", "= A15", "=", "=", "? cannot undo"]
 
 
 @pytest.mark.parametrize(
@@ -231,14 +219,8 @@ def test_a_game_of_a_file_is_loaded_and_a_file_of_another_is_refused(tmp_path: P
     file = tmp_path / "my game.sgf"
     file.write_bytes(b"\xef\xbb\xbf(;GM[4]SZ[15];B[hh];W[aa];B[ab])")
     gomoku = board("gomoku")
-    assert talk(gomoku, f"loadsgf {file}", "genmove w", "undo", "undo", f"loadsgf {file} 2", "genmove w") == [
-        "=",
-        "= B15",
-        "=",
-        "=",
-        "=",
-        "= A15",
-    ]
+    lines = [f"loadsgf {file}", "genmove w", "undo", "undo", f"loadsgf {file} 2", "genmove w"]
+    assert talk(gomoku, *lines) == ["=", "= B15", "=", "=", "=", "= A15"]
     file.write_bytes(b"(;GM[4]SZ[15];B[hh];W[hh])")
     (said,) = talk(gomoku, f"loadsgf {file}")
     assert said.startswith("? cannot load file: entry 2 at byte")

@@ -66,10 +66,8 @@ def asked(*arguments: str) -> Any:
 
 def test_stats_for_people_for_machines_and_as_a_picture(home: Path) -> None:
     plant(home, "first")
-    assert {name: each["games"] for name, each in asked("stats", "first", "--by", "source", "--json").items()} == {
-        "browser": 30,
-        "server": 30,
-    }
+    groups = asked("stats", "first", "--by", "source", "--json")
+    assert {name: stats["games"] for name, stats in groups.items()} == {"browser": 30, "server": 30}
     assert asked("stats", "first", "--games", "7", "--json")["all"]["games"] == 7
     text = asked("stats", "first", "--by", "source", "--plot", str(home / "first.svg"))
     assert "browser" in text.splitlines()[0]
@@ -94,7 +92,7 @@ def test_diff_of_sources_and_of_runs(home: Path) -> None:
         (("diff", "first", "first"), "does not differ from itself"),
         (("stats", "third"), "no run 'third' under"),
         (("stats", "empty"), "no recorded games in"),
-        (("stats", "first", "--by", "host"), "told apart by source, worker, version, not by 'host'"),
+        (("stats", "first", "--by", "host"), "games are grouped by source, worker, version, not by 'host'"),
         (("diff", "first", "other"), "name runs of one game"),
         (("diff", "first", "--by", "version"), r"by version first has 1 \(1\): --groups A,B names two"),
         (("diff", "first", "--groups", "server,tab"), r"by source first has 2 \(browser, server\)"),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import structlog
 from factories import heartbeat
-from rich.console import Console
+from rich.console import Console, RenderableType
 from structlog.testing import capture_logs
 
 from azq import logs
@@ -42,42 +42,31 @@ def status() -> RunStatus:
     return summarise(facts, 2000, ["no live worker takes eval.cpu"])
 
 
+def drawn(what: RenderableType, width: int = 150) -> str:
+    output = io.StringIO()
+    Console(file=output, width=width).print(what)
+    return output.getvalue()
+
+
 def test_the_stages_stand_in_one_line() -> None:
     stages = (RunStage("spin-up", 0, 9_000, 9.0), RunStage("main", 9_000, None, 61.0, (RunPause(10_000, 15_000), RunPause(16_000, None))))
-    output = io.StringIO()
-    Console(file=output, width=150).print(table.panel(dataclasses.replace(status(), stages=stages)))
-    assert "spin-up 0:00:09 · main 0:01:01 (paused 0:00:05, so far)" in output.getvalue()
+    shown = drawn(table.panel(dataclasses.replace(status(), stages=stages)))
+    assert "spin-up 0:00:09 · main 0:01:01 (paused 0:00:05, so far)" in shown
     assert "first running (main)" in table.line(dataclasses.replace(status(), stages=stages))
 
 
 def test_ranks_are_shown_where_there_are_several() -> None:
-    def shown(ranks: RanksStatus) -> str:
-        output = io.StringIO()
-        Console(file=output, width=150).print(table.panel(dataclasses.replace(status(), ranks=ranks)))
-        return output.getvalue()
-
-    assert "scaling efficiency" not in shown(RanksStatus(healthy=1))
-    text = shown(
-        ranks_status(msgspec.structs.replace(LEARNER, ranks=3, ranks_healthy=2, batch_s=0.02, sync_s=0.001, scaling_efficiency=0.96))
-    )
+    ranks = ranks_status(msgspec.structs.replace(LEARNER, ranks=3, ranks_healthy=2, batch_s=0.02, sync_s=0.001, scaling_efficiency=0.96))
+    alone, text = (drawn(table.panel(dataclasses.replace(status(), ranks=shown))) for shown in (RanksStatus(healthy=1), ranks))
+    assert "scaling efficiency" not in alone
     assert all(part in text for part in ("2 of 3", "20.0 / 1.0 ms", "96%"))
-
-
-def test_fewer_ranks_than_configured_are_a_fallback() -> None:
-    ranks = ranks_status(msgspec.structs.replace(LEARNER, ranks=3, ranks_healthy=1, rank_failures=2))
-    assert (ranks.failed, ranks.losses, ranks.fallback_active, ranks.samples_processed) == (2, 2, True, 20000)
-    assert not ranks_status(LEARNER).fallback_active
-    assert status().ranks == ranks_status(LEARNER)
 
 
 def test_a_network_that_has_grown_is_shown_beside_the_one_it_began_as() -> None:
     grown = dataclasses.replace(status(), network=NetworkStatus("resnet", 3, 32, 5, 64))
-    output = io.StringIO()
-    Console(file=output, width=150).print(table.panel(grown))
-    assert "5x64, from 3x32" in output.getvalue()
+    for shown in (table.panel(grown), table.runs_table([grown])):
+        assert "5x64, from 3x32" in drawn(shown, 300)
     assert "network=5x64" in table.line(grown)
-    Console(file=output, width=300).print(table.runs_table([grown]))
-    assert output.getvalue().count("5x64, from 3x32") == 2
     assert msgspec.to_builtins(grown)["network"] == {
         "kind": "resnet", "configured_blocks": 3, "configured_channels": 32, "blocks": 5, "channels": 64,
     }  # fmt: skip
@@ -97,26 +86,13 @@ def test_time_left_and_cost_are_shown_where_they_are_known() -> None:
     assert "eta=0:28:45" in table.line(known)
     assert "cost=" not in table.line(known)
     assert "cost=1.00 of 2.44 EUR" in table.line(priced)
-    output = io.StringIO()
-    Console(file=output, width=150).print(table.panel(priced))
-    assert "4% of 30 minutes · 0:28:45 left · 1.00 of 2.44 EUR" in output.getvalue()
+    assert "4% of 30 minutes · 0:28:45 left · 1.00 of 2.44 EUR" in drawn(table.panel(priced))
     assert "eta=" not in table.line(dataclasses.replace(known, eta_s=None))
 
 
 def test_the_table_holds_the_same_and_the_verdict() -> None:
-    output = io.StringIO()
-    Console(file=output, width=150).print(table.panel(status(), "Stopping", "dashboard http://here"))
-    text = output.getvalue()
-    for part in (
-        "first",
-        "4% of 30 minutes",
-        "31.5",
-        "8.0%",
-        "samples per insert",
-        "Stopping",
-        "dashboard http://here",
-        "eval.cpu",
-    ):
+    text = drawn(table.panel(status(), "Stopping", "dashboard http://here"))
+    for part in ("first", "4% of 30 minutes", "31.5", "8.0%", "samples per insert", "Stopping", "dashboard http://here", "eval.cpu"):
         assert part in text
 
 

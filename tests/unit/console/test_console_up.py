@@ -143,20 +143,17 @@ def test_a_gateway_listens_where_others_reach_this_machine(monkeypatch: pytest.M
         up.open_gateway(load(None, ['gateway.tls_certificate="absent.pem"', 'gateway.tls_key="absent.pem"']), "192.168.0.5", None)
 
 
-def test_volunteers_are_asked_for_by_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    start = up.read_start(up.UpRequest(game="tic_tac_toe", volunteers=True))
-    assert start.config.volunteers.kinds == ("selfplay",)
-    assert up.read_start(up.UpRequest(game="tic_tac_toe")).config.volunteers.kinds == ()
+def test_volunteers_are_asked_for_by_the_run() -> None:
+    assert read(game="tic_tac_toe", volunteers=True).config.volunteers.kinds == ("selfplay",)
+    assert read(game="tic_tac_toe").config.volunteers.kinds == ()
 
 
 def test_a_second_azq_takes_another_port_unless_one_was_chosen() -> None:
     with socket.create_server(("127.0.0.1", 0)) as first:
         taken = first.getsockname()[1]
         usual = load(None, [])
-        usual = usual.model_copy(
-            update={"daemon": usual.daemon.model_construct(**{**usual.daemon.model_dump(), "port": taken}, _fields_set=set())}
-        )
+        daemon = usual.daemon.model_construct(**{**usual.daemon.model_dump(), "port": taken}, _fields_set=set())
+        usual = usual.model_copy(update={"daemon": daemon})
         assert up.beside_others(usual).daemon.port not in (taken, 0)
         chosen = load(None, [f"daemon.port={taken}"])
         assert up.beside_others(chosen) is chosen

@@ -26,13 +26,6 @@ def beat(role: str, worker: str, run: str = "", versions: dict[str, int] | None 
     return heartbeat(role, worker, sent_ms=4_000, run=run, rates=rates, weight_versions=versions or {})
 
 
-def test_an_idle_run_without_learner_is_all_zeros_and_no_error() -> None:
-    status = summarise(RunFacts(VIEW, COUNTS, point=HistoryPoint(0, active_ms=30_000, games=6)), 5_000)
-    assert (status.games_per_s, status.mean_batch, status.samples_per_insert, status.policy_lag) == (0.0, 0.0, 0.0, 0.0)
-    assert (status.learner_live, status.loss_policy, status.strength) == (False, None, Strength())
-    assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
-
-
 def test_a_crash_loop_is_a_condition_and_a_figure() -> None:
     death = ProcessDeath("learner", "h", 7, "r", "SIGSEGV", "/l.log")
     status = summarise(RunFacts(VIEW, COUNTS, deaths=[Died(at_ms, death) for at_ms in (1_000, 2_000, 3_000)]), 5_000)
@@ -77,27 +70,7 @@ def test_steps_and_money_have_a_pace_too() -> None:
 
 
 LEARNER = LearnerStatus(
-    step=40,
-    samples_inserted=200,
-    samples_consumed=500,
-    games_inserted=5,
-    duplicates_dropped=0,
-    window=150,
-    loss_policy=1.5,
-    loss_value=0.5,
-    learning_rate=0.125,
-    weight_version=3,
-    stall_selfplay=False,
-    waiting=True,
-    samples_per_s=64.0,
-    sent_ms=0,
-    progress=0.25,
-    ranks=4,
-    ranks_healthy=2,
-    rank_failures=7,
-    batch_s=0.5,
-    sync_s=0.125,
-    scaling_efficiency=0.75,
+    40, 200, 500, 5, 0, 150, 1.5, 0.5, 0.125, 3, False, True, 64.0, 0, 0.25, 4, 2, 7, batch_s=0.5, sync_s=0.125, scaling_efficiency=0.75
 )
 
 
@@ -115,14 +88,16 @@ def test_a_finished_run_is_in_its_final_stage_while_it_is_evaluated() -> None:
         assert (stages[-1].name, stages[-1].ended_ms) == final
 
 
-def test_what_is_not_measured_yet_is_nothing() -> None:
-    status = summarise(RunFacts(VIEW, COUNTS), 5_000)
+def test_what_is_not_measured_yet_is_nothing_and_no_error() -> None:
+    status = summarise(RunFacts(VIEW, COUNTS, point=HistoryPoint(0, active_ms=30_000, games=6)), 5_000)
+    assert (status.games_per_s, status.mean_batch, status.samples_per_insert, status.policy_lag) == (0.0, 0.0, 0.0, 0.0)
+    assert (status.learner_live, status.loss_policy, status.strength) == (False, None, Strength())
+    assert (status.open_games, status.active_s, status.ledger.balanced) == (3, 90.0, True)
     assert (status.progress, status.samples, status.window, status.samples_per_s, status.learner_step) == (0.3, 0, 0, 0.0, 0)
     assert (status.learning_rate, status.loss_value, status.weight_version, status.learner_waiting) == (None, None, 0, False)
     assert (status.jobs_queued, status.jobs_leased, status.draining, status.selfplay_stalled) == (0, 0, False, False)
     assert (status.reason, status.conditions, status.not_served) == ("", (), {})
     assert status.ranks == RanksStatus(1, 0, 0, 0, False, 0, 0.0, 0.0, 1.0)
-    assert status.strength == Strength(None, None, 0, None, None, None, None)
 
 
 def test_what_a_live_learner_says_is_shown() -> None:
@@ -264,23 +239,15 @@ def test_hosts_that_do_not_serve_a_run_are_named_with_their_reason() -> None:
     def inference(host: str, **unserved: str) -> Heartbeat:
         return heartbeat("inference", f"inference@{host}:1", host, unserved=unserved)
 
-    workers = (
-        inference("a", r="needs open_spiel"),
-        inference("b", r="needs open_spiel", s="x"),
-        inference("c", r="KeyError"),
-        inference("d"),
-    )
+    workers = (*(inference(host, r="needs open_spiel") for host in "ab"), inference("c", r="KeyError"), inference("d", s="x"))
     status = summarise(RunFacts(VIEW, COUNTS, workers=workers), 0)
     assert status.not_served == {"a": "needs open_spiel", "b": "needs open_spiel", "c": "KeyError"}
     assert status.conditions == ("not served by a, b: needs open_spiel", "not served by c: KeyError")
 
 
 def test_a_game_for_one_has_a_score_and_a_baseline_in_the_place_of_elo() -> None:
-    table = [
-        Scored("rule", 300.0, 280.0, 320.0, 40),
-        Scored("weights:2", 250.0, 240.0, 260.0, 20),
-        Scored("weights:3", 200.0, 190.0, 210.0, 20),
-    ]
+    versions = [Scored(f"weights:{version}", score, score - 10, score + 10, 20) for version, score in ((2, 250.0), (3, 200.0))]
+    table = [Scored("rule", 300.0, 280.0, 320.0, 40), *versions]
     found = strength(Standing(scores=table))
     assert (found.rated_version, found.score, found.score_low, found.score_high) == (3, 200.0, 190.0, 210.0)
     assert (found.baseline, found.baseline_score, found.elo) == ("rule", 300.0, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from functools import partial
 from pathlib import Path
@@ -108,10 +107,13 @@ def offering(name: str, *queues: str, slots: int = 1) -> Heartbeat:
     return heartbeat("selfplay", name, queues=queues, slots=slots)
 
 
-def leased(queue: str, count: int) -> list[JobView]:
+def job(queue: str, state: JobState, created_ms: int = 0) -> JobView:
     kind, tag = queue.split(".")
-    job = Job(job_id="r:1", run="r", kind=Kind(kind), tag=tag)
-    return [JobView(job, JobState.LEASED, 1, "w", 0, 0, 0, 0, 0, "")] * count
+    return JobView(Job("r:1", "r", Kind(kind), tag), state, 1, "", 0, 0, created_ms, 0, 0, "")
+
+
+def leased(queue: str, count: int) -> list[JobView]:
+    return [job(queue, JobState.LEASED)] * count
 
 
 @given(st.sampled_from(Kind), st.from_regex(r"[a-z0-9][a-z0-9_-]{0,31}", fullmatch=True))
@@ -159,8 +161,7 @@ def test_tags_of_a_process_are_those_it_names_and_those_of_its_queues() -> None:
 
 
 def test_queued_jobs_keep_nobody_busy() -> None:
-    waiting = [dataclasses.replace(view, state=JobState.QUEUED) for view in leased("eval.cpu", 5)]
-    assert not is_full([offering("a", "eval.cpu")], waiting, "eval.cpu")
+    assert not is_full([offering("a", "eval.cpu")], [job("eval.cpu", JobState.QUEUED)] * 5, "eval.cpu")
 
 
 def test_the_last_full_moment_is_remembered_until_the_queue_goes_away() -> None:
@@ -175,29 +176,15 @@ def test_the_last_full_moment_is_remembered_until_the_queue_goes_away() -> None:
 
 
 def test_what_a_fleet_offers_is_one_value_for_each_kind_of_worker() -> None:
-    workers = [offering(f"w{index}", "selfplay.cpu", slots=2) for index in range(500)] + [
-        offering("gpu", "selfplay.cuda"),
-        offering("idle"),
-    ]
+    players = [offering(f"w{index}", "selfplay.cpu", slots=2) for index in range(500)]
+    workers = [*players, offering("gpu", "selfplay.cuda"), offering("idle")]
     assert condense(workers) == (Offer(("selfplay.cpu",), 1000), Offer(("selfplay.cuda",), 1))
 
 
-def worker(name: str, slots: int, *queues: str) -> Heartbeat:
-    return heartbeat("selfplay", name, queues=queues, slots=slots)
-
-
-def job(kind: Kind, tag: str, state: JobState, created_ms: int = 0) -> JobView:
-    return JobView(Job("r:1", "r", kind, tag), state, 1, "", 0, 0, created_ms, 0, 0, "")
-
-
 def test_live_queues_and_queues_with_jobs_stand_by_name() -> None:
-    workers = (worker("a", 2, "selfplay.cpu", "eval.cpu"), worker("b", 3, "selfplay.cpu"))
-    jobs = (
-        job(Kind.SELFPLAY, "cpu", JobState.LEASED),
-        job(Kind.SELFPLAY, "cpu", JobState.QUEUED, 7_000),
-        job(Kind.SELFPLAY, "cpu", JobState.QUEUED, 4_000),
-        job(Kind.SELFPLAY, "cuda", JobState.QUEUED, 9_500),
-    )
+    workers = (offering("a", "selfplay.cpu", "eval.cpu", slots=2), offering("b", "selfplay.cpu", slots=3))
+    waiting = (("selfplay.cpu", 7_000), ("selfplay.cpu", 4_000), ("selfplay.cuda", 9_500))
+    jobs = (*leased("selfplay.cpu", 1), *(job(queue, JobState.QUEUED, created_ms) for queue, created_ms in waiting))
     idle, busy, orphan = queue_table(workers, jobs, 10_000)
     assert (idle.queue, idle.queued, idle.leased, idle.slots, idle.workers, idle.oldest_queued_s) == ("eval.cpu", 0, 0, 2, 1, None)
     assert (busy.queue, busy.queued, busy.leased, busy.slots, busy.workers, busy.oldest_queued_s) == ("selfplay.cpu", 2, 1, 5, 2, 6.0)
@@ -206,7 +193,7 @@ def test_live_queues_and_queues_with_jobs_stand_by_name() -> None:
 
 
 def test_a_job_of_a_host_whose_clock_is_ahead_has_waited_for_no_time() -> None:
-    [ahead] = queue_table((), (job(Kind.SELFPLAY, "cpu", JobState.QUEUED, 10_400),), 10_000)
+    [ahead] = queue_table((), (job("selfplay.cpu", JobState.QUEUED, 10_400),), 10_000)
     assert ahead.oldest_queued_s == 0.0
 
 
