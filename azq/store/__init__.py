@@ -8,7 +8,7 @@ A blob is written whole or not at all and verified whenever it is read. Where it
 
 A store writes to one place and reads what lies there, in the run's own folder or in the control plane, named by its hash; no other
 URI is followed.
-In the control plane and behind fsspec a blob above 8 MiB is kept as chunks under a manifest (`azq.store.chunks`).
+In the control plane a blob above 8 MiB is kept as chunks under a manifest (`azq.store.chunks`), as earlier versions did behind fsspec.
 """
 
 from azq.store.blobs import BlobStore, Store, open_prefix, open_run_store, open_store, weights_folder

@@ -49,40 +49,23 @@ return 1
 """
 
 
-class ChunkedStorage(Protocol):
-    """Storage by object name that keeps large blobs in chunks: where one value blocks others, or where a write may break off."""
-
-    def write(self, name: str, data: bytes) -> None:
-        """Writes it whole: a reader sees all of it or nothing."""
-
-    def write_chunks(self, name: str, manifest: Manifest, data: bytes) -> None:
-        """Writes the chunks, and the manifest under the blob's name once all are there."""
-
-    def read(self, name: str) -> bytes | None:
-        """What stands under the blob's name, at most `MAX_BLOB_BYTES`; None where nothing does."""
-
-    def read_chunks(self, name: str, manifest: Manifest) -> Sequence[bytes | None]:
-        """Every chunk in order, no longer than the manifest says; None for one that is gone."""
-
-    def remove_blob(self, name: str) -> None:
-        """Deletes a blob with its chunks."""
-
-
-class ControlPlaneBlobs(ChunkedStorage):
+class ControlPlaneBlobs:
     """Values of the control plane, for runs on many machines without a shared disk.
 
     The server is blocked for one chunk at a time, and what a crash leaves expires.
     """
 
-    def __init__(self, client: redis.Redis) -> None:
+    def __init__(self, client: redis.Redis, chunk_bytes: int) -> None:
         self._client = client
+        self._chunk_bytes = chunk_bytes
 
     def write(self, name: str, data: bytes) -> None:
-        with translate(self._client):
-            self._client.set(_key(name), data)
-
-    def write_chunks(self, name: str, manifest: Manifest, data: bytes) -> None:
-        """Sets the chunks with a life, then takes it from them and names the blob in one step."""
+        """Sets a large blob's chunks with a life, then takes it from them and names the blob in one step."""
+        manifest = manifest_of(data, self._chunk_bytes)
+        if manifest is None:
+            with translate(self._client):
+                self._client.set(_key(name), data)
+            return
         parts = _chunk_keys(name, manifest)
         with translate(self._client):
             for part, chunk in zip(parts, manifest.cut(data), strict=True):
@@ -107,7 +90,7 @@ class ControlPlaneBlobs(ChunkedStorage):
             chunks.append(value or None)
         return chunks
 
-    def remove_blob(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Deletes the name first, then the chunks."""
         with translate(self._client):
             held: Any = self._client.get(_key(name))
@@ -176,7 +159,7 @@ class BlobPlace:
     """One place for blobs, as URIs name it."""
 
     base: str  # file, redis, or a URL
-    storage: FolderPrefix | ChunkedStorage
+    storage: FolderPrefix | RemotePrefix | ControlPlaneBlobs
 
     def uri(self, sha256: str) -> str:
         """`file:<sha256>`, `redis:<sha256>`, or below the base URL."""
@@ -188,20 +171,15 @@ class BlobStore(Store):
 
     def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None, chunk_bytes: int) -> None:
         self._settings = settings
-        self._chunk_bytes = chunk_bytes
         self._folder = BlobPlace("file", FolderPrefix(directory))
-        self._control_plane = BlobPlace("redis", ControlPlaneBlobs(client)) if client else None
+        self._control_plane = BlobPlace("redis", ControlPlaneBlobs(client, chunk_bytes)) if client else None
         self._place = self._place_of_store(settings.url)
 
     def put(self, data: bytes) -> tuple[str, str]:
         sha256 = hashlib.sha256(data).hexdigest()
-        name, storage = f"{sha256}{SUFFIX}", self._place.storage
         if len(data) > MAX_BLOB_BYTES:
             raise too_large(self._place.uri(sha256))
-        if isinstance(storage, FolderPrefix) or (manifest := manifest_of(data, self._chunk_bytes)) is None:
-            storage.write(name, data)
-        else:
-            storage.write_chunks(name, manifest, data)
+        self._place.storage.write(f"{sha256}{SUFFIX}", data)
         return sha256, self._place.uri(sha256)
 
     def get(self, uri: str, sha256: str) -> bytes:
@@ -218,11 +196,7 @@ class BlobStore(Store):
         return data
 
     def delete(self, uri: str) -> None:
-        name, storage = f"{hash_in(uri)}{SUFFIX}", self._place_of_blob(uri).storage
-        if isinstance(storage, FolderPrefix):
-            storage.remove(name)
-        else:
-            storage.remove_blob(name)
+        self._place_of_blob(uri).storage.remove(f"{hash_in(uri)}{SUFFIX}")
 
     def _place_of_store(self, url: str) -> BlobPlace:
         if url == "file":
@@ -249,7 +223,7 @@ class BlobStore(Store):
         )
 
 
-def _assemble(storage: ChunkedStorage, uri: str, name: str, data: bytes) -> bytes:
+def _assemble(storage: RemotePrefix | ControlPlaneBlobs, uri: str, name: str, data: bytes) -> bytes:
     """The blob whose manifest these bytes are; they themselves where they are none."""
     manifest = decode_manifest(data)
     if manifest is None:

@@ -16,7 +16,7 @@ from azq.errors import StoreError
 SUFFIX = ".safetensors"
 MAGIC = b"azq-chunks 1 "
 MAX_BLOB_BYTES = 8 * 2**30  # larger ones are refused unread
-CHUNK_BYTES = 8 * 2**20  # larger blobs are chunked, except in folders
+CHUNK_BYTES = 8 * 2**20  # larger blobs of the control plane are chunked
 MAX_CHUNKS = 100_000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

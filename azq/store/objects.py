@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from azq import logs
 from azq.errors import ConfigError, MissingExtra, StoreError
 from azq.files import below, make_folders, publish_file
-from azq.store.chunks import MAX_BLOB_BYTES, SUFFIX, Manifest, encode_manifest, too_large
+from azq.store.chunks import MAX_BLOB_BYTES, Manifest, too_large
 
 BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az"})  # no folders to make, and never a bucket by accident
 CHUNKS = ".chunks"
-UNFINISHED_LIFE_S = 3600.0  # chunks older than this without a manifest are swept by the next writer
 
 
 class ObjectPrefix(Protocol):
@@ -95,7 +92,6 @@ class RemotePrefix(ObjectPrefix):
         self._scheme = base.partition("://")[0]
         self._timeout_s = timeout_s
         self._secrets = [value for value in options.values() if isinstance(value, str) and len(value) > 3]
-        self._swept = False
         try:
             self._files, self._folder = fsspec.core.url_to_fs(base, **_bounded(self._scheme, timeout_s), **options)
         except ImportError as error:
@@ -130,18 +126,8 @@ class RemotePrefix(ObjectPrefix):
         with self._translated("delete", name), suppress(FileNotFoundError):
             self._call("rm_file", self._path(name))
 
-    def write_chunks(self, name: str, manifest: Manifest, data: bytes) -> None:
-        """Writes the chunks side by side, then the manifest as the blob's object."""
-        self._sweep()
-        folder = self._path(name) + CHUNKS
-        chunks = {f"{folder}/{part}": bytes(chunk) for part, chunk in zip(manifest.names, manifest.cut(data), strict=True)}
-        with self._translated("write", name):
-            self._make_folder(folder)
-            self._call("pipe", chunks)
-        self.write(name, encode_manifest(manifest))
-
     def read_chunks(self, name: str, manifest: Manifest) -> Sequence[bytes | None]:
-        """Every chunk, fetched side by side where the file system can."""
+        """Every chunk of a blob that an earlier version wrote in chunks."""
         paths = [f"{self._path(name)}{CHUNKS}/{part}" for part in manifest.names]
         with self._translated("read", name):
             chunks = self._call("cat_ranges", paths, [0] * len(paths), list(manifest.lengths), on_error="return")
@@ -150,42 +136,11 @@ class RemotePrefix(ObjectPrefix):
                     raise chunk
         return [chunk if isinstance(chunk, bytes) else None for chunk in chunks]
 
-    def remove_blob(self, name: str) -> None:
-        """Deletes the object first, then its chunks."""
-        self.remove(name)
-        self._empty(self._path(name) + CHUNKS)
-
-    def _sweep(self) -> None:
-        """Deletes chunks that a writer left when it died before the manifest; once, at a writer's first large blob."""
-        if self._swept:
-            return
-        self._swept = True
-        for folder in self._listed(self._folder):
-            blob = folder["name"].removesuffix(CHUNKS)
-            if not folder["name"].endswith(SUFFIX + CHUNKS) or self._there(blob):
-                continue
-            newest_s = max((_modified_s(chunk) for chunk in self._listed(folder["name"])), default=0.0)
-            if time.time() - newest_s > UNFINISHED_LIFE_S:
-                self._empty(folder["name"])
-                logs.get(__name__).info("unfinished_blob_swept", place=self._base, blob=blob.rpartition("/")[2])
-
     def _listed(self, path: str) -> list[dict[str, Any]]:
         self._files.invalidate_cache()
         with self._translated("list"), suppress(FileNotFoundError):
             return [{**item, "name": item["name"].rstrip("/")} for item in self._call("ls", path, detail=True)]
         return []
-
-    def _there(self, path: str) -> bool:
-        with self._translated("read"):
-            return bool(self._call("exists", path))
-
-    def _empty(self, folder: str) -> None:
-        try:
-            with self._translated("delete"), suppress(FileNotFoundError):
-                for chunk in self._listed(folder):
-                    self._call("rm_file", chunk["name"])
-        finally:
-            self._files.invalidate_cache()
 
     def _make_folder(self, path: str) -> None:
         if self._scheme not in BUCKETS:
@@ -241,12 +196,3 @@ def _remedy(scheme: str, error: Exception, timeout_s: float) -> str:
     if isinstance(error, TimeoutError):
         return f"nothing came for {timeout_s:g} s (store.timeout_s); is the store overloaded or cut off?"
     return "check that the store can be reached (for S3 elsewhere: AWS_ENDPOINT_URL) and its credentials"
-
-
-def _modified_s(item: Mapping[str, Any]) -> float:
-    """When a listed file was written, in seconds since 1970; now where the file system does not say: it is kept then."""
-    for name in ("LastModified", "mtime", "created", "last_modified", "updated"):
-        value = item.get(name)
-        if value is not None:
-            return float(value.timestamp() if hasattr(value, "timestamp") else value)
-    return time.time()

@@ -84,12 +84,10 @@ def forked(body: Callable[..., None], *arguments: Any) -> Any:
     return process
 
 
-def follow(url: str, folder: Path, sections: RunSections, rank: int, room: int = 0) -> None:
+def follow(url: str, folder: Path, sections: RunSections, rank: int) -> None:
     game = games.load("tic_tac_toe")
     place = RankPlace(rank, RANKS, rank)
     follower = open_follower(RUN, folder, sections, game, bus=RedisBus(connect(url)), place=place)
-    if room:
-        crowd(follower.work.trainer, room)
     signal.signal(signal.SIGUSR1, cut_connections)
     follower.run(threading.Event())
 
@@ -100,18 +98,6 @@ def cut_connections(*_: Any) -> None:
         if connection.raddr:
             with socket.socket(fileno=os.dup(connection.fd)) as copy:
                 copy.shutdown(socket.SHUT_RDWR)
-
-
-def crowd(trainer: Any, room: int) -> None:
-    """Lets a network's passes fail with more samples than there is room for."""
-    inner = trainer.module.forward_all
-
-    def forward_all(planes: torch.Tensor, scalars: torch.Tensor) -> Any:
-        if len(planes) > room:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
-        return inner(planes, scalars)
-
-    trainer.module.forward_all = forward_all
 
 
 def trainer_of(sections: RunSections) -> Trainer:
@@ -142,7 +128,7 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
 class Crew:
     """A leader and its followers, and what the leader said last."""
 
-    def __init__(self, url: str, folder: Path, sections: RunSections, room: int = 0) -> None:
+    def __init__(self, url: str, folder: Path, sections: RunSections) -> None:
         self.url, self.folder, self.sections = url, folder, sections
         game = games.load("tic_tac_toe")
         log = SegmentLog(folder / "segments", "tic_tac_toe")
@@ -150,7 +136,7 @@ class Crew:
         log.append([LogEntry(event.record.uid, count_samples(event), encode(event)) for event in events])
         log.close()
         self.door, inner = FORK.Pipe()
-        self.ranks = {rank: forked(follow, url, folder, sections, rank, room if rank == 2 else 0) for rank in range(1, RANKS)}
+        self.ranks = {rank: forked(follow, url, folder, sections, rank) for rank in range(1, RANKS)}
         self.leader = forked(lead, url, folder, sections, inner)
         self.losses: list[float] = []  # of each round
         self.said: tuple[int, int, float, Any] = (0, 0, 0.0, None)
@@ -178,8 +164,8 @@ class Crew:
 def crew(broker: Any, tmp_path: Path) -> Iterator[Callable[..., Crew]]:
     crews: list[Crew] = []
 
-    def make(room: int = 0, **learner: Any) -> Crew:
-        crews.append(Crew(broker.control_url, tmp_path, sections_of(**learner), room))
+    def make(**learner: Any) -> Crew:
+        crews.append(Crew(broker.control_url, tmp_path, sections_of(**learner)))
         return crews[-1]
 
     yield make
@@ -221,22 +207,6 @@ def test_ranks_whose_connections_are_cut_join_again(crew):
     team.until(lambda figures: figures.healthy == 3, "all train again")
     assert team.said[0] == team.said[1]  # a round that a loss undid is counted nowhere
     assert all(process.is_alive() for process in team.ranks.values())
-
-
-@pytest.mark.slow
-def test_a_rank_without_memory_takes_smaller_passes_of_as_many_rows(crew):
-    team = crew(room=6)
-
-    def small(figures: Any) -> bool:
-        return figures.healthy == 3 and len(figures.by_rank) == 3 and 0 < figures.by_rank[2].micro_batch <= 6 < figures.by_rank[2].rows
-
-    team.until(small, "all train, one of them in parts")
-    team.steps(40)
-    step, done, _, figures = team.said
-    assert step == done
-    assert sum(figures.shares) == 48
-    assert figures.failures >= 1  # gradients on their way between hosts cannot be taken back
-    assert figures.by_rank[2].errors >= 2  # to halve 16 to 8 and 4; on a busy machine a late sign of life is one, too
 
 
 @pytest.mark.slow

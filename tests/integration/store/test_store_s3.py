@@ -8,7 +8,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from typing import Any
 
@@ -37,7 +36,7 @@ from azq.wire.messages import RunRecord
 pytest.importorskip("s3fs")
 moto_server = pytest.importorskip("moto.server")
 
-BUCKET, CHUNK = "weights", 64 * 1024
+BUCKET = "weights"
 SECRET = "wJalrXUtnFEMI-secret-of-the-test"
 
 
@@ -64,7 +63,7 @@ class S3:
 
     def store(self, bucket=BUCKET, **settings):
         url = f"s3://{bucket}/azq/run"
-        return open_store(StoreConfig(url=url, **{"timeout_s": 20.0, **settings}), directory=self._folder, chunk_bytes=CHUNK)
+        return open_store(StoreConfig(url=url, **{"timeout_s": 20.0, **settings}), directory=self._folder)
 
     def objects(self):
         text = httpx2.get(f"{self.endpoint}/{BUCKET}?list-type=2").text
@@ -89,13 +88,13 @@ def s3(monkeypatch, tmp_path):
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-@pytest.mark.parametrize("size", [0, 7, CHUNK, CHUNK + 1, 5 * CHUNK + 3])
+@pytest.mark.parametrize("size", [0, 7, 300_003])
 def test_what_was_put_is_got_and_deleted(s3, size):
     data = os.urandom(size)
     sha256, uri = s3.store().put(data)
     assert uri == f"s3://{BUCKET}/azq/run/{sha256}.safetensors"
     assert s3.store().get(uri, sha256) == data
-    assert len(s3.objects()) == (1 if size <= CHUNK else 2 + (size - 1) // CHUNK)
+    assert len(s3.objects()) == 1
     assert s3.store().put(data) == (sha256, uri)
     s3.store().delete(uri)
     s3.store().delete(uri)
@@ -115,9 +114,8 @@ def test_the_endpoint_and_the_credentials_may_be_options(s3, monkeypatch):
 
 
 def test_a_missing_bucket_is_named_and_never_made(s3):
-    for data in (b"weights", os.urandom(2 * CHUNK)):
-        with pytest.raises(StoreError, match=r"cannot write s3://nowhere/.*create the bucket"):
-            s3.store("nowhere").put(data)
+    with pytest.raises(StoreError, match=r"cannot write s3://nowhere/.*create the bucket"):
+        s3.store("nowhere").put(b"weights")
     assert httpx2.head(f"{s3.endpoint}/nowhere").status_code == 404
 
 
@@ -154,41 +152,6 @@ def test_a_server_that_says_nothing_is_given_up_after_the_stores_time(s3, monkey
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{deaf.getsockname()[1]}")
         with pytest.raises(StoreError, match=r"nothing came for 1 s \(store\.timeout_s\)"):
             s3.store(timeout_s=1.0).put(b"weights")
-
-
-def test_a_server_that_goes_between_chunks_leaves_no_blob(s3, monkeypatch):
-    """The manifest is last: whoever looks sees the whole blob or none."""
-    from azq.store.objects import RemotePrefix
-
-    data, write, gone = os.urandom(3 * CHUNK), RemotePrefix.write, threading.Event()
-
-    def late(self, uri, blob):
-        gone.set()
-        s3.stop()
-        write(self, uri, blob)
-
-    monkeypatch.setattr(RemotePrefix, "write", late)
-    with pytest.raises(StoreError, match="cannot write"):
-        s3.store().put(data)
-    assert gone.is_set()
-
-
-def test_chunks_without_a_manifest_are_swept(s3, monkeypatch):
-    from azq.store import objects
-
-    def dies(self, uri, blob):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(objects.RemotePrefix, "write", dies)
-        with pytest.raises(KeyboardInterrupt):
-            s3.store().put(os.urandom(3 * CHUNK))
-    assert len(s3.objects()) == 3
-    s3.store().put(os.urandom(2 * CHUNK))
-    assert len(s3.objects()) == 6, "fresh chunks may belong to a writer at work"
-    monkeypatch.setattr(objects, "UNFINISHED_LIFE_S", -5.0)
-    s3.store().put(os.urandom(2 * CHUNK))
-    assert len(s3.objects()) == 6
 
 
 def test_a_run_is_kept_in_a_bucket_and_fetched_from_it(s3, tmp_path):
@@ -267,7 +230,6 @@ def test_a_learner_publishes_to_a_bucket_and_an_inference_worker_loads_from_it(s
         data = to_bytes(
             build(network, spec, seed=version), WeightsMeta("connect_four", version, 0, network=network.model_dump(mode="json"))
         )
-        assert len(data) > 2 * CHUNK, "these weights travel in chunks"
         assert publisher.publish(data, publisher.next_version(), step=version).uri.startswith("s3://")
         deadline_s, answer = time.monotonic() + 30.0, None
         while (answer is None or answer.weight_version < version) and time.monotonic() < deadline_s:

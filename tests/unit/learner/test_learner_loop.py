@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,6 +27,27 @@ def one_step_a_turn(learner: Learner) -> None:
     """Whatever the clock of a test says of how long steps take."""
     train = learner.ranks.train
     learner.ranks.train = lambda planned: train(dataclasses.replace(planned, steps=1))  # type: ignore[method-assign]
+
+
+def life_of_thirty_games(place: Workplace) -> Learner:
+    """A learner that trained on thirty games and stopped."""
+    learner = place.learner()
+    place.finish_games(1, 30)
+    run_dry(learner)
+    learner.run(stopped())
+    return learner
+
+
+def forget_checkpoints(place: Workplace) -> None:
+    for path in checkpoint.stored(place.folder / "checkpoints"):
+        path.unlink()
+
+
+def change_checkpoint(place: Workplace, **fields: Any) -> None:
+    """Rewrites the only checkpoint with other fields of its state."""
+    (path,) = checkpoint.stored(place.folder / "checkpoints")
+    saved = checkpoint.load(path)
+    checkpoint.save(path.parent, checkpoint.Checkpoint(msgspec.structs.replace(saved.state, **fields), saved.tensors))
 
 
 def test_first_weights_go_out_before_any_data(place):
@@ -227,12 +249,8 @@ def test_a_stop_within_the_training_phase_is_noticed(place):
 
 
 def test_without_a_checkpoint_training_goes_on_from_the_published_weights(place, capsys):
-    first = place.learner()
-    place.finish_games(1, 30)
-    run_dry(first)
-    first.run(stopped())
-    for path in checkpoint.stored(place.folder / "checkpoints"):
-        path.unlink()
+    first = life_of_thirty_games(place)
+    forget_checkpoints(place)
     second = place.learner(seed=2)
     assert second.status().step == first.status().step
     ours, theirs = first.trainer.averaged.state_dict(), second.trainer.averaged.state_dict()
@@ -243,13 +261,9 @@ def test_without_a_checkpoint_training_goes_on_from_the_published_weights(place,
 
 @pytest.mark.parametrize("checkpointed", [True, False])
 def test_a_learner_that_starts_names_and_takes_no_weights_that_cannot_be_served(place, checkpointed):
-    first = place.learner()
-    place.finish_games(1, 30)
-    run_dry(first)
-    first.run(stopped())
+    first = life_of_thirty_games(place)
     if not checkpointed:
-        for path in checkpoint.stored(place.folder / "checkpoints"):
-            path.unlink()
+        forget_checkpoints(place)
     sha256, uri = place.store.put(b"half of some weights")
     place.bus.publish(keys.weights(RUN), encode(WeightEvent(RUN, 10_013, sha256, uri, 0, 0)))
     second = place.learner(seed=2)
@@ -259,10 +273,7 @@ def test_a_learner_that_starts_names_and_takes_no_weights_that_cannot_be_served(
 
 
 def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
-    first = place.learner()
-    place.finish_games(1, 30)
-    run_dry(first)
-    first.run(stopped())
+    first = life_of_thirty_games(place)
     first.publish()
     second = place.learner(seed=2)
     assert second.status().weight_version == first.status().weight_version
@@ -272,10 +283,8 @@ def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
 def test_a_version_that_the_control_plane_forgot_is_not_given_again(place):
     first = place.learner()
     first.save()
-    path = checkpoint.stored(place.folder / "checkpoints")[0]
-    found = checkpoint.load(path)
     first.publish()
-    checkpoint.save(path.parent, checkpoint.Checkpoint(msgspec.structs.replace(found.state, weight_version=7), found.tensors))
+    change_checkpoint(place, weight_version=7)
     second = place.learner()
     assert [event.version for event in place.weights()] == [1]
     assert second.status().weight_version == 7
@@ -283,12 +292,8 @@ def test_a_version_that_the_control_plane_forgot_is_not_given_again(place):
 
 
 def test_without_checkpoint_and_blobs_it_starts_over_under_a_higher_version(place):
-    first = place.learner()
-    place.finish_games(1, 30)
-    run_dry(first)
-    first.run(stopped())
-    for path in checkpoint.stored(place.folder / "checkpoints"):
-        path.unlink()
+    life_of_thirty_games(place)
+    forget_checkpoints(place)
     place.store.blobs.clear()
     second = place.learner()
     turns(second, 1)  # workers can have none of those before
@@ -307,9 +312,7 @@ def test_an_unreadable_weight_event_does_not_reset_the_version(place):
 def test_checkpoints_of_another_game_are_refused(place):
     learner = place.learner()
     learner.save()
-    path = checkpoint.stored(place.folder / "checkpoints")[0]
-    found = checkpoint.load(path)
-    checkpoint.save(path.parent, checkpoint.Checkpoint(msgspec.structs.replace(found.state, game="go"), found.tensors))
+    change_checkpoint(place, game="go")
     with pytest.raises(StateConflict, match="'go'"):
         place.learner()
 
