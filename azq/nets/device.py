@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -27,8 +26,6 @@ from azq.process.proc import usable_cores
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h
 KEPT_BYTES = 1 << 30  # freed memory at the heap's end that is not given back
 LARGEST_BLOCK_BYTES = 32 << 20  # the largest that glibc lets come from the heap
-OLDEST_DRIVERS = {"12": "525", "13": "580"}  # by the number before the point of torch's CUDA
-DRIVER = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 UPDATE = "update NVIDIA's driver, or take the build of torch for CUDA 12.6, by the `pip install` that PyTorch's page names"
 #: a part of what CUDA says, in small letters -> what to do about it
 REMEDIES = {
@@ -121,19 +118,8 @@ def no_cuda() -> str:
 def explained(error: Exception) -> str:
     """The first line of what CUDA says and, where it is known, the remedy."""
     reason = next(iter(str(error).splitlines()), type(error).__name__)
-    remedies = [remedy for part, remedy in REMEDIES.items() if part in reason.lower()]
-    if UPDATE in remedies:
-        reason = f"{reason.rstrip('.')}; {driver_text(torch.version.cuda or '')}"
-    return "; ".join([reason, *remedies[:1]])
-
-
-def driver_text(cuda: str, query: Sequence[str] = DRIVER) -> str:
-    """The driver that is here, and the oldest that a torch for this CUDA works with."""
-    try:
-        there = subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout.split()[0]
-    except (OSError, subprocess.SubprocessError, IndexError):
-        there = "one that tells nothing"
-    return f"the driver is {there}, torch for CUDA {cuda} needs {OLDEST_DRIVERS.get(cuda.partition('.')[0], 'a newer one')}"
+    remedy = next((remedy for part, remedy in REMEDIES.items() if part in reason.lower()), "")
+    return f"{reason.rstrip('.')}; {remedy}" if remedy else reason
 
 
 def fastest_dtype(device: torch.device) -> torch.dtype:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import torch
 from azq import metrics
 from azq.errors import AzqError, ConfigError, DeviceError
 from azq.nets import device
-from azq.nets.device import cpu_flags, driver_text, explained, has_bfloat16, pick_device, prepare_process
+from azq.nets.device import cpu_flags, has_bfloat16, pick_device, prepare_process
 from azq.process.cards import Gpu
 
 # Each tensor is larger than all before it, which by default malloc maps anew.
@@ -144,14 +143,6 @@ def test_cards_that_torch_does_not_see_are_an_error_by_name_and_passed_over_by_a
     monkeypatch.setattr("torch.cuda.init", raising(error))
     assert remedy in refused("cuda", refusal)
     assert remedy in falls_back(monkeypatch)
-
-
-def test_an_old_driver_is_told_with_the_one_that_is_needed() -> None:
-    smi = (sys.executable, "-c", "print('550.54.15'); print('550.54.15')")
-    assert driver_text("13.0", smi) == "the driver is 550.54.15, torch for CUDA 13.0 needs 580"
-    assert driver_text("13.0", ("no-such-program",)) == "the driver is one that tells nothing, torch for CUDA 13.0 needs 580"
-    said = explained(RuntimeError("The NVIDIA driver on your system is too old (found version 11040).\nPlease update"))
-    assert re.search(r"the driver is .*needs .*; update NVIDIA's driver, .*the build of torch for CUDA 12\.6, by the `pip install`", said)
 
 
 def test_without_a_card_auto_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ def test_a_logit_is_what_its_place_and_the_pooled_board_say(name: str, params: d
     torch.testing.assert_close(logits, expected)
 
 
-@pytest.mark.parametrize(("name", "params"), ON_BOARD)
+@pytest.mark.parametrize(("name", "params"), ON_BOARD[:3])  # columns, cells, and cells with a pass beyond them
 def test_onnx_says_the_same(name: str, params: dict[str, Any]) -> None:
     game = games.load(name, **params)
     module = shaken(network(), NetSpec.of(game))

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from azq import games
 from azq.config import NetworkConfig
 from azq.errors import ConfigError
-from azq.nets import NetSpec, build, unpack
+from azq.nets import NetSpec, build, unpack, unpack_bits
 from azq.nets.network import SCALAR_SCALE
 
 SPECS = [NetSpec(3, 6, 7, 0, 7, 1), NetSpec(2, 3, 3, 4, 9, 1), NetSpec(1, 1, 26, 6, 5, 4)]
@@ -25,39 +26,10 @@ specs = st.builds(
 )
 
 
-class FakeGame:
-    def num_distinct_actions(self):
-        return 7
-
-    def observation_planes(self):
-        return (3, 6, 7)
-
-    def num_scalars(self):
-        return 2
-
-    def value_size(self):
-        return 1
-
-    def outcome_combination(self):
-        return None
-
-    def num_hidden(self):
-        return 0
-
-    def has_margin(self):
-        return False
-
-    def action_layout(self):
-        return ""
-
-    def token_groups(self):
-        return {}
-
-
 def test_spec_of_a_game():
-    spec = NetSpec.of(FakeGame())
-    assert spec == NetSpec(3, 6, 7, 2, 7, 1)
-    assert (spec.cells, spec.plane_bytes, spec.packed_size) == (42, 16, 18)
+    spec = NetSpec.of(games.load("connect_four"))
+    assert spec == NetSpec(2, 6, 7, 0, 7, 1, action_layout="columns", has_margin=spec.has_margin)
+    assert (spec.cells, spec.plane_bytes, spec.packed_size) == (42, 11, 11)
 
 
 @settings(max_examples=60, deadline=None)
@@ -77,6 +49,16 @@ def test_unpack_inverts_numpys_packing(spec, batch, seed):
 def test_unpack_refuses_another_width():
     with pytest.raises(ValueError, match="of 15 bytes, the network takes 16"):
         unpack(torch.zeros((2, 15), dtype=torch.uint8), SPECS[0])
+
+
+@pytest.mark.parametrize(("size", "count"), [(1, 1), (1, 8), (3, 17), (11, 84), (20, 151)])
+@pytest.mark.parametrize("as_on_devices", [False, True])
+def test_bits_come_lowest_first_and_no_more_than_asked_for(size, count, as_on_devices, monkeypatch):
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: as_on_devices)
+    rows = np.random.default_rng(size).integers(0, 256, (5, size + 2), dtype=np.uint8)
+    found = unpack_bits(torch.from_numpy(rows)[:, :size], count)  # a slice: its rows do not touch
+    assert found.dtype == torch.uint8
+    assert found.tolist() == [[row[bit // 8] >> (bit % 8) & 1 for bit in range(count)] for row in rows.tolist()]
 
 
 @pytest.fixture(autouse=True)
@@ -120,28 +102,6 @@ def test_deep_networks_start_as_shallow_ones():
     for block in deep.get_submodule("blocks").children():
         x = block(x)
     assert torch.allclose(x, first)
-
-
-@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
-def test_it_fits_a_planted_function(kind):
-    spec = NetSpec(3, 4, 4, 0, 4, 1)
-    module = build(NetworkConfig(kind=kind, blocks=1, channels=16), spec, seed=0)
-    optimiser = torch.optim.AdamW(module.parameters(), 3e-3)
-    generator = torch.Generator().manual_seed(0)
-    losses = []
-    for _ in range(120):
-        packed = torch.randint(0, 256, (128, spec.packed_size), dtype=torch.uint8, generator=generator)
-        planes, scalars = unpack(packed, spec)
-        columns = planes[:, 0].sum(1)  # the fullest column is the move, the balance of two planes the value
-        target = columns.argmax(1)
-        value = torch.tanh((planes[:, 1].sum((1, 2)) - planes[:, 2].sum((1, 2))) / 4)
-        logits, values = module(planes, scalars)
-        loss = torch.nn.functional.cross_entropy(logits, target) + torch.nn.functional.mse_loss(values[:, 0], value)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(float(loss.detach()))
-    assert np.mean(losses[-10:]) < 0.65 * np.mean(losses[:3])
 
 
 @pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
