@@ -12,7 +12,6 @@ import pytest
 from reference.backgammon import Board, turns
 
 from azq import games
-from azq.errors import ConfigError
 from azq.games import State
 
 START = "4HPwATDgc/ABMA"
@@ -170,37 +169,6 @@ def test_the_start_has_its_position_id() -> None:
     assert state.notation() == f"{START}:31"
     assert {state.action_to_string(action) for action in state.legal_actions()} >= {"x 8/5", "x 6/5"}
     assert sides(state)[0] == sides(state)[1] == sides(game.new_initial_state())[0]
-
-
-BROKEN = [
-    (f"{START}", "dice are two digits"),
-    (f"{START}:70", "dice are two digits"),
-    (f"{START}:30", "dice are two digits"),
-    ("4HPwATDgc/ABM:31", "14 characters"),
-    ("4HPwATDgc/AB*A:31", "no character of a position ID"),
-    ("/////////////A:31", "more checkers than fit|checkers of one player"),
-    (f"{START}:31:x", "no field of a backgammon position"),
-    (f"{START}:31:u4", "was not rolled"),
-    (f"{START}:00:u4", "before the roll"),
-    (f"{START}:31:throw", "no dice before the first throw"),
-    ("AAAAAAAAAAAAAA:31", "both players have borne off"),
-    ("4HPwATDgc/ABMB:31", "goes on after the last checker"),
-    (f"{START}:31:s13", "belongs to a double partly played"),
-    (f"{START}:11:s13", "belongs to a double partly played"),
-    (f"{START}:11:u11:s26", "no field of a backgammon position"),
-    (f"{START}:31:u33", "more dice unplayed"),
-    (f"{START}:11:u11111", "more dice unplayed"),
-    (f"{START}:31:t1001", "turns end at 1000"),
-    (f"{START}:00:coin", "the parameter opening"),
-    (f"{START}:00:throw:p1", "nobody is to move"),
-    (f"{START}:00:placing3", "the parameter start"),
-]
-
-
-@pytest.mark.parametrize(("text", "rule"), BROKEN)
-def test_a_position_that_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
-    with pytest.raises(ConfigError, match=rule):
-        games.load("backgammon").state_from_notation(text)
 
 
 def test_chance_is_named_and_sums_to_one() -> None:

@@ -1,4 +1,4 @@
-"""Beasty Bar: what nobody may know, how it is drawn anew, and the greedy player, who must not know it either."""
+"""Beasty Bar: what no player may know, how it is drawn again, and the greedy player, who must not know it either."""
 
 from __future__ import annotations
 

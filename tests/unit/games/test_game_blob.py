@@ -272,28 +272,6 @@ def test_the_winner_of_a_trick_leads_again() -> None:
     assert state.current_player() == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("c2 tS d2 | AS KS / 2S 3H / 4H 5H | 2 0 0 | | 0 0 0", "bid 0 cannot be made here"),
-        ("c2 tS d2 | AS KS / AS 3H / 4H 5H | | | 0 0 0", "AS is dealt twice"),
-        ("c2 tS d2 | AS KS QS / 2S 3H / 4H 5H | | | 0 0 0", "more cards are dealt"),
-        ("c2 tS d2 | AS KS / 2S 3H / 4H 5H | 2 0 1 | 2S | 0 0 0", "2S cannot be played here"),
-        ("c2 tS d2 | AS KS / 2S 3H / 4H 5H | 2 0 1 | AS 3H | 0 0 0", "3H cannot be played here"),
-        ("c2 tH d2 | AS KS / 2S 3H / 4H 5H | | | 0 0 0", "another trump"),
-        ("c3 tS d2 | / / | | | 0 0 0", "another number of cards"),
-        ("c2 tS d1 | / / | | | 0 0 0", "the dealer of this round is player 2"),
-        ("c2 tS d2 | / / | | ", "five parts"),
-        ("c2 tS d2 | 1S / / | | | 0 0 0", "'1S' is no card"),
-        ("c2 tS d2 | / | | | 0 0 0", "one hand for each of 3"),
-        ("c2 tS d2 | / / | | | 0 0", "one total for each of 3"),
-    ],
-)
-def test_a_position_that_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
-    with pytest.raises(ConfigError, match=rule):
-        games.load("blob", players=3, cards=2, trump="spades", dealer=2).state_from_notation(text)
-
-
 def test_impossible_parameters_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"players \* cards must not exceed 52"):
         games.load("blob", players=8, cards=7)

@@ -100,22 +100,6 @@ def test_choices_have_names_and_keep_their_places_under_symmetries() -> None:
     assert game.num_distinct_actions() == CELLS + 3
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("9/9/9/9/4x4/9/9/9/9 o e5", "ends with place, choose, black=0 or black=1"),
-        ("9/9/9/9/4x4/9/9/9/9 o e5 choose", "after three stones or five"),
-        ("9/9/9/9/4x4/9/9/9/9 o e5 black=1", "colours are chosen after three stones"),
-        ("9/9/9/9/4x4/9/9/9/9 x e5 place", "not this side's move"),
-        ("9/9/9/3xo4/3xox3/9/9/9/9 o d5 place", "after five stones the colours are chosen"),
-        ("place", "ends with place, choose"),
-    ],
-)
-def test_what_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
-    with pytest.raises(ConfigError, match=rule):
-        games.load("gomoku", size=9, swap2=True).state_from_notation(text)
-
-
 def test_other_sizes_are_refused() -> None:
     with pytest.raises(ConfigError, match="swap2 is there for sizes 9 and 15"):
         games.load("gomoku", size=11, swap2=True)

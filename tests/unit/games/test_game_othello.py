@@ -1,4 +1,4 @@
-"""Othello: 6 x 6 against the plain one, planes, passes and positions that cannot arise."""
+"""Othello: 6 x 6 against the plain one, planes and passes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from reference.boards import PlainOthello
 
 from azq import games
-from azq.errors import ConfigError
 
 WIPED_OUT = [37, 43, 34, 29, 52, 45, 38, 44, 20]  # f5 d6 c5 f4 e7 f6 g5 e6 e3: the shortest game there is
 
@@ -113,26 +112,3 @@ def test_the_shortest_game_wipes_out_one_side() -> None:
     assert state.is_terminal()
     assert state.returns() == [1.0, -1.0]
     assert state.margin(0) == 13 / 64
-
-
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("8/8/8/3ox3/3xo3/8/8/8 o", "with 4 discs it is not this side's move"),
-        ("8/8/8/3xo3/3ox3/8/8/8 x", "not how a game begins"),
-        ("8/8/8/3xx3/3xx3/8/8/8 x", "not how a game begins"),
-        ("8/8/8/2xxx3/3xo3/8/8/8 x", "with 5 discs"),
-        ("8/8/8/3o4/3xo3/8/8/8 x", "never empty"),
-        ("x7/8/8/3ox3/3xo3/8/8/8 x", "stands apart"),
-        ("8/8/8/3ox3/3xo3/8/8/8 x 1", "nothing follows"),
-        ("8/8/8/3ox3/3xo3/8/8 x", "row 7 is not followed by '/'"),
-        ("8/8/8/3ox2/3xo3/8/8/8 x", "row 4 does not have 8 cells"),
-        ("8/8/8/3ox4/3xo3/8/8/8 x", "row 4 does not have 8 cells"),
-        ("8/8/8/3o#3/3xo3/8/8/8 x", "'#' is no cell"),
-        ("8/8/8/3ox3/3xo3/8/8/8", "side to move is missing"),
-        ("8/8/8/3ox3/3xo3/8/8/8 b", "side to move is missing"),
-    ],
-)
-def test_what_cannot_arise_is_refused_by_its_rule(text: str, rule: str) -> None:
-    with pytest.raises(ConfigError, match=rule):
-        games.load("othello").state_from_notation(text)
