@@ -96,7 +96,7 @@ async function read(url) {
   return new Uint8Array(await response.arrayBuffer());
 }
 
-/** Whoever serves the file may have said that it is packed: then it comes unpacked. */
+/** A server may have declared the file packed: then it comes unpacked. */
 async function unzipped(bytes) {
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
   return new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());

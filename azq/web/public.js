@@ -1,4 +1,4 @@
-// What everybody may see of a run and of those who contribute to it.
+// The public figures of a run and of its contributors.
 
 import { at } from "./address.js";
 import { Chart } from "./chart.js";

@@ -24,7 +24,7 @@ export const RULES = {
     "Stones never move and are never taken.", "One of the two always succeeds: there are no draws."] },
   othello: { title: "Othello", seats: ["Black", "White"], rules: [
     "Put a disc where it encloses a line of the opponent's discs with one of yours.", "All discs enclosed so are turned over.",
-    "Who has no such move passes.", "When nobody can move, the most discs win."] },
+    "Who has no such move passes.", "When neither can move, the most discs win."] },
   tic_tac_toe: { title: "Tic-tac-toe", seats: ["X", "O"], won: "three in a row", rules: [
     "Mark an empty field of three by three.", "Players take turns.",
     "Three in a row win: across, down or diagonally.", "A full board without three in a row is a draw."] },

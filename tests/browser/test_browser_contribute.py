@@ -188,12 +188,12 @@ def test_a_contributor_has_the_name_that_he_wants_and_nobody_elses(visit: Any, s
     page.locator("#name").fill("Ann")
     page.locator("#name").blur()
     page.locator("#link").get_by_text("Ann").wait_for()
-    until(lambda: [row["name"] for row in site.guests.leaderboard()] == ["Ann"], "the name in public")
+    until(lambda: [row["name"] for row in site.contributors.leaderboard()] == ["Ann"], "the name in public")
     other = visit()
     other.locator("#name").fill("Ann")
     other.locator("#go").click()
     other.get_by_text("somebody else is called Ann; choose another name").wait_for()
-    assert other.locator("#link").inner_text() == "guest-2"
+    assert other.locator("#link").inner_text().startswith("guest-")
 
 
 @pytest.mark.slow
@@ -289,7 +289,7 @@ def test_everybody_sees_what_was_done_and_can_replay_it(visit: Any, site: TabSit
     page.get_by_text("Stopped").wait_for()
     seen = visit("progress/", color_scheme="dark")
     seen.locator("#newest a").first.wait_for()
-    assert "guest-1" in seen.locator("#leaders").inner_text()
+    assert "guest-" in seen.locator("#leaders").inner_text()
     assert "v9" in seen.locator("#versions").inner_text()
     assert seen.locator('[data-tile="ever"]').inner_text().split("\n")[-1] == "1 contributor"
     seen.locator("#newest a").first.click()

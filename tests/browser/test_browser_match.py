@@ -20,9 +20,9 @@ from azq.inference.device.model import Model
 from azq.ledger.types import JobState
 from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
-from azq.parts.volunteers.backing import GamesBatch, GamesVerdict
+from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict
 from azq.parts.volunteers.plausibility import SearchOrder
-from azq.parts.volunteers.standing import Judgement
+from azq.parts.volunteers.reputation import Judgement
 from azq.parts.volunteers.verifier import Verification
 from azq.search.recomputation import Outputs
 from azq.status.observe import Standings, read_standing

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from azq import _core
 from azq.config import RunSections
-from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.handouts import NO_TERMS, Returned, Terms
 from azq.parts.volunteers.plausibility import SearchOrder
-from azq.parts.volunteers.tickets import NO_TERMS, Terms
 from azq.search.recomputation import Outputs
 from azq.wire.arrays import pack_record
 from azq.wire.messages import GameRecord

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +19,13 @@ from azq import games
 from azq.bus.catalog import ModelCatalog
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
 from azq.ledger.types import Lease
-from azq.parts.volunteers.backing import Backing, GamesBatch, GamesVerdict, Guests, Judge, Volunteer, samples_in
+from azq.parts.volunteers.contributor_store import ContributorStore
 from azq.parts.volunteers.gateway import Gateway
+from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict
+from azq.parts.volunteers.hub import Backing
 from azq.parts.volunteers.model_maker import make_model
-from azq.parts.volunteers.pages import make_site
-from azq.parts.volunteers.public import Public
-from azq.parts.volunteers.standing import HandOuts
+from azq.parts.volunteers.pages import Public, make_site
+from azq.parts.volunteers.verifier import Judge
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -36,55 +35,8 @@ from azq.wire.tabs import ModelUpdate
 
 RUN = "tabs"
 OTHER = "others"  # a second run, where a site has one
+SECRET = b"secret"
 FAR = 10  # by which versions of its networks are higher
-
-
-class MemoryGuests(Guests):
-    """Everybody is welcome, and remembered for as long as the process lives."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._guests: dict[str, Volunteer] = {}
-        self.hands: list[dict[str, HandOuts]] = []
-        self._samples: dict[str, list[int]] = {}  # of each game, by contributor
-
-    def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer:
-        with self._lock:
-            fresh = f"guest-{len(self._guests) + 1}"
-            known = self._guests.get(token or fresh, Volunteer(fresh, fresh, fresh))
-            taken = name in {other.name for other in self._guests.values()} - {known.name}
-            self._guests[known.token] = found = replace(known, name=known.name if taken else name or known.name)
-            return replace(found, problem=f"somebody else is called {name}" if taken else "")
-
-    def closed(self) -> str:
-        return ""
-
-    def credit(self, events: Sequence[SampleEvent]) -> dict[str, dict[str, int]]:
-        with self._lock:
-            for event in events:
-                self._samples.setdefault(event.worker.removeprefix("browser:"), []).append(samples_in(event.record))
-            return {name: {"games": len(each), "samples": sum(each)} for name, each in self._samples.items()}
-
-    def note(self, hands: Mapping[str, HandOuts]) -> None:
-        self.hands.append(dict(hands))
-
-    def forget(self, present: Collection[str]) -> int:
-        return 0
-
-    def name(self, contributor: str) -> str:
-        return self._guests[contributor].name
-
-    def figures(self, contributors: Collection[str]) -> dict[str, dict[str, int]]:
-        done = self.credit(())
-        return {contributor: done.get(contributor, {"games": 0, "samples": 0}) for contributor in contributors}
-
-    def totals(self) -> dict[str, dict[str, int]]:
-        done = self.credit(()).values()
-        sums = {"games": sum(one["games"] for one in done), "samples": sum(one["samples"] for one in done), "contributors": len(done)}
-        return dict.fromkeys(("ever", "month", "day"), sums)
-
-    def leaderboard(self) -> list[dict[str, object]]:
-        return [{"name": self.name(who), "device": "", **sums, "last_ms": 0, "uptime_s": 60.0} for who, sums in self.credit(()).items()]
 
 
 class Believer(Judge):
@@ -116,7 +68,8 @@ class TabSite:
         self.kind, self.game = kind, games.load(KINDS[kind][0])
         self.bus = MemoryBus()
         self.ledger = MemoryLedger(self.bus)
-        self.guests = MemoryGuests()
+        self._settings = GatewayConfig(batch_after_s=1.0, keys_per_day=1000)
+        self.contributors = ContributorStore(self.bus.client, self._settings, SECRET)
         self.store = open_store("file", directory=folder)
         self.update: ModelUpdate | None = None
         self.judge: Judge = Believer(self.game)
@@ -167,9 +120,10 @@ class TabSite:
     def start(self) -> None:
         """Serves; again at the same address after `stop`."""
         ready: dict[str, Any] = {}
-        gateway = Gateway(GatewayConfig(batch_after_s=1.0), Backing(self.ledger, self.guests, self.judge, self, b"secret"))
+        backing = Backing(self.ledger, self.contributors, self.judge, self, SECRET)
+        gateway = Gateway(self._settings, backing)
         port = int(self.url.rpartition(":")[2]) if self.url else 0
-        site = make_site(gateway, self, Public(gateway, self.ledger, self.bus, self.guests), "http://volunteers.test")
+        site = make_site(gateway, self, Public(gateway, backing, self.bus), "http://volunteers.test")
         settings = uvicorn.Config(
             self._noted(site), host="127.0.0.1", port=port, log_config=None, ws_max_size=2**20, timeout_graceful_shutdown=1
         )

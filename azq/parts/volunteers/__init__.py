@@ -1,1 +1,1 @@
-"""Browsers that play for a run: what they are given, and what of theirs is believed."""
+"""Browsers that play for a run: games that they are handed, and checks that their games pass."""

@@ -1,6 +1,6 @@
 """A gateway's event loop: tabs on one side, leases on the other, each run's sessions between them. Nothing here blocks the loop.
 
-What talks to the ledger, to contributors' records, to the judge or to the store runs in threads and is awaited.
+Calls of ledger, contributors, judge and store run in threads and are awaited.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from azq.config import GatewayConfig, RunSections
 from azq.errors import AzqError, BrokerError, ConfigError, WireError
 from azq.ledger.records import sections_of
 from azq.ledger.types import Lease, RunState, RunView
-from azq.parts.volunteers.backing import Backing
-from azq.parts.volunteers.handing import GatewayCounts, keys_of
+from azq.parts.volunteers.handouts import GatewayCounts, keys_of
+from azq.parts.volunteers.hub import MATCH_GAMES, MOST_GAMES, Backing, Link, RunHub, make_hub, quality_wished
 from azq.parts.volunteers.leases import Leases
-from azq.parts.volunteers.rooms import MATCH_GAMES, MOST_GAMES, Link, Room, make_room, quality_wished
 from azq.parts.volunteers.sessions import TabPatience
 from azq.wire.kinds import Kind
 from azq.wire.tabs import (
@@ -47,10 +46,10 @@ from azq.wire.tabs import (
     from_tab,
 )
 
-LOOK_S = 1.0  # between two looks at runs and their weights, and for whom is silent
-NOTE_LOOKS, FORGET_LOOKS = 10, 3_600
+FOLLOW_S = 1.0  # between two readings of runs, weights and silent tabs
+STORE_ROUNDS, FORGET_ROUNDS = 10, 3_600
 HELLO_S = 10.0
-GAMES_AT_ONCE = 8  # of one of a tab's workers
+GAMES_AT_ONCE = 8  # of each of a tab's workers
 UNREADABLE = 8  # frames after which a tab has to go
 THREADS = 16
 
@@ -59,16 +58,15 @@ log = logs.get(__name__)
 
 
 class Gateway:
-    """Tabs, runs and leases of one gateway; all but `stopping` belongs to its event loop."""
+    """Tabs, runs and leases of a gateway; all but `stopping` belongs to its event loop."""
 
     def __init__(self, config: GatewayConfig, backing: Backing, clock: Callable[[], float] = time.monotonic) -> None:
         self.config = config
-        self.rooms: dict[str, Room] = {}
+        self.hubs: dict[str, RunHub] = {}
         self.links: dict[int, Link] = {}
-        self._all = GatewayCounts()
-        self.counts = self._all.games  # games by what became of them, simulations
+        self.counts = GatewayCounts()
         self.turned_s = clock()
-        self.plays_matches = False  # whether there is a tab that would
+        self.plays_matches = False  # whether a tab would
         self.stopping = threading.Event()
         self._backing = backing
         self._patience = TabPatience(config.silent_after_s, config.late_after_s, config.batch_after_s)
@@ -82,7 +80,7 @@ class Gateway:
     # -- tabs
 
     async def talk(self, socket: WebSocket) -> None:
-        """One tab from its first word to its last."""
+        """Serves a tab from its first message to its last."""
         await socket.accept()
         reader: asyncio.Task[None] = asyncio.current_task()  # type: ignore[assignment]
         link = Link(next(self._numbers), socket, reader)
@@ -99,53 +97,55 @@ class Gateway:
             if not link.cut_off:
                 raise
         finally:
-            self._part(link)
+            self._disconnect(link)
             await link.close()
 
     def _is_full(self, address: str) -> bool:
         return len(self.links) >= self.config.max_tabs or self._addresses[address] >= self.config.max_tabs_each
 
-    def _part(self, link: Link) -> None:
+    def _disconnect(self, link: Link) -> None:
         del self.links[link.number]
         self._addresses[link.address] -= 1
-        if link.room is not None:
-            link.room.sessions.leave(link.number, self._clock(), for_good=link.said_bye)
-            link.room.bell.ring()
+        if link.hub is not None:
+            link.hub.sessions.leave(link.number, self._clock(), for_good=link.leaving)
+            link.hub.notifier.ring()
 
     async def _greet(self, link: Link) -> bool:
-        """Whether the tab said who it is and may stay."""
+        """Whether the tab named itself and may stay."""
         try:
-            said = await asyncio.wait_for(self._read(link), HELLO_S)
+            hello = await asyncio.wait_for(self._read(link), HELLO_S)
         except TimeoutError:
-            said = None
-        if not isinstance(said, Hello):
+            hello = None
+        if not isinstance(hello, Hello):
             link.send(Refused("a tab begins with Hello", "load the page again", final=True))
             return False
         try:
-            guest = await self._in_thread(self._backing.guests.welcome, said.token, said.invite, link.address, said.device, said.name)
+            welcome = self._backing.contributors.welcome
+            volunteer = await self._in_thread(welcome, hello.token, hello.invite, link.address, hello.device, hello.name)
         except BrokerError as error:
             log.warning("broker_lost", reason=str(error))
-            guest = Refused("the gateway cannot look up who you are just now", "try again later")
-        if isinstance(guest, Refused):
-            link.send(guest)
+            volunteer = Refused("the gateway cannot read its contributors just now", "try again later")
+        if isinstance(volunteer, Refused):
+            link.send(volunteer)
             return False
-        link.guest, link.wished = guest, said.run
-        for key, hands in zip(keys_of(guest.contributor, link.address), (guest.hands, guest.address_hands), strict=False):
-            self._all.handing.learn(key, hands)
+        link.volunteer, link.wished = volunteer, hello.run
+        hands = volunteer.hands, volunteer.address_hands
+        for key, games in zip(keys_of(volunteer.contributor, link.address), hands, strict=False):
+            self.counts.hand_outs.learn(key, games)
         self._seat(link)
-        if guest.problem:
-            link.send(Refused(guest.problem, "choose another name"))
+        if volunteer.problem:
+            link.send(Refused(volunteer.problem, "choose another name"))
         with suppress(BrokerError):
-            (figures,) = (await self._in_thread(self._backing.guests.figures, (guest.contributor,))).values()
-            link.send(TabStanding({name: float(value) for name, value in figures.items()} | msgspec.structs.asdict(guest.hands)))
+            (figures,) = (await self._in_thread(self._backing.contributors.figures, (volunteer.contributor,))).values()
+            link.send(TabStanding({name: float(value) for name, value in figures.items()} | msgspec.structs.asdict(volunteer.hands)))
         return True
 
     async def _listen(self, link: Link) -> None:
-        while not link.said_bye and (said := await self._read(link)) is not None:
-            self._hear(link, said)
+        while not link.leaving and (message := await self._read(link)) is not None:
+            self._receive(link, message)
 
     async def _read(self, link: Link) -> FromTab | None:
-        """The next message of a tab; None where it is gone, or sends what nobody can read."""
+        """The next message of a tab; None where it is gone or sent too many unreadable frames."""
         while (frame := await link.receive()) is not None:
             await link.pace(self._clock())
             try:
@@ -157,172 +157,172 @@ class Gateway:
                     return None
         return None
 
-    def _hear(self, link: Link, said: FromTab) -> None:
-        now_s, room = self._clock(), link.room
-        match said:
+    def _receive(self, link: Link, message: FromTab) -> None:
+        now_s, hub = self._clock(), link.hub
+        match message:
             case Hello():
                 link.send(Refused("a tab says Hello once", "connect again to be another"))
             case Bye():
-                link.said_bye = True
+                link.leaving = True
             case WorkerReady():
-                link.ready = said
-                if room is not None:
-                    self._serve(link, room)
+                link.ready = message
+                if hub is not None:
+                    self._serve(link, hub)
             case TabProgress():
-                self.counts["simulations"] += max(0, said.simulations - link.simulations)
-                link.simulations = said.simulations
-                if room is not None:
-                    room.sessions.hear(link.number, said.playing, now_s)
+                self.counts.games["simulations"] += max(0, message.simulations - link.simulations)
+                link.simulations = message.simulations
+                if hub is not None:
+                    hub.sessions.hear(link.number, message.playing, now_s)
             case GamesComplete(games) | EvalResult(games):
-                if room is None:
+                if hub is None:
                     return  # it brings them again when it is welcomed to a run
                 for game in games:
-                    room.sessions.bring(link.number, game, now_s)
-        if room is not None:
-            room.bell.ring()
+                    hub.sessions.bring(link.number, game, now_s)
+        if hub is not None:
+            hub.notifier.ring()
 
     def _seat(self, link: Link) -> None:
-        """Gives a tab a run to play for: the one that it knows, else the emptiest of those that have games to give, else of all."""
-        assert link.guest is not None
-        open_rooms = [room for room in self.rooms.values() if room.open_lease] or list(self.rooms.values())
-        emptiest = min(open_rooms, key=lambda room: len(room.sessions.tabs), default=None)
-        link.room = room = self.rooms.get(link.wished, emptiest)
-        who = link.guest
-        link.send(Welcome(who.contributor, who.token, who.name, room.record.run if room else "", __version__))
-        if room is not None:
-            link.told.clear()
-            room.sessions.enter(link.number, who.contributor, self._clock(), link.address)
-            self._serve(link, room)
+        """Gives a tab a run to play for: its former one, else the emptiest of those with games to hand out, else of all."""
+        assert link.volunteer is not None
+        open_hubs = [hub for hub in self.hubs.values() if hub.open_lease] or list(self.hubs.values())
+        emptiest = min(open_hubs, key=lambda hub: len(hub.sessions.tabs), default=None)
+        link.hub = hub = self.hubs.get(link.wished, emptiest)
+        volunteer = link.volunteer
+        link.send(Welcome(volunteer.contributor, volunteer.token, volunteer.name, hub.record.run if hub else "", __version__))
+        if hub is not None:
+            link.versions.clear()
+            hub.sessions.enter(link.number, volunteer.contributor, self._clock(), link.address)
+            self._serve(link, hub)
 
-    def _serve(self, link: Link, room: Room) -> None:
-        """Tells a tab of new weights, and hands it games where it has room."""
-        network = room.network
+    def _serve(self, link: Link, hub: RunHub) -> None:
+        """Sends a tab new weights, and games where it has room."""
+        network = hub.network
         if network is None:
             return
-        if not link.told or link.told[-1] != network.version:
+        if not link.versions or link.versions[-1] != network.version:
             link.send(network)
-            link.told.append(network.version)
+            link.versions.append(network.version)
         if link.ready is None:
             return
         wanted = link.ready.games or link.ready.workers * GAMES_AT_ONCE
-        room.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
-        plays_matches = MATCHES in link.ready.features and Kind.EVAL in room.sections.volunteers.kinds
-        room.sessions.tabs[link.number].match_room = link.ready.workers * MATCH_GAMES if plays_matches else 0
-        terms = room.terms(link.ready.version, quality_wished(link.ready))
-        if terms.version in link.told and (handed := room.sessions.hand(link.number, self._clock(), terms=terms)):
-            link.send(room.play(handed, terms))
-        for job, kept in room.matches.items():
-            if kept.networks and (handed := room.sessions.hand(link.number, self._clock(), job)):
-                link.send(kept.match.told(room.record.run, kept.networks, handed))
+        hub.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
+        plays_matches = MATCHES in link.ready.features and Kind.EVAL in hub.sections.volunteers.kinds
+        hub.sessions.tabs[link.number].match_room = link.ready.workers * MATCH_GAMES if plays_matches else 0
+        terms = hub.terms(link.ready.version, quality_wished(link.ready))
+        if terms.version in link.versions and (handed := hub.sessions.hand(link.number, self._clock(), terms=terms)):
+            link.send(hub.play(handed, terms))
+        for job, match_lease in hub.matches.items():
+            if match_lease.networks and (handed := hub.sessions.hand(link.number, self._clock(), job)):
+                link.send(match_lease.match.message(hub.record.run, match_lease.networks, handed))
 
-    def _deliver(self, room: Room) -> None:
-        """Tells tabs what became of their games, and hands out what waits."""
-        for number, answer in room.sessions.take_answers():
+    def _deliver(self, hub: RunHub) -> None:
+        """Sends tabs the answers about their games, and games that wait."""
+        for number, answer in hub.sessions.take_answers():
             if (link := self.links.get(number)) is not None:
                 link.send(answer)
-        for number in tuple(room.sessions.tabs) if room.sessions.waiting else ():
+        for number in tuple(hub.sessions.tabs) if hub.sessions.waiting else ():
             if (link := self.links.get(number)) is not None:
-                self._serve(link, room)
+                self._serve(link, hub)
 
     # -- leases
 
     def begin(self, lease: Lease, view: RunView, sections: RunSections, ended: Callable[[], None]) -> None:
         """Takes a lease on; `ended` is called once it hands out no more games."""
-        room, leases = self._room_of(view, sections), self._leases
+        hub, leases = self._hub_of(view, sections), self._leases
         match = lease.job.kind == Kind.EVAL
-        self._start(leases.referee(room, lease, ended) if match else leases.keep(room, lease, sections, ended))
+        self._start(leases.referee(hub, lease, ended) if match else leases.keep(hub, lease, sections, ended))
 
-    def _room_of(self, view: RunView, sections: RunSections) -> Room:
+    def _hub_of(self, view: RunView, sections: RunSections) -> RunHub:
         name = view.record.run
-        if name not in self.rooms:
-            self.rooms[name] = make_room(view.record, sections, self._backing.secret, self._patience, self._all)
-            self._start(self._leases.judge(self.rooms[name]))
-        return self.rooms[name]
+        if name not in self.hubs:
+            self.hubs[name] = make_hub(view.record, sections, self._backing.secret, self._patience, self.counts)
+            self._start(self._leases.judge(self.hubs[name]))
+        return self.hubs[name]
 
     # -- runs
 
     async def turn(self) -> None:
-        """Marks that the event loop turns until the gateway stops, whatever a look waits for."""
+        """Marks that the event loop turns until the gateway stops, whatever `follow` waits for."""
         while not self.stopping.is_set():
             self.turned_s = self._clock()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(FOLLOW_S)
 
-    async def look(self) -> None:
+    async def follow(self) -> None:
         """Follows runs and their weights until the gateway stops."""
         for number in itertools.count():
             if self.stopping.is_set():
                 break
             try:
-                await self._look()
-                await self._keep_books(number)
+                await self._follow()
+                await self._store_counts(number)
             except (BrokerError, ConfigError) as error:
-                log.warning("look_failed", reason=str(error))
-            await asyncio.sleep(LOOK_S)
+                log.warning("follow_failed", reason=str(error))
+            await asyncio.sleep(FOLLOW_S)
 
-    async def _keep_books(self, looks: int) -> None:
-        """Now and then: what contributors did with games is kept, and devices of whom no game counts are forgotten."""
-        if looks % NOTE_LOOKS == 0 and (fresh := self._all.handing.take_fresh()):
-            await self._in_thread(self._backing.guests.note, fresh)
-        if looks % FORGET_LOOKS == NOTE_LOOKS:
-            present = {link.guest.contributor for link in self.links.values() if link.guest}
-            await self._in_thread(self._backing.guests.forget, present)
+    async def _store_counts(self, rounds: int) -> None:
+        """In some rounds: stores what contributors did with games, and forgets devices without a game that counts."""
+        if rounds % STORE_ROUNDS == 0 and (fresh := self.counts.hand_outs.take_fresh()):
+            await self._in_thread(self._backing.contributors.add_hand_outs, fresh)
+        if rounds % FORGET_ROUNDS == STORE_ROUNDS:
+            present = {link.volunteer.contributor for link in self.links.values() if link.volunteer}
+            await self._in_thread(self._backing.contributors.forget, present)
 
-    async def _look(self) -> None:
-        found = await self._in_thread(self._wanting)
-        for view, sections, network in found:
-            room = self._room_of(view, sections)
-            room.network = network or room.network
-        for name in self.rooms.keys() - {view.record.run for view, _, _ in found}:
-            self._close(self.rooms.pop(name))
+    async def _follow(self) -> None:
+        wanting = await self._in_thread(self._wanting)
+        for view, sections, network in wanting:
+            hub = self._hub_of(view, sections)
+            hub.network = network or hub.network
+        for name in self.hubs.keys() - {view.record.run for view, _, _ in wanting}:
+            self._close(self.hubs.pop(name))
         now_s = self._clock()
-        for room in self.rooms.values():
-            room.sessions.expire(now_s)
-            room.bell.ring()
-            for number in tuple(room.sessions.tabs):
-                self._serve(self.links[number], room)
-            self._deliver(room)
-        self.plays_matches = any(tab.match_room for room in self.rooms.values() for tab in room.sessions.tabs.values())
+        for hub in self.hubs.values():
+            hub.sessions.expire(now_s)
+            hub.notifier.ring()
+            for number in tuple(hub.sessions.tabs):
+                self._serve(self.links[number], hub)
+            self._deliver(hub)
+        self.plays_matches = any(tab.match_room for hub in self.hubs.values() for tab in hub.sessions.tabs.values())
         for link in tuple(self.links.values()):
-            if link.guest is not None and link.room is None and self.rooms:
+            if link.volunteer is not None and link.hub is None and self.hubs:
                 self._seat(link)
 
     def _wanting(self) -> list[tuple[RunView, RunSections, ModelUpdate | None]]:
         """In a thread: the running runs that want tabs to play, with their newest networks."""
-        found = []
-        for view in () if self._backing.guests.closed() else self._backing.ledger.runs():
+        wanting = []
+        for view in () if self._backing.contributors.closed() else self._backing.ledger.runs():
             try:
                 sections = sections_of(view.record)
                 if view.state is RunState.RUNNING and sections.volunteers.kinds:
-                    found.append((view, sections, self._backing.networks.find(view.record, sections)))
+                    wanting.append((view, sections, self._backing.networks.find(view.record, sections)))
             except BrokerError:
                 raise
             except AzqError as error:
                 log.warning("run_left_out", run=view.record.run, reason=str(error))
-        return found
+        return wanting
 
-    def _close(self, room: Room) -> None:
-        """A run that ended, rests, or wants no tabs any more: those that played for it wait for another."""
-        room.open = False
-        room.bell.ring()
-        for number in tuple(room.sessions.tabs):
+    def _close(self, hub: RunHub) -> None:
+        """Ends the hub of a run that ended, rests, or wants no tabs any more; its tabs wait for another run."""
+        hub.open = False
+        hub.notifier.ring()
+        for number in tuple(hub.sessions.tabs):
             link = self.links[number]
-            link.send(PlayGames(room.record.run, "", {}, stop=True))
-            link.room = None
-            room.sessions.leave(number, self._clock(), for_good=True)
-        room.sessions.end()
+            link.send(PlayGames(hub.record.run, "", {}, stop=True))
+            link.hub = None
+            hub.sessions.leave(number, self._clock(), for_good=True)
+        hub.sessions.end()
 
     # -- life
 
     async def stop(self) -> None:
         """Gives all games back."""
         self.stopping.set()
-        for room in self.rooms.values():
-            room.open = False
-            room.bell.ring()
-        self.rooms.clear()
+        for hub in self.hubs.values():
+            hub.open = False
+            hub.notifier.ring()
+        self.hubs.clear()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with suppress(BrokerError):
-            await self._keep_books(0)
+            await self._store_counts(0)
         self._threads.shutdown(wait=False)
         self._leases.close()
 

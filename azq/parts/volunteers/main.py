@@ -1,4 +1,4 @@
-"""The gateway's process: takes jobs for tabs from the queue, serves tabs in a thread of their own, beats, and gives all games back."""
+"""The gateway's process: takes jobs for tabs from the queue, serves tabs in another thread, beats, and gives all games back."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ from azq.errors import AccessRefused, AzqError, BrokerError, ExitCode
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
 from azq.metrics import GAMES_PER_S, SIMULATIONS_PER_S, TABS, Rate
-from azq.parts.volunteers.backing import Backing
-from azq.parts.volunteers.contributors import Contributors
+from azq.parts.volunteers.contributor_store import ContributorStore
 from azq.parts.volunteers.gateway import Gateway
-from azq.parts.volunteers.judges import VerifierProcess, VerifyingJudge
+from azq.parts.volunteers.hub import Backing, volunteer_secret
 from azq.parts.volunteers.models import StoredNetworks
-from azq.parts.volunteers.pages import make_site
-from azq.parts.volunteers.public import Public
-from azq.parts.volunteers.rooms import volunteer_secret
+from azq.parts.volunteers.pages import Public, make_site
+from azq.parts.volunteers.verifier import VerifierProcess, VerifyingJudge
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import Interrupts, StopSign
 from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, watchdog_interval_s
@@ -53,7 +51,7 @@ SELFPLAY, MATCHES = queue_name(Kind.SELFPLAY, BROWSER), queue_name(Kind.EVAL, BR
 MATCH_ROLE = f"{GATEWAY}-matches"
 BACKOFF = Backoff(0.2, 5.0)
 STOP_WITHIN_S = 10.0
-VISITORS = 512  # connections besides those of tabs: of pages, networks and who comes and goes
+VISITORS = 512  # connections besides those of tabs: of pages, networks, and short ones
 HANG_AFTER_S = 8.0  # an event loop that has not turned for so long is not fed to the watchdog
 
 log = logs.get(__name__)
@@ -77,7 +75,7 @@ def main(config: Config) -> int:
         agree_on_schema(client)
         backing = backing_of(config, client)
         gateway = Gateway(settings, backing)
-        public = Public(gateway, backing.ledger, RedisBus(client), backing.guests)
+        public = Public(gateway, backing, RedisBus(client))
         server = stack.enter_context(serving(make_site(gateway, backing.networks, public, settings.url), listener, settings))
         jobs = JobSource(config, gateway, client, server.loop)
         stack.callback(jobs.end)
@@ -95,7 +93,7 @@ def main(config: Config) -> int:
 def backing_of(config: Config, client: redis.Redis) -> Backing:
     """What the gateway works with."""
     networks = StoredNetworks(config.store, config.home, client)
-    contributors = Contributors(client, config.gateway, secret := volunteer_secret(client))
+    contributors = ContributorStore(client, config.gateway, secret := volunteer_secret(client))
     return Backing(Ledger(client), contributors, VerifyingJudge(contributors, VerifierProcess()), networks, secret)
 
 
@@ -155,11 +153,11 @@ class JobSource(threading.Thread):
         self.join(STOP_WITHIN_S)
 
     def _consume(self) -> None:
-        """Takes messages until told to stop; raises what kombu raises."""
+        """Takes messages until `end`; raises what kombu raises."""
         self._ended = []
         with contextlib.ExitStack() as stack:
             connection = stack.enter_context(self._app.connection_for_read())
-            for queue in (SELFPLAY, MATCHES):  # each by a channel of its own, so that long leases on games keep no match waiting
+            for queue in (SELFPLAY, MATCHES):  # each by its own channel, so that long leases on games keep no match waiting
                 channel = stack.enter_context(connection.channel())
                 options = {"on_message": self._take, "accept": ["msgpack"], "prefetch_count": self._slots}
                 stack.enter_context(Consumer(channel, [make_queue(queue)], **options))  # type: ignore[no-untyped-call]
@@ -173,7 +171,7 @@ class JobSource(threading.Thread):
         try:
             (job_id, attempt), *_ = message.decode()  # type: ignore[no-untyped-call]
             lease = self._ledger.claim(job_id, attempt, self._owner, self._lease_s)
-        except (ValueError, TypeError, AzqError) as error:  # the daemon publishes again what nobody claimed
+        except (ValueError, TypeError, AzqError) as error:  # the daemon publishes unclaimed jobs again
             log.warning("job_left", reason=str(error))
             lease = None
         if lease is None or not self._begin(lease, message):
@@ -192,11 +190,10 @@ class JobSource(threading.Thread):
 
 
 def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, server: WebServer, stop: StopSign) -> None:
-    """Says what the gateway does until it is told to stop. Raises `AccessRefused`, and `AzqError` where it serves no more."""
+    """Publishes what the gateway does until `stop`. Raises `AccessRefused`, and `AzqError` where it serves no more."""
     worker = config.worker
     slots = config.gateway.jobs
     presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(SELFPLAY,), tags=(BROWSER,), slots=slots)
-    # Of its own: leases on games take no match's place.
     matches = Presence(MATCH_ROLE, life_s=worker.heartbeat_life_s, queues=(MATCHES,), tags=(BROWSER,), slots=slots)
     interval_s = min(worker.heartbeat_s, watchdog_interval_s() or worker.heartbeat_s)
     rates, ready = {GAMES_PER_S: Rate(), SIMULATIONS_PER_S: Rate()}, False
@@ -205,9 +202,9 @@ def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, serv
             raise AzqError("the gateway's server ended; see the lines above")
         children.tick()
         for name, counter in ((GAMES_PER_S, "accepted"), (SIMULATIONS_PER_S, "simulations")):
-            rates[name].add(gateway.counts[counter] - rates[name].total)
+            rates[name].add(gateway.counts.games[counter] - rates[name].total)
         figures = {name: rate.per_s() for name, rate in rates.items()} | {TABS: float(len(gateway.links))}
-        versions = {name: room.network.version for name, room in tuple(gateway.rooms.items()) if room.network}
+        versions = {name: hub.network.version for name, hub in tuple(gateway.hubs.items()) if hub.network}
         try:
             presence.beat(bus, figures, weight_versions=versions, note=f"{len(gateway.links)} tabs")
             if gateway.plays_matches:

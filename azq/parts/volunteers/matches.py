@@ -1,8 +1,8 @@
-"""A match that tabs play: its games as they are handed out, what tabs are told of it, and the result of those that came back. Pure.
+"""A match that tabs play: its games as they are handed out, the message about it, and the result of those that came back. Pure.
 
-It is dealt as the arena deals: groups of games with one opening, the first player once in every seat. Each game follows from its opening,
-the match's seed and two versions, so whoever plays it brings back the same one, and a match is over with all of its games or not at all:
-nobody can choose which count.
+It is dealt as the arena deals: groups of games with the same opening, the first player once in every seat. Each game follows from its
+opening, the match's seed and two versions, so every tab brings back the same one, and a match is over with all of its games or not at
+all: tabs cannot choose which count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from azq.arena import match as arena
 from azq.config import RunSections, SearchConfig
 from azq.errors import ConfigError, WireError
 from azq.games import Game
-from azq.parts.volunteers.backing import MatchOrder
+from azq.parts.volunteers.handouts import MatchOrder
 from azq.ratings.elo import version_of
 from azq.search.search import exploring_values, greedy
 from azq.wire.arrays import unsearched_record
@@ -42,10 +42,10 @@ class TabMatch:
     def records(self) -> list[GameRecord]:
         """The games as they are handed out."""
         sizes = self.game.num_distinct_actions(), self.game.value_size()
-        return [unsearched_record(uid, one.history, *sizes) for uid, one in self.games.items()]
+        return [unsearched_record(uid, game.history, *sizes) for uid, game in self.games.items()]
 
-    def told(self, run: str, networks: tuple[ModelUpdate, ...], handed: Sequence[tuple[GameRecord, bytes]]) -> EvalGames:
-        """What a tab is told with the games that it gets."""
+    def message(self, run: str, networks: tuple[ModelUpdate, ...], handed: Sequence[tuple[GameRecord, bytes]]) -> EvalGames:
+        """The message with which a tab gets games of it."""
         return EvalGames(run, str(self.order.seed), exploring_values(self.search), networks, in_hand(handed))
 
     def result(self, events: Sequence[SampleEvent]) -> MatchResult:
@@ -68,9 +68,9 @@ def deal_match(job: Job, sections: RunSections, game: Game, latest: int) -> TabM
     versions = version_played(spec.first, latest), version_played(spec.second, latest)
     search = greedy(sections.search, spec.num_simulations).model_copy(update={"reuse_subtree": False, "batch_root": False, "schedule": ()})
     base = MATCH_UIDS + (int(job.job_id.rpartition(":")[2]) % 2**JOB_BITS << PLACE_BITS)
-    dealt = arena.deal(game, spec)
     group = arena.group_size(game.num_players())
-    games = {base + place // group * GROUP_UIDS + one.first_seat: one for place, one in enumerate(dealt)}
+    dealt = enumerate(arena.deal(game, spec))
+    games = {base + place // group * GROUP_UIDS + opened.first_seat: opened for place, opened in dealt}
     return TabMatch(game, spec, MatchOrder(spec.seed, versions), search, games)
 
 

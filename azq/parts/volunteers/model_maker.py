@@ -29,7 +29,7 @@ from azq.wire.codec import encode
 from azq.wire.kinds import BROWSER, Kind, queue_name
 from azq.wire.messages import ModelEvent, WeightEvent
 
-LOOK_S = 1.0
+POLL_S = 1.0
 PROBES = 8  # positions that a browser tries a network on
 TOLERANCE = 2.0**-12  # of the largest logit: half a step of the float16 that logits are rounded to before a search reads them
 Catalogs = tuple[WeightCatalog, ModelCatalog]  # of one run
@@ -38,7 +38,7 @@ log = logs.get(__name__)
 
 
 def main(config: Config) -> int:
-    """Makes networks until it is told to stop; returns an exit code. Raises `ConfigError`, `BrokerUnavailable`, `BrokerRefused`."""
+    """Makes networks until SIGTERM or SIGINT; returns an exit code. Raises `ConfigError`, `BrokerUnavailable`, `BrokerRefused`."""
     client = connect_at_start(config.broker)
     with Interrupts() as stop:
         follow(config, client, stop)
@@ -46,10 +46,10 @@ def main(config: Config) -> int:
 
 
 def follow(config: Config, client: redis.Redis, stop: StopSign) -> None:
-    """Looks at the runs that volunteers play for; one that fails keeps no other waiting, and is said once a version."""
+    """Follows the runs that volunteers play for; a failure delays no other run, and is logged once a version."""
     catalogs: dict[tuple[str, int], Catalogs] = {}
     failed: set[tuple[str, int, int]] = set()
-    while not stop.wait(LOOK_S):
+    while not stop.wait(POLL_S):
         try:
             views = [view for view in Ledger(client).runs() if view.state is RunState.RUNNING]
         except BrokerError as error:
@@ -93,12 +93,12 @@ def _wanted(client: redis.Redis, run: str, volunteers: VolunteersConfig, weights
 
 
 def make_model(control: Bus, store: Store, game: Game, weights: WeightEvent, catalog: ModelCatalog) -> ModelEvent:
-    """The network of published weights; made, stored and noted unless it is there. Two who make it at once write the same.
+    """The network of published weights; made, stored and announced unless it is there. Two makers at once write the same.
 
     Raises `WeightsError` for weights that are damaged or do not fit the game, `StoreError`, `BrokerError`.
     """
-    if (known := catalog.find(weights.version)) is not None:
-        return known
+    if (made := catalog.find(weights.version)) is not None:
+        return made
     event = _made(store, game, weights)
     control.publish(keys.onnx(weights.run), encode(event))
     return event
@@ -124,16 +124,16 @@ def _made(store: Store, game: Game, weights: WeightEvent) -> ModelEvent:
 def probe_positions(game: Game, count: int = PROBES) -> NDArray[np.uint8]:
     """Packed observations (count, P) of positions in random games, the same ones every time."""
     rng = random.Random(0)
-    found: list[NDArray[np.uint8]] = []
-    while len(found) < count:
+    positions: list[NDArray[np.uint8]] = []
+    while len(positions) < count:
         state = game.new_initial_state()
         seen = []
         while not state.is_terminal():
             if not state.is_chance_node():
                 seen.append(state.packed_observation())
             state.apply_action(rng.choice(state.legal_actions()))
-        found.extend(rng.sample(seen, min(2, len(seen))))
-    return np.stack(found[:count])
+        positions.extend(rng.sample(seen, min(2, len(seen))))
+    return np.stack(positions[:count])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Networks as tabs evaluate with them: what a gateway reads of the notes that `model_maker` leaves; it needs no PyTorch."""
+"""Networks as tabs evaluate with them: what a gateway reads of the events that `model_maker` publishes; it needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Networks(Protocol):
         ...
 
     def read(self, sha256: str) -> bytes | None:
-        """A network that `find` told of."""
+        """A network that `find` named."""
         ...
 
 

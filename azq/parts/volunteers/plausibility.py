@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from azq import _core
 from azq.config import RunSections, SearchConfig
 from azq.errors import IllegalActionError, WireError
-from azq.parts.volunteers.backing import MatchOrder, Returned
+from azq.parts.volunteers.handouts import MatchOrder, Returned
 from azq.replay.samples import samples_of
 from azq.search.recomputation import Arrays, ChosenPly
 from azq.search.search import exploring
@@ -26,7 +26,7 @@ from azq.wire.messages import GameRecord, SampleEvent
 from azq.wire.tabs import GROUP_UIDS, luck_of
 
 MOST_SIMULATIONS_PER_S = 3e6  # of one game; a core makes some 10^6 without a network
-MOST_KNOWN = 1 << 17  # games whose moves are remembered
+MOST_RECENT = 1 << 17  # games whose moves are remembered
 UNLIKELY = 1e-9  # chance below which a game that was there before is a copy
 QUALITIES = (25, 50, 75, 100)  # percent of the simulations that are ordered, from which a tab may choose
 EXACT = frozenset({-1.0, 0.0, 1.0})  # root values of solved positions, whose search ends early
@@ -54,11 +54,11 @@ class SearchOrder:
     search: SearchConfig  # but for its budget
     random_opening_plies: int
     versions: Collection[int]  # of weights that games may be played with
-    players: tuple[int, int] | None = None  # in a match: those of the first player and the second, who has all other seats
+    players: tuple[int, int] | None = None  # in a match: those of the first player and the second, which has all other seats
 
     @classmethod
     def of(cls, game: _core.Game, sections: RunSections, search: SearchConfig, versions: Collection[int]) -> SearchOrder:
-        """The order that follows from a run's settings and from what its tabs were told last."""
+        """The order that follows from a run's settings and from the search that its tabs got last."""
         ordered = search.model_copy(update={"reuse_subtree": False, "schedule": ()})
         return cls(game, sections.run.seed, ordered, sections.selfplay.random_opening_plies, versions)
 
@@ -68,7 +68,7 @@ class SearchOrder:
         return cls(game, match.seed, search, 0, match.versions, match.versions)
 
     def config(self, budget: int) -> _core.SearchConfig:
-        """What the core is told."""
+        """The search of the core at so many simulations a ply."""
         search = self.search.model_copy(update={"num_simulations": budget})
         return exploring(search, random_opening_plies=self.random_opening_plies)
 
@@ -85,7 +85,7 @@ class Replayed:
 
 
 def check(order: SearchOrder, returned: Returned) -> Replayed:
-    """The game, replayed by the core. Raises `Implausible` with the first thing that is wrong."""
+    """The game, replayed by the core. Raises `Implausible` with the first fault."""
     game, record = order.game, returned.record
     try:
         arrays = unpack_record(record, game.num_distinct_actions(), game.value_size())
@@ -108,7 +108,7 @@ def check(order: SearchOrder, returned: Returned) -> Replayed:
 
 
 def _given(game: _core.Game, arrays: Arrays, handed: GameRecord) -> int:
-    """Plies that the game was handed out with, which are to be as they were."""
+    """The number of plies that the game was handed out with, which must be unchanged."""
     given = unpack_record(handed, game.num_distinct_actions(), game.value_size())
     if not all(arrays[name].tobytes().startswith(array.tobytes()) for name, array in given.items()):
         raise Implausible("it does not go on from what was handed out")
@@ -116,7 +116,7 @@ def _given(game: _core.Game, arrays: Arrays, handed: GameRecord) -> int:
 
 
 def _versions_by_mover(game: _core.Game, players: tuple[int, int], uid: int, actions: NDArray[np.uint16]) -> NDArray[np.uint32]:
-    """What a match's plies were to be searched with (T,), whatever the tab says; chance's moves aside."""
+    """The weights versions that a match's plies had to be searched with (T,); chance's moves aside."""
     first, second = players
     movers = game.replay(actions)[2]
     return np.where(movers == uid % GROUP_UIDS, first, second).astype(np.uint32)
@@ -131,21 +131,21 @@ def _returns(order: SearchOrder, uid: int, arrays: Arrays) -> tuple[float, ...]:
 
 
 def _searched(game: _core.Game, arrays: Arrays) -> NDArray[np.bool_]:
-    """Plies (T,) that carry what a search says; those of a game that a safety cap ended do, though they are no targets."""
-    said, counted = arrays["policies"].any(axis=1), arrays["simulations"] > 0
+    """Plies (T,) with a search's figures; those of a game that a safety cap ended have some, though they are no targets."""
+    searched, counted = arrays["policies"].any(axis=1), arrays["simulations"] > 0
     truncated = bool(game.targets(arrays["actions"])["truncated"])
-    if counted.any() if truncated else not np.array_equal(said, counted):
+    if counted.any() if truncated else not np.array_equal(searched, counted):
         raise Implausible("it has targets where nothing was searched, or none where something was")
-    if arrays["root_values"][~said].any():
+    if arrays["root_values"][~searched].any():
         raise Implausible("it has a root value where nothing was searched")
-    return np.asarray(said)
+    return np.asarray(searched)
 
 
-def _check_version(order: SearchOrder, said: NDArray[np.uint32], handed: int) -> None:
-    other = said[said != handed]
+def _check_version(order: SearchOrder, versions: NDArray[np.uint32], handed: int) -> None:
+    other = versions[versions != handed]
     if len(other):
         raise Implausible(f"a ply is said to be of weights version {other[0]}, the game was handed out for {handed}")
-    if len(said) and handed not in order.versions:
+    if len(versions) and handed not in order.versions:
         raise Outdated(f"weights version {handed} is too old by now")
 
 
@@ -162,7 +162,7 @@ def _check_spending(arrays: Arrays, own: NDArray[np.intp], budget: int, spent_ms
 
 
 def _check_luck(order: SearchOrder, uid: int, actions: NDArray[np.uint16], given: int, searched: NDArray[np.intp]) -> None:
-    """Dice, cards and random openings follow from the game's number: each run of plies that nobody searched is made anew.
+    """Dice, cards and random openings follow from the game's number: each run of plies without a search is dealt again.
 
     What was handed out is as it was handed out; `searched` are the places of the contributor's own plies.
     """
@@ -189,10 +189,10 @@ def _log_chance(game: _core.Game, arrays: Arrays, searched: NDArray[np.bool_]) -
     return total
 
 
-class Known:
-    """Moves of the newest games, so that a copy is seen whoever sends it."""
+class RecentGames:
+    """Moves of the newest games, so that a copy is noticed, whichever tab sends it."""
 
-    def __init__(self, most: int = MOST_KNOWN) -> None:
+    def __init__(self, most: int = MOST_RECENT) -> None:
         self._games: OrderedDict[bytes, int] = OrderedDict()
         self._most = most
 

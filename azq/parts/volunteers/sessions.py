@@ -1,8 +1,8 @@
-"""Who plays which of one run's games at a gateway, what came back, and what it is told. No I/O and no clock: times come in.
+"""The tabs that play a run's games at a gateway, what came back, and the answers. No I/O and no clock: times come in.
 
 A game is here under a lease (`HeldGame`), or a contributor claims it without one (`GameClaim`): its lease was lost, or an earlier gateway
-handed it out. Claims wait until the game is adopted again by name, or for too long. Who shows the ticket that a game was handed out with
-has it: tickets name the contributor and the record that he plays on from.
+handed it out. Claims wait until the game is adopted again by name, or for too long. A game belongs to the contributor who shows its ticket:
+tickets name the contributor and the record that play goes on from.
 """
 
 from __future__ import annotations
@@ -12,10 +12,20 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from itertools import islice
 
-from azq.parts.volunteers.backing import GamesVerdict, Returned
-from azq.parts.volunteers.handing import GatewayCounts, keys_of
-from azq.parts.volunteers.standing import HandOuts
-from azq.parts.volunteers.tickets import NO_TERMS, GameClaim, HeldGame, Place, Tab, Terms, Tickets
+from azq.parts.volunteers.handouts import (
+    NO_TERMS,
+    GameClaim,
+    GamesVerdict,
+    GatewayCounts,
+    HeldGame,
+    Place,
+    Returned,
+    Tab,
+    Terms,
+    Tickets,
+    keys_of,
+)
+from azq.parts.volunteers.reputation import HandOuts
 from azq.wire.arrays import size_of
 from azq.wire.messages import BROWSER_PREFIX, GameRecord, SampleEvent
 from azq.wire.tabs import MAX_TAB_BYTES, Accepted, Refused, TabGame, is_match
@@ -25,7 +35,7 @@ LATE = "others play it, or it is finished"
 FULL = "more of your finished games wait here than there is room for"
 DONE_KEPT = 100_000  # verdicts remembered for tabs that lost the answer
 MATCH_HELD_S = 300.0  # that a tab may keep a match's game, however alive it is
-CLAIMS_EACH = 1024  # games without a lease that one contributor may claim
+CLAIMS_EACH = 1024  # games without a lease that a contributor may claim
 RETURN_S = 3.0  # in which tabs come back to a new gateway: longer than they pause between two tries at first
 
 
@@ -39,16 +49,16 @@ class TabPatience:
 
 
 class Sessions:
-    """The tabs and games of one run at one gateway."""
+    """The tabs and games of a run at a gateway."""
 
     def __init__(self, tickets: Tickets, patience: TabPatience, counts: GatewayCounts | None = None, longest: int = MAX_TAB_BYTES) -> None:
         self.tabs: dict[int, Tab] = {}
         self.games: dict[int, HeldGame] = {}
         self.claims: dict[tuple[int, str], GameClaim] = {}  # by game and contributor
         counts = counts or GatewayCounts()
-        self.counts, self._handing, self._stock = counts.games, counts.handing, counts.stock
+        self.counts, self._hand_outs, self._stock = counts.games, counts.hand_outs, counts.stock
         self._longest = longest  # bytes of a finished game
-        self._barred: OrderedDict[int, set[str]] = OrderedDict()  # who does not get a game again, by the game
+        self._barred: OrderedDict[int, set[str]] = OrderedDict()  # keys that do not get a game again, by the game
         self._tickets = tickets
         self._patience = patience
         self._waiting: dict[int, None] = {}  # games at WAITING, first come first served
@@ -77,41 +87,41 @@ class Sessions:
 
     def hear(self, tab: int, playing: Iterable[int], now_s: float) -> None:
         """A tab lives and plays these games, of which it may have had some before it, or the gateway, came back."""
-        known = self.tabs[tab]
-        known.heard_s = now_s
-        for uid in (known.plays & self.games.keys()).difference(playing):
+        player = self.tabs[tab]
+        player.heard_s = now_s
+        for uid in (player.plays & self.games.keys()).difference(playing):
             if now_s - self.games[uid].since_s >= self._patience.silent_s:  # it lost the game, or never got it
                 self._wait(uid, now_s)
         for uid in playing:
             game = self.games.get(uid)
             if game is None:
                 if uid not in self._done:
-                    self._claim(uid, known.contributor, GameClaim(tab, now_s))
+                    self._claim(uid, player.contributor, GameClaim(tab, now_s))
             elif game.place is Place.WAITING:
-                if self._room(known, now_s, match=is_match(uid)) and not self._is_barred(uid, known):
-                    self._give(uid, known.contributor, tab, now_s)
-            elif game.place is Place.PLAYING and game.contributor == known.contributor and game.tab != tab:
-                self._give(uid, known.contributor, tab, now_s)
+                if self._room(player, now_s, match=is_match(uid)) and not self._is_barred(uid, player):
+                    self._give(uid, player.contributor, tab, now_s)
+            elif game.place is Place.PLAYING and game.contributor == player.contributor and game.tab != tab:
+                self._give(uid, player.contributor, tab, now_s)
 
     def hand(self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS) -> list[tuple[GameRecord, bytes]]:
         """Games for a tab that has room, with their tickets on these terms; those of a match by its lease."""
-        known, handed = self.tabs[tab], []
+        player, handed = self.tabs[tab], []
         shelf = self._matches_waiting if match else self._waiting
-        waiting = (uid for uid in shelf if self.games[uid].lease == match or not (match or self._is_barred(uid, known)))
-        for uid in list(islice(waiting, self._room(known, now_s, match=bool(match)))):
-            self._give(uid, known.contributor, tab, now_s)
+        waiting = (uid for uid in shelf if self.games[uid].lease == match or not (match or self._is_barred(uid, player)))
+        for uid in list(islice(waiting, self._room(player, now_s, match=bool(match)))):
+            self._give(uid, player.contributor, tab, now_s)
             record = self.games[uid].record
-            handed.append((record, self._tickets.issue(uid, known.contributor, record, terms)))
+            handed.append((record, self._tickets.issue(uid, player.contributor, record, terms)))
         if handed:
-            self._handing.note(known.keys, HandOuts(handed=len(handed)))
+            self._hand_outs.add(player.keys, HandOuts(handed=len(handed)))
         return handed
 
     def bring(self, tab: int, brought: TabGame, now_s: float) -> None:
-        """A tab has finished a game, or says so again."""
+        """A tab has finished a game, or repeats it."""
         uid, contributor, keys = brought.uid, self.tabs[tab].contributor, self.tabs[tab].keys
         game, shown = self.games.get(uid), self._tickets.read(brought.ticket, uid, contributor)
         if uid in self._done:
-            self._tell_done(tab, uid, contributor)
+            self._answer_done(tab, uid, contributor)
         elif shown is None or (game is not None and not shown.fits(game.record)):
             self._refuse(tab, uid, NOT_YOURS)
         elif (size := size_of(brought.record)) > self._longest:
@@ -148,7 +158,7 @@ class Sessions:
                 self._refuse(claim.tab, uid, LATE, "late")
 
     def take_answers(self) -> list[tuple[int, Accepted | Refused]]:
-        """What tabs are to be told since this was last asked."""
+        """The answers to tabs since the last call."""
         answers, self._answers = self._answers, []
         return answers
 
@@ -168,17 +178,16 @@ class Sessions:
         """Games that the tabs have room for, besides those that wait; none while tabs of an earlier gateway come back to claim theirs."""
         if self._others_from_s is not None and now_s < self._others_from_s:
             return 0
-        anybodys = [
-            uid for uid in self._waiting if uid not in self._barred or not all(self._is_barred(uid, tab) for tab in self.tabs.values())
-        ]
-        return max(0, sum(self._room(tab, now_s) for tab in self.tabs.values()) - len(anybodys))
+        tabs = self.tabs.values()
+        playable = [uid for uid in self._waiting if uid not in self._barred or not all(self._is_barred(uid, tab) for tab in tabs)]
+        return max(0, sum(self._room(tab, now_s) for tab in tabs) - len(playable))
 
     def claimed(self) -> list[int]:
         """Games to be adopted by name."""
         return list(dict.fromkeys(uid for uid, _ in self.claims if not is_match(uid)))
 
     def adopted(self, lease: str, records: Sequence[GameRecord], now_s: float) -> None:
-        """Games came under a lease; those that somebody claims with right are his."""
+        """Games came under a lease; those with a valid claim go to its contributor."""
         if records and self._others_from_s is None:
             self._others_from_s = now_s
         for record in records:
@@ -195,7 +204,7 @@ class Sessions:
                     self._give(uid, contributor, claim.tab, now_s)
 
     def lost(self, lease: str, now_s: float) -> None:
-        """A lease is over: who plays its games, or has finished them, claims them from now on."""
+        """A lease is over: contributors who play its games, or have finished them, claim them from now on."""
         for uid in [uid for uid, game in self.games.items() if game.lease == lease]:
             game = self._forget(uid)
             if game.contributor:
@@ -221,8 +230,8 @@ class Sessions:
 
     def judged(self, contributor: str, batch: Collection[Returned], verdict: GamesVerdict, now_s: float) -> None:
         """A batch has its verdict: what counts waits to be committed, the rest is handed out again. Games in neither are judged again."""
-        for each in batch:
-            uid = each.record.uid
+        for returned in batch:
+            uid = returned.record.uid
             game = self.games.get(uid)
             if game is None or game.place is not Place.JUDGED or game.contributor != contributor:
                 continue  # its lease was lost meanwhile
@@ -266,14 +275,14 @@ class Sessions:
         game = self._release(uid)
         game.place, game.contributor, game.tab, game.since_s = Place.RETURNED, contributor, tab, now_s
         game.keys, game.brought, game.terms = self.tabs[tab].keys, brought, terms
-        self._handing.note(game.keys, HandOuts(brought=1))
+        self._hand_outs.add(game.keys, HandOuts(brought=1))
 
     def _wait(self, uid: int, now_s: float) -> None:
-        """A game waits for somebody else: who had it dropped it, or brought it otherwise than it was ordered."""
+        """A game waits for another contributor: the last one dropped it, or brought it otherwise than ordered."""
         game = self._release(uid)
         if game.place is Place.PLAYING:
-            self._handing.note(game.keys, HandOuts(dropped=1))
-        if not is_match(uid):  # whoever plays those, they are the same games
+            self._hand_outs.add(game.keys, HandOuts(dropped=1))
+        if not is_match(uid):  # those come out the same in every tab
             self._barred.setdefault(uid, set()).update(game.keys)
             while len(self._barred) > DONE_KEPT:
                 self._barred.popitem(last=False)
@@ -302,16 +311,16 @@ class Sessions:
         if now_s - tab.heard_s >= self._patience.silent_s or (match and tab.slow):
             return 0
         if match:
-            return max(0, self._handing.most(tab.keys, tab.match_room) - sum(map(is_match, tab.plays)))
-        return max(0, self._handing.most(tab.keys, tab.room) - len(tab.plays))
+            return max(0, self._hand_outs.most(tab.keys, tab.match_room) - sum(map(is_match, tab.plays)))
+        return max(0, self._hand_outs.most(tab.keys, tab.room) - len(tab.plays))
 
     def _is_barred(self, uid: int, tab: Tab) -> bool:
         return not self._barred.get(uid, set()).isdisjoint(tab.keys)
 
     def _claims_on(self, uid: int) -> list[tuple[str, GameClaim]]:
-        """Finished games first: who has one with right has it."""
+        """Finished games first."""
         claims = [(contributor, claim) for (other, contributor), claim in self.claims.items() if other == uid]
-        return sorted(claims, key=lambda each: each[1].brought is None)
+        return sorted(claims, key=lambda claim: claim[1].brought is None)
 
     def _claim(self, uid: int, contributor: str, claim: GameClaim) -> None:
         if self._others_from_s is None:
@@ -342,7 +351,7 @@ class Sessions:
         if claim.tab in self.tabs:
             self.tabs[claim.tab].plays.discard(uid)
 
-    def _tell_done(self, tab: int, uid: int, contributor: str) -> None:
+    def _answer_done(self, tab: int, uid: int, contributor: str) -> None:
         if self._done[uid] == contributor:
             self.counts["duplicate"] += 1
             self._answers.append((tab, Accepted((uid,))))

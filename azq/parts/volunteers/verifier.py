@@ -1,44 +1,57 @@
-"""The verifier's process: answers requests that come through a pipe, and holds torch so that a gateway need not.
-
-`azq.parts.volunteers.judges` starts it; both ends import the messages from here, and torch only what runs in it.
-"""
+"""The judge of a gateway, and its process: that searches plies again, and holds torch so that the gateway need not."""
 
 from __future__ import annotations
 
+import os
 import random
+import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from azq import logs
 from azq._core import Game
-from azq.errors import AzqError, ExitCode
-from azq.parts.volunteers.backing import MatchOrder, Returned
-from azq.parts.volunteers.plausibility import Implausible, Known, Outdated, Replayed, SearchOrder, check
-from azq.parts.volunteers.standing import MORE_CHECKS, Judgement, checks_of, disagrees
+from azq.errors import AzqError, EvaluationTimeout, EvaluatorFailure, ExitCode, NotFound
+from azq.parts.volunteers.contributor_store import ContributorStore
+from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict, MatchOrder, Returned
+from azq.parts.volunteers.plausibility import Implausible, Outdated, RecentGames, Replayed, SearchOrder, check
+from azq.parts.volunteers.reputation import MORE_CHECKS, ContributorStanding, Judgement, after_batch, checks_of, disagrees, standing_of
+from azq.process.start import PYTHON, bound_to_this
 from azq.search.recomputation import ChosenPly, Difference, Evaluate, Outputs, differs, recompute
+from azq.waiting import AwakeClock
 from azq.wire.messages import RunRecord
 
 if TYPE_CHECKING:
     import redis
 
     from azq.config import Config, RunSections
+
+COMMAND = (*PYTHON, "-m", "azq.parts.volunteers.verifier")
+ANSWER_AFTER_S = 300.0
+POLL_S = 1.0
+TRIES = 3  # of a batch, each by another process where one died over it
 NEWEST_VERSIONS = 50  # of the weights, that games may be played with, besides what serves and what served before it
 RESIDENT_VERSIONS = 8
 MOST_RUNS = 4  # with their weights, at once
+COPIED = "its moves are those of another game"
+
+log = logs.get(__name__)
 
 
 class JudgeRequest(msgspec.Struct, frozen=True, tag=True):
     """Games of one contributor."""
 
     run: RunRecord
-    search: bytes  # settings that the tabs were told, as JSON
+    search: bytes  # settings as the tabs had them, as JSON
     share: float
     games: tuple[Returned, ...]
     match: MatchOrder | None = None
@@ -141,72 +154,178 @@ def _uniform(game: Game) -> Opened:
     return Verification(evaluate), lambda: [0]
 
 
-COPIED = "its moves are those of another game"
-
-
 @dataclass(eq=False)
 class Verification:
-    """Judges batches of one run; `choice` decides which plies, and nobody may foresee it."""
+    """Judges batches of one run; `choice`, which tabs must not foresee, decides which plies are searched again."""
 
     evaluate: Evaluate
     choice: random.Random = field(default_factory=random.SystemRandom)
-    known: Known = field(default_factory=Known)
+    recent: RecentGames = field(default_factory=RecentGames)
 
     def judge(self, order: SearchOrder, share: float, games: Sequence[Returned]) -> Judgement:
         """The judgement on games of one contributor, of whose plies this share is searched again; raises what `evaluate` raises."""
         replayed, refused, late = self._checked(order, games)
         plies = [ply for game in replayed for ply in game.own]
-        found = self._recomputed(order, share, plies)
-        refuses, differed = disagrees(found), sum(map(differs, found))
+        differences = self._recomputed(order, share, plies)
+        refuses, differed = disagrees(differences), sum(map(differs, differences))
         if refuses:
-            refused |= dict.fromkeys((game.uid for game in replayed), _said(found))
+            refused |= dict.fromkeys((game.uid for game in replayed), _deviation(differences))
         return Judgement(
             returns={} if refuses else {game.uid: game.returns for game in replayed},
             refused=refused | late,
             plies=len(plies),
-            recomputed=len(found),
+            recomputed=len(differences),
             differed=differed,
             fault=bool(refused),
         )
 
     def _checked(self, order: SearchOrder, games: Sequence[Returned]) -> tuple[list[Replayed], dict[int, str], dict[int, str]]:
-        """Games that may be a search's; why others are not; why others, of which no more can be said, came too late."""
+        """Games that a search may have made; why others cannot be; why others, which cannot be checked any more, came too late."""
         replayed: list[Replayed] = []
         refused: dict[int, str] = {}
         late: dict[int, str] = {}
-        for each in games:
+        for returned in games:
             try:
-                game = check(order, each)
+                game = check(order, returned)
                 if not order.players:  # a match's games follow from their openings: equal ones are no copies
-                    if self.known.copied(game):
+                    if self.recent.copied(game):
                         raise Implausible(COPIED)
-                    self.known.add(game)
+                    self.recent.add(game)
                 replayed.append(game)
             except Outdated as error:
-                late[each.record.uid] = str(error)
+                late[returned.record.uid] = str(error)
             except Implausible as error:
-                refused[each.record.uid] = str(error)
+                refused[returned.record.uid] = str(error)
         return replayed, refused, late
 
     def _recomputed(self, order: SearchOrder, share: float, plies: Sequence[ChosenPly]) -> list[Difference]:
-        """The first look, and a second one where a ply of the first differs: at its game, and at others."""
-        order_of_looks = self.choice.sample(plies, len(plies))
-        first, rest = order_of_looks[: (count := checks_of(len(plies), share))], order_of_looks[count:]
-        found = recompute(order.game, order.seed, order.config, first, self.evaluate)
-        suspects = {each.uid for each in found if differs(each)}
-        if suspects and not disagrees(found):
+        """Of plies chosen by chance; where one differs also of others, those of its game first."""
+        shuffled, count = self.choice.sample(plies, len(plies)), checks_of(len(plies), share)
+        first, rest = shuffled[:count], shuffled[count:]
+        differences = recompute(order.game, order.seed, order.config, first, self.evaluate)
+        suspects = {difference.uid for difference in differences if differs(difference)}
+        if suspects and not disagrees(differences):
             rest.sort(key=lambda ply: ply.uid not in suspects)
-            found += recompute(order.game, order.seed, order.config, rest[:MORE_CHECKS], self.evaluate)
-        return found
+            differences += recompute(order.game, order.seed, order.config, rest[:MORE_CHECKS], self.evaluate)
+        return differences
 
 
-def _said(found: Sequence[Difference]) -> str:
-    worst = max(filter(differs, found), key=lambda each: each.policy)
+def _deviation(differences: Sequence[Difference]) -> str:
+    worst = max(filter(differs, differences), key=lambda difference: difference.policy)
     return (
-        f"{sum(map(differs, found))} of {len(found)} plies are not what their search gives: "
+        f"{sum(map(differs, differences))} of {len(differences)} plies are not what their search gives: "
         f"game {worst.uid}, ply {worst.ply}: policy off by {worst.policy:.2g}, value by {worst.value:.2g}"
         + (", another action" if worst.action else "")
     )
+
+
+class Judge(Protocol):
+    """Decides about batches, one at a time; may take seconds, in a thread that has nothing else to do."""
+
+    def batch_games(self, contributor: str) -> int:
+        """How many of a contributor's finished games are judged together, at least one; answers at once."""
+        ...
+
+    def judge(self, batch: GamesBatch) -> GamesVerdict:
+        """The verdict. Raises `AzqError` where there can be none now; the batch is judged again later."""
+        ...
+
+
+class VerifyingJudge(Judge):
+    """Judges by recomputation: a batch of which two plies differ is refused as a whole."""
+
+    def __init__(self, contributors: ContributorStore, verifier: VerifierProcess) -> None:
+        self._contributors = contributors
+        self._verifier = verifier
+
+    def standing(self, contributor: str) -> ContributorStanding:
+        """What a contributor's games must pass now."""
+        return standing_of(self._contributors.history(contributor))
+
+    def batch_games(self, contributor: str) -> int:
+        """As many games as hold the plies of a full batch, by the length of the contributor's games so far."""
+        history = self._contributors.history(contributor)
+        return max(1, round(standing_of(history).batch_plies / history.mean_plies))
+
+    def judge(self, batch: GamesBatch) -> GamesVerdict:
+        """The verdict; the contributor's history has it. Raises `EvaluatorFailure` or `EvaluationTimeout` where there can be none now."""
+        standing = self.standing(batch.contributor)
+        if reason := standing.reason or self._contributors.refusal(batch.contributor, len(batch.games)):
+            return GamesVerdict({}, {game.record.uid: reason for game in batch.games})
+        search = batch.search.model_dump_json().encode()
+        judgement = self._verifier.judge(JudgeRequest(batch.run, search, standing.share, batch.games, batch.match))
+        try:
+            self._contributors.change(batch.contributor, lambda history: after_batch(history, judgement))
+        except NotFound:
+            return GamesVerdict({}, {game.record.uid: "this device was forgotten; load the page again" for game in batch.games})
+        if judgement.fault:
+            reason = next(iter(judgement.refused.values()))
+            log.warning("contributor_refused", contributor=batch.contributor, games=len(judgement.refused), reason=reason)
+        return GamesVerdict(judgement.returns, judgement.refused)
+
+
+class VerifierProcess:
+    """The process that searches plies again, started at the first request and after each death, with the request repeated."""
+
+    def __init__(self, command: Sequence[str] = COMMAND, *, answer_after_s: float = ANSWER_AFTER_S) -> None:
+        self._command = tuple(command)  # the number of its end of the pipe follows
+        self._answer_after_s = answer_after_s
+        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
+        self._one_at_a_time = threading.Lock()
+
+    @property
+    def pid(self) -> int:
+        """Of the process; 0 where there is none."""
+        return self._running[0].pid if self._running else 0
+
+    def judge(self, request: JudgeRequest) -> Judgement:
+        """The judgement. Raises `EvaluatorFailure` where the process has none or died `TRIES` times over it, `EvaluationTimeout`."""
+        question = msgspec.msgpack.encode(request)
+        with self._one_at_a_time:
+            for _ in range(TRIES):
+                try:
+                    answer = self._ask(question)
+                    break
+                except (EOFError, OSError):
+                    log.warning("verifier_died", games=len(request.games))
+                    self._end()
+            else:
+                raise EvaluatorFailure(f"the verifier died {TRIES} times over {len(request.games)} games; its log says why")
+        if isinstance(answer, Failed):
+            raise EvaluatorFailure(answer.reason)
+        return answer.judgement
+
+    def close(self) -> None:
+        """Ends the process."""
+        with self._one_at_a_time:
+            self._end()
+
+    def _ask(self, question: bytes) -> Answer:
+        pipe = (self._running or self._start())[1]
+        pipe.send_bytes(question)
+        awake_s = AwakeClock()
+        while not pipe.poll(min(POLL_S, self._answer_after_s)):
+            if awake_s() >= self._answer_after_s:
+                self._end()
+                raise EvaluationTimeout(f"the verifier gave no answer within {self._answer_after_s:g} s; it is started again")
+        answer: Answer = msgspec.msgpack.decode(pipe.recv_bytes(), type=Answer)
+        return answer
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command, fds = [*self._command, str(theirs.fileno())], (theirs.fileno(),)
+            process = subprocess.Popen(command, pass_fds=fds, start_new_session=True, **bound_to_this(os.environ))
+        self._running = process, Connection(ours.detach())
+        return self._running
+
+    def _end(self) -> None:
+        if self._running is not None:
+            process, pipe = self._running
+            self._running = None
+            pipe.close()
+            process.kill()
+            process.wait()
 
 
 Opened = tuple[Verification, Callable[[], list[int]]]  # and the versions that games may be played with

@@ -1,4 +1,4 @@
-// Games of cards: Blob with its trick and trump, Beasty Bar with its queue. Hands of others are backs, unless nobody plays.
+// Games of cards: Blob with its trick and trump, Beasty Bar with its queue. Hands of others are backs, unless the game is only watched.
 
 import { h } from "../dom.js";
 import { place } from "./places.js";

@@ -114,7 +114,7 @@ function winning(shown) {
   return cells.length ? s("polyline", { class: "winning", points: cells.map(([r, c]) => shown.centre(r, c).join(",")).join(" ") }) : "";
 }
 
-/** So many in a row as win the game, as cells; empty where nobody has them. */
+/** So many in a row as win the game, as cells; empty without such a line. */
 function line({ game, rows }) {
   const length = IN_A_ROW[game] ?? Infinity;
   for (const [r, row] of rows.entries()) {

@@ -46,7 +46,7 @@ const handlers = {
     token.set(mine);
     me.name = name;
     problems.gateway = "";
-    if (run.name && run.name !== theirs) crew.anew();
+    if (run.name && run.name !== theirs) crew.reset();
     run.name = theirs;
     ready();
     see();
@@ -298,9 +298,9 @@ function draw() {
   const rest = resting();
   show($("go"), running() ? "Stop" : "Start");
   $("go").classList.toggle("first", !running());
-  const [tone, said] = !running() ? ["", me.up_ms ? "Stopped" : "Not started"] : rest ? ["warn", `Paused: ${rest}`] : me.state === "welcome"
+  const [tone, state] = !running() ? ["", me.up_ms ? "Stopped" : "Not started"] : rest ? ["warn", `Paused: ${rest}`] : me.state === "welcome"
     ? ["good", crew.playing.length ? `Playing ${many(Math.min(crew.playing.length, settings.workers * settings.games), "game")}` : "Waiting for games"] : ["warn", me.state === "waiting" ? `${me.why}; retrying within ${Math.ceil(link.retry_ms / 1000)} s` : me.why];
-  show($("state"), h("span", { class: `pill ${tone}` }, said));
+  show($("state"), h("span", { class: `pill ${tone}` }, state));
   show($("link"), h("span", { class: `pill ${me.state === "welcome" ? "good" : running() ? "warn" : ""}` }, me.state === "welcome" ? me.name || "Connected" : running() ? "Away" : "Not connected"));
   show($("problem"), Object.values(problems).filter(Boolean).map((one) => h("span", {}, one)));
   const up_ms = me.up_ms + (running() ? Date.now() - me.since : 0);

@@ -34,7 +34,7 @@ export class Crew {
   }
 
   /** Begins for another run: with nothing of the last one, whose network would play the next one's games falsely. */
-  anew() {
+  reset() {
     this.#dismiss();
     this.#models.clear();
     this.#next = null;
@@ -45,7 +45,7 @@ export class Crew {
   /** {name, params, version, sha256, bytes, test}, as worker.js takes it. */
   use(model) {
     const known = this.#models.get(model.version);
-    if (known && known.sha256 !== model.sha256) this.anew(); // the run was made again under its name
+    if (known && known.sha256 !== model.sha256) this.reset(); // the run was made again under its name
     if (known?.sha256 === model.sha256) return;
     this.#next = model;
     this.#renew();

@@ -17,7 +17,7 @@ export function sifted(games, now_ms) {
   return { worth, rest: inOrder.filter((game) => !worth.includes(game)) };
 }
 
-/** `on.answered(run, uids)`: another tab was told of them. */
+/** `on.answered(run, uids)`: another tab had the answer about them. */
 export class Kept {
   #database = null;
   #others = globalThis.BroadcastChannel && new BroadcastChannel(NAME);

@@ -38,7 +38,7 @@ export class Link {
     this.#connect();
   }
 
-  /** Leaves for good; finished games that nobody answered for are kept for the next start. */
+  /** Leaves for good; finished games without an answer stay stored for the next start. */
   stop() {
     this.send({ tag: "Bye" });
     this.wanted = false;
@@ -82,7 +82,7 @@ export class Link {
     if (this.wanted && (slept || stuck)) this.again(slept ? "this machine slept" : "nothing leaves any more");
   }
 
-  /** Connects anew at once. */
+  /** Connects again at once. */
   again(why) {
     if (!this.wanted) return;
     this.#leave();

@@ -26,7 +26,7 @@ export const save = (settings) => write(KEY, JSON.stringify(settings));
 /** What the gateway knows this browser by. */
 export const token = { get: () => read(TOKEN) ?? "", set: (value) => write(TOKEN, value) };
 
-/** Whether this tab was at work when it was loaded anew. */
+/** Whether this tab was at work when it was reloaded. */
 export const running = { get: () => read(RUNNING, "sessionStorage") === "yes", set: (value) => write(RUNNING, value ? "yes" : "", "sessionStorage") };
 
 function read(key, where = "localStorage") {

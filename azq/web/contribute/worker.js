@@ -7,7 +7,7 @@ import { loadCore } from "../core.js";
 import { openNetwork } from "../network.js";
 import { Table } from "./table.js";
 
-const TELL_MS = 1000;
+const REPORT_MS = 1000;
 const BREATH_MS = 40; // of work without a look at the messages
 const MATCH_SLOTS = 4;
 const NO_COUNTS = { plies: 0, simulations: 0, evaluations: 0, busyMs: 0 };
@@ -163,7 +163,7 @@ async function main() {
   const channel = new MessageChannel();
   const breathe = () => new Promise((resolve) => { channel.port1.onmessage = resolve; channel.port2.postMessage(0); });
   const rest = (ms) => new Promise((resolve) => { inbox.length ? resolve() : setTimeout(resolve, ms); wake = resolve; });
-  let told = 0, busy = 0;
+  let reported_ms = 0, busy = 0;
   for (;;) {
     while (inbox.length) for (const [name, value] of Object.entries(inbox.shift())) await handlers[name](value);
     const from = performance.now();
@@ -171,15 +171,15 @@ async function main() {
     const spent = worked ? performance.now() - from : 0;
     busy += spent;
     counts.busyMs += spent;
-    if (performance.now() - told >= TELL_MS) {
-      told = performance.now();
+    if (performance.now() - reported_ms >= REPORT_MS) {
+      reported_ms = performance.now();
       tell();
     }
-    if (!worked) await rest(TELL_MS);
+    if (!worked) await rest(REPORT_MS);
     else if (busy >= BREATH_MS) {
       const pause = busy * (1 / share - 1);
       busy = 0;
-      await (pause > 1 ? rest(Math.min(pause, TELL_MS)) : breathe());
+      await (pause > 1 ? rest(Math.min(pause, REPORT_MS)) : breathe());
     }
   }
 }

@@ -46,12 +46,12 @@ export class ServerOpponent {
   }
 }
 
-/** In the tab: `told` is what the server says of the run's networks (Playable), `fetchModel(sha256)` brings one's bytes. */
+/** In the tab: `playable` lists the run's networks (Playable of the server), `fetchModel(sha256)` resolves to the bytes of one. */
 export class TabOpponent {
   advice = { weights: "best", num_simulations: 200 };
 
-  constructor(told, fetchModel) {
-    this.told = told;
+  constructor(playable, fetchModel) {
+    this.playable = playable;
     this.fetchModel = fetchModel;
     this.worker = new Worker(new URL("thinker.js", import.meta.url), { type: "module" });
     this.waiting = new Map();
@@ -66,7 +66,7 @@ export class TabOpponent {
       for (const { reject } of this.waiting.values()) reject(new Error(`the search in this tab failed: ${event.message}`));
       this.waiting.clear();
     };
-    this.ready = this.#ask({ play: { game: told.game, params: told.params, search: told.search } });
+    this.ready = this.#ask({ play: { game: playable.game, params: playable.params, search: playable.search } });
   }
 
   close() {
@@ -74,14 +74,14 @@ export class TabOpponent {
   }
 
   async levels() {
-    return this.told.levels;
+    return this.playable.levels;
   }
 
   async moves(positions, strength) {
     await this.ready;
     const { weight_version: version, num_simulations: simulations, temperature = 0 } = this.#settled(strength);
     if (version !== this.version) {
-      const { sha256 } = this.told.networks.find((one) => one.version === version);
+      const { sha256 } = this.playable.networks.find((network) => network.version === version);
       const bytes = await this.fetchModel(sha256);
       if (hexOf(bytes) !== sha256) throw new Error(`network ${version} was damaged on its way; reload the page`);
       await this.#ask({ model: { version, bytes } });
@@ -92,7 +92,7 @@ export class TabOpponent {
 
   /** Weights, simulations and temperature of a strength, from what there is. */
   #settled({ level, weights, num_simulations, temperature }) {
-    const { levels, networks } = this.told;
+    const { levels, networks } = this.playable;
     if (level !== undefined) return levels.reduce((best, one) => (Math.abs(one.elo - level) < Math.abs(best.elo - level) ? one : best));
     const best = levels.findLast((one) => one.measured)?.weight_version;
     const weight_version = weights === "best" && best !== undefined ? best : networks.at(-1).version;

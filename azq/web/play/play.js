@@ -24,18 +24,18 @@ const page = { board: null, core: null, source: null, run: null, rules: null, op
 // --- the address: #run=..&level=..&seat=..&moves=.. (base 36, joined by dots); what a shared link says
 
 function readAddress() {
-  const said = new URLSearchParams(location.hash.slice(1));
-  const moves = (said.get("moves") ?? "").split(".").filter(Boolean).map((one) => parseInt(one, 36));
-  return { run: said.get("run") ?? new URLSearchParams(location.search).get("run"), level: said.get("level"), seat: Number(said.get("seat") ?? 0), moves };
+  const address = new URLSearchParams(location.hash.slice(1));
+  const moves = (address.get("moves") ?? "").split(".").filter(Boolean).map((one) => parseInt(one, 36));
+  return { run: address.get("run") ?? new URLSearchParams(location.search).get("run"), level: address.get("level"), seat: Number(address.get("seat") ?? 0), moves };
 }
 
 function address() {
-  const said = new URLSearchParams({ run: page.run.name, level: $("level").value, seat: page.seat });
-  if (!hidden()) said.set("moves", page.table.actions().map((action) => action.toString(36)).join("."));
-  return `#${said}`;
+  const address = new URLSearchParams({ run: page.run.name, level: $("level").value, seat: page.seat });
+  if (!hidden()) address.set("moves", page.table.actions().map((action) => action.toString(36)).join("."));
+  return `#${address}`;
 }
 
-/** Whether the plies so far would tell the person, and whoever reads the link, what he must not see. */
+/** Whether the plies so far would show the person, and readers of the link, what must stay hidden. */
 const hidden = () => page.table.rules.hasHidden && !page.table.over;
 
 // --- a game
@@ -47,7 +47,7 @@ function begin(actions = [], seat = Number($("seat").value)) {
   advance();
 }
 
-/** Plays on until the person is to move, or the game is over; whatever begins anew ends what ran before. */
+/** Plays on until the person is to move, or the game is over; a new start ends what ran before. */
 async function advance() {
   const turn = ++page.turn;
   const gone = () => turn !== page.turn;
@@ -138,7 +138,7 @@ function draw() {
   history.replaceState(null, "", address());
 }
 
-/** Cards that were dealt are nobody's to read in the list of moves; dice are. */
+/** Dealt cards stay out of the list of moves; dice are in it. */
 const open = ({ player }) => player >= 0 || !page.table.rules.hasHidden;
 
 const playerNames = () => Array.from({ length: page.rules.numPlayers }, (_, player) => (player === page.seat ? "You" : page.rules.numPlayers === 2 ? "Opponent" : seatName(page.rules.name, player)));
@@ -234,7 +234,7 @@ async function share() {
 
 // --- which run, how strong, which seat
 
-async function openRun(name, said) {
+async function openRun(name, address) {
   page.run = page.source.runs.find((run) => run.name === name) ?? page.source.runs[0];
   $("runs").value = page.run.name;
   const { title, rules } = RULES[page.run.sections.run.game] ?? { title: page.run.sections.run.game, rules: [] };
@@ -251,10 +251,10 @@ async function openRun(name, said) {
   $("where").parentElement.hidden = page.opponents.length < 2;
   const players = page.rules.numPlayers;
   show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? seatName(settings.game, seat) : `${seatName(settings.game, seat)}${seat || page.rules.hasChance ? "" : ", first"}`)));
-  $("seat").value = String(said.seat < players ? said.seat : 0);
+  $("seat").value = String(address.seat < players ? address.seat : 0);
   $("seat").parentElement.hidden = players === 1;
   $("level").previousSibling.textContent = players === 1 ? "Hints by " : "Opponent ";
-  await openOpponent(said.level);
+  await openOpponent(address.level);
 }
 
 /** Who was chosen, with the levels that he has; as strong as before where there was somebody. */
@@ -270,7 +270,7 @@ async function openOpponent(level) {
   $("level").value = nearest(level, options) ?? (site ? options[FIRST_LEVEL][0] : "simulations:200");
 }
 
-/** The choice that a link asks for, be it by an Elo that is no level of its own. */
+/** The choice that a link asks for, also by an Elo between two levels. */
 function nearest(wanted, options) {
   if (wanted?.startsWith("simulations:")) return BUDGETS.includes(Number(wanted.slice(12))) ? wanted : null;
   const elo = Number(wanted?.replace("elo:", ""));
@@ -280,22 +280,22 @@ function nearest(wanted, options) {
 }
 
 async function start() {
-  const said = readAddress();
+  const address = readAddress();
   page.core ??= await loadCore(at("/web/azq.wasm"));
   page.source ??= await findSource(guarded);
   if (page.source.gateway) showPages("play");
-  if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is nobody to play against" : "there are no runs yet; `azq up` starts one");
+  if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is no opponent" : "there are no runs yet; `azq up` starts one");
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, page.source.site ? RULES[run.name].title : run.name)));
   if (page.source.site) $("runs").previousSibling.textContent = "Game ";
-  await openRun(said.run, said);
+  await openRun(address.run, address);
   document.querySelector(".play").classList.remove("waiting");
   try {
-    begin(said.moves);
+    begin(address.moves);
   } catch (error) {
     begin();
     problem(`the link's moves are not those of a game (${error.message}); this is a new one`);
   }
-  if (said.run && said.run !== page.run.name) problem(`there is no run ${said.run} to play against; this is ${page.run.name}`);
+  if (address.run && address.run !== page.run.name) problem(`there is no run ${address.run} to play against; this is ${page.run.name}`);
 }
 
 page.board = new Board((action) => act(action));

@@ -14,11 +14,11 @@ export async function findSource(guarded) {
     if (!(error instanceof Refused && error.status === 404)) throw error;
   }
   const { runs = [] } = await guarded(() => call("/v1/public"));
-  const told = (run) => guarded(() => call(`/v1/public/play?run=${encodeURIComponent(run)}`));
+  const playable = (run) => guarded(() => call(`/v1/public/play?run=${encodeURIComponent(run)}`));
   const byTabs = (one, other) => other.tabs - one.tabs;
   return {
     gateway: true, runs: runs.sort(byTabs).map(({ run, game, params }) => ({ name: run, sections: { run: { game, params } } })),
-    opponents: async (run) => inTab(await told(run), (sha256) => callBytes(`/models/${sha256}.onnx`)),
+    opponents: async (run) => inTab(await playable(run), (sha256) => callBytes(`/models/${sha256}.onnx`)),
   };
 }
 
@@ -34,11 +34,11 @@ const byAge = (one, other) => (other.state === "running") - (one.state === "runn
 
 /** Who can be played against, the first by default: [{name, text, open}]. */
 async function ofDaemon(run, guarded) {
-  const told = await guarded(() => call(path(run, "/networks")));
+  const playable = await guarded(() => call(path(run, "/networks")));
   return [{ name: "server", text: "on the server", open: () => new ServerOpponent(run) },
-    ...inTab(told, (sha256) => callBytes(path(run, `/networks/${sha256}`)))];
+    ...inTab(playable, (sha256) => callBytes(path(run, `/networks/${sha256}`)))];
 }
 
-function inTab(told, fetchModel) {
-  return told?.networks.length ? [{ name: "tab", text: "in this tab", open: () => new TabOpponent(told, fetchModel) }] : [];
+function inTab(playable, fetchModel) {
+  return playable?.networks.length ? [{ name: "tab", text: "in this tab", open: () => new TabOpponent(playable, fetchModel) }] : [];
 }

@@ -64,7 +64,7 @@ export class Table {
     return this.plies.slice(0, plies).map(({ action }) => action);
   }
 
-  /** The position after so many plies as it is asked about: what its player to move cannot know is drawn anew, so nobody who answers learns it. */
+  /** The position after so many plies for an evaluation: what its player to move cannot know is drawn again, so that no answer depends on it. */
   asked(plies = this.plies.length) {
     const actions = this.actions(plies);
     if (!this.rules.hasHidden) return { actions };

@@ -36,7 +36,7 @@ const handlers = {
         const { logits, values } = await network.evaluate(search.planes(), leaves, game);
         search.apply(logits, values, version);
       }
-      return states.map((state, slot) => told(state, search.result(slot), temperature));
+      return states.map((state, slot) => evaluation(state, search.result(slot), temperature));
     } finally {
       for (const one of [search, ...states]) one.free();
     }
@@ -56,7 +56,7 @@ function stateOf({ actions = [], position }) {
   return state;
 }
 
-function told(state, result, temperature) {
+function evaluation(state, result, temperature) {
   const legal = state.legal();
   const most = Math.max(...legal.map((action) => result.priorLogits[action]));
   const raised = new Map(legal.map((action) => [action, Math.exp(result.priorLogits[action] - most)]));

@@ -1,4 +1,4 @@
-// What volunteers have done for a run, who they are, how strong it has become, and their newest games; for everybody.
+// What volunteers have done for a run, who they are, how strong it has become, and their newest games; public.
 
 import { h, show } from "../dom.js";
 import { ago, count, fixed, many, signed, span, whole } from "../format.js";

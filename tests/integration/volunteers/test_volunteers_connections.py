@@ -43,7 +43,7 @@ def listener(request: Any) -> Iterator[BoundedListener]:
     async def nothing() -> None:
         pass
 
-    gateway: Any = SimpleNamespace(talk=echo, look=nothing, turn=nothing, stop=nothing)
+    gateway: Any = SimpleNamespace(talk=echo, follow=nothing, turn=nothing, stop=nothing)
     told: Any = SimpleNamespace(read=None, figures=None, playable=None)
     config = GatewayConfig(port=0, proxies=getattr(request, "param", ()))
     with open_listener(config, "gateway", most=MOST) as listener, serving(make_site(gateway, told, told), listener, config):

@@ -31,13 +31,12 @@ from azq.ledger import Ledger
 from azq.ledger.records import record_of
 from azq.nets import NetSpec, from_bytes
 from azq.nets.weights import network_of
-from azq.parts.volunteers.backing import GamesBatch, GamesVerdict, Returned, Volunteer
-from azq.parts.volunteers.contributors import Contributors
-from azq.parts.volunteers.judges import VerifierProcess, VerifyingJudge
+from azq.parts.volunteers.contributor_store import ContributorStore, Volunteer
+from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict, Returned, Terms
 from azq.parts.volunteers.matches import deal_match
 from azq.parts.volunteers.plausibility import SearchOrder
-from azq.parts.volunteers.standing import Trusted
-from azq.parts.volunteers.tickets import Terms
+from azq.parts.volunteers.reputation import Trusted
+from azq.parts.volunteers.verifier import VerifierProcess, VerifyingJudge
 from azq.search.recomputation import Outputs
 from azq.store import open_run_store
 from azq.wire.arrays import arrays_of
@@ -67,7 +66,7 @@ class Court:
         publisher = Publisher(RedisBus(self.client), open_run_store("file", self.record, tmp_path, self.client), "r")
         for version, data in self.weights.items():
             publisher.publish(data, version, 0)
-        self.contributors = Contributors(self.client, GatewayConfig())
+        self.contributors = ContributorStore(self.client, GatewayConfig())
         self.verifier = VerifierProcess()
         self.judge = VerifyingJudge(self.contributors, self.verifier)
         self.order = SearchOrder.of(GAME, SECTIONS, SEARCH, self.weights)
@@ -200,7 +199,7 @@ def test_games_of_a_match_are_searched_again_with_the_network_of_their_movers(co
     spec = MatchSpec("weights:3", "weights:1", 6, 16, 2, 7)
     match = deal_match(Job("r:1", "r", Kind.EVAL, "browser", payload=encode(spec)), SECTIONS, GAME, VERSIONS)
     networks = tuple(ModelUpdate("r", GAME.name, {}, version, "", 0, b"", b"", b"", 0.0) for version in match.order.versions)
-    asked = match.told("r", networks, [(record, b"") for record in match.records])
+    asked = match.message("r", networks, [(record, b"") for record in match.records])
 
     def brought(swapped: bool) -> tuple[Returned, ...]:
         models = {version: court.model(VERSIONS + 1 - version if swapped else version) for version in (1, 3)}
@@ -237,7 +236,7 @@ def test_a_verifier_that_is_killed_is_started_again_and_judges_the_batch(court: 
 
 def test_a_flood_is_refused_before_anything_is_computed(court: Court) -> None:
     eve = court.contributor()
-    court.judge = VerifyingJudge(Contributors(court.client, GatewayConfig(games_per_hour=5)), VerifierProcess(("false",)))
+    court.judge = VerifyingJudge(ContributorStore(court.client, GatewayConfig(games_per_hour=5)), VerifierProcess(("false",)))
     verdict = court.judged(eve, court.play(6))
     assert "more than 5 games an hour" in verdict.refused[min(verdict.refused)]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from azq import games
 from azq.config import RunSections
-from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.handouts import Returned
 from azq.parts.volunteers.matches import deal_match
 from azq.parts.volunteers.plausibility import SearchOrder
 from azq.parts.volunteers.verifier import Verification
@@ -71,7 +71,7 @@ def test_a_tabs_match_is_what_the_verifier_finds(name: str) -> None:
     job = Job("r:3", "r", Kind.EVAL, "browser", payload=encode(MatchSpec("weights:5", "weights:2", 4, 8, 2, 2**62 + 3)))
     match = deal_match(job, sections, game, 5)
     networks = tuple(tabs.ModelUpdate("r", name, {}, version, "", 0, b"", b"", b"", 0.0) for version in match.order.versions)
-    frame = tabs.encode_tab(match.told("r", networks, [(record, b"t") for record in match.records])).hex()
+    frame = tabs.encode_tab(match.message("r", networks, [(record, b"t") for record in match.records])).hex()
     said, asked = json.loads(node(STORY.format(web=WEB, frame=frame)))
     brought = tabs.from_tab(bytes.fromhex(said))
     assert isinstance(brought, tabs.EvalResult)

@@ -9,7 +9,7 @@ import pytest
 from honest_tabs import TinyNetworks, games_of, order_of
 from numpy.typing import NDArray
 
-from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.handouts import Returned
 from azq.parts.volunteers.plausibility import SearchOrder, check
 from azq.search import recomputation as searching
 from azq.search.recomputation import ChosenPly, Difference, Outputs, differs, recompute

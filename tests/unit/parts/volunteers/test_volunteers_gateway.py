@@ -15,7 +15,7 @@ from azq.parts.volunteers.gateway import Gateway
 
 
 def test_the_loop_turns_while_a_look_waits_for_its_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.0)
+    monkeypatch.setattr(module, "FOLLOW_S", 0.0)
     begun, go = threading.Event(), threading.Event()
 
     def wanting() -> list[Any]:
@@ -26,7 +26,7 @@ def test_the_loop_turns_while_a_look_waits_for_its_broker(monkeypatch: pytest.Mo
     async def live() -> None:
         gateway = Gateway(GatewayConfig(), cast("Any", None), itertools.count().__next__)
         monkeypatch.setattr(gateway, "_wanting", wanting)
-        tasks = [asyncio.create_task(work) for work in (gateway.look(), gateway.turn())]
+        tasks = [asyncio.create_task(work) for work in (gateway.follow(), gateway.turn())]
         assert await asyncio.to_thread(begun.wait, 60.0)
         before = gateway.turned_s
         while gateway.turned_s < before + 10:

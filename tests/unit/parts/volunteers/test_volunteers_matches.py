@@ -20,10 +20,10 @@ from azq.arena import match as arena
 from azq.config import RunSections
 from azq.errors import ConfigError, WireError
 from azq.notation.units import unit
-from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.handouts import Returned
 from azq.parts.volunteers.matches import TabMatch, deal_match, versions_named
 from azq.parts.volunteers.plausibility import SearchOrder
-from azq.parts.volunteers.standing import Judgement
+from azq.parts.volunteers.reputation import Judgement
 from azq.parts.volunteers.verifier import Verification
 from azq.search.recomputation import Outputs
 from azq.wire.codec import encode
@@ -52,7 +52,7 @@ def networks(name: str) -> tuple[ModelUpdate, ...]:
 def played(match: TabMatch, evaluate: Any, uids: Sequence[int] | None = None, **lies: Any) -> list[TabGame]:
     """The games of a match as one tab plays them."""
     handed = [(record, b"") for record in match.records if uids is None or record.uid in uids]
-    told = match.told("r", networks(match.game.name), handed)
+    told = match.message("r", networks(match.game.name), handed)
     return play_match(msgspec.structs.replace(told, search=told.search | lies), evaluate)
 
 

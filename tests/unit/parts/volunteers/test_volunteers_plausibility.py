@@ -11,9 +11,8 @@ from honest_tabs import TinyNetworks, games_of, order_of, returned, with_arrays
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from azq.parts.volunteers.backing import Returned
-from azq.parts.volunteers.plausibility import Implausible, Known, Outdated, SearchOrder, check
-from azq.parts.volunteers.tickets import Terms
+from azq.parts.volunteers.handouts import Returned, Terms
+from azq.parts.volunteers.plausibility import Implausible, Outdated, RecentGames, SearchOrder, check
 from azq.search.recomputation import differs, recompute
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord
@@ -130,7 +129,7 @@ def test_given_plies_are_nobodys_to_be_judged_by() -> None:
 
 
 def test_long_games_are_not_repeated_by_chance_and_short_ones_may_be() -> None:
-    known = Known(most=2)
+    known = RecentGames(most=2)
     long = check(DICE_ORDER, DICE_GAMES[0])
     known.add(long)
     assert not known.copied(long), "the same number is the same game, handed out again"

@@ -10,11 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from azq.parts.volunteers.backing import GamesVerdict
-from azq.parts.volunteers.handing import BYTES_ADDRESS, BYTES_EACH, GatewayCounts, Stock
+from azq.parts.volunteers.handouts import BYTES_ADDRESS, BYTES_EACH, NO_TERMS, GamesVerdict, GatewayCounts, Place, Stock, Terms, Tickets
+from azq.parts.volunteers.reputation import HandOuts
 from azq.parts.volunteers.sessions import CLAIMS_EACH, FULL, LATE, MATCH_HELD_S, NOT_YOURS, RETURN_S, Sessions, TabPatience
-from azq.parts.volunteers.standing import HandOuts
-from azq.parts.volunteers.tickets import NO_TERMS, Place, Terms, Tickets
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import MATCH_UIDS, Accepted, Refused, TabGame
 
@@ -271,7 +269,7 @@ def test_claims_have_an_end():
 
 
 def far(sessions: Sessions, **contributors: int) -> None:
-    """Contributors whose tabs come from one address beyond this machine."""
+    """ContributorStore whose tabs come from one address beyond this machine."""
     for name, tab in contributors.items():
         sessions.enter(tab, name, 0.0, "10.0.0.1")
         sessions.tabs[tab].room = 4
@@ -324,10 +322,10 @@ def test_who_throws_games_away_gets_fewer_at_once_whatever_his_name():
         sessions.leave(number, 0.0, for_good=True)
     assert taken[0] == 512
     assert max(taken[1:]) <= 5
-    fresh = counts.handing.take_fresh()
+    fresh = counts.hand_outs.take_fresh()
     assert fresh["eve1"] == HandOuts(512, 0, 512)
     assert fresh["@10.0.0.1"].dropped == pytest.approx(fresh["@10.0.0.1"].handed, rel=0.3)
-    assert not counts.handing.take_fresh()
+    assert not counts.hand_outs.take_fresh()
     sessions.enter(9, "ann", 0.0, "10.0.0.2")
     sessions.tabs[9].room = 512
     assert len(sessions.hand(9, 0.0)) == 512
@@ -393,7 +391,7 @@ def test_one_contributor_and_one_address_have_bounds_of_their_own():
 
 
 class Gateways(RuleBasedStateMachine):
-    """Contributors, honest and not, tabs that come and go, leases that are lost: each game counts once, for who had its ticket."""
+    """ContributorStore, honest and not, tabs that come and go, leases that are lost: each game counts once, for who had its ticket."""
 
     seats = st.integers(1, 4)
     uids = st.integers(1, 12)

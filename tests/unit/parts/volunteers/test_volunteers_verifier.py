@@ -13,10 +13,9 @@ from honest_tabs import TinyNetworks, order_of, returned
 from numpy.typing import NDArray
 
 from azq import _core
-from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.handouts import Returned, Terms
 from azq.parts.volunteers.plausibility import SearchOrder
-from azq.parts.volunteers.standing import CHECKS
-from azq.parts.volunteers.tickets import Terms
+from azq.parts.volunteers.reputation import CHECKS
 from azq.parts.volunteers.verifier import Verification
 from azq.wire.arrays import pack_record
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from azq.parts.volunteers import verifier as verification
-from azq.parts.volunteers.backing import Returned
+from azq.parts.volunteers.handouts import Returned
 from azq.parts.volunteers.plausibility import Replayed
-from azq.parts.volunteers.standing import (
+from azq.parts.volunteers.reputation import (
     CHECKS,
     HONEST,
     PROBATION_SHARE,
@@ -199,7 +199,7 @@ def test_faults_are_forgotten_and_differences_add_up() -> None:
 
 
 def test_reliability_is_the_share_that_was_taken() -> None:
-    history = after_batch(TrackRecord(), judged(30, 10), late=0)
+    history = after_batch(TrackRecord(), judged(30, 10))
     assert standing_of(history).reliability == pytest.approx(0.75)
     assert after_batch(history, judged(1000)).refused == pytest.approx(5.0, rel=0.01)
 

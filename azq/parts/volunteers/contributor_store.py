@@ -1,8 +1,7 @@
-"""Contributors in the control plane: devices by a random token of which only a hash is kept, their names, invitations, quotas, histories.
+"""Contributors in the control plane: devices by a random token of which only a hash is stored, their names, invitations, quotas, histories.
 
-What is kept of a person: what he calls himself and his device, or the name that an invitation gave him, when he came first, and figures
-about his games.
-Addresses are kept for a day as keyed hashes, for the quotas. Games carry `browser:<contributor>`.
+Stored of a person: a chosen name and the device's, or the name of an invitation, the time of the first visit, and figures about games.
+Addresses are stored for a day as keyed hashes, for the quotas. Games carry `browser:<contributor>`.
 """
 
 from __future__ import annotations
@@ -24,24 +23,23 @@ import redis
 from azq.clock import now_ms
 from azq.config import GatewayConfig
 from azq.errors import NotFound
-from azq.parts.volunteers.backing import Guests, Volunteer
-from azq.parts.volunteers.judges import Histories
-from azq.parts.volunteers.standing import ContributorStanding, HandOuts, TrackRecord, Trusted, standing_of
-from azq.parts.volunteers.tallies import DAY_S, PERIODS, SUMS, Tallies
+from azq.parts.volunteers.contribution_counts import DAY_S, PERIODS, SUMS, ContributionCounts
+from azq.parts.volunteers.reputation import ContributorStanding, HandOuts, TrackRecord, Trusted, standing_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.messages import Message
 from azq.wire.tabs import Refused
 
-HISTORY_LIFE_S = 5.0  # of what is known of a history without asking: a block works after so long
+HISTORY_LIFE_S = 5.0  # of a history in memory: a block works after so long
 HOUR_S = 3_600
-DEVICES_PER_ADDRESS = 10  # whose games one address may send
-CALLS_PER_DAY = 20  # names that a contributor may give himself or his device
+DEVICES_PER_ADDRESS = 10  # whose games an address may send
+RENAMES_PER_DAY = 20  # of a contributor and its device
+NO_HANDS = HandOuts()
 
 
 class Contributor(Message, frozen=True):
-    """A device that was welcomed once."""
+    """A device, stored at its first visit."""
 
     contributor: str
     name: str
@@ -49,12 +47,12 @@ class Contributor(Message, frozen=True):
     token: bytes  # its sha256
     created_ms: int
     history: TrackRecord = TrackRecord()
-    fixed: bool = False  # the name was given him
+    fixed: bool = False  # the name was given by an operator or an invitation
 
 
 @dataclass(frozen=True, slots=True)
 class ContributorFigures:
-    """What an operator sees of a contributor; of his address for a day, None where it was not asked for."""
+    """A contributor as operators read it; of the address for a day, None where not requested."""
 
     contributor: str
     name: str
@@ -75,82 +73,95 @@ class ContributorFigures:
     address_dropped: float | None = None
 
 
-class Contributors(Tallies, Guests, Histories):
-    """Those of a control plane; safe to share between threads and gateways. `secret` keys the hashes of addresses."""
+@dataclass(frozen=True, slots=True)
+class Volunteer:
+    """A contributor as a gateway has it."""
+
+    contributor: str
+    token: str
+    name: str = ""
+    problem: str = ""  # why the wanted name was refused
+    hands: HandOuts = NO_HANDS
+    address_hands: HandOuts = NO_HANDS  # of all contributors of the address, for a day
+
+
+class ContributorStore(ContributionCounts):
+    """Contributors of a control plane; safe to share between threads and gateways. `secret` keys the hashes of addresses."""
 
     def __init__(self, client: redis.Redis, config: GatewayConfig, secret: bytes = b"", clock_ms: Callable[[], int] = now_ms) -> None:
         super().__init__(client, clock_ms)
         self._config = config
         self._secret = secret
-        self._known: dict[str, tuple[float, Contributor]] = {}  # until when
+        self._cache: dict[str, tuple[float, Contributor]] = {}  # with the end of its life
         self._addresses: dict[str, str] = {}  # hash of the last one, by contributor
 
-    # -- coming
+    # -- admission
 
     def welcome(self, token: str, invite: str, address: str, device: str, name: str = "") -> Volunteer | Refused:
-        """The contributor of a token, a new one without, or why he may not; under the name that he wants, if he may have it."""
+        """The contributor of a token, a new one without, or why it is refused; renamed where `name` is free. Raises `BrokerError`."""
         tag = self._tag(address)
         with translate(self.client):
-            if why := self.closed():
-                return Refused("nobody's help is wanted just now", why)
-            contributor = self._of_token(token) or self._new(invite, tag)
-        if isinstance(contributor, Refused):
-            return contributor
-        found, secret = contributor
-        if (standing := standing_of(found.history)).trust is Trusted.BLOCKED:
+            if reason := self.closed():
+                return Refused("no help is wanted just now", reason)
+            admitted = self._of_token(token) or self._new(invite, tag)
+        if isinstance(admitted, Refused):
+            return admitted
+        contributor, secret = admitted
+        if (standing := standing_of(contributor.history)).trust is Trusted.BLOCKED:
             return Refused(f"your games are not taken: {standing.reason}", "ask who invited you", final=True)
-        self._addresses[found.contributor] = tag
+        self._addresses[contributor.contributor] = tag
         with translate(self.client):
-            found, problem = self._call(found, tidy(device), tidy(name))
-            self.client.set(keys.quota(f"address:{found.contributor}"), tag, ex=DAY_S)
-            return Volunteer(found.contributor, secret, found.name, problem, found.history.hands, self._hands(tag))
+            contributor, problem = self._renamed(contributor, tidy(device), tidy(name))
+            self.client.set(keys.quota(f"address:{contributor.contributor}"), tag, ex=DAY_S)
+            hands = contributor.history.hands, self._hands(tag)
+            return Volunteer(contributor.contributor, secret, contributor.name, problem, *hands)
 
     def closed(self) -> str:
-        """Why nobody may contribute now, as the operator put it; empty where they may. Raises `BrokerError`."""
+        """Why no one may contribute now, in the operator's words; empty where contributing is open. Raises `BrokerError`."""
         with translate(self.client):
-            why: Any = self.client.get(keys.VOLUNTEERS_OFF)
-        return "" if why is None else why.decode() or "try again another day"
+            reason: Any = self.client.get(keys.VOLUNTEERS_OFF)
+        return "" if reason is None else reason.decode() or "try again another day"
 
     def _of_token(self, token: str) -> tuple[Contributor, str] | None:
-        found = self._read(token.partition(".")[0])
-        return (found, token) if found and hmac.compare_digest(found.token, _hashed(token)) else None
+        contributor = self._read(token.partition(".")[0])
+        return (contributor, token) if contributor and hmac.compare_digest(contributor.token, _hashed(token)) else None
 
     def _new(self, invite: str, tag: str) -> tuple[Contributor, str] | Refused:
         name = self._invited(invite) if invite else ""
         if name is None:
             return Refused("this invitation is used up or over", "ask for another one", final=True)
         if self._config.invited_only and not invite:
-            return Refused("only who was invited may contribute here", "open the link of an invitation", final=True)
+            return Refused("contributing here needs an invitation", "open the link of an invitation", final=True)
         if self._spend(f"keys:{tag}", 1, DAY_S) > self._config.keys_per_day:
-            return Refused("too many new devices come from your address today", "go on with one that came before, or come tomorrow")
+            return Refused("too many new devices come from your address today", "use one that came before, or come tomorrow")
         contributor = secrets.token_hex(6)
         token = f"{contributor}.{secrets.token_urlsafe(24)}"
         fresh = Contributor(contributor, name or guest_name(contributor), "", _hashed(token), self._clock_ms(), fixed=bool(name))
         self.client.hset(keys.CONTRIBUTORS, contributor, encode(fresh))
         return fresh, token
 
-    def _call(self, found: Contributor, device: str, name: str) -> tuple[Contributor, str]:
-        """A contributor as he wants himself and his device to be called; why not, where he may not. Empty words change nothing."""
-        name = guest_name(found.contributor) if is_nobody(name) else name or found.name
-        device = device or found.device
-        if (found.name, found.device) == (name, device):
-            return found, ""
-        if self._spend(f"names:{found.contributor}", 1, DAY_S) > CALLS_PER_DAY:
-            return found, "you changed your name too often today"
-        why = self._why_not(found, name)
-        called = {"device": device} if why else {"device": device, "name": name}
-        return self._change(found.contributor, lambda now: msgspec.structs.replace(now, **called)), why
+    def _renamed(self, contributor: Contributor, device: str, name: str) -> tuple[Contributor, str]:
+        """A contributor under a wanted name and device, or the old ones with the reason; empty ones change nothing."""
+        name = guest_name(contributor.contributor) if is_guest(name) else name or contributor.name
+        device = device or contributor.device
+        if (contributor.name, contributor.device) == (name, device):
+            return contributor, ""
+        if self._spend(f"names:{contributor.contributor}", 1, DAY_S) > RENAMES_PER_DAY:
+            return contributor, "you changed your name too often today"
+        problem = self._problem_of(contributor, name)
+        fields = {"device": device} if problem else {"device": device, "name": name}
+        return self._change(contributor.contributor, lambda now: msgspec.structs.replace(now, **fields)), problem
 
-    def _why_not(self, found: Contributor, name: str) -> str:
-        """Why a contributor may not be called so; empty where he may."""
-        if name == found.name:
+    def _problem_of(self, contributor: Contributor, name: str) -> str:
+        """Why a contributor may not have this name; empty where it may."""
+        if name == contributor.name:
             return ""
-        if found.fixed:
-            return f"you were given the name {found.name}"
-        if name == guest_name(found.contributor):
+        if contributor.fixed:
+            return f"you were given the name {contributor.name}"
+        if name == guest_name(contributor.contributor):
             return ""
-        others = (each for each in self.all() if each.contributor != found.contributor)
-        taken = {sounds_like(word) for each in others for word in (each.name, each.contributor)}
+        others = (other for other in self.all() if other.contributor != contributor.contributor)
+        taken = {sounds_like(word) for other in others for word in (other.name, other.contributor)}
         return unfit(name) or (f"somebody else is called {name}" if sounds_like(name) in taken else "")
 
     def _invited(self, invite: str) -> str | None:
@@ -169,12 +180,12 @@ class Contributors(Tallies, Guests, Histories):
             pipe.expire(key, life_s)
             return int(pipe.execute()[0])
 
-    # -- what they do
+    # -- games
 
     def refusal(self, contributor: str, games: int) -> str:
-        """Why so many more games are not taken now; empty where they are. Raises `BrokerError`."""
-        if why := self.closed():
-            return why
+        """Why so many more games are refused now; empty where they are taken. Raises `BrokerError`."""
+        if reason := self.closed():
+            return reason
         with translate(self.client):
             if self._spend(f"games:{contributor}", games, HOUR_S) > self._config.games_per_hour:
                 return f"more than {self._config.games_per_hour} games an hour came from this device"
@@ -183,8 +194,8 @@ class Contributors(Tallies, Guests, Histories):
                 return f"more than {most} games an hour came from one address"
         return ""
 
-    def note(self, hands: Mapping[str, HandOuts]) -> None:
-        """Adds what contributors, and addresses with an @ before them, did with games. Raises `BrokerError`."""
+    def add_hand_outs(self, hands: Mapping[str, HandOuts]) -> None:
+        """Adds counts of contributors, and of addresses with an @ before them. Raises `BrokerError`."""
         for key, fresh in hands.items():
             if key.startswith("@"):
                 with translate(self.client):
@@ -192,10 +203,10 @@ class Contributors(Tallies, Guests, Histories):
                     self.client.set(keys.quota(f"hands:{tag}"), msgspec.msgpack.encode(self._hands(tag).plus(fresh)), ex=DAY_S)
             else:
                 with suppress(NotFound):
-                    self.change(key, partial(_with_hands, fresh))
+                    self.change(key, partial(TrackRecord.plus_hands, later=fresh))
 
     def address_hands(self, contributor: str) -> HandOuts:
-        """What all who came from the address of a contributor did with games, for a day. Raises `BrokerError`."""
+        """Hand-outs to all contributors of a contributor's address, for a day. Raises `BrokerError`."""
         with translate(self.client):
             tag: Any = self.client.get(keys.quota(f"address:{contributor}"))
             return self._hands(tag.decode()) if tag else HandOuts()
@@ -210,108 +221,110 @@ class Contributors(Tallies, Guests, Histories):
     def forget(self, present: Collection[str] = ()) -> int:
         """Forgets devices of whom no game counts a day after they came, those present and blocked aside; returns how many."""
         counted, before_ms = self.sums("ever"), self._clock_ms() - 1000 * DAY_S
-        idle = [each.contributor for each in self.all() if each.created_ms < before_ms and not each.history.barred]
-        gone = [contributor for contributor in idle if contributor not in counted and contributor not in present]
+        old = [row.contributor for row in self.all() if row.created_ms < before_ms and not row.history.barred]
+        gone = [contributor for contributor in old if contributor not in counted and contributor not in present]
         for start in range(0, len(gone), 1000):
             with translate(self.client):
                 self.client.hdel(keys.CONTRIBUTORS, *gone[start : start + 1000])
         for contributor in gone:
-            self._known.pop(contributor, None)
+            self._cache.pop(contributor, None)
             self._addresses.pop(contributor, None)
         return len(gone)
 
     def history(self, contributor: str) -> TrackRecord:
         """A contributor's history, as it was a moment ago; an empty one of a stranger."""
-        until_s, known = self._known.get(contributor, (0.0, None))
-        if known is None or time.monotonic() > until_s:
+        until_s, cached = self._cache.get(contributor, (0.0, None))
+        if cached is None or time.monotonic() > until_s:
             with translate(self.client):
-                known = self._read(contributor)
-        return known.history if known else TrackRecord()
+                cached = self._read(contributor)
+        return cached.history if cached else TrackRecord()
 
     def change(self, contributor: str, change: Callable[[TrackRecord], TrackRecord]) -> TrackRecord:
-        """Changes a history, whoever else changes it meanwhile. Raises `NotFound`, `BrokerError`."""
-        return self._change(contributor, lambda found: msgspec.structs.replace(found, history=change(found.history))).history
+        """Changes a history atomically; returns it. Raises `NotFound`, `BrokerError`."""
+        return self._change(contributor, lambda now: msgspec.structs.replace(now, history=change(now.history))).history
 
     def _change(self, contributor: str, change: Callable[[Contributor], Contributor]) -> Contributor:
         def step(pipe: Any) -> Contributor:
-            found = self._read(contributor)
-            if found is None:
+            before = self._read(contributor)
+            if before is None:
                 raise NotFound(f"no contributor {contributor}; `azq volunteers list` shows them")
-            found = change(found)
             pipe.multi()
-            pipe.hset(keys.CONTRIBUTORS, contributor, encode(found))
-            return found
+            pipe.hset(keys.CONTRIBUTORS, contributor, encode(after := change(before)))
+            return after
 
         with translate(self.client):
-            found: Any = self.client.transaction(step, keys.CONTRIBUTORS, value_from_callable=True)  # type: ignore[arg-type]
-        return self._remember(found)
+            changed: Any = self.client.transaction(step, keys.CONTRIBUTORS, value_from_callable=True)  # type: ignore[arg-type]
+        return self._cached(changed)
 
     def _read(self, contributor: str) -> Contributor | None:
         frame: Any = self.client.hget(keys.CONTRIBUTORS, contributor) if contributor else None
-        return self._remember(decode(frame, Contributor)) if frame else None
+        return self._cached(decode(frame, Contributor)) if frame else None
 
-    def _remember(self, found: Contributor) -> Contributor:
-        self._known[found.contributor] = time.monotonic() + HISTORY_LIFE_S, found
-        return found
+    def _cached(self, contributor: Contributor) -> Contributor:
+        self._cache[contributor.contributor] = time.monotonic() + HISTORY_LIFE_S, contributor
+        return contributor
 
-    # -- what people ask
+    # -- reading
 
     def all(self) -> list[Contributor]:
         """Every contributor, the newest last. Raises `BrokerError`."""
         with translate(self.client):
             frames: Any = self.client.hvals(keys.CONTRIBUTORS)
-        return sorted((decode(frame, Contributor) for frame in frames), key=lambda each: each.created_ms)
+        return sorted((decode(frame, Contributor) for frame in frames), key=lambda contributor: contributor.created_ms)
 
-    def figures_of(self, found: Contributor, sums: Mapping[str, Mapping[str, int]], *, address: bool = False) -> ContributorFigures:
-        """What an operator sees of a contributor, with the `sums` of all. Raises `BrokerError`."""
-        standing, theirs, history = standing_of(found.history), sums.get(found.contributor, {}), found.history
+    def figures_of(self, contributor: Contributor, sums: Mapping[str, Mapping[str, int]], *, address: bool = False) -> ContributorFigures:
+        """Standing and figures of a contributor, with the `sums` of all. Raises `BrokerError`."""
+        history, counts = contributor.history, sums.get(contributor.contributor, {})
+        standing = standing_of(history)
         hands = msgspec.structs.asdict(history.hands)
         if address:
-            hands |= {f"address_{name}": each for name, each in msgspec.structs.asdict(self.address_hands(found.contributor)).items()}
+            of_address = msgspec.structs.asdict(self.address_hands(contributor.contributor))
+            hands |= {f"address_{name}": games for name, games in of_address.items()}
         return ContributorFigures(
-            contributor=found.contributor,
-            name=found.name,
-            device=found.device,
+            contributor=contributor.contributor,
+            name=contributor.name,
+            device=contributor.device,
             trust=str(standing.trust),
             reason=standing.reason,
             reliability=standing.reliability,
-            games=theirs.get("games", 0),
-            samples=theirs.get("samples", 0),
+            games=counts.get("games", 0),
+            samples=counts.get("samples", 0),
             recomputed=history.recomputed,
             differed=history.differed,
-            created_ms=found.created_ms,
-            **{name: round(each, 1) for name, each in hands.items()},
+            created_ms=contributor.created_ms,
+            **{name: round(games, 1) for name, games in hands.items()},
         )
 
     def find(self, name: str) -> Contributor:
         """The contributor of this id, or the only one of this name. Raises `NotFound` naming what there is."""
-        found = [each for each in self.all() if name in (each.contributor, each.name)]
-        if len(found) != 1:
-            several = f"{len(found)} devices bear it: {', '.join(each.contributor for each in found)}" if found else "`azq volunteers list`"
-            raise NotFound(f"no one contributor is called {name!r}; {several}")
-        return found[0]
+        matches = [contributor for contributor in self.all() if name in (contributor.contributor, contributor.name)]
+        if len(matches) > 1:
+            raise NotFound(f"{len(matches)} devices are called {name}; name one by its id: {', '.join(row.contributor for row in matches)}")
+        if not matches:
+            raise NotFound(f"no contributor is called {name!r}; `azq volunteers list` shows them")
+        return matches[0]
 
     def name(self, contributor: str) -> str:
-        """What a contributor is called."""
-        _, known = self._known.get(contributor, (0.0, None))
-        return known.name if known else guest_name(contributor)
+        """A contributor's name."""
+        _, cached = self._cache.get(contributor, (0.0, None))
+        return cached.name if cached else guest_name(contributor)
 
     def leaderboard(self) -> list[dict[str, object]]:
         """Names and devices with their games and samples, the best first; blocked ones are left out."""
         ever, month, day = map(self.sums, PERIODS)
         rows: list[dict[str, object]] = [
-            {"name": each.name, "device": each.device, **_games(ever[each.contributor]), "last_ms": ever[each.contributor]["last"]}
-            | {"uptime_s": ever[each.contributor].get("up_ms", 0) / 1000}
-            | {"games_month": month.get(each.contributor, {}).get("games", 0), "games_day": day.get(each.contributor, {}).get("games", 0)}
-            for each in self.all()
-            if each.contributor in ever and standing_of(each.history).trust is not Trusted.BLOCKED
+            {name: sums.get(name, 0) for name in SUMS}
+            | {"name": row.name, "device": row.device, "last_ms": sums["last"], "uptime_s": sums.get("up_ms", 0) / 1000}
+            | {f"games_{name}": counts.get(row.contributor, {}).get("games", 0) for name, counts in (("month", month), ("day", day))}
+            for row in self.all()
+            if (sums := ever.get(row.contributor)) and standing_of(row.history).trust is not Trusted.BLOCKED
         ]
         return sorted(rows, key=lambda row: -int(str(row["games"])))
 
-    # -- what an operator does
+    # -- operators
 
     def invite(self, name: str, uses: int, days: float) -> str:
-        """An invitation for so many devices; who comes by it is called so, unless the name is empty. Returns its code, a secret."""
+        """Makes an invitation for so many devices, which names them unless `name` is empty; returns its code, a secret."""
         code = secrets.token_urlsafe(12)
         key = keys.invitation(_hashed(code).hex())
         with translate(self.client), self.client.pipeline() as pipe:
@@ -321,20 +334,20 @@ class Contributors(Tallies, Guests, Histories):
         return code
 
     def rename(self, contributor: str, name: str) -> str:
-        """Gives a contributor a name that he cannot change; an empty one takes his away. Returns it; raises `NotFound`."""
+        """Gives a contributor a name that stays fixed, an empty one the guest name; returns it. Raises `NotFound`."""
         name = tidy(name) or guest_name(contributor)
-        return self._change(contributor, lambda found: msgspec.structs.replace(found, name=name, fixed=True)).name
+        return self._change(contributor, lambda now: msgspec.structs.replace(now, name=name, fixed=True)).name
 
     def block(self, contributor: str, reason: str) -> ContributorStanding:
         """Takes no more games of a contributor. Raises `NotFound`."""
         return standing_of(self.change(contributor, lambda history: msgspec.structs.replace(history, barred=reason or "blocked")))
 
     def unblock(self, contributor: str) -> ContributorStanding:
-        """Lets a contributor begin anew, in probation. Raises `NotFound`."""
+        """Lets a contributor begin again, in probation. Raises `NotFound`."""
         return standing_of(self.change(contributor, lambda history: TrackRecord(accepted=history.accepted, plies=history.plies)))
 
     def turn(self, *, on: bool, reason: str = "") -> None:
-        """Lets nobody in any more, whoever he is; or everybody again."""
+        """Opens or closes all gateways to contributors."""
         with translate(self.client):
             if on:
                 self.client.delete(keys.VOLUNTEERS_OFF)
@@ -342,37 +355,29 @@ class Contributors(Tallies, Guests, Histories):
                 self.client.set(keys.VOLUNTEERS_OFF, reason)
 
 
-def _with_hands(fresh: HandOuts, history: TrackRecord) -> TrackRecord:
-    return msgspec.structs.replace(history, hands=history.hands.plus(fresh))
-
-
 def _hashed(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def _games(sums: dict[str, int]) -> dict[str, int]:
-    return {name: sums.get(name, 0) for name in SUMS}
-
-
 LONGEST_NAME = 32
 MARKS = " -_.'"  # besides letters and digits
-NOBODY = "guest"  # whoever calls himself so has no name
+GUEST = "guest"  # stands for no name
 
 
 def guest_name(contributor: str) -> str:
-    """What a contributor without a name is called."""
-    return f"{NOBODY}-{contributor[:6]}"
+    """The name of a contributor without a chosen one."""
+    return f"{GUEST}-{contributor[:6]}"
 
 
 def tidy(text: str) -> str:
-    """A name as it is kept and shown: composed, in one line, no longer than it may be."""
+    """A name as it is stored and shown: composed, in a line, at most `LONGEST_NAME` characters."""
     composed = unicodedata.normalize("NFKC", text)
     return " ".join("".join(letter if letter.isprintable() else " " for letter in composed).split())[:LONGEST_NAME].rstrip()
 
 
-def is_nobody(name: str) -> bool:
-    """Whether it says that its bearer wants no name."""
-    return sounds_like(name).startswith(NOBODY)
+def is_guest(name: str) -> bool:
+    """Whether it stands for no name."""
+    return sounds_like(name).startswith(GUEST)
 
 
 def unfit(name: str) -> str:

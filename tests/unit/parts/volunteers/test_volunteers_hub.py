@@ -12,10 +12,9 @@ from replay_games import play_game
 from azq import games
 from azq.config import RunSections
 from azq.ledger.records import record_of
-from azq.parts.volunteers.handing import GatewayCounts
-from azq.parts.volunteers.rooms import Room, longest_bytes, make_room
+from azq.parts.volunteers.handouts import GatewayCounts, Terms
+from azq.parts.volunteers.hub import RunHub, longest_bytes, make_hub
 from azq.parts.volunteers.sessions import TabPatience
-from azq.parts.volunteers.tickets import Terms
 from azq.wire.arrays import size_of
 from azq.wire.messages import GameRecord
 from azq.wire.tabs import MAX_TAB_BYTES
@@ -34,9 +33,9 @@ def test_no_game_is_longer_than_is_taken(name: str) -> None:
     assert plies * 8 <= longest
 
 
-def room_of(**sections: Any) -> Room:
+def room_of(**sections: Any) -> RunHub:
     parsed = RunSections.model_validate(sections)
-    return make_room(record_of("r", parsed, Path("r"), created_ms=1), parsed, b"secret", TabPatience(30.0, 90.0), GatewayCounts())
+    return make_hub(record_of("r", parsed, Path("r"), created_ms=1), parsed, b"secret", TabPatience(30.0, 90.0), GatewayCounts())
 
 
 def test_a_hand_out_has_one_version_and_one_budget() -> None:

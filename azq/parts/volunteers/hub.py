@@ -1,4 +1,4 @@
-"""One run at a gateway: its tabs and games, its leases, what tabs are told of it; and one connected tab."""
+"""A run at a gateway: its tabs and games, its leases, the messages that tabs get; and a connected tab."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ from azq.config import RunSections, SearchConfig
 from azq.errors import AzqError
 from azq.games import Game
 from azq.games.files import GameFiles
+from azq.ledger import Ledger
 from azq.ledger.types import Lease
-from azq.parts.volunteers.backing import Volunteer
-from azq.parts.volunteers.handing import GatewayCounts
+from azq.parts.volunteers.contributor_store import ContributorStore, Volunteer
+from azq.parts.volunteers.handouts import GatewayCounts, Terms, Tickets
 from azq.parts.volunteers.matches import TabMatch, in_hand
+from azq.parts.volunteers.models import Networks
 from azq.parts.volunteers.plausibility import QUALITIES, tab_budget
 from azq.parts.volunteers.sessions import Sessions, TabPatience
-from azq.parts.volunteers.tickets import Terms, Tickets
+from azq.parts.volunteers.verifier import Judge
 from azq.process.webserver import client_of
 from azq.wire import keys
 from azq.wire.arrays import legal_bytes
@@ -33,37 +35,48 @@ from azq.wire.tabs import MAX_TAB_BYTES, FromGateway, ModelUpdate, PlayGames, Wo
 
 OUTBOX_FRAMES = 256  # that a tab has not yet taken; one that falls back further is disconnected
 PAUSE_S = 0.05
-FRAMES_PER_S = 50.0  # of one tab; whoever sends more is read more slowly
-NEWEST = 500  # finished games that may be looked at
-MOST_GAMES = 512  # that one tab plays at once
+FRAMES_PER_S = 50.0  # of a tab; more are read more slowly
+NEWEST = 500  # finished games that visitors may open
+MOST_GAMES = 512  # that a tab plays at once
 LEAST_QUALITY = 50  # per cent of a move's simulations that a tab may settle for
 MATCH_GAMES = 4  # of matches that each worker of a tab gets at once: few, so that many tabs have a share
-VERSIONS_BEHIND = 8  # that a tab has been told of; who plays with an older one gets no games
+VERSIONS_BEHIND = 8  # weights versions that a tab may play with, the newest ones it got
 
 
-class Bell:
-    """Tells all who wait that something happened; who looked before it rang does not miss it."""
+@dataclass(frozen=True, slots=True)
+class Backing:
+    """What a gateway works with."""
+
+    ledger: Ledger
+    contributors: ContributorStore
+    judge: Judge
+    networks: Networks
+    secret: bytes
+
+
+class Notifier:
+    """Wakes all that wait; a count of its rings shows one that came before the wait."""
 
     def __init__(self) -> None:
-        self.rung = 0
+        self.rings = 0
         self._event = asyncio.Event()
 
     def ring(self) -> None:
-        self.rung += 1
+        self.rings += 1
         self._event.set()
 
-    async def after(self, rung: int, within_s: float) -> None:
-        """Waits until it has rung more often than so, a moment at least: what comes meanwhile is done together."""
+    async def after(self, rings: int, within_s: float) -> None:
+        """Waits until it has rung more often, a moment at least: what comes meanwhile is done together."""
         await asyncio.sleep(PAUSE_S)
-        if self.rung == rung:
+        if self.rings == rings:
             self._event.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._event.wait(), within_s)
 
 
 @dataclass(eq=False)
-class Kept:
-    """A lease that the gateway holds; `search` is what tabs are told for as long as it hands out games."""
+class TabLease:
+    """A lease that the gateway holds; its games are searched by `search`."""
 
     lease: Lease
     held: HeldLease
@@ -73,31 +86,31 @@ class Kept:
 
 
 @dataclass(eq=False, kw_only=True)
-class KeptMatch(Kept):
-    """A lease on a match; `networks` are the messages about its players', none before tabs can load them."""
+class MatchLease(TabLease):
+    """A lease on a match; `networks` are the messages about its players' networks, none before tabs can load them."""
 
     match: TabMatch
     networks: tuple[ModelUpdate, ...] = ()
 
 
 @dataclass(eq=False)
-class Room:
-    """One run; `network` is the message about its newest weights, None before there are any."""
+class RunHub:
+    """A run; `network` is the message about its newest weights, None before there are any."""
 
     record: RunRecord
     sections: RunSections
     sessions: Sessions
     network: ModelUpdate | None = None
-    leases: list[Kept] = field(default_factory=list)
-    matches: dict[str, KeptMatch] = field(default_factory=dict)  # by lease
+    leases: list[TabLease] = field(default_factory=list)
+    matches: dict[str, MatchLease] = field(default_factory=dict)  # by lease
     newest: deque[SampleEvent] = field(default_factory=partial(deque, maxlen=NEWEST))  # that tabs finished
-    bell: Bell = field(default_factory=Bell)
+    notifier: Notifier = field(default_factory=Notifier)
     open: bool = True  # until the run ends, rests, or wants no tabs any more
 
     @property
-    def open_lease(self) -> Kept | None:
+    def open_lease(self) -> TabLease | None:
         """The lease that takes more games."""
-        return next((kept for kept in self.leases if not kept.closing), None)
+        return next((lease for lease in self.leases if not lease.closing), None)
 
     @property
     def search(self) -> SearchConfig:
@@ -105,23 +118,23 @@ class Room:
         return self.leases[-1].search if self.leases else tab_search(self.sections)
 
     def terms(self, version: int, quality: int = 100) -> Terms:
-        """On which a tab gets games that plays with this version and wants so many percent of the simulations."""
+        """The terms of a tab that plays with this version and wants so many percent of the simulations."""
         return Terms(version, tab_budget(self.search.num_simulations, max(quality, LEAST_QUALITY)))
 
     def play(self, handed: list[tuple[GameRecord, bytes]], terms: Terms) -> PlayGames:
-        """What a tab is told of the games that it gets."""
-        told = {"num_simulations": terms.budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
-        settings = self.search.model_dump(exclude={"schedule"}) | told
+        """The message with which a tab gets games."""
+        settings = self.search.model_dump(exclude={"schedule"})
+        settings |= {"num_simulations": terms.budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
         return PlayGames(self.record.run, str(self.sections.run.seed), settings, in_hand(handed), version=terms.version)
 
 
-def make_room(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: GatewayCounts) -> Room:
-    """A run's room without anybody in it."""
+def make_hub(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: GatewayCounts) -> RunHub:
+    """A run's hub without tabs."""
     tickets = Tickets(secret, f"{record.run} {record.created_ms}".encode())
     longest = MAX_TAB_BYTES
     with contextlib.suppress(AzqError):  # tabs get no games of a run whose rules they do not have
         longest = longest_bytes(GameFiles().load(sections.run.game, sections.run.params))
-    return Room(record, sections, Sessions(tickets, patience, counts, longest))
+    return RunHub(record, sections, Sessions(tickets, patience, counts, longest))
 
 
 def longest_bytes(game: Game) -> int:
@@ -138,18 +151,18 @@ def tab_search(sections: RunSections) -> SearchConfig:
 
 
 def quality_wished(ready: WorkerReady) -> int:
-    """Percent of the simulations that a tab wants to do: one of `QUALITIES`; all where it says nothing of the kind."""
+    """Percent of the simulations that a tab wants to do, of `QUALITIES`; all without a wish."""
     wishes = (word.removeprefix("quality=") for word in ready.features if word.startswith("quality="))
     return next((int(wish) for wish in wishes if wish.isdecimal() and int(wish) in QUALITIES), 100)
 
 
 def volunteer_secret(client: redis.Redis) -> bytes:
-    """The control plane's secret for tickets and tokens, made by whoever asks first."""
+    """The control plane's secret for tickets and tokens, made at the first call."""
     with translate(client):
         client.set(keys.VOLUNTEER_SECRET, secrets.token_bytes(32), nx=True)
-        found = client.get(keys.VOLUNTEER_SECRET)
-    assert isinstance(found, bytes)
-    return found
+        secret = client.get(keys.VOLUNTEER_SECRET)
+    assert isinstance(secret, bytes)
+    return secret
 
 
 class Link:
@@ -158,14 +171,14 @@ class Link:
     def __init__(self, number: int, socket: WebSocket, reader: asyncio.Task[None]) -> None:
         self.number = number
         self.address = client_of(socket.client.host) if socket.client else "unknown"
-        self.guest: Volunteer | None = None
+        self.volunteer: Volunteer | None = None
         self.ready: WorkerReady | None = None
-        self.room: Room | None = None
+        self.hub: RunHub | None = None
         self.wished = ""  # run that it played for before
-        self.told: deque[int] = deque(maxlen=VERSIONS_BEHIND)  # versions of the run's weights, the newest last
+        self.versions: deque[int] = deque(maxlen=VERSIONS_BEHIND)  # of the run's weights that it has, the newest last
         self.unreadable = 0
-        self.simulations = 0  # so far, as it says
-        self.said_bye = False
+        self.simulations = 0  # so far, by its own count
+        self.leaving = False  # for good
         self._socket = socket
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue(OUTBOX_FRAMES)
         self._paced_s = 0.0
@@ -174,7 +187,7 @@ class Link:
         self._writer = asyncio.create_task(self._write())
 
     def send(self, message: FromGateway) -> None:
-        """Queues a message; a tab that takes none is cut off."""
+        """Queues a message; cuts off a tab that takes none."""
         try:
             self._outbox.put_nowait(encode_tab(message))
         except asyncio.QueueFull:
@@ -189,7 +202,7 @@ class Link:
         return message.get("bytes") or str(message.get("text") or "").encode()
 
     async def pace(self, now_s: float) -> None:
-        """Waits where the tab sends faster than any honest one, a second's worth of frames aside."""
+        """Waits where the tab sends faster than honest ones do, a second's worth of frames aside."""
         self._paced_s = max(now_s, self._paced_s) + 1.0 / FRAMES_PER_S
         await asyncio.sleep(max(0.0, self._paced_s - now_s - 1.0))
 
@@ -204,6 +217,6 @@ class Link:
                 await self._socket.close()
 
     async def _write(self) -> None:
-        with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):  # the tab is gone, which who reads from it learns too
+        with contextlib.suppress(RuntimeError, OSError, WebSocketDisconnect):  # the tab is gone, which its reader learns too
             while (frame := await self._outbox.get()) is not None:
                 await self._socket.send_bytes(frame)

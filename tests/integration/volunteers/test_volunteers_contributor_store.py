@@ -1,4 +1,4 @@
-"""Contributors at a real broker: who is let in, what is kept of him, what an operator does, also by the commands."""
+"""ContributorStore at a real broker: who is let in, what is kept of him, what an operator does, also by the commands."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from azq.cli.app import app
 from azq.config import Config, DaemonConfig, GatewayConfig
 from azq.errors import NotFound
 from azq.ledger import Ledger
-from azq.parts.volunteers.backing import Volunteer
-from azq.parts.volunteers.contributors import CALLS_PER_DAY, Contributors
+from azq.parts.volunteers.contribution_counts import DAY_S
+from azq.parts.volunteers.contributor_store import RENAMES_PER_DAY, ContributorStore, Volunteer
+from azq.parts.volunteers.reputation import HandOuts, Judgement, Trusted, after_batch, standing_of
 from azq.parts.volunteers.routes import make_router
-from azq.parts.volunteers.standing import HandOuts, Judgement, Trusted, after_batch, standing_of
-from azq.parts.volunteers.tallies import DAY_S
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
@@ -46,11 +45,11 @@ def client(broker: Any) -> Iterator[Any]:
 
 
 class Door:
-    """Contributors under a clock that the test turns."""
+    """ContributorStore under a clock that the test turns."""
 
     def __init__(self, client: Any, **limits: Any) -> None:
         self.now_ms = NOW_MS
-        self.all = Contributors(client, GatewayConfig(**limits), b"secret", lambda: self.now_ms)
+        self.all = ContributorStore(client, GatewayConfig(**limits), b"secret", lambda: self.now_ms)
 
     def come(self, token: str = "", invite: str = "", address: str = "10.0.0.1", device: str = "laptop", name: str = "") -> Volunteer:
         found = self.all.welcome(token, invite, address, device, name)
@@ -121,7 +120,7 @@ def test_a_name_that_was_given_stays(client: Any) -> None:
 def test_names_change_so_often_a_day(client: Any) -> None:
     door = Door(client)
     ann = door.come(device="")
-    for number in range(CALLS_PER_DAY):
+    for number in range(RENAMES_PER_DAY):
         assert door.come(ann.token, device="", name=f"Ann {number}").problem == ""
     assert "too often" in door.come(ann.token, device="", name="Ann").problem
     door.now_ms += 1000 * DAY_S
@@ -167,7 +166,7 @@ def test_histories_change_and_blocks_work_at_once(client: Any) -> None:
 def test_what_is_done_with_games_is_kept_of_contributors_and_for_a_day_of_addresses(client: Any) -> None:
     door = Door(client)
     ann, bob = door.come(), door.come()
-    door.all.note({ann.contributor: HandOuts(10, 6, 4), "@10.0.0.1": HandOuts(10, 6, 4), "gone": HandOuts(1)})
+    door.all.add_hand_outs({ann.contributor: HandOuts(10, 6, 4), "@10.0.0.1": HandOuts(10, 6, 4), "gone": HandOuts(1)})
     assert door.all.history(ann.contributor).hands == HandOuts(10, 6, 4)
     assert door.all.address_hands(bob.contributor) == HandOuts(10, 6, 4), "who comes from the same address"
     again = Door(client).come(bob.token)
@@ -179,7 +178,7 @@ def test_what_is_done_with_games_is_kept_of_contributors_and_for_a_day_of_addres
 def test_rest_tells_what_a_contributor_and_his_address_did(client: Any, tmp_path: Path) -> None:
     door, bus = Door(client), MemoryBus()
     ann = door.come()
-    door.all.note({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
+    door.all.add_hand_outs({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
     services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), tmp_path, list)
     with TestClient(create_app(services, [make_router(Config(), client)]), "http://127.0.0.1") as rest:
         told = rest.get(f"/v1/volunteers/{ann.name}").json()
@@ -205,7 +204,7 @@ def test_the_switch_turns_everybody_away(client: Any) -> None:
     door = Door(client)
     ann = door.come()
     door.all.turn(on=False, reason="back on Monday")
-    assert "nobody's help" in door.refused(ann.token)
+    assert "no help is wanted" in door.refused(ann.token)
     assert door.all.refusal(ann.contributor, 1) == door.all.closed() == "back on Monday"
     door.all.turn(on=True)
     assert door.come(ann.token) == ann
@@ -249,7 +248,7 @@ def test_the_commands_do_what_they_say(client: Any, broker: Any, monkeypatch: py
     (row,) = said("list")
     assert (row["contributor"], row["games"], row["trust"]) == (ann.contributor, 1, "probation")
     assert said("block", ann.name, "--reason", "rude")["blocked"] == ann.contributor
-    door.all.note({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
+    door.all.add_hand_outs({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
     shown = said("show", ann.contributor)
     assert (shown["reason"], shown["handed"], shown["brought"], shown["dropped"]) == ("rude", 4, 3, 1)
     assert (shown["address_handed"], shown["address_dropped"]) == (8, 5)
