@@ -1,5 +1,5 @@
 """README's pictures, from one seeded run of connect four on this machine: its live table as a moving SVG, with a self-play worker
-killed on the way, and its page as a PNG.
+killed on the way, and its page as a PNG; and the boards that link previews of `azq site build` show.
 
 Usage: pictures.py [--minutes 10] [--out docs/img]    `make pictures`; needs playwright and chromium.
 """
@@ -10,12 +10,15 @@ import argparse
 import io
 import re
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from PIL import Image
 from rich.console import Console
 
+from azq import pretrained
 from azq.console.table import panel
 from azq.host.fronts import free_port
 from azq.local import Local
@@ -88,11 +91,41 @@ def photograph(door: str, address: str, file: Path) -> None:
         page.screenshot(path=str(file))
 
 
+PREVIEW = {"width": 1200, "height": 630}
+ALONE = """scene => {
+  const sheet = document.createElement("div"), copy = scene.cloneNode(true);
+  sheet.className = "board";
+  sheet.dataset.game = scene.closest(".board").dataset.game;
+  sheet.style.cssText = "position: fixed; inset: 0; z-index: 9; max-width: none; display: grid; place-items: center; background: #f3f1ec";
+  sheet.append(copy);
+  document.body.append(sheet);
+  const { width, height } = copy.getBoundingClientRect();
+  copy.style.transform = `scale(${Math.min(1100 / width, 570 / height)})`;
+}"""
+
+
+def photograph_boards(folder: Path) -> None:
+    """The gallery's board of each game, as link previews show it."""
+    sys.path.insert(0, str(ROOT / "tests" / "support"))
+    from board_site import board_site
+    from browsing import launched
+
+    with tempfile.TemporaryDirectory() as site, board_site(Path(site) / "site") as url, launched() as browser:
+        for game in pretrained.names():
+            page = browser.new_page(viewport=PREVIEW, color_scheme="light")
+            page.goto(url)
+            page.locator(f'section[data-game="{game}"] .scene').evaluate(ALONE)
+            data = io.BytesIO(page.screenshot())
+            Image.open(data).convert("RGB").quantize(64).save(folder / f"{game}.png", optimize=True)
+            page.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "img")
     arguments = parser.parse_args()
+    photograph_boards(ROOT / "azq" / "web" / "gallery")
     port = free_port()
     with Local("connect_four", settings=[f"daemon.port={port}", "run.seed=1"]) as local:
         frames = record(local, arguments.minutes)

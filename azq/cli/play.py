@@ -57,11 +57,14 @@ def demo(
 
 
 @site_app.command("build")
-def site_build(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")]) -> None:
+def site_build(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A new folder.")],
+    url: Annotated[str, typer.Option("--url", help="Address that it will have, ending in /: link previews then have pictures.")] = "",
+) -> None:
     """Write the same pages into a folder that any web server can serve."""
     from azq.console.demo import build
 
-    typer.echo(f"{folder}: {len(build(folder))} games; try it with `python3 -m http.server -d {folder}`")
+    typer.echo(f"{folder}: {len(build(folder, url))} games; try it with `python3 -m http.server -d {folder}`")
 
 
 @with_settings

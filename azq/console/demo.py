@@ -7,7 +7,10 @@ import contextlib
 import gzip
 import hashlib
 import importlib
+import os
+import posixpath
 import random
+import re
 import shutil
 import socket
 import tempfile
@@ -15,6 +18,7 @@ import threading
 import webbrowser
 from dataclasses import replace
 from functools import cache, partial
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,6 +31,7 @@ from azq.config import merge, parse_run
 from azq.errors import StateConflict
 from azq.games import GameFiles
 from azq.presets import preset
+from azq.process.site import PACKED
 from azq.ratings.elo import Rating
 from azq.wire.messages import ModelEvent
 
@@ -38,9 +43,12 @@ LEAST_SHARE = 0.5  # of the points, in a match that says how strong a network is
 STRENGTH, STRONGEST = 64, 2048  # simulations of a network at its own level, and of the highest level
 
 
-def build(folder: Path) -> list[str]:
-    """Writes the whole site into a new or empty folder; returns the games. Raises `StateConflict` where there are other files."""
-    _write_pages(folder)
+def build(folder: Path, url: str = "") -> list[str]:
+    """Writes the whole site into a new or empty folder; returns the games. Raises `StateConflict` where there are other files.
+
+    Link previews of its pages have pictures where `url`, its address, is given.
+    """
+    write_pages(folder, url)
     for game in pretrained.names():
         _write_network(folder, game)
     return list(pretrained.names())
@@ -61,7 +69,7 @@ def demo(port: int, *, open_browser: bool) -> None:
 
     with tempfile.TemporaryDirectory(prefix="azq-demo-") as name, bind("127.0.0.1", port, "--port", socket.socket) as listener:
         folder = Path(name)
-        _write_pages(folder / "pages")
+        write_pages(folder / "pages")
         made, lock = cache(partial(_write_network, folder / "pages")), threading.Lock()
 
         def network(game: str) -> Path:
@@ -85,16 +93,53 @@ def demo(port: int, *, open_browser: bool) -> None:
             uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
-def _write_pages(folder: Path) -> None:
-    """Everything but the networks."""
+def write_pages(folder: Path, url: str = "") -> None:
+    """Everything but the networks; what pages load lies in a folder named by its content, packed beside for servers that send it so."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StateConflict(f"{folder} is not empty; name a new folder")
-    web = folder / "web"
+    web, digest = folder / "web", hashlib.sha256()
     shutil.copytree(WEB, web, ignore=_left_out)
-    (web / "gallery" / "index.html").rename(folder / "index.html")
-    (web / "azq.wasm.gz").write_bytes(gzip.compress((web / "azq.wasm").read_bytes(), mtime=0))
+    for path in sorted(path for path in web.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        digest.update(path.relative_to(web).as_posix().encode() + hashlib.sha256(data).digest())
+        if path.suffix in PACKED:
+            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(data, mtime=0))
+    assets = web.rename(folder / f"web-{digest.hexdigest()[:12]}")
+    _write_page(folder, "gallery", assets.name, "Play nine games", f"{url}{assets.name}/gallery/connect_four.png" if url else "")
+    for game in pretrained.names():
+        title, image = game.replace("_", " ").capitalize(), f"{url}{assets.name}/gallery/{game}.png"
+        _write_page(folder / "play" / game, "play", assets.name, f"Play {title} against a network", image if url else "")
     (folder / NETWORKS).mkdir()
     (folder / GAMES).write_bytes(msgspec.json.encode([_entry(game) for game in pretrained.names()]))
+
+
+def _write_page(folder: Path, page: str, assets: str, title: str, image: str) -> None:
+    """A page of `web` at another place: its links follow, browsers load its modules at once, link previews have title and picture."""
+    root = "../" * (0 if page == "gallery" else 2)
+
+    def moved(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join("web", page, link[2]))
+        return f'{link[1]}="{root}{target.replace("web", assets, 1).lstrip(".")}"'
+
+    modules = _imports(WEB / page / f"{page}.js", {})
+    preloads = "".join(f'<link rel="modulepreload" href="../{module.relative_to(WEB).as_posix()}">\n' for module in modules)
+    preloads += f'<link rel="preload" href="../../{GAMES}" as="fetch" crossorigin>\n'
+    tags = {"og:title": title, "og:site_name": "azq", "og:image": image}
+    previews = "".join(f'<meta property="{name}" content="{escape(text)}">\n' for name, text in tags.items() if text)
+    text = (WEB / page / "index.html").read_text("utf-8").replace("</head>", f"{preloads}</head>")
+    text = re.sub(r'\b(href|src)="([^":]+)"', moved, text)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "index.html").write_text(re.sub("<title>.*</title>", f"<title>{escape(title)} · azq</title>\n{previews}", text), "utf-8")
+
+
+def _imports(module: Path, modules: dict[Path, None]) -> dict[Path, None]:
+    """The modules that a module of pages imports, directly or not, each once."""
+    for name in re.findall(r'^import .* from "(\..+)";?$', module.read_text("utf-8"), re.MULTILINE):
+        imported = Path(os.path.normpath(module.parent / name))
+        if imported not in modules:
+            modules[imported] = None
+            _imports(imported, modules)
+    return modules
 
 
 def _left_out(folder: str, names: list[str]) -> set[str]:
@@ -106,6 +151,7 @@ def _entry(name: str) -> dict[str, Any]:
     """What the gallery shows of a game."""
     card, rng = pretrained.card(name), random.Random(0)
     state = GameFiles().load(name, card.params).new_initial_state()
+    start = str(state)
     for _ in range(SHOWN_PLIES):
         after = state.clone()
         after.apply_action(rng.choice(after.legal_actions()))
@@ -113,7 +159,7 @@ def _entry(name: str) -> dict[str, Any]:
             break
         state = after
     won = [match for match in card.matches if match.share >= LEAST_SHARE]
-    return {"game": name, "params": card.params, "position": str(state), "measured": won[-1] if won else None}
+    return {"game": name, "params": card.params, "start": start, "position": str(state), "measured": won[-1] if won else None}
 
 
 def _write_network(folder: Path, name: str) -> Path:

@@ -26,7 +26,7 @@ class Quiet(SimpleHTTPRequestHandler):
 @contextlib.contextmanager
 def board_site(folder: Path) -> Iterator[str]:
     """Serves the site from the folder; yields its address."""
-    demo._write_pages(folder)
+    demo.write_pages(folder)
     for game in pretrained.names():
         params = pretrained.card(game).params
         about = {

@@ -1,6 +1,5 @@
 // The play page: a person at the board against a run's networks, from the first ply to the analysis.
 
-import { at } from "../address.js";
 import { Away, Refused, takeToken } from "../api.js";
 import { Board } from "../board.js";
 import { seatName, words } from "../boards/words.js";
@@ -24,15 +23,15 @@ const page = { board: null, core: null, source: null, run: null, rules: null, op
 // --- the address: #run=..&level=..&seat=..&moves=.. (base 36, joined by dots); what a shared link says
 
 function readAddress() {
-  const address = new URLSearchParams(location.hash.slice(1));
-  const moves = (address.get("moves") ?? "").split(".").filter(Boolean).map((one) => parseInt(one, 36));
-  return { run: address.get("run") ?? new URLSearchParams(location.search).get("run"), level: address.get("level"), seat: Number(address.get("seat") ?? 0), moves };
+  const query = new URLSearchParams(location.hash.slice(1));
+  const moves = (query.get("moves") ?? "").split(".").filter(Boolean).map((move) => parseInt(move, 36));
+  return { run: query.get("run") ?? new URLSearchParams(location.search).get("run"), level: query.get("level"), seat: Number(query.get("seat") ?? 0), moves };
 }
 
 function address() {
-  const address = new URLSearchParams({ run: page.run.name, level: $("level").value, seat: page.seat });
-  if (!hidden()) address.set("moves", page.table.actions().map((action) => action.toString(36)).join("."));
-  return `#${address}`;
+  const query = new URLSearchParams({ run: page.run.name, level: $("level").value, seat: page.seat });
+  if (!hidden()) query.set("moves", page.table.actions().map((action) => action.toString(36)).join("."));
+  return `#${query}`;
 }
 
 /** Whether the plies so far would show the person, and readers of the link, what must stay hidden. */
@@ -234,7 +233,7 @@ async function share() {
 
 // --- which run, how strong, which seat
 
-async function openRun(name, address) {
+async function openRun(name, wanted) {
   page.run = page.source.runs.find((run) => run.name === name) ?? page.source.runs[0];
   $("runs").value = page.run.name;
   const { title, rules } = RULES[page.run.sections.run.game] ?? { title: page.run.sections.run.game, rules: [] };
@@ -251,10 +250,10 @@ async function openRun(name, address) {
   $("where").parentElement.hidden = page.opponents.length < 2;
   const players = page.rules.numPlayers;
   show($("seat"), Array.from({ length: players }, (_, seat) => h("option", { value: seat }, players > 2 ? seatName(settings.game, seat) : `${seatName(settings.game, seat)}${seat || page.rules.hasChance ? "" : ", first"}`)));
-  $("seat").value = String(address.seat < players ? address.seat : 0);
+  $("seat").value = String(wanted.seat < players ? wanted.seat : 0);
   $("seat").parentElement.hidden = players === 1;
   $("level").previousSibling.textContent = players === 1 ? "Hints by " : "Opponent ";
-  await openOpponent(address.level);
+  await openOpponent(wanted.level);
 }
 
 /** Who was chosen, with the levels that he has; as strong as before where there was somebody. */
@@ -280,22 +279,26 @@ function nearest(wanted, options) {
 }
 
 async function start() {
-  const address = readAddress();
-  page.core ??= await loadCore(at("/web/azq.wasm"));
+  const wanted = readAddress();
+  const core = page.core ?? loadCore(new URL("../azq.wasm", import.meta.url));  // comes while the rest is asked for
+  Promise.resolve(core).catch(() => {});
   page.source ??= await findSource(guarded);
   if (page.source.gateway) showPages("play");
   if (!page.source.runs.length) throw new Error(page.source.gateway ? "no run wants volunteers at the moment, so there is no opponent" : "there are no runs yet; `azq up` starts one");
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, page.source.site ? RULES[run.name].title : run.name)));
   if (page.source.site) $("runs").previousSibling.textContent = "Game ";
-  await openRun(address.run, address);
+  const { start: text, sections } = page.source.runs.find(({ name }) => name === wanted.run) ?? {};
+  if (text && !page.table) page.board.draw({ game: sections.run.game, text, notice: "Loading…" });
+  page.core = await core;
+  await openRun(wanted.run, wanted);
   document.querySelector(".play").classList.remove("waiting");
   try {
-    begin(address.moves);
+    begin(wanted.moves);
   } catch (error) {
     begin();
     problem(`the link's moves are not those of a game (${error.message}); this is a new one`);
   }
-  if (address.run && address.run !== page.run.name) problem(`there is no run ${address.run} to play against; this is ${page.run.name}`);
+  if (wanted.run && wanted.run !== page.run.name) problem(`there is no run ${wanted.run} to play against; this is ${page.run.name}`);
 }
 
 page.board = new Board((action) => act(action));
@@ -310,7 +313,9 @@ $("share").addEventListener("click", share);
 $("analyse").addEventListener("click", analyse);
 $("level").addEventListener("change", () => page.table && advance());
 $("where").addEventListener("change", telling(async () => { await openOpponent($("level").value); page.advice = new Map(); advance(); }));
-$("runs").addEventListener("change", telling(async () => { await openRun($("runs").value, readAddress()); begin(); }));
+$("runs").addEventListener("change", telling(async () => {
+  if (page.source.site) return location.assign(`../${$("runs").value}/?site#run=${$("runs").value}`);
+  await openRun($("runs").value, readAddress()); begin(); }));
 window.addEventListener("hashchange", telling(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());
 takeToken();

@@ -80,7 +80,7 @@ def test_a_device_comes_back_by_its_token_of_which_only_a_hash_is_kept(client: A
 
 def test_invitations_name_their_guests_and_have_an_end(client: Any) -> None:
     door = Door(client, invited_only=True)
-    assert "only who was invited" in door.refused()
+    assert "needs an invitation" in door.refused()
     code = door.all.invite("class 7b", uses=2, days=1)
     assert [door.come(invite=code).name for _ in range(2)] == ["class 7b"] * 2
     assert "used up" in door.refused(invite=code)

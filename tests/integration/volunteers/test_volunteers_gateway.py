@@ -100,7 +100,7 @@ def test_games_of_a_tab_that_dies_are_played_by_others(broker: Any, tmp_path: Pa
         hall.close()
 
 
-def heard(socket: Any, kind: Any, within_s: float = 10.0) -> Any:
+def heard(socket: Any, kind: Any, within_s: float = 60.0) -> Any:
     """The next message of a kind."""
     while True:
         message = from_gateway(socket.recv(within_s))

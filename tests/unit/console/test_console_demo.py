@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,13 +19,19 @@ from azq.errors import StateConflict
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
-    demo._write_pages(folder)
+    demo.write_pages(folder, "https://play.test/")
+    return folder
+
+
+def assets(site: Path) -> Path:
+    """The folder that is named by its content."""
+    (folder,) = site.glob("web-*")
     return folder
 
 
 def test_each_game_has_a_board_and_rules(site: Path) -> None:
     entries = json.loads((site / "games.json").read_text())
-    rules = (site / "web" / "rules.js").read_text()
+    rules = (assets(site) / "rules.js").read_text()
     assert [entry["game"] for entry in entries] == list(pretrained.names())
     measured = {entry["game"]: entry["measured"] for entry in entries}
     assert (measured["connect_four"]["share"], measured["blob"]) == (0.96, None)
@@ -31,7 +40,7 @@ def test_each_game_has_a_board_and_rules(site: Path) -> None:
 
 def test_pages_of_daemon_and_gateway_are_left_out(site: Path) -> None:
     assert (site / "index.html").exists()
-    assert {path.name for path in (site / "web").iterdir() if path.is_dir()} == {"play", "gallery", "boards", "vendor"}
+    assert {path.name for path in assets(site).iterdir() if path.is_dir()} == {"play", "gallery", "boards", "vendor"}
 
 
 def test_a_network_is_named_by_its_hash_and_has_ten_levels(site: Path) -> None:
@@ -49,3 +58,31 @@ def test_a_folder_with_other_files_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(StateConflict, match="is not empty"):
         demo.build(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("place", [".", *(f"play/{game}" for game in pretrained.names())])
+def test_every_link_of_a_page_leads_to_a_file(site: Path, place: str) -> None:
+    page = site / place / "index.html"
+    text = page.read_text("utf-8")
+    links = re.findall(r'(?:href|src)="([^"]+)"', text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    assert any(link.endswith("/boards/grid.js") for link in links), "modules of modules are loaded at once"
+    (image,) = re.findall(r'property="og:image" content="https://play.test/([^"]+)"', text)
+    assert (site / image).is_file()
+    assert '<meta property="og:title" content="Play ' in text
+
+
+def test_files_lie_packed_beside(site: Path) -> None:
+    core = assets(site) / "azq.wasm"
+    assert gzip.decompress(core.with_name("azq.wasm.gz").read_bytes()) == core.read_bytes()
+
+
+def test_another_content_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    monkeypatch.setattr(demo, "WEB", tmp_path / "web")
+    shutil.copytree(Path(demo.__file__).parents[1] / "web", tmp_path / "web", ignore=shutil.ignore_patterns("*.wasm*"))
+    for number, text in enumerate(("a {}", "a {}", "b {}")):
+        (tmp_path / "web" / "look.css").write_text(text)
+        demo.write_pages(tmp_path / str(number))
+        names += [folder.name for folder in (tmp_path / str(number)).glob("web-*")]
+    assert names[0] == names[1] != names[2]
