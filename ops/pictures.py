@@ -12,7 +12,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
@@ -25,20 +24,17 @@ from azq.local import Local
 from azq.status.summary import RunStatus
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+from board_site import board_site  # noqa: E402
+from browsing import launched  # noqa: E402
+
 COLUMNS = 118
 SHOWN_S = (3, 10, 20, 40, 60, 120, 180, 240)  # of the run, before its worker dies
 KILLED_AT = 0.6  # of the run
 AFTER_KILL_S = (0, 1, 2, 4, 8, 30)
 FRAME_S = 1.5
 FONT_FACES = re.compile(r"@font-face\s*\{.*?\}", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """The live table at a moment."""
-
-    status: RunStatus
-    note: str = ""
+Frame = tuple[RunStatus, str]  # the live table at a moment, and what has just happened
 
 
 def record(local: Local, minutes: float) -> list[Frame]:
@@ -50,7 +46,7 @@ def record(local: Local, minutes: float) -> list[Frame]:
             local.kill("selfplay")
             note = "kill -9 of the self-play worker: the next one adopts its games"
         if status.active_s >= moments[0]:
-            frames.append(Frame(status, note))
+            frames.append((status, note))
             moments = [second for second in moments if second > status.active_s]
         if not moments:
             break
@@ -74,15 +70,12 @@ def film(frames: Sequence[Frame]) -> str:
 
 def _drawn(frame: Frame, name: str) -> str:
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(panel(frame.status, frame.note))
+    console.print(panel(*frame))
     return FONT_FACES.sub("", console.export_svg(title="azq up --game connect_four", unique_id=name))
 
 
 def photograph(door: str, address: str, file: Path) -> None:
     """A page behind its sign-in, once its figures are drawn."""
-    sys.path.insert(0, str(ROOT / "tests" / "support"))
-    from browsing import launched
-
     with launched() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 860})
         page.goto(door)
@@ -91,33 +84,22 @@ def photograph(door: str, address: str, file: Path) -> None:
         page.screenshot(path=str(file))
 
 
-PREVIEW = {"width": 1200, "height": 630}
 ALONE = """scene => {
-  const sheet = document.createElement("div"), copy = scene.cloneNode(true);
-  sheet.className = "board";
-  sheet.dataset.game = scene.closest(".board").dataset.game;
-  sheet.style.cssText = "position: fixed; inset: 0; z-index: 9; max-width: none; display: grid; place-items: center; background: #f3f1ec";
-  sheet.append(copy);
-  document.body.append(sheet);
-  const { width, height } = copy.getBoundingClientRect();
-  copy.style.transform = `scale(${Math.min(1100 / width, 570 / height)})`;
+  const { width, height } = scene.getBoundingClientRect(), scale = Math.min(1100 / width, 570 / height);
+  scene.style.cssText = `position: fixed; left: 50%; top: 50%; width: ${width}px; translate: -50% -50%; scale: ${scale}; z-index: 9;
+    background: #f3f1ec; box-shadow: 0 0 0 1200px #f3f1ec`;
 }"""
 
 
 def photograph_boards(folder: Path) -> None:
     """The gallery's board of each game, as link previews show it."""
-    sys.path.insert(0, str(ROOT / "tests" / "support"))
-    from board_site import board_site
-    from browsing import launched
-
     with tempfile.TemporaryDirectory() as site, board_site(Path(site) / "site") as url, launched() as browser:
         for game in pretrained.names():
-            page = browser.new_page(viewport=PREVIEW, color_scheme="light")
+            page = browser.new_page(viewport={"width": 1200, "height": 630}, color_scheme="light")
             page.goto(url)
             page.locator(f'section[data-game="{game}"] .scene').evaluate(ALONE)
-            data = io.BytesIO(page.screenshot())
-            Image.open(data).convert("RGB").quantize(64).save(folder / f"{game}.png", optimize=True)
-            page.close()
+            picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB").quantize(64)
+            picture.save(folder / f"{game}.png", optimize=True)
 
 
 def main() -> None:

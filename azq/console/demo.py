@@ -31,13 +31,13 @@ from azq.config import merge, parse_run
 from azq.errors import StateConflict
 from azq.games import GameFiles
 from azq.presets import preset
-from azq.process.site import PACKED
 from azq.ratings.elo import Rating
 from azq.wire.messages import ModelEvent
 
 WEB = Path(str(files("azq") / "web"))
 PAGES = ("play", "gallery", "boards", "vendor")  # folders of it; the others are pages of a daemon or a gateway
 GAMES, NETWORKS = "games.json", "site"
+PACKED = (".css", ".html", ".js", ".mjs", ".svg", ".wasm")  # files with a compressed one beside
 SHOWN_PLIES = 30  # of random play, on the gallery's boards
 LEAST_SHARE = 0.5  # of the points, in a match that says how strong a network is
 STRENGTH, STRONGEST = 64, 2048  # simulations of a network at its own level, and of the highest level
