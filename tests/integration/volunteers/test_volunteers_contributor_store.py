@@ -128,7 +128,7 @@ def test_names_change_so_often_a_day(client: Any) -> None:
 
 
 def test_quotas_by_key_and_by_address(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("azq.parts.volunteers.contributors.DEVICES_PER_ADDRESS", 1)
+    monkeypatch.setattr("azq.parts.volunteers.contributor_store.DEVICES_PER_ADDRESS", 1)
     door = Door(client, keys_per_day=3, games_per_hour=10)
     ann, bob, _ = (door.come() for _ in range(3))
     assert "too many new devices" in door.refused()
