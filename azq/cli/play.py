@@ -231,11 +231,11 @@ def games_import(
     overrides: Overrides = None,
 ) -> Answer:
     """Begin a run with games that others played: `azq up --run RUN` learns from them first, then from its own."""
-    from azq.console.recorded import Source, import_games
+    from azq.console.recorded import import_games
     from azq.console.up import UpRequest
 
     request = UpRequest(game, run, overrides or (), config_file=config, preset=preset)
-    done = import_games(request, Source(files, form, finish, num_simulations), partial(typer.echo, err=True))
+    done = import_games(request, files, partial(typer.echo, err=True), form=form, finish=finish, num_simulations=num_simulations)
     return Answer(done.values(), done.text())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, Preset, RunName, emit, names, with_answer, with_settings
+from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, Preset, RunName, names, with_answer, with_settings
 from azq.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -70,16 +70,16 @@ def doctor(
     return Answer(values, [conclusion(checks), *map(str, checks)], ExitCode.CONFIG if failed else ExitCode.OK)
 
 
+@with_answer
 def profile(
     run: Annotated[str | None, typer.Argument(help="A running run; not with --local.")] = None,
     local: Annotated[bool, typer.Option("--local", help="Start a temporary run, and remove it afterwards.")] = False,
     game: Annotated[str, typer.Option("--game", help="Game of --local, as its preset has it.")] = "connect_four",
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Seconds to watch.")] = 10.0,
     picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this file (.svg).")] = None,
-    as_json: AsJson = False,
     config: ConfigFile = None,
     overrides: Overrides = None,
-) -> None:
+) -> Answer:
     """Show where the time of a running run goes: shares of wall time and CPU by role and phase."""
     from azq.config import load
     from azq.console.profile import as_text, plot, profile_local, profile_run
@@ -95,7 +95,7 @@ def profile(
         result = profile_run(load(config, sets), run, seconds)
     if picture is not None:
         plot(result, picture)
-    emit(result, as_json, as_text(result))
+    return Answer(result, as_text(result))
 
 
 @with_settings

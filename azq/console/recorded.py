@@ -60,19 +60,9 @@ class Imported:
         if len(self.named) < MOST_NAMED:
             self.named.append(f"{name}: {why or kind}")
 
-    @property
-    def first_left_out(self) -> str:
-        return self.named[0] if self.named else ""
-
     def values(self) -> dict[str, Any]:
-        return {
-            "run": self.run,
-            "games": self.games,
-            "positions": self.positions,
-            "left_out": dict(self.left_out),
-            "first_left_out": self.first_left_out,
-            "named": self.named,
-        }
+        """By their public names."""
+        return vars(self) | {"first_left_out": self.named[0] if self.named else ""}
 
     def text(self) -> list[str]:
         lines = [f"run {self.run} begins with {self.games:,} games, {self.positions:,} positions"]
@@ -84,26 +74,25 @@ class Imported:
         return [*lines, f"`azq up --run {self.run}` learns from them first, then more and more from its own"]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Games to import: files, their notation (none: by their names), and who plays on what was given up (none: it is left out)."""
-
-    files: Sequence[Path]
-    form: str = ""
-    finish: str = ""
-    num_simulations: int = 400
-
-
-def import_games(request: UpRequest, source: Source, report: Callable[[str], None]) -> Imported:
+def import_games(
+    request: UpRequest,
+    paths: Sequence[Path],
+    report: Callable[[str], None],
+    *,
+    form: str = "",
+    finish: str = "",
+    num_simulations: int = 400,
+) -> Imported:
     """Makes the folder of a new run whose log begins with the games of these files; it is there whole, or not at all.
 
-    Games that were given up or break the rules are left out and counted. Raises `NotFound` for a file, `StateConflict` for a run that
-    exists, `ConfigError` where no game is left, `StoreError` for a full disk.
+    `form` is their notation (none: by their names). The player `finish` plays on what was given up; without one, and where they break the
+    rules, games are left out and counted. Raises `NotFound` for a file, `StateConflict` for a run that exists, `ConfigError` where no game
+    is left, `StoreError` for a full disk.
     """
     start = read_start(request)
     if start.run.path.exists():
         raise StateConflict(f"run {start.run.name!r} exists, and games come before all others of a run; choose another --run")
-    files = [(path, source.form or form_of(path.name), _bytes(path)) for path in source.files]
+    files = [(path, form or form_of(path.name), _bytes(path)) for path in paths]
     sections = _as_in(files, start.config, request).run_sections()
     game = load_game(start.config, sections.run.game, sections.run.params)
     making, done = RunDir(start.run.home, f".{start.run.name}.import"), Imported(start.run.name)
@@ -113,15 +102,15 @@ def import_games(request: UpRequest, source: Source, report: Callable[[str], Non
             log = SegmentLog(making.path / "segments", game_key(sections), count=partial(count_trained, game))
             stack.callback(log.close)
             result = _sound(game, files, done)
-            seating = Seating(sections.run.game, None, "latest", source.num_simulations, slots=AT_ONCE)
-            players = stack.enter_context(seated(start.config, seating, [source.finish]))[1] if source.finish else [None]
+            seating = Seating(sections.run.game, None, "latest", num_simulations, slots=AT_ONCE)
+            players = stack.enter_context(seated(start.config, seating, [finish]))[1] if finish else [None]
             store = Storing(game, log, players[0], done)
             progress = ProgressLine(report, lambda: f"{done.games:,} games, {done.positions:,} positions")
             while several := list(islice(result, AT_ONCE)):
                 store.take(several)
                 progress()
         if not done.games:
-            named = ", ".join(map(str, source.files))
+            named = ", ".join(map(str, paths))
             raise ConfigError(f"no game of {named} can be learnt from; the first: {'; '.join(done.named[:3]) or 'there is none'}")
         making.create(sections, start.host)
         list_game(start.run.home, game_asked(request))

@@ -93,16 +93,13 @@ def compare(courses: Sequence[Course], by: str) -> RunComparison:
 
 def same_game(first: RunRecord, other: RunRecord) -> None:
     """Raises `InvalidRequest` naming both games where they are not one."""
-    games = [
-        {name: value for name, value in json.loads(record.sections).get("run", {}).items() if name in ("game", "params")}
-        for record in (first, other)
-    ]
+    runs = [json.loads(record.sections).get("run", {}) for record in (first, other)]
+    games = [(run.get("game", ""), run.get("params")) for run in runs]
     if games[0] != games[1]:
-        text = ", ".join(
-            f"{record.run} learns {game.get('game', '')} {game.get('params') or ''}".strip()
-            for record, game in zip((first, other), games, strict=True)
+        names = ", ".join(
+            f"{record.run} learns {game} {params or ''}".strip() for record, (game, params) in zip((first, other), games, strict=True)
         )
-        raise InvalidRequest(f"runs of different games cannot be compared: {text}; name runs of one game")
+        raise InvalidRequest(f"runs of different games cannot be compared: {names}; name runs of one game")
 
 
 def _compared(course: Course, game: str, by: str) -> ComparedRun:

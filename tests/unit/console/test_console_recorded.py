@@ -13,7 +13,7 @@ from replay_games import play_game
 from azq import _core, games
 from azq.config import RunSections, load
 from azq.console import recorded
-from azq.console.recorded import Source, import_games
+from azq.console.recorded import import_games
 from azq.console.replay import replay_game, replay_text
 from azq.console.samples import games_of
 from azq.console.up import UpRequest
@@ -47,10 +47,10 @@ def told(line: str) -> None:
 
 def test_a_run_begins_with_the_games_of_several_files(asked: UpRequest, tmp_path: Path) -> None:
     files = [written(tmp_path / "a.jsonl", 70), written(tmp_path / "b.jsonl", 5, '{"actions": [0, 0]}\n', '{"actions": [4]}\n')]
-    done = import_games(asked, Source(files), told)
+    done = import_games(asked, files, told)
     assert (done.run, done.games, done.left_out.total()) == ("human", 75, 2)
-    assert done.first_left_out.startswith(f"{files[1]}, game 6: entry 2 at byte ")
-    assert done.first_left_out.endswith("action 0 is not legal after 1 plies")
+    assert done.named[0].startswith(f"{files[1]}, game 6: entry 2 at byte ")
+    assert done.named[0].endswith("action 0 is not legal after 1 plies")
     folder = tmp_path / "runs" / "human"
     assert holds_games(folder)
     assert [path.name for path in folder.parent.iterdir()] == ["human"]
@@ -66,9 +66,9 @@ def test_what_was_given_up_is_played_on_where_somebody_does(asked: UpRequest, tm
     file = tmp_path / "g.jsonl"
     file.write_text("".join(json.dumps({"actions": actions}) + "\n" for actions in ([0, 3, 1, 4], [4])))
     with pytest.raises(ConfigError, match=r"no game of .*g.jsonl can be learnt from; the first: .*game 1: .*--finish PLAYER"):
-        import_games(asked, Source([file]), told)
+        import_games(asked, [file], told)
     assert not (tmp_path / "runs" / "human").exists()
-    done = import_games(asked, Source([file], finish="uct:50"), told)
+    done = import_games(asked, [file], told, finish="uct:50")
     assert (done.games, done.positions) == (2, 5)
     events = list(games_of(load(None, asked.overrides), "human", 9, None)[1])
     assert events[0].returns == (1.0, -1.0)  # who is to move wins at once
@@ -83,7 +83,7 @@ def test_a_game_that_was_played_on_to_another_result_is_left_out(asked: UpReques
         return [ReadGame(each.number, each.actions, over=each.over, sign=-1) for each in found(form, game, data)]
 
     monkeypatch.setattr(recorded, "read_games", of_the_loser)
-    done = import_games(asked, Source([file], finish="uct:50"), told)
+    done = import_games(asked, [file], told, finish="uct:50")
     assert (done.games, dict(done.left_out)) == (3, {recorded.OTHERWISE: 1})
     assert any("another result" in line for line in done.text())
 
@@ -98,9 +98,9 @@ def test_the_board_is_that_of_the_file_unless_it_is_set(tmp_path: Path, chosen: 
     asked = UpRequest("hex", "club", (f'home="{tmp_path}/runs"', *chosen))
     if chosen:
         with pytest.raises(ConfigError, match=r"the size 5, the run's 7"):
-            import_games(asked, Source([file]), told)
+            import_games(asked, [file], told)
         return
-    done = import_games(asked, Source([file]), told)
+    done = import_games(asked, [file], told)
     assert (done.games, done.positions) == (1, 11)
     assert dict(games_of(load(None, asked.overrides), "club", 1, None)[0].params) == params
     assert [line.strip().removeprefix(str(file)) for line in done.text()[2:-1]] == [
@@ -114,16 +114,16 @@ def test_bytes_of_no_encoding_are_refused_with_their_file(asked: UpRequest, tmp_
     file = tmp_path / "a.jsonl"
     file.write_bytes("{}".encode("utf-16")[:-1])
     with pytest.raises(ConfigError, match=r"a\.jsonl: byte 4 is not UTF-16"):
-        import_games(asked, Source([file]), told)
+        import_games(asked, [file], told)
 
 
 def test_only_a_new_run_begins_with_games(asked: UpRequest, tmp_path: Path) -> None:
     file = written(tmp_path / "g.jsonl", 2)
-    import_games(asked, Source([file]), told)
+    import_games(asked, [file], told)
     with pytest.raises(StateConflict, match="run 'human' exists"):
-        import_games(asked, Source([file]), told)
+        import_games(asked, [file], told)
     with pytest.raises(NotFound, match=r"cannot read .*nowhere\.jsonl"):
-        import_games(UpRequest("tic_tac_toe", "other", asked.overrides), Source([tmp_path / "nowhere.jsonl"]), told)
+        import_games(UpRequest("tic_tac_toe", "other", asked.overrides), [tmp_path / "nowhere.jsonl"], told)
 
 
 def test_a_full_disk_leaves_nothing(asked: UpRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_a_full_disk_leaves_nothing(asked: UpRequest, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(OpenSegment, "append", full)
     with pytest.raises(StoreError, match="No space left"):
-        import_games(asked, Source([written(tmp_path / "g.jsonl", 2)]), told)
+        import_games(asked, [written(tmp_path / "g.jsonl", 2)], told)
     assert list((tmp_path / "runs").iterdir()) == []
 
 
