@@ -311,7 +311,6 @@ class Learner:
         values |= {f"loss/{head}": loss for head, loss in self._losses.others.items()}
         values |= {name.replace("_", "/", 1): share for name, share in self.shares().items()}
         self.tracker.scalars(values | self._results.read(self.intake.bus, self.intake.run), status.step)
-        self.tracker.flush()
 
     def save(self) -> None:
         """Writes a checkpoint, in lockstep of published weights alone: what goes on from it has all that the next are made of.

@@ -21,12 +21,10 @@ class TensorboardTracker:
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         for tag, value in values.items():
-            self._writer.add_scalar(tag, value, step, new_style=False)
+            self._writer.add_scalar(tag, value, step)
+        self._writer.flush()
 
     def published(self, event: WeightEvent, fetch: Fetch) -> None: ...
-
-    def flush(self) -> None:
-        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()

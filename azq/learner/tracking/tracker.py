@@ -59,13 +59,10 @@ class Tracker(Protocol):
     """Raises what its library raises."""
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
-        """Figures by tag at a training step."""
+        """Records figures by tag at a training step, readable by others at once."""
 
     def published(self, event: WeightEvent, fetch: Fetch) -> None:
         """A version of the weights was published."""
-
-    def flush(self) -> None:
-        """Makes all that was given readable by others."""
 
     def close(self) -> None:
         """Flushes, and says that the learner ends."""
@@ -104,9 +101,6 @@ class AsyncTracker:
         self._weights_due_s = time.monotonic() + self._weights_every_s
         self._last_weights = None
         self._put(call)
-
-    def flush(self) -> None:
-        self._put(lambda tracker: tracker.flush())
 
     def close(self) -> None:
         """Waits for what is on its way, 20 seconds at most."""
@@ -163,10 +157,6 @@ class Trackers:
     def published(self, event: WeightEvent, fetch: Fetch) -> None:
         for tracker in self._trackers:
             tracker.published(event, fetch)
-
-    def flush(self) -> None:
-        for tracker in self._trackers:
-            tracker.flush()
 
     def close(self) -> None:
         for tracker in self._trackers:

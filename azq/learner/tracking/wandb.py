@@ -43,7 +43,5 @@ class WandbTracker:
             file.write(fetch())
         self._run.log_artifact(artifact, aliases=["latest", f"version-{event.version}"])
 
-    def flush(self) -> None: ...  # another process sends
-
     def close(self) -> None:
         self._run.finish()

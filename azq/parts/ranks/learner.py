@@ -1,4 +1,4 @@
-"""The learner's process where a run trains with several: what `workers.learner` finds for it."""
+"""The learner process of a run with several ranks, an extension of `workers.learner`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def main(process: LearnerProcess) -> int:
 
 
 def follow(process: LearnerProcess, place: RankPlace) -> int:
-    """Trains as any other rank, as rank 0 says, until SIGTERM or SIGINT."""
+    """Trains as any other rank until SIGTERM or SIGINT."""
     with Interrupts() as stop:
         prepare_training(process.sections.learner, place.local)
         follower = open_follower(
@@ -77,7 +77,7 @@ class Launcher:
         self._clock = clock
 
     def turn(self) -> None:
-        """Starts what is due, and notices deaths."""
+        """Starts ranks that are due and logs deaths."""
         while self._missing:
             self._ranks.start(self._missing.pop(0))
         for name, code in self._ranks.tick():
@@ -88,7 +88,7 @@ class Launcher:
                 log.warning("rank_died", rank=int(name), exit_code=code, start_again_in_s=again_s - self._clock())
 
     def stop(self, wait: Callable[[float], object]) -> None:
-        """SIGTERM to all, SIGKILL to those that outlive their time; `wait(seconds)` sleeps between looks."""
+        """Sends SIGTERM to all, then SIGKILL to those left after `STOP_AFTER_S`; `wait(seconds)` sleeps between checks."""
         self._ranks.stop(tuple(self._ranks.children), wait)
 
 
@@ -109,6 +109,6 @@ def rank_spec(run: str, rank: int, folder: Path) -> ChildSpec:
 
 
 def environment(environ: Mapping[str, str], rank: int) -> dict[str, str]:
-    """What a rank finds in its environment: all but the learner's signs of life, which are its own to give."""
+    """A rank's environment: this process's without its watchdog and liveness variables."""
     inherited = {name: value for name, value in environ.items() if name not in (*liveness.VARIABLES, liveness.ALIVE_FILE)}
     return {**inherited, "RANK": str(rank), "LOCAL_RANK": str(rank)}

@@ -37,8 +37,6 @@ class Service:
     def published(self, event: WeightEvent, fetch: Callable[[], bytes]) -> None:
         self._take((event.version, fetch()))
 
-    def flush(self) -> None: ...
-
     def close(self) -> None:
         self.said.append("closed")
 
@@ -128,7 +126,6 @@ def test_several_trackers_are_told_the_same():
     trackers = Trackers(services)
     trackers.scalars({"a": 1.0}, 1)
     trackers.published(EVENT, lambda: b"weights")
-    trackers.flush()
     trackers.close()
     assert services[0].said == services[1].said == [(1, {"a": 1.0}), (3, b"weights"), "closed"]
 
