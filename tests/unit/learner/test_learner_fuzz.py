@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -45,15 +47,20 @@ def test_bytes_that_are_no_weights_are_refused(data: bytes) -> None:
         from_bytes(data)
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint."""
+    return checkpoint.save(tmp_path_factory.mktemp("whole"), Checkpoint(STATE, {"weights/a": torch.ones(3)}))
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_a_damaged_checkpoint_is_refused(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_a_damaged_checkpoint_is_refused(tmp_path_factory: pytest.TempPathFactory, whole: Path, data: st.DataObject) -> None:
     folder = tmp_path_factory.mktemp("checkpoints")
-    path = checkpoint.save(folder, Checkpoint(STATE, {"weights/a": torch.ones(3)}))
-    good = path.read_bytes()
-    bad = damaged(data, good)
+    path = folder / whole.name
+    bad = damaged(data, whole.read_bytes())
     path.write_bytes(bad)
-    if bad == good:
+    if bad == whole.read_bytes():
         assert checkpoint.load(path).state == STATE
         return
     with pytest.raises(StoreError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import msgspec
 import numpy as np
 import pytest
@@ -19,6 +21,11 @@ from azq.wire.messages import GameRecord, SampleEvent
 
 GAMES = {name: games.load(name) for name in ("tic_tac_toe", "connect_four")}
 ARRAYS = ("actions", "policies", "root_values", "simulations", "weight_versions")
+
+
+@cache
+def event_of(name: str, uid: int) -> SampleEvent:
+    return play_game(GAMES[name], uid)
 
 
 def damaged(data: st.DataObject, good: bytes) -> bytes:
@@ -39,8 +46,8 @@ def damaged(data: st.DataObject, good: bytes) -> bytes:
 @settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_a_sample_event_is_refused_or_gives_targets_that_are_distributions(data: st.DataObject) -> None:
-    game = GAMES[data.draw(st.sampled_from(sorted(GAMES)))]
-    event = play_game(game, data.draw(st.integers(1, 50)))
+    name = data.draw(st.sampled_from(sorted(GAMES)))
+    game, event = GAMES[name], event_of(name, data.draw(st.integers(1, 50)))
     names = data.draw(st.sets(st.sampled_from(ARRAYS), min_size=1, max_size=3))
     record = msgspec.structs.replace(event.record, **{name: damaged(data, getattr(event.record, name)) for name in sorted(names)})
     returns = data.draw(st.one_of(st.just(event.returns), st.lists(st.floats(), max_size=4).map(tuple)))
@@ -59,7 +66,7 @@ def test_a_sample_event_is_refused_or_gives_targets_that_are_distributions(data:
 @given(st.data())
 def test_an_open_game_is_refused_or_has_its_shapes(data: st.DataObject) -> None:
     game = GAMES["tic_tac_toe"]
-    good = play_game(game, 1).record
+    good = event_of("tic_tac_toe", 1).record
     uid = data.draw(st.one_of(st.integers(-(2**63), 2**63 - 1), st.just(1)))
     name = data.draw(st.sampled_from(ARRAYS))
     record = msgspec.structs.replace(good, uid=uid, **{name: damaged(data, getattr(good, name))})
@@ -73,7 +80,7 @@ def test_an_open_game_is_refused_or_has_its_shapes(data: st.DataObject) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
-    frames = [encode(play_game(GAMES["tic_tac_toe"], uid)) for uid in (1, 2, 3)]
+    frames = [encode(event_of("tic_tac_toe", uid)) for uid in (1, 2, 3)]
     whole = framing.header("tic_tac_toe") + framing.records(*frames)
     folder = tmp_path_factory.mktemp("segments")
     (folder / "000001.seg").write_bytes(damaged(data, whole))
@@ -92,7 +99,7 @@ def test_a_damaged_segment_is_refused_or_gives_its_first_games(tmp_path_factory:
 def test_what_was_synced_is_whole_or_refused_and_what_was_not_is_whole_or_cut(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    frames = [encode(play_game(GAMES["tic_tac_toe"], uid)) for uid in range(1, 7)]
+    frames = [encode(event_of("tic_tac_toe", uid)) for uid in range(1, 7)]
     folder = tmp_path_factory.mktemp("segments")
     log = SegmentLog(folder, "tic_tac_toe")
     for first in (0, 2):
