@@ -50,7 +50,7 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True)
 class LearnerProcess:
-    """What a process that trains for a run works with."""
+    """The settings and connections of a process that trains for a run."""
 
     config: Config
     view: RunView
@@ -162,7 +162,7 @@ def _open(
 
 
 class Opening:
-    """Says that a learner which reads a long log lives and needs its time: to systemd, in the log, and by its heartbeat."""
+    """Signs of life of a learner that reads a long log: to systemd, in the log, by its heartbeat."""
 
     def __init__(self, run: str, beat: LearnerBeat, clock: Callable[[], float] = time.monotonic) -> None:
         self._run = run
@@ -181,7 +181,7 @@ class Opening:
 
 
 class LearnerBeat:
-    """Says that the learner lives: a heartbeat in the control plane, with news from the learner's own loop, and the watchdog's ping."""
+    """The learner's heartbeat in the control plane, with figures of its loop, and the watchdog's ping."""
 
     def __init__(self, bus: Bus, run: str, directory: Path, config: WorkerConfig) -> None:
         self._presence = Presence("learner", life_s=config.heartbeat_life_s, every_s=config.heartbeat_s, run=run)
@@ -206,7 +206,7 @@ class LearnerBeat:
         self._outage.attempt(self._known)
 
     def say(self) -> None:
-        """Called while the learner gets on, in the middle of a long step too; repeats what was known last once news is late."""
+        """Called while the learner makes progress, within a long step too; repeats the last figures once newer ones are late."""
         notify(WATCHDOG)
         if self._presence.due(2):  # due as soon as news is, it would come first at every interval, and news never
             with suppress(AzqError):  # the learner's own loop meets the same

@@ -109,7 +109,7 @@ class Learner:
         self._began_at = self._new_at = self.trainer.step  # `_new_at`: no step of these shapes before
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None, watch: WorkWatch | None = None) -> None:
-        """Learns until `stop` is set, then takes in what the stream still holds, publishes and writes a checkpoint.
+        """Trains until `stop` is set, then drains the stream, publishes and writes a checkpoint.
 
         `on_turn` is called after each turn while all threads get on; `watch` is marked within turns, too, by each phase of a step.
         Raises `BrokerRefused` when the broker refuses this process, `NotFound` when the run is gone, `WeightsError` when training diverges,
@@ -313,7 +313,7 @@ class Learner:
         self.tracker.scalars(values | self._results.read(self.intake.bus, self.intake.run), status.step)
 
     def save(self) -> None:
-        """Writes a checkpoint, in lockstep of published weights alone: what goes on from it has all that the next are made of.
+        """Writes a checkpoint, in lockstep only of published weights, from which the next versions follow.
 
         Raises `StoreError`.
         """

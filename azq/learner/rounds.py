@@ -27,7 +27,7 @@ class TrainingRound:
 
 @dataclass(frozen=True, slots=True)
 class RoundTiming:
-    """What a round cost one rank."""
+    """One rank's times of a round."""
 
     steps: int
     rows: int  # of this rank in one step
@@ -54,10 +54,10 @@ class RoundTiming:
 
 
 class Batches(Protocol):
-    """Hands out what steps are taken on; `azq.learner.data.batches.Feed` does so from a window of games."""
+    """Gives the batches of steps; `azq.learner.data.batches.Feed` draws them from a window of games."""
 
     def order(self, step: int, rows: int, size: int) -> Any:
-        """What names the first `rows` of a step's batch, out of `size` samples; it has `rows`, and the next step's is its `following`."""
+        """An order of the first `rows` of a step's batch, out of `size` samples; it has `rows`, and the next step's as `following`."""
 
     def take(self, order: Any) -> AbstractContextManager[Any]:
         """The batch of an order, valid within the context."""

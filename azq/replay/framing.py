@@ -167,7 +167,7 @@ def is_marked(data: bytes, offset: int) -> bool:
 
 
 def was_synced(data: bytes, offset: int, *, marked: bool) -> bool:
-    """True when what is damaged at an offset was on disk: a mark stands behind it, or where there are none, a whole record."""
+    """Whether damaged bytes at an offset had been synced: a mark follows, or in an unmarked segment a whole record."""
     return _mark_follows(data, offset) if marked else _record_follows(data, offset)
 
 

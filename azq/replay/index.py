@@ -1,4 +1,4 @@
-"""What a log needs to know of a closed segment without reading it: `000001.idx` beside `000001.seg`, written once when it is closed.
+"""The index of a closed segment, by which a log opens without reading it: `000001.idx` beside `000001.seg`, written once.
 
 magic (8), SHA-256 of what follows (32), `SegmentIndex` in msgpack
 
@@ -76,7 +76,7 @@ class UidSet:
 
 
 def pack(uids: NDArray[np.uint64]) -> dict[int, bytes]:
-    """Numbers as compressed pages of bits: what a segment's index holds."""
+    """Numbers as compressed pages of bits, as a segment's index holds them."""
     packed = {}
     pages, places = np.divmod(uids, np.uint64(_PAGE))
     for page in np.unique(pages).tolist():

@@ -26,7 +26,7 @@ POLICY_TOLERANCE = 0.02001  # of a sum; float16 rounds each of its terms
 
 
 class Declared(Protocol):
-    """What a game says of the targets it has; `azq._core.Game` fulfils it."""
+    """A game's declared targets; `azq._core.Game` fulfils it."""
 
     def outcome_combination(self) -> tuple[NDArray[np.float32], float] | None: ...
     def num_hidden(self) -> int: ...
@@ -34,7 +34,7 @@ class Declared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What samples hold: how their value is made, and optional columns, where a size of 0 and False mean none."""
+    """The columns of samples: how values are made, and optional ones, absent where 0 or False."""
 
     played: bool = False
     margin: bool = False
@@ -73,7 +73,7 @@ NO_COLUMNS = Columns()
 
 
 class Rules(Declared, Protocol):
-    """What sampling asks of a game; `azq._core.Game` fulfils it."""
+    """The methods of a game that sampling needs; `azq._core.Game` fulfils it."""
 
     def num_distinct_actions(self) -> int: ...
     def num_players(self) -> int: ...
@@ -145,7 +145,7 @@ class SearchedPlies:
 
 @dataclass(frozen=True, slots=True)
 class _Played:
-    """One game: what its event says (T plies of it) and what the rules say of its actions."""
+    """One game: its event's arrays over T plies, and the rules' replay of its actions."""
 
     name: str
     actions: NDArray[np.uint16]
@@ -189,7 +189,7 @@ def samples_of(game: Rules, events: Sequence[SampleEvent], columns: Columns = NO
 
 
 def _outcome(games: Sequence[_Played], rows: SearchedPlies, root_values: NDArray[np.float32], columns: Columns) -> NDArray[np.floating]:
-    """What came after each row (N, V), as its mover sees it."""
+    """Value targets (N, V) without the search's share, as each row's mover sees them."""
     returns = np.stack([played.returns for played in games])
     if columns.td_lambda == columns.discount == 1.0:
         return seat_values(returns, rows.mover, root_values.shape[1], rows.of)
@@ -285,11 +285,11 @@ def _name_first(games: Sequence[_Played], rows: SearchedPlies, bad: NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What became of some games."""
+    """Games, accepted or refused."""
 
     samples: list[Samples] = field(default_factory=list)  # of the accepted ones, in their order
     counts: dict[int, int] = field(default_factory=dict)  # uid of each accepted game -> samples that it gives
-    refused: dict[int, str] = field(default_factory=dict)  # uid -> why
+    refused: dict[int, str] = field(default_factory=dict)  # uid -> reason
 
 
 def judge(game: Rules, events: Sequence[SampleEvent], columns: Columns = NO_COLUMNS) -> Judged:

@@ -173,7 +173,7 @@ class OpenSegment:
             self._mark()
 
     def _mark(self) -> None:
-        """Says in the file that all before was synced. A disk that takes no mark has the games; `append` cuts off what it took."""
+        """Marks all before it as synced. Without room for the mark the games are safe; `append` cuts off a partial mark."""
         if not self.is_marked:
             return
         mark = framing.mark(self.end)

@@ -44,7 +44,7 @@ def stall_selfplay(inserted: int, consumed: int, config: LearnerConfig) -> bool:
 
 
 def window_size(total: int, config: LearnerConfig) -> int:
-    """Samples to draw from when `total` were ever inserted: the newest share, within its bounds and what is there."""
+    """Samples to draw from when `total` were ever inserted: the newest half, within the settings' bounds."""
     wanted = max(config.min_window, min(config.max_window, int(WINDOW_FRACTION * total)))
     return min(total, wanted, config.max_window)
 
@@ -154,7 +154,7 @@ class Purges:
         return fresh
 
     def reload(self) -> list[str]:
-        """Workers whom another process ordered out since this was last asked. Raises `StoreError`."""
+        """Workers that another process purged since the last call. Raises `StoreError`."""
         try:
             data = self._file.read_bytes() if self._file.exists() else b""
             if data == self._read:

@@ -22,7 +22,7 @@ PERMUTATIONS = 1_999
 EDGES = 4  # of so many versions in common or fewer all are compared
 AT_ONCE = 50  # permutations that share numpy's calls
 ALPHA = 0.01
-COARSE = 0.25  # where only larger distances would be noticed, there is nothing to tell
+COARSE = 0.25  # where only larger distances would be noticed, there is no verdict
 AGREES, DIFFERS, TOO_FEW = "agrees", "differs", "too few games"
 
 
@@ -84,7 +84,7 @@ def diff(first: NDArray[Any], second: NDArray[Any], *, match_versions: bool, see
 
 @dataclass(frozen=True, slots=True)
 class OutcomeGap:
-    """What seat 0 gets in one group of games above what it gets in another, and where that lies with 95 %."""
+    """Seat 0's mean result in one group of games less that in another, with a 95 % interval."""
 
     games: tuple[int, int]  # of versions that both have
     gap: float
@@ -143,7 +143,7 @@ def _distances(figures: NDArray[Any], labels: NDArray[np.bool_], weights: NDArra
 
 
 def _summary(figures: NDArray[Any], weights: NDArray[np.float64], classes: bool) -> float:
-    """A mean, or the share of what is commonest."""
+    """A mean, or the share of the commonest class."""
     if classes:
         values, counts = np.unique(figures, return_counts=True)
         return float(weights @ (figures == values[counts.argmax()]))

@@ -1,4 +1,4 @@
-"""What a group of games looks like: lengths, results, policies, values against results, versions, openings, symmetry. Pure."""
+"""Statistics of a group of games: lengths, results, policies, values against results, versions, openings, symmetry. Pure."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def weights_folder(record: RunRecord, home: Path) -> Path:
 
 
 def open_prefix(settings: StoreConfig, folder: str) -> ObjectPrefix | None:
-    """What a run keeps besides its weights, below `folder` of its store; None where the store keeps weights alone.
+    """The prefix of a run's games and checkpoints, `folder` of its store; None where the store keeps weights alone.
 
     Raises `ConfigError` for a store that can keep no more, and what `open_store` raises.
     """
@@ -167,7 +167,7 @@ class BlobPlace:
 
 
 class BlobStore(Store):
-    """Writes to one place; reads and deletes what its own places name so, and nothing else that a URI may say."""
+    """Writes to one place; reads and deletes only URIs of its own places."""
 
     def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None, chunk_bytes: int) -> None:
         self._settings = settings

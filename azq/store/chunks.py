@@ -1,4 +1,4 @@
-"""How blobs are named, and large ones cut into chunks: what stands under the blob's name then, and where the cuts are. Pure.
+"""Names of blobs, and the manifest of large ones that are kept in chunks. Pure.
 
 The manifest is written after the last chunk, so a blob is there whole or not at all. Bytes that do not hash to their name and begin with
 `MAGIC` are a manifest; nothing else tells the two apart, so a reader needs no setting.
@@ -65,7 +65,7 @@ def decode_manifest(data: bytes) -> Manifest | None:
 
 
 def too_large(uri: str) -> StoreError:
-    """The error for what is larger than any blob."""
+    """The error for an object larger than `MAX_BLOB_BYTES`."""
     return StoreError(f"blob at {uri} has more than {MAX_BLOB_BYTES} bytes; such weights azq neither writes nor reads")
 
 

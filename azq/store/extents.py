@@ -62,7 +62,7 @@ class ExtentSpan:
 
 
 def extent_of(name: str) -> Extent | None:
-    """What an object's name says; None for one that is no extent."""
+    """The extent of an object's name; None for any other object."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -78,7 +78,7 @@ def is_object_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WriterClaim:
-    """What a writer goes on from: extents of these writers before it, of no others."""
+    """The earlier writers whose extents a writer continues from; extents of others no longer count."""
 
     writer: int = 0
     goes_on_from: frozenset[int] = frozenset()
@@ -166,7 +166,7 @@ def _level(size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is below a prefix at one moment."""
+    """The extents below a prefix at one moment."""
 
     files: dict[str, list[Extent]]  # that count
     newest_writer: int

@@ -1,4 +1,4 @@
-"""What a learner keeps in a store is signed with a key of its control plane: who may write to a bucket may not train a run.
+"""A learner's objects in a store are signed with a key of its control plane: write access to a bucket is not enough to train a run.
 
     <name>.<mark>              an extent; its mark is of folder and name, which holds the number of its writer and the sha256 of its bytes
     <name>.<mark>, with a mark of folder, name and sha256 behind its bytes: any other object, whose name says nothing of them
@@ -116,7 +116,7 @@ class SignedPrefix(ObjectPrefix):
         return count
 
     def _name(self, stored: str) -> str | None:
-        """The name of an object with a mark or without one; None for what azq did not write."""
+        """The name of an object with or without a mark; None for objects of other programs."""
         signed = _SIGNED.fullmatch(stored)
         return next((name for name in (signed["name"] if signed else "", stored) if is_object_name(name)), None)
 

@@ -47,7 +47,7 @@ def cut(rows: int, most: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Samples with the symmetry that each is turned by."""
+    """Samples, each with its symmetry."""
 
     samples: Samples
     chosen: NDArray[np.uint8] | None = None  # (B,); None: they stay as they are
@@ -92,7 +92,7 @@ class Feed:
 
     @contextmanager
     def take(self, order: Order) -> Iterator[Batch]:
-        """The batch of an order, valid within the context; raises what gathering raised."""
+        """The batch of an order, valid within the context; raises errors of its gathering."""
         ages, chosen = self._draws.of(order)
         yield Batch(self._window.newest(ages, order.total), chosen)
 

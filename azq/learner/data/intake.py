@@ -84,7 +84,7 @@ class UnackedRead:
 
 
 def count_ready(reads: Sequence[UnackedRead], uploaded: LogEnd | None, most: int, acknowledged: int) -> int:
-    """How many of the oldest may be acknowledged: all that the store has, and what is more than `most` games.
+    """How many of the oldest may be acknowledged: all that are in the store, and those beyond the newest `most` games.
 
     `uploaded`: how far the store has the log, None where it keeps no games; `acknowledged`: games that were before.
     """
@@ -95,7 +95,7 @@ def count_ready(reads: Sequence[UnackedRead], uploaded: LogEnd | None, most: int
 
 
 class UnackedReads:
-    """What was read and is not acknowledged yet, oldest first; at most about `most` games."""
+    """Reads that are not acknowledged yet, oldest first; about `most` games at most."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -113,14 +113,14 @@ class UnackedReads:
 
     @property
     def alone(self) -> int:
-        """Games that were acknowledged though the store has them not."""
+        """Acknowledged games that are on this host's disk alone."""
         return self._alone[-1].games - self._before if self._alone else 0
 
     def add(self, read: UnackedRead) -> None:
         self._reads.append(read)
 
     def ready(self, uploaded: LogEnd | None) -> list[UnackedRead]:
-        """What may be acknowledged now; to be reported to `acknowledged` once it was."""
+        """The reads that may be acknowledged now; pass them to `acknowledged` afterwards."""
         count = count_ready(self._reads, uploaded, self._most, self.last.games if self.last else 0)
         return [self._reads[index] for index in range(count)]
 
@@ -145,13 +145,13 @@ class UnackedReads:
 
 @dataclass(slots=True)
 class _Sorted:
-    """Entries of one read, by what becomes of them."""
+    """Entries of one read, by outcome."""
 
     fresh: dict[int, LogEntry] = field(default_factory=dict)  # by uid
     samples: list[Samples] = field(default_factory=list)
     duplicates: int = 0
     unreadable: list[tuple[Entry, str]] = field(default_factory=list)
-    refused: dict[int, str] = field(default_factory=dict)  # uid -> why, of games that break the rules
+    refused: dict[int, str] = field(default_factory=dict)  # uid -> reason, of games that break the rules
     accepted: list[SampleEvent] = field(default_factory=list)  # the fresh ones
 
 
@@ -187,7 +187,7 @@ class Intake:
         self.unacked = UnackedReads(self.most_unacked)
 
     def claim_leftovers(self) -> int:
-        """Takes in what was read and not acknowledged, by this learner before a failure or by the one before it; returns games seen."""
+        """Takes in unacknowledged entries of this learner's failures or its predecessor; returns games seen."""
         stream, seen = keys.samples(self.run), 0
         while True:
             unacked = self.unacked.ids
@@ -210,7 +210,7 @@ class Intake:
         return len(entries)
 
     def acknowledge_ready(self) -> None:
-        """Acknowledges what may be; what fails here is tried again by the next call."""
+        """Acknowledges all reads that may be; the next call retries a failure."""
         uploaded = self.uploader.uploaded if self.uploader else None
         ready = self.unacked.ready(uploaded)
         if not ready:
@@ -240,7 +240,7 @@ class Intake:
         self._purge()
 
     def _add_log(self) -> None:
-        """At a start, what the log has by then."""
+        """At a start, counts the log's games."""
         if self.unacked.last is None and not self.unacked:
             self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates))
             self.acknowledge_ready()
@@ -254,7 +254,7 @@ class Intake:
         self.acknowledge_ready()
 
     def _purge(self) -> None:
-        """Follows new orders of the owner, and says what that changed; the log keeps what it has, and the ledger its counts."""
+        """Follows new purge orders and reports them; the log keeps the games, and the ledger its counts."""
         frame = self.bus.get(keys.purges(self.run)) if self.purges is not None else None
         if frame is None or self.purges is None:
             return

@@ -31,7 +31,7 @@ log = logs.get(__name__)
 
 @dataclass(eq=False)
 class IntakeLoop:
-    """Takes in what comes, in one thread at a time; an absent broker and a disk that takes nothing are waited for."""
+    """Takes in games, in one thread at a time; waits for a lost broker and a full disk."""
 
     intake: Intake
     clock: Callable[[], float] = time.monotonic
@@ -47,7 +47,7 @@ class IntakeLoop:
         self.cores = 0.0  # of the CPU, that its thread uses
 
     def turn(self) -> int:
-        """One read; returns how many games were seen. Raises what waiting does not mend, such as `StateConflict`."""
+        """One read; returns how many games were seen. Raises errors that waiting does not resolve, such as `StateConflict`."""
         self._begun_s = now = self.clock()
         if now >= self._agreed_s + AGREE_EVERY_S:
             self._leftovers, self._agreed_s = True, now
@@ -71,14 +71,14 @@ class IntakeLoop:
         return meanwhile("intake", self._run)
 
     def lives(self) -> bool:
-        """Whether the thread gets on, or waits for a broker; raises what ended it."""
+        """Whether the thread makes progress or waits for a broker; raises the error that ended it."""
         if self._error is not None:
             raise self._error
         return self._in_time()
 
     @property
     def gets_on(self) -> bool:
-        """The same, whatever ended it; where no thread is at work, none hangs."""
+        """The same without raising; True where no thread is running."""
         return self._error is None and (not self._thread or self._in_time())
 
     def _in_time(self) -> bool:

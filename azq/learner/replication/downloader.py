@@ -96,7 +96,7 @@ class Downloader:
         return False
 
     def _bring_open(self, segment: RemoteSegment) -> bool:
-        """Whether the folder's newest file holds what the store does, and perhaps more; else it is the store's afterwards."""
+        """Whether the folder's newest file has all of the store's bytes; else it is replaced by the store's."""
         path = segment_path(self._directory / SEGMENTS, segment.number)
         if path.exists():
             if holds(self._prefix, path.read_bytes(), segment.spans) is not None:

@@ -1,5 +1,4 @@
-"""What a store holds of a run besides its weights: games and checkpoints by the names of its objects, and of the control plane what a fleet
-whose brokers are empty goes on with.
+"""A run's games and checkpoints in a store, by the names of its objects, and the records from which a lost control plane is restored.
 
 runs/<run>.<created_ms>/segments/000001.seg/<extent>      its games, as far as they were written
                         segments/000001.idx/<extent>      once the segment is closed and all of it is there
@@ -83,7 +82,7 @@ def remote_checkpoints(files: Files) -> list[tuple[str, list[ExtentSpan]]]:
 
 
 def writers_of(log: Sequence[RemoteSegment], checkpoints: Sequence[tuple[str, Sequence[ExtentSpan]]]) -> frozenset[int]:
-    """Who wrote what is there."""
+    """The writers of these objects."""
     spans = [span for segment in log for span in (*segment.spans, *segment.index)] + [span for _, of in checkpoints for span in of]
     return frozenset(span.extent.writer for span in spans)
 

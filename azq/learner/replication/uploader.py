@@ -81,7 +81,7 @@ class Uploader:
         return meanwhile("uploader", self._run)
 
     def lives(self) -> bool:
-        """True; raises what ended its thread."""
+        """True; raises the error that ended its thread."""
         if self._error is not None:
             raise self._error
         return True

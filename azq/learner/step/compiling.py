@@ -21,7 +21,7 @@ log = logs.get(__name__)
 
 
 def compile_where_faster(module: Network, rows: int, dtype: torch.dtype | None, *, dynamic: bool) -> str:
-    """Has `forward_all` compiled where a forward and a backward pass of so many rows then take less time; says what operators should know.
+    """Compiles `forward_all` where that makes passes of so many rows faster; returns a note for operators.
 
     `dynamic`: for batches of any size. Gradients are gone when this returns.
     """

@@ -79,7 +79,7 @@ class Muon(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Moves matrices, and with AdamW what is left. A parameter's gradient is used up."""
+        """Moves matrices by Muon, the rest by AdamW; matrices lose their gradients."""
         for group in self.param_groups:
             if group.get(MATRICES):
                 self._move(group["params"], group["lr"], group["weight_decay"])
@@ -98,7 +98,7 @@ class Muon(torch.optim.AdamW):
                 parameter.grad = None
 
     def _momentum(self, parameter: Tensor) -> Tensor:
-        """The gradient and what is left of those before it, looked at one step ahead (Nesterov)."""
+        """Nesterov momentum of the gradient."""
         gradient, state = parameter.grad, self.state[parameter]
         assert gradient is not None, "only parameters with a gradient are moved"
         if "momentum_buffer" not in state:

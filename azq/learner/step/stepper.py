@@ -1,4 +1,4 @@
-"""What training steps have in common, whatever is trained: alone or with other ranks, in passes as small as memory asks for, undone."""
+"""Training steps of any module: alone or with other ranks, in micro-batches that fit memory, with snapshots."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def passed(module: nn.Module, *inputs: Tensor) -> Any:
-    """What a module says of inputs: every head's output of a network for games, since torch reduces gradients for one forward pass."""
+    """A module's outputs; of a network for games those of all heads, since torch reduces gradients for one forward pass."""
     return module.forward_all(*inputs) if isinstance(module, Network) else module(*inputs)
 
 
 class Sync:
-    """What a training step asks of those that it trains with: none here; ways to train with other ranks start from it."""
+    """Synchronisation of a step with other ranks: none here; the base of those between ranks."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -46,7 +46,7 @@ class Sync:
         return nullcontext()
 
     def forward(self, *inputs: Tensor) -> Any:
-        """What the module says of this rank's rows."""
+        """The module's outputs of this rank's rows."""
         return passed(self._module, *inputs)
 
     def backward(self, loss: Tensor) -> None:
@@ -62,7 +62,7 @@ class Sync:
 
 
 class Rows(Protocol):
-    """What a step is taken on."""
+    """The rows of a batch."""
 
     def __len__(self) -> int: ...
 
@@ -99,7 +99,7 @@ class Stepper(ABC):
 
     @property
     def note(self) -> str:
-        """What an operator should know of how it trains."""
+        """A note for operators, such as a halved micro-batch."""
         return "; ".join(filter(None, self._notes.values()))
 
     def join(self, sync: Sync) -> None:
@@ -112,7 +112,7 @@ class Stepper(ABC):
         self.join(Sync(self.module))
 
     def _modules(self) -> dict[str, nn.Module]:
-        """The modules that training changes, by what begins the names of their tensors."""
+        """The trained modules, by the prefix of their tensors' names."""
         return {WEIGHTS: self.module}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -126,12 +126,12 @@ class Stepper(ABC):
 
     @property
     def state_bytes(self) -> int:
-        """What weights, gradients, optimiser and average take in this process."""
+        """Bytes of weights, gradients, optimiser and average in this process."""
         gradients = [parameter.grad for parameter in self.module.parameters() if parameter.grad is not None]
         return sum(tensor.nbytes for tensor in (*self.tensors().values(), *gradients))
 
     def load_tensors(self, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Takes over what `tensors` returned; raises `WeightsError` naming the first tensor that does not fit the module."""
+        """Loads the result of `tensors`; raises `WeightsError` naming the first tensor that does not fit the module."""
         for prefix, module in self._modules().items():
             load_into(module, under(prefix, tensors))
         names = {parameter: name for name, parameter in self.module.named_parameters()}
@@ -197,7 +197,7 @@ class Stepper(ABC):
 
 
 def ran_short(error: BaseException) -> bool:
-    """Whether a pass had no memory: what oneDNN says then may mean something else, which fails with a single sample, too."""
+    """Whether a pass ran out of memory; oneDNN's error may mean something else, which fails with a single sample, too."""
     return is_out_of_memory(error) or "could not create a primitive" in str(error)
 
 

@@ -74,12 +74,12 @@ class Trainer(Stepper):
 
     @property
     def precision(self) -> str:
-        """What forward passes compute in."""
+        """Precision of forward passes."""
         return "bfloat16" if self._dtype is not None else "float32"
 
     @property
     def num_symmetries(self) -> int:
-        """How many each sample may be turned by; 1: none but itself."""
+        """Symmetries to draw from for each sample; 1: the identity alone."""
         return self._symmetries.count if self._symmetries is not None else 1
 
     def train_on(self, batch: Batch, progress: float) -> None:

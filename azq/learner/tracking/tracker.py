@@ -51,12 +51,12 @@ class TrackedRun:
 
     @property
     def game(self) -> str:
-        """What it learns."""
+        """Name of its game."""
         return str(self.settings["run"]["game"])
 
 
 class Tracker(Protocol):
-    """Raises what its library raises."""
+    """Methods raise any error of their library."""
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Records figures by tag at a training step, readable by others at once."""
@@ -103,7 +103,7 @@ class AsyncTracker:
         self._put(call)
 
     def close(self) -> None:
-        """Waits for what is on its way, 20 seconds at most."""
+        """Waits for pending calls, 20 seconds at most."""
         if self._last_weights:
             self._put(self._last_weights)
         self._put(lambda tracker: tracker.close())

@@ -1,4 +1,4 @@
-"""Several processes that train together: who they are (`rules`), rank 0 (`leader`), the others (`follower`), and what goes between them.
+"""Training by several processes: membership (`rules`), rank 0 (`leader`), the others (`follower`), their exchange (`group`, `reducing`).
 
 They train games (`games`; `workers.learner` finds `learner`) or any torch module; for that one, what is listed here is all it takes
 (`plain`).

@@ -1,4 +1,4 @@
-"""What a rank other than 0 trains with where it is games: its part of them, read out of the run's folder or its store."""
+"""Games of a rank other than 0: its share, read from the run's folder or its store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ log = logs.get(__name__)
 
 
 class StoreFollower:
-    """Writes what is new on a prefix to a folder, and gives it as a `SegmentFollower` does; what was read is deleted.
+    """Copies new segments of a prefix to a folder and reads them as a `SegmentFollower`; deletes read ones.
 
     A store that is away is waited for. `read` raises `StoreError` where games that were read are not in the log any more, since another
     learner went on from before them: a rank that starts again reads it right.
@@ -154,7 +154,7 @@ class GameWork:
         self._ordered_s = 0.0
 
     def ready(self) -> bool:
-        """True with samples enough that none is drawn all the time."""
+        """True with enough samples for varied batches."""
         return len(self.window) >= max(1, self.config.min_window // self.place.ranks // 2)
 
     def take_in(self) -> int:
@@ -189,7 +189,7 @@ class GameWork:
         return self.feed.order(planned.step, rows[place], mine)
 
     def _follow_orders(self) -> None:
-        """What the owner ordered, like rank 0, every few seconds."""
+        """Follows purge orders every few seconds, as rank 0 does."""
         if time.monotonic() < self._ordered_s + ORDERS_EVERY_S:
             return
         self._ordered_s = time.monotonic()

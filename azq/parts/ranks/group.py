@@ -41,7 +41,7 @@ RENDEZVOUS_POLL_S = 0.02
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What rank 0 orders the others to do."""
+    """A command of rank 0 to the others."""
 
     op: str  # "train", "idle", "state" or "leave"
     planned: TrainingRound | None = msgspec.field(default=None, name="burst")  # its name between ranks since the first azq
@@ -136,7 +136,7 @@ class RankGroup:
 
 
 def _broadcast(sent: bytes = b"") -> bytes:
-    """What rank 0 sends, at every rank."""
+    """Rank 0's bytes, at every rank."""
     buffer = torch.zeros(COMMAND_BYTES, dtype=torch.uint8)
     if dist.get_rank() == 0:
         frame = _LENGTH.pack(len(sent)) + sent

@@ -91,7 +91,7 @@ class Leader(Ranks[AnyStepper]):
         self._broker.attempt(self._put_table)
 
     def train(self, planned: TrainingRound) -> int:
-        """Takes the steps with all members, or none where one is lost over them: what was done of them is undone."""
+        """Takes the steps with all members; where one is lost, restores the state before them and returns 0."""
         if self._group is None:
             return super().train(planned)
         before = self.trainer.snapshot()

@@ -154,7 +154,7 @@ class PlainTraining(AbstractContextManager["PlainTraining"]):
         self._leader = Leader(trainer, PlainWork(trainer), run, bus, settings, place)
 
     def step(self, steps: int = 1) -> int:
-        """Takes so many steps with all ranks that are there, as one round; how many were taken.
+        """Takes steps with all present ranks, as one round; returns how many were taken.
 
         A single one where ranks have just met, none where a rank was lost over them: module and optimiser are then as before. The others
         give up a rank 0 that neither steps nor polls for a minute.

@@ -200,7 +200,7 @@ class TopK:
 
 
 def sent_of(numbers: int, ratio: float) -> int:
-    """How many of so many numbers are sent, each beside its place, which takes as many bytes."""
+    """How many numbers are sent, each with its index, which takes as many bytes."""
     return max(1, int(numbers * ratio / 2))
 
 
