@@ -89,7 +89,7 @@ def open_player(config: Config, *, game: str | None, run: str | None, weights: s
     paths = [weights_file(folder, name) for name in chosen]
     settings = _settings(config, folder, game, run, chosen)
     name = game or settings.run.game
-    naming = next((path for path, meta in said_by(chosen).items() if meta.game == name), folder.settings)
+    naming = next((path for path, meta in described_by(chosen).items() if meta.game == name), folder.settings)
     rules = load_game(config, name, settings.run.params if settings.run.game == name else {}, naming)
     members = [LocalEvaluator.from_file(rules, path, config.inference) for path in paths]
     versions = [member.weight_version for member in members]
@@ -103,14 +103,14 @@ def _or_pretrained(config: Config, folder: rundir.RunDir, game: str | None, run:
     name = game or config.run.game
     if weights != "latest" or run or holds_weights(folder) or name not in pretrained.names():
         return weights
-    if params_asked(config, name) not in ({}, pretrained.card(name).params):
+    if requested_params(config, name) not in ({}, pretrained.card(name).params):
         return weights
     log.info("no_run", game=name, weights=f"{pretrained.PREFIX}{name}", remedy=f"azq up --game {name} trains others, --run names them")
     return f"{pretrained.PREFIX}{name}"
 
 
-def said_by(weights: Iterable[str]) -> dict[Path, WeightsMeta]:
-    """What those of these that are files say of themselves. Raises `WeightsError` for one that cannot be read."""
+def described_by(weights: Iterable[str]) -> dict[Path, WeightsMeta]:
+    """The metadata of those that are files. Raises `WeightsError` for one that cannot be read."""
     from azq.nets.weights import describe
 
     return {path: describe(path) for path in map(Path, weights) if path.suffix == ".safetensors"}
@@ -133,19 +133,19 @@ def _stored(config: Config, folder: rundir.RunDir, game: str | None, run: str | 
         if game not in (None, card.game):
             raise ConfigError(f"weights azq:{name} play {card.game}, not {game}; leave --game out, or name others")
         return RunSections.model_validate({"run": {"game": card.game, "params": card.params}, "search": card.search})
-    files, stored = list(said_by(chosen).values()), folder.sections() if folder.exists() else None
+    files, stored = list(described_by(chosen).values()), folder.sections() if folder.exists() else None
     name = game or (files[0].game if files and not run else stored.run.game if stored else config.run.game)
     for file in files:
         if file.game != name and not (is_python_file(file.game) and is_python_file(name)):  # the file may lie elsewhere here
             raise ConfigError(f"these weights play {file.game}, not {name}; leave --game out, or name others")
     if stored and (run or not files):
         return stored
-    params = {**(files[0].params if files else {}), **params_asked(config, name)}
+    params = {**(files[0].params if files else {}), **requested_params(config, name)}
     search = stored.search.model_dump() if stored and stored.run.game == name else preset(name).get("search", {})
     return RunSections.model_validate({"run": {"game": name, "params": params}, "search": search})
 
 
-def params_asked(config: Config, game: str) -> dict[str, int | float | str | bool]:
+def requested_params(config: Config, game: str) -> dict[str, int | float | str | bool]:
     """The game's parameters that file, environment or `--set` name; none where they name another game, whose they are."""
     named = config.run.game if "game" in config.run.model_fields_set else game
     return config.run.params if absolute(named) == absolute(game) else {}

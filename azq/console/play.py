@@ -98,7 +98,7 @@ def game_named(config: Config, game: str | None, run: str | None, *names: str) -
     if result := next(filter(None, map(pretrained.named, names)), None):
         return result
     files = (file for name in names if not name.startswith("gtp:") for file in name.removeprefix(FILE).split(","))
-    for path, meta in move.said_by(files).items():
+    for path, meta in move.described_by(files).items():
         return check_game(config, meta.game, path)
     raise ConfigError("no game was named; say which with --game, name a --run of it, a file of weights, or such as come with azq: azq:GAME")
 
@@ -121,7 +121,7 @@ def params_of(config: Config, seating: Seating) -> dict[str, int | float | str |
         settings = move.folder_of(config, seating.game, seating.run).sections()
         if settings.run.game in (seating.game, absolute(seating.game)):
             return settings.run.params
-    return move.params_asked(config, seating.game)
+    return move.requested_params(config, seating.game)
 
 
 MAX_SEATS = 8  # of any game; a bound for the searches held at once

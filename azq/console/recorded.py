@@ -20,7 +20,7 @@ from azq.clock import now_ms
 from azq.config import Config, load
 from azq.console.grading import ProgressLine
 from azq.console.play import Seating, seated
-from azq.console.up import UpRequest, game_asked, read_start
+from azq.console.up import UpRequest, read_start, requested_game
 from azq.errors import ConfigError, NotFound, StateConflict
 from azq.games import Game
 from azq.host.game_files import list_game, load_game
@@ -113,7 +113,7 @@ def import_games(
             named = ", ".join(map(str, paths))
             raise ConfigError(f"no game of {named} can be learnt from; the first: {'; '.join(done.named[:3]) or 'there is none'}")
         making.create(sections, start.host)
-        list_game(start.run.home, game_asked(request))
+        list_game(start.run.home, requested_game(request))
         making.path.rename(start.run.path)
     finally:
         shutil.rmtree(making.path, ignore_errors=True)

@@ -100,7 +100,7 @@ def up(request: UpRequest, *, listen: str | None = None, plaintext: bool = False
             log.warning("one_password", reason=NO_USERS)
         agree_on_schema(brokers.control, upgrade=True)
         make_key(brokers.control, start.run.home)
-        list_game(start.run.home, game_asked(request))
+        list_game(start.run.home, requested_game(request))
         ledger = Ledger(brokers.control)
         watch = Watch(brokers.control)
         view = open_run(ledger, watch.bus, start)
@@ -181,7 +181,7 @@ def read_start(request: UpRequest) -> Start:
         base = merge(base, origin.settings())
     config = load(request.config_file, [*_chosen(request, game), *request.overrides], base=base | host)
     source = origin.path if origin else folder.settings if folder.exists() else ""
-    rules = load_game(with_game(config, game_asked(request)), config.run.game, config.run.params, source)
+    rules = load_game(with_game(config, requested_game(request)), config.run.game, config.run.params, source)
     check_search(config.search, rules)  # an unknown game ends here, before anything starts
     weights = first_weights(origin, config.run_sections(), rules) if origin else b""
     until = dict(Goals.parse(request.until).until)
@@ -197,7 +197,7 @@ def read_start(request: UpRequest) -> Start:
     )
 
 
-def game_asked(request: UpRequest) -> str:
+def requested_game(request: UpRequest) -> str:
     """The game that the person names: by `--game`, else by file, environment or `--set`; not what a run's folder or weights say."""
     return absolute(request.game or load(request.config_file, request.overrides).run.game)
 

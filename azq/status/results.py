@@ -108,11 +108,11 @@ MOST_TRIALS = 1000  # in a report: the newest
 Scalar = bool | int | float | str
 
 
-class _Told(BaseModel):
+class _Report(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class TrialReport(_Told):
+class TrialReport(_Report):
     """A trial; without a value nothing was measured yet."""
 
     number: int
@@ -121,7 +121,7 @@ class TrialReport(_Told):
     settings: dict[str, Scalar] = {}
 
 
-class StudyReport(_Told):
+class StudyReport(_Report):
     """A study: its newest trials in order, the best whole one, each setting's share of what varies."""
 
     study: str = Field(max_length=40)

@@ -35,7 +35,7 @@ from azq.status.strength import (
     strength,
     trends,
 )
-from azq.status.workers import WorkerStatus, Workforce, by_saying, team_of, worker_status
+from azq.status.workers import WorkerStatus, Workforce, by_reason, team_of, worker_status
 from azq.wire.kinds import Kind
 from azq.wire.machines import Spending
 from azq.wire.messages import LATEST, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
@@ -247,8 +247,8 @@ def summarise(facts: RunFacts, now_ms: int, conditions: Sequence[str] = (), team
                     *map(str, loops),  # the daemon's conditions say so, too
                     *mended_texts(facts.mended, now_ms),
                     *_nearly_spent(cost, view),  # the daemon's conditions say so, too
-                    *(by_saying("not served by ", not_served) if running else ()),
-                    *(by_saying("", notes) if running else ()),
+                    *(by_reason("not served by ", not_served) if running else ()),
+                    *(by_reason("", notes) if running else ()),
                     *failed_matches(facts.standing.matches),
                     *map(str, facts.standing.strangers),
                 )

@@ -120,12 +120,12 @@ def lag_of(workers: Iterable[Heartbeat]) -> Callable[[str, int], float]:
     return lag
 
 
-def by_saying(prefix: str, sayings: Mapping[str, str]) -> list[str]:
-    """What hosts or workers say, a line for each saying that names those who say it."""
+def by_reason(prefix: str, reasons: Mapping[str, str]) -> list[str]:
+    """A line for each reason, with the hosts or workers that gave it."""
     names: dict[str, list[str]] = {}
-    for name, saying in sorted(sayings.items()):
-        names.setdefault(saying, []).append(name)
-    return [f"{prefix}{', '.join(named)}: {saying}" for saying, named in names.items()]
+    for name, reason in sorted(reasons.items()):
+        names.setdefault(reason, []).append(name)
+    return [f"{prefix}{', '.join(named)}: {reason}" for reason, named in names.items()]
 
 
 def staying(workers: Sequence[Heartbeat]) -> Sequence[Heartbeat]:

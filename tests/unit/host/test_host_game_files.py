@@ -15,7 +15,7 @@ from azq import games
 from azq.cli.app import app
 from azq.config import Config, NetworkConfig, RunConfig, RunSections, load
 from azq.console import remote
-from azq.console.up import UpRequest, game_asked, read_start
+from azq.console.up import UpRequest, read_start, requested_game
 from azq.errors import ConfigError
 from azq.host.game_files import LIST, list_game
 from azq.host.restore import restore_run
@@ -109,7 +109,7 @@ def test_a_sent_run_sets_nothing_of_the_host(sent: Sent) -> None:
 
 @pytest.mark.parametrize("words", BY_RUN[2:], ids=" ".join)
 def test_what_a_person_named_in_this_home_goes_on_without_more_settings(sent: Sent, words: Sequence[str]) -> None:
-    list_game(sent.home, game_asked(UpRequest(game=sent.game)))
+    list_game(sent.home, requested_game(UpRequest(game=sent.game)))
     assert not isinstance(invoke(sent, words), ConfigError)
     assert sent.mark.exists()
 
