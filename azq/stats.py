@@ -88,12 +88,6 @@ def paired_interval(differences: NDArray[np.float64]) -> tuple[float, float, flo
     return mean, mean - half, mean + half
 
 
-def chance_of(more: int, less: int) -> float:
-    """How likely `more` or more of all are on one side where each falls on either side alike."""
-    count = more + less
-    return float(sum(math.comb(count, side) for side in range(more, count + 1)) / 2**count)
-
-
 def chance_of_sum(logs: Sequence[float]) -> float:
     """How often the sum is as large where each sign is as likely as the other: an exact permutation test of pairs (Fisher, 1935)."""
     total = sum(logs) - 1e-12

@@ -18,14 +18,10 @@ from azq.config.loading import given, read_toml
 from azq.errors import AzqError, ConfigError
 from azq.goals import Goals
 from azq.presets import preset as preset_of
-from azq.ratings.positions import PositionMark
-from azq.stats import chance_of
 from azq.status.results import Scalar
 from azq.status.summary import RunStatus
 
 CPU_S = "cpu-s="
-Graded = Mapping[str, str]  # thousandths of a run's progress -> its marks there, as `Strength.marks`
-KEPT, LOST = str(PositionMark.KEPT.value), str(PositionMark.LOST.value)
 RUN_SECTIONS = ("run", "search", "selfplay", "network", "learner", "arena")
 
 
@@ -74,16 +70,8 @@ class StudyPlan(_Part):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0  # of the proposals, and of every run: all are graded on the same positions
     where: Literal["here"] = "here"  # each run an `azq up`; earlier versions had "fleet", runs of a daemon
     prune: bool = True  # trials that do worse than most did at the same point end early
-    paired: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0  # so sure that it is worse than the best, on the same positions, a trial ends
-    settled: Annotated[int, Field(ge=0)] = 0  # so many trials in a row, each so surely worse, end the study; 0: never
     settings: dict[str, Scalar | list[Scalar]] = {}
     space: Annotated[Space, Field(min_length=1)]
-
-    @model_validator(mode="after")
-    def _settles(self) -> StudyPlan:
-        if self.settled and not (self.paired and self.metric == "errors"):
-            raise ValueError('settled goes by positions: it needs metric = "errors" and paired, as 0.99')
-        return self
 
     @property
     def upwards(self) -> bool:
@@ -164,16 +152,3 @@ def _check(path: Path, plan: StudyPlan, chosen: Mapping[str, Scalar]) -> None:
         games.load(config.run.game, **config.run.params)
     except AzqError as error:
         raise ConfigError(f"{path}: {error}") from None
-
-
-def surely_worse(ours: Graded, best: Graded, certainty: float) -> bool:
-    """Whether the newest of `ours` lost more positions than `best` did there at last; False where they do not differ significantly.
-
-    An exact one-sided sign test over the positions that one alone lost (McNemar, 1947): what both find hard blurs nothing.
-    """
-    step = max(map(int, ours), default=0)
-    before = [int(there) for there in best if int(there) <= step]
-    if not ours or not before:
-        return False
-    pairs = list(zip(ours[str(step)], best[str(max(before))], strict=False))
-    return chance_of(pairs.count((LOST, KEPT)), pairs.count((KEPT, LOST))) <= 1.0 - certainty

@@ -18,13 +18,11 @@ from sqlalchemy.exc import DatabaseError
 from azq.errors import NotFound, StateConflict, StoreError
 from azq.files import locked
 from azq.host.rundir import make_folder
-from azq.parts.lab.sweep.plan import Choices, Graded, Range, StudyPlan, measured, surely_worse
+from azq.parts.lab.sweep.plan import Choices, Range, StudyPlan, measured
 from azq.parts.lab.sweep.trial import Trial, TrialFailed
 from azq.status.results import Scalar
-from azq.status.summary import RunStatus
 
 DATABASE = "study.db"
-GRADED = "graded"  # the attribute of a trial that says how it was marked when
 SPACE = "space"  # the attribute that says what the study was begun with
 FIRST_TRIALS = 4  # before any is pruned
 STEPS_PER_PROGRESS = 1000  # a trial's progress in thousandths: where trials are compared
@@ -97,11 +95,9 @@ class Sweeper:
                     for run in self._running:
                         run.end()
                 raise
-        if self._is_settled():
-            self.progress(f"the last {self.plan.settled} trials were surely worse than the best: study {self.plan.name} ends here")
 
     def _trial(self) -> None:
-        if self._stopping.is_set() or self._is_settled():
+        if self._stopping.is_set():
             return
         with self._lock:
             trial = self.study.ask(self._space)
@@ -139,34 +135,10 @@ class Sweeper:
             reported = step
             trial.report(value, step)
             self.show(self.study, False)
-            if self._is_hopeless(trial, step, status) and status.progress < 1.0:
+            if self.plan.prune and status.progress < 1.0 and trial.should_prune():
                 pruned = True
                 run.end()
         return value, pruned
-
-    def _is_hopeless(self, trial: optuna.Trial, step: int, status: RunStatus) -> bool:
-        """Whether it does worse than the median did there, or than the best on the same positions."""
-        if self.plan.prune and trial.should_prune():
-            return True
-        if not self.plan.paired or self.plan.metric != "errors" or not status.strength.marks:
-            return False
-        ours = trial.user_attrs.get(GRADED, {})
-        if [*ours.values()][-1:] != [status.strength.marks]:  # graded again
-            ours = {**ours, str(step): status.strength.marks}
-            trial.set_user_attr(GRADED, ours)
-        return self._is_surely_worse(ours)
-
-    def _is_surely_worse(self, graded: Graded) -> bool:
-        """Than the best whole trial; False before there is one."""
-        whole = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        best = min(whole, key=lambda trial: trial.value or 0.0, default=None)
-        return best is not None and surely_worse(graded, best.user_attrs.get(GRADED, {}), self.plan.paired)
-
-    def _is_settled(self) -> bool:
-        """Whether trial after trial was worse than the best, so that no better one is expected."""
-        wanted = self.plan.settled
-        last = self.study.get_trials(deepcopy=False, states=DONE)[-wanted:]
-        return 0 < wanted == len(last) and all(self._is_surely_worse(trial.user_attrs.get(GRADED, {})) for trial in last)
 
 
 def distribution(part: Range | Choices) -> BaseDistribution:

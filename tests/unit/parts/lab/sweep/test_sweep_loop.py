@@ -23,11 +23,6 @@ from azq.parts.lab.sweep.report import as_sections, as_text, as_values  # noqa: 
 Play = Callable[["Run"], Iterator[tuple[float, float | None]]]  # progress and share of errors
 
 
-def marks(errors: float | None) -> str:
-    """Of a hundred positions the first so many are lost."""
-    return "" if errors is None else f"{'2' * round(100 * errors):1<100}"
-
-
 class Run:
     """A run in place of an `azq up`."""
 
@@ -37,7 +32,7 @@ class Run:
 
     def statuses(self) -> Iterator[Any]:
         for progress, errors in self._play(self):
-            yield SimpleNamespace(progress=progress, strength=SimpleNamespace(error_share=errors, marks=marks(errors)))
+            yield SimpleNamespace(progress=progress, strength=SimpleNamespace(error_share=errors))
 
     def end(self) -> None:
         self.ended.set()
@@ -116,29 +111,6 @@ def test_a_bad_trial_is_ended_early_once_others_are_known(tmp_path: Path) -> Non
 def test_nothing_is_pruned_where_that_is_off(tmp_path: Path) -> None:
     study, _ = swept(plan(prune=False), tmp_path, lambda run: iter([(0.5, float(run.number)), (1.0, float(run.number))]))
     assert {trial.state.name for trial in study.trials} == {"COMPLETE"}
-
-
-def test_a_trial_that_is_surely_worse_than_the_best_on_the_same_positions_ends(tmp_path: Path) -> None:
-    def worse(run: Run) -> Iterator[tuple[float, float | None]]:
-        for step in (3, 6, 10):
-            if run.ended.is_set():
-                return
-            yield step / 10, (0.1, 0.14, 0.3)[run.number]
-
-    study, _ = swept(plan(trials=3, prune=False, paired=0.99), tmp_path, worse)
-    assert [trial.state.name for trial in study.trials] == ["COMPLETE", "COMPLETE", "PRUNED"]
-
-
-def test_a_study_ends_once_trial_after_trial_was_surely_worse_than_its_best(tmp_path: Path) -> None:
-    def played(run: Run) -> Iterator[tuple[float, float | None]]:
-        yield 1.0, (0.4, 0.1, 0.11, 0.4, 0.1, 0.4, 0.3)[run.number]
-
-    said: list[str] = []
-    settled = plan(trials=20, prune=False, paired=0.99, settled=2)
-    study, made = swept(settled, tmp_path, played, said.append)
-    assert len(made) == len(study.trials) == 7
-    assert said[-1] == "the last 2 trials were surely worse than the best: study s ends here"
-    assert swept(settled, tmp_path, played)[1] == []  # nor does it go on
 
 
 def test_a_run_that_fails_is_named_and_the_study_goes_on(tmp_path: Path) -> None:
