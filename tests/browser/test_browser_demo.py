@@ -47,7 +47,7 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     page.get_by_role("link", name="Play Tic-tac-toe").click()
     page.locator(".scene [data-action]").first.click()
     until(lambda: page.locator("#played li").count() == 2, "its answer", 120.0)
-    assert page.title() == "Tic-tac-toe · azq"
+    assert page.title() == "Your turn · Tic-tac-toe · azq"
     assert page.locator("#level option").first.inner_text() == "Level 1 · 8 simulations"
     assert page.locator("#level option").count() == 10
     link = page.url

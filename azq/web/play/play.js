@@ -126,6 +126,7 @@ function draw() {
     game: name, text: table.text, before: shown?.before ?? "", last, seat, actor: table.actor, actions, hint: page.hint, notice: page.away,
     names: playerNames(), returns: table.over ? table.returns : null,
   });
+  document.title = `${$("table").querySelector(".turn").textContent} · ${$("title").textContent} · azq`;
   show($("played"), table.plies.filter(open).map((ply) => h("li", { class: "move" }, words(name, ply.text).replace("column ", ""))));
   $("played").scrollTop = $("played").scrollHeight;
   $("back").disabled = !table.plies.some(({ player }) => player === seat);
@@ -237,7 +238,6 @@ async function openRun(name, wanted) {
   page.run = page.source.runs.find((run) => run.name === name) ?? page.source.runs[0];
   $("runs").value = page.run.name;
   const { title, rules } = RULES[page.run.sections.run.game] ?? { title: page.run.sections.run.game, rules: [] };
-  document.title = `${title} · azq`;
   $("title").textContent = title;
   show($("rules"), h("summary", {}, `${title}: the rules`), h("ol", {}, rules.map((rule) => h("li", {}, rule))));
   $("rules").hidden = !rules.length;
