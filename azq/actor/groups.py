@@ -10,8 +10,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,8 +214,7 @@ class GameGroup:
 class Arenas:
     """Keeps the searches of one self-play setting; another setting replaces them."""
 
-    def __init__(self, make_search: Callable[..., Any] = make_search) -> None:
-        self._make_search = make_search
+    def __init__(self) -> None:
         self._key: Hashable = None
         self._searches: Sequence[Search] = ()
         self._cache: _core.EvaluationCache | None = None
@@ -242,7 +240,7 @@ class Arenas:
             self._cache = make_cache(game, sections.selfplay.cache_entries)
             config = exploring(sections.search, random_opening_plies=sections.selfplay.random_opening_plies)
             self._searches = [
-                self._make_search(
+                make_search(
                     game,
                     config,
                     num_slots=size,

@@ -86,7 +86,6 @@ class LocalEvaluator:
 
     def __init__(self, source: Source, *, threads: int = 1) -> None:
         self._source = source
-        self._threads = threads
         self._cpu_clock = time.thread_time if threads == 1 else time.process_time
         self._worker = ThreadPoolExecutor(1, "evaluator", initializer=torch.set_num_threads, initargs=(threads,))
         self._futures: dict[int, Future[Evaluation]] = {}

@@ -205,6 +205,6 @@ def host_of(worker: str) -> str:
     return worker.partition("@")[2].rpartition(":")[0] or worker
 
 
-def specs(files: GameFiles = GameFiles()) -> Callable[[RunSections], NetSpec]:
+def specs(files: GameFiles) -> Callable[[RunSections], NetSpec]:
     """The shapes of any run's game; games in Python files only where they are allowed."""
     return lambda sections: NetSpec.of(files.load(sections.run.game, sections.run.params))

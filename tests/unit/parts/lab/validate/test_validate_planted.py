@@ -6,7 +6,6 @@ import itertools
 import numpy as np
 import pytest
 
-from azq.actor import Arenas
 from azq.config import LearnerConfig
 from azq.learner.data.batches import Draws
 from azq.learner.step.loss import Symmetries
@@ -63,7 +62,7 @@ def wrong_order(patch):
 
 
 def biased_seeds_of_games(patch):
-    patch.setattr(alone, "Arenas", lambda: Arenas(lambda *arguments, **options: make_search(*arguments, **options | {"seed": 1})))
+    patch.setattr("azq.actor.groups.make_search", lambda *arguments, **options: make_search(*arguments, **options | {"seed": 1}))
 
 
 def biased_draws(patch):
