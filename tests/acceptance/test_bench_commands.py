@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import azq
 
 from azq.parts.lab.bench.plan import cases, parts
 from azq.parts.lab.bench.rig import command_of
@@ -19,9 +18,7 @@ SMALL = ["--set", "selfplay.games_in_flight=64", "--set", "selfplay.cache_entrie
 
 
 def bench(folder: Path, *arguments: str) -> dict[str, Any]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")} | {"OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "azq", "bench", *arguments, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+    done = azq(folder, "bench", *arguments, "--json")
     assert done.returncode == 0, done.stderr
     (line,) = done.stdout.splitlines()
     figures: dict[str, Any] = json.loads(line)
@@ -60,8 +57,7 @@ def test_two_processes_play_side_by_side(tmp_path: Path) -> None:
 
 
 def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "azq", "bench", "selfplay", "--evaluator", "magic"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    done = azq(tmp_path, "bench", "selfplay", "--evaluator", "magic")
     assert done.returncode == 2
     assert "magic" in done.stderr
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
-from acceptance.test_whole_loop import AZQ, QUICK, environment
+from commands import QUICK, azq
 
 from azq import games
 
@@ -18,8 +17,7 @@ GAMES = 200
 
 def answer_of(home: Path, *arguments: str) -> str:
     """What a command printed; it may take its minutes."""
-    env = {**environment(home), "OMP_NUM_THREADS": str(os.cpu_count() or 1)}
-    done = subprocess.run([*AZQ, *arguments], capture_output=True, text=True, env=env, timeout=60 * (MINUTES + 6), cwd=home)
+    done = azq(home, *arguments, timeout_s=60 * (MINUTES + 6), threads=os.cpu_count() or 1)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     return done.stdout
 

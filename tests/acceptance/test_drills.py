@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.test_whole_loop import AZQ, environment
+from commands import azq
 
 from azq.parts.lab.drill import load_all
 
@@ -24,8 +23,7 @@ ALONE = "broker-control-lost"  # on a system of its own
 
 
 def drill(home: Path, *arguments: str) -> dict[str, Any]:
-    command = [*AZQ, "drill", *arguments, "--patience", PATIENCE, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(home), timeout=1200, check=False)
+    done = azq(home, "drill", *arguments, "--patience", PATIENCE, "--json", timeout_s=1200)
     assert done.stdout, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

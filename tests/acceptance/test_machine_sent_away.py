@@ -4,69 +4,52 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import socket
 import subprocess
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import azq
+from recovering import trains
 
-from azq.config import load
+from azq import Local
 from azq.errors import ExitCode
-from azq.host.brokers import resolve
 from azq.host.fronts import free_port
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
+from azq.process.apart import start
+from azq.process.start import AZQ
 from azq.wire.connect import connect
 
-AZQ = [sys.executable, "-m", "azq"]
 RUN = "ttt"
-QUICK = ["--set", "daemon.port=0", "--set", "selfplay.journal_s=1.0", "--set", "daemon.lease_s=4.0", "--set", "arena.every_s=4"]
-QUICK += ["--set", "arena.games=4", "--set", "arena.grade_positions=10", "--set", "daemon.jobs_ahead=2", "--set", "worker.concurrency=1"]
+SETTINGS = (
+    *("selfplay.journal_s=1.0", "daemon.lease_s=4.0", "daemon.jobs_ahead=2", "worker.concurrency=1"),
+    *("arena.every_s=4", "arena.games=4", "arena.grade_positions=10"),
+)
 REFUSALS = ("noperm", "no permissions", "acl failure", "permission")
+WITHIN_S = 60.0
 
 
-def environment(home: Path, **more: str) -> dict[str, str]:
-    own = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
-    return {**own, "AZQ_HOME": str(home), "OMP_NUM_THREADS": "1", **more}
-
-
-def azq(home: Path, *arguments: str) -> Any:
-    done = subprocess.run(
-        [*AZQ, *arguments, "--json"], capture_output=True, text=True, env=environment(home), timeout=60, cwd=home, check=True
-    )
-    return json.loads(done.stdout)
+def answer(home: Path, *arguments: str) -> Any:
+    """What a command of the first machine's owner answers."""
+    return json.loads(azq(home, *arguments, "--json").stdout)
 
 
 @contextlib.contextmanager
-def started(home: Path, log: Path, *arguments: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("wb") as file:
-        process = subprocess.Popen([*AZQ, *arguments], stdout=file, stderr=file, env=environment(home, **more), cwd=home)
+def joined(home: Path, log: Path, token: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`azq join` of a second machine; ended by Ctrl-C, at the latest when the test is over."""
+    process = start([*AZQ, "join", *arguments], home, log, {"AZQ_HOME": str(home), "AZQ_JOIN_TOKEN": token, "OMP_NUM_THREADS": "1"})
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
         try:
-            yield process
+            process.wait(90)
         finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-            try:
-                process.wait(90)
-            finally:
-                process.kill()
-
-
-def eventually(condition: Callable[[], Any], within_s: float = 60.0) -> Any:
-    deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
-        with contextlib.suppress(Exception):
-            if answer := condition():
-                return answer
-        threading.Event().wait(0.1)
-    raise AssertionError("condition did not come true in time")
+            process.kill()
 
 
 def refusals(folder: Path) -> list[str]:
@@ -74,25 +57,17 @@ def refusals(folder: Path) -> list[str]:
     return [line for line in lines if any(word in line.lower() for word in REFUSALS)]
 
 
-@pytest.fixture
-def port() -> int:
-    return free_port(2)
-
-
 @pytest.mark.slow
-def test_a_machine_that_is_sent_away_stops_and_its_games_are_played_on(tmp_path: Path, port: int) -> None:
-    home, second = tmp_path / "home", tmp_path / "second"
-    home.mkdir()
+def test_a_machine_that_is_sent_away_stops_and_its_games_are_played_on(tmp_path: Path) -> None:
+    home, second, port = tmp_path / "home", tmp_path / "second", free_port(2)
     second.mkdir()
-    begin = ["up", "--game", "tic_tac_toe", "--run", RUN, "--json", "--listen", f"127.0.0.1:{port}", *QUICK]
-    with started(home, tmp_path / "up.log", *begin):
-        config = load(overrides=[f'home="{home}"'])
-        eventually(lambda: azq(home, "ledger", "--run", RUN)["inserted"] > 20)
-        told = azq(home, "join-token", "--name", "box", "--roles", "selfplay,inference")
-        join = ["join", f"rediss://127.0.0.1:{port}/0", "--foreground", "--folder", str(second), "--roles", "selfplay,inference", "-c", "1"]
+    with Local("tic_tac_toe", run=RUN, settings=SETTINGS, options=["--listen", f"127.0.0.1:{port}"], folder=home) as up:
+        trains(up, 20)
+        token = answer(home, "join-token", "--name", "box", "--roles", "selfplay,inference")
+        join = [f"rediss://127.0.0.1:{port}/0", "--foreground", "--folder", str(second), "--roles", "selfplay,inference", "-c", "1"]
         with (
-            contextlib.closing(connect(resolve(config).broker.control_url)) as owner,
-            started(second, tmp_path / "join.log", *join, AZQ_JOIN_TOKEN=told["token"]) as joined,
+            contextlib.closing(connect(up.config().broker.control_url)) as owner,
+            joined(second, tmp_path / "join.log", token["token"], *join) as box,
         ):
             ledger, machine = Ledger(owner), f"{socket.gethostname()}:"
 
@@ -100,19 +75,20 @@ def test_a_machine_that_is_sent_away_stops_and_its_games_are_played_on(tmp_path:
                 leased = [view for view in ledger.jobs(RUN) if view.state is JobState.LEASED and view.owner.startswith(machine)]
                 return sum(view.job.kind == "selfplay" for view in leased)
 
-            eventually(lambda: slots() == 2)  # one of the first machine's worker, one of the box
-            (row,) = azq(home, "fleet", "list")
+            up.until(lambda: slots() == 2, "a lease of each machine", WITHIN_S)
+            (row,) = answer(home, "fleet", "list")
             assert (row["name"], row["addresses"]) == ("box", ["TLS front"])
             assert refusals(home) == refusals(second) == []
-            assert azq(home, "fleet", "revoke", "box") == {"revoked": "box"}
-            assert joined.wait(30) == int(ExitCode.BROKER_REFUSED)
-            said = [line for line in (tmp_path / "join.log").read_text().splitlines() if "child_given_up" in line]
-            assert len(said) == 2
-            assert all("refuses the password" in line and "azq join-token" in line for line in said)
-            before = ledger.counts(RUN).inserted
-            eventually(lambda: slots() == 1 and ledger.counts(RUN).inserted > before + 50)
-        assert azq(home, "fleet", "list") == []
-    counts = json.loads((tmp_path / "up.log").read_text().splitlines()[-1])["ledger"]
-    assert counts["balanced"]
-    assert counts["abandoned"] == 0
+            assert answer(home, "fleet", "revoke", "box") == {"revoked": "box"}
+            assert box.wait(30) == int(ExitCode.BROKER_REFUSED)
+            lines = [line for line in (tmp_path / "join.log").read_text().splitlines() if "child_given_up" in line]
+            assert len(lines) == 2
+            assert all("refuses the password" in line and "azq join-token" in line for line in lines)
+            up.until(lambda: slots() == 1, "the first machine's lease alone", WITHIN_S)
+            trains(up, 50)
+        assert answer(home, "fleet", "list") == []
+        up.end()
+        counts = up.wait(minutes=1.5).ledger
+    assert counts.balanced
+    assert counts.abandoned == 0
     assert refusals(home) == []

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from commands import azq
 
 
 @pytest.mark.release
 @pytest.mark.timeout(240)
 def test_a_run_of_its_own_is_profiled(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "azq", "profile", "--local", "--game", "tic_tac_toe", "--seconds", "4"]
-    done = subprocess.run(
-        [*command, "--json", "--plot", str(tmp_path / "it.svg")], capture_output=True, text=True, cwd=tmp_path, timeout=220
-    )
+    plot = ["--plot", str(tmp_path / "it.svg")]
+    done = azq(tmp_path, "profile", "--local", "--game", "tic_tac_toe", "--seconds", "4", "--json", *plot, timeout_s=220)
     assert done.returncode == 0, done.stderr
     found = {profile["role"]: profile for profile in json.loads(done.stdout)}
     assert set(found) == {"selfplay", "inference", "learner"}

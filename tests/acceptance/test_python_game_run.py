@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from acceptance.test_whole_loop import QUICK, azq
+from commands import QUICK, azq
 
 NIM = (Path(__file__).parents[1] / "games" / "nim.py").read_text("utf-8")
 QUIRK = '''

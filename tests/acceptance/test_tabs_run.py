@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.test_whole_loop import QUICK, azq, losing_moves, move_of
+from acceptance.test_whole_loop import losing_moves, move_of
 from browsing import launched
+from commands import SETTINGS as QUICK
+from commands import azq
 from waiting import until
 
 from azq.host.fronts import free_port
@@ -69,7 +71,7 @@ def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
 
 def learned_with_two_tabs(home: Path, until_goal: str, *settings: str) -> RunStatus:
     """How a run of tic-tac-toe ended that two tabs play for, none of whose games was refused."""
-    port, sets = free_port(), [*QUICK[1::2], *settings]
+    port, sets = free_port(), [*QUICK, *settings]
     options = ["--volunteers", "--port", str(port), "--until", until_goal]
     with launched() as browser, Local("tic_tac_toe", run=RUN, settings=sets, options=options, folder=home) as run:
         pages = [open_tab(browser, port) for _ in range(2)]

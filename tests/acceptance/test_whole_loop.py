@@ -3,57 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from waiting import until
+from commands import QUICK, SETTINGS, azq
+from recovering import trains
 
-from azq import games
+from azq import Local, games
 from azq.config import load as load_config
 from azq.console.move import open_player
 from azq.errors import ExitCode
-
-AZQ = [sys.executable, "-m", "azq"]
-QUICK = ["--set", "daemon.port=0", "--set", "selfplay.journal_s=1.0", "--set", "daemon.lease_s=4.0", "--set", "arena.every_s=0"]
-
-
-def environment(home: Path) -> dict[str, str]:
-    return {**{k: v for k, v in os.environ.items() if not k.startswith("AZQ_")}, "AZQ_HOME": str(home), "OMP_NUM_THREADS": "1"}
-
-
-def azq(home: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*AZQ, *arguments], input=stdin, capture_output=True, text=True, env=environment(home), timeout=300, cwd=home)
-
-
-@contextmanager
-def running(home: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """`azq up` in the background; ended by Ctrl-C, at the latest when the test is over."""
-    process = subprocess.Popen(
-        [*AZQ, "up", *arguments, *QUICK], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(home), cwd=home
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-        try:
-            process.communicate(timeout=90)
-        finally:
-            process.kill()
-
-
-def ledger(home: Path, run: str) -> dict[str, Any]:
-    answer = azq(home, "ledger", "--run", run, "--json")
-    return json.loads(answer.stdout) if answer.returncode == 0 else {}
 
 
 @cache
@@ -132,8 +94,8 @@ def test_two_thousand_five_hundred_steps_of_tic_tac_toe_never_lose(tmp_path: Pat
 
 
 def test_a_run_resumes_where_it_was_interrupted(tmp_path: Path) -> None:
-    with running(tmp_path, "--game", "tic_tac_toe", "--run", "drill", "--set", "learner.publish_every_s=2"):
-        until(lambda: ledger(tmp_path, "drill").get("inserted", 0) > 20)
+    with Local("tic_tac_toe", run="drill", settings=[*SETTINGS, "learner.publish_every_s=2"], folder=tmp_path) as run:
+        trains(run, 20)
     # The run is at rest now; a second start takes up where the first one stopped.
     done = azq(tmp_path, "up", "--run", "drill", "--until", "games=50", "--json", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr

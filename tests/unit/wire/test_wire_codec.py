@@ -109,17 +109,6 @@ def test_random_bytes_are_a_wire_error_or_a_message(kind, frame):
         assert isinstance(decode(frame, kind), kind)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_a_damaged_frame_never_escapes_as_another_error(data):
-    kind = data.draw(st.sampled_from(KINDS))
-    frame = bytearray(encode(data.draw(messages_of(kind))))
-    for _ in range(data.draw(st.integers(1, 4))):
-        frame[data.draw(st.integers(0, len(frame) - 1))] = data.draw(st.integers(0, 255))
-    with contextlib.suppress(WireError):
-        assert isinstance(decode(bytes(frame), kind), kind)
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_cut_or_lengthened_frame_is_refused(data):
@@ -172,15 +161,15 @@ def forged(body: bytes) -> bytes:
     return msgspec.msgpack.encode((SCHEMA, checksum(body, SCHEMA))).replace(b"\x92", b"\x93", 1) + body
 
 
-@pytest.mark.parametrize("size", [b"\xc6\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\xdd\xff\xff\xff\xff", b"\xdf\xff\xff\xff\xff"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_a_huge_declared_length_costs_nothing(kind, size):
+def test_a_huge_declared_length_costs_nothing(kind):
     """Bytes, text, arrays and maps that say they hold four thousand million, in place of a message and of its first field."""
     tracemalloc.start()
     try:
-        for body in (size, b"\x9f" + msgspec.msgpack.encode(kind.__name__) + size):
-            with pytest.raises(WireError):
-                decode(forged(body), kind)
+        for size in (b"\xc6", b"\xdb", b"\xdd", b"\xdf"):
+            for start in (b"", b"\x9f" + msgspec.msgpack.encode(kind.__name__)):
+                with pytest.raises(WireError):
+                    decode(forged(start + size + b"\xff" * 4), kind)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -200,13 +189,6 @@ def test_the_tag_tells_which_of_two_kinds_it_is():
         decode_either(encode(GameRecord(7)), DeadLetter, EvalReply)
 
 
-def test_too_large_a_message_is_refused_on_both_sides():
-    with pytest.raises(WireError, match="EvalRequest of"):
-        encode(EvalRequest(1, "c", 0, 1, bytes(MAX_FRAME_BYTES), 0))
-    with pytest.raises(WireError, match="exceeds the limit"):
-        decode(bytes(MAX_FRAME_BYTES + 1), EvalRequest)
-
-
 def test_a_message_may_be_as_large_as_the_limit_and_no_larger():
     assert MAX_FRAME_BYTES == 8_388_608
     around = len(encode(EvalRequest(1, "c", 0, 1, bytes(100_000), 0))) - 100_000
@@ -215,6 +197,8 @@ def test_a_message_may_be_as_large_as_the_limit_and_no_larger():
     assert decode(encode(largest), EvalRequest) == largest
     with pytest.raises(WireError, match="EvalRequest of"):
         encode(EvalRequest(1, "c", 0, 1, bytes(MAX_FRAME_BYTES - around + 1), 0))
+    with pytest.raises(WireError, match="exceeds the limit"):
+        decode(bytes(MAX_FRAME_BYTES + 1), EvalRequest)
 
 
 def test_a_frame_looks_as_other_versions_expect_it():
