@@ -155,7 +155,7 @@ class ChildHeartbeat(threading.Thread):
     """In a child: says that it lives; while it holds a job, only as long as the main thread goes on asking whether it should stop."""
 
     def __init__(self, board: Board, slot: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(name="signs", daemon=True)
+        super().__init__(name="child heartbeat", daemon=True)
         self.board = board
         self.slot = slot
         self._clock = clock
@@ -212,7 +212,7 @@ class PoolWatchdog(threading.Thread):
         kill: Callable[[int, int], None] = os.kill,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(name="care", daemon=True)
+        super().__init__(name="pool watchdog", daemon=True)
         self._board = board
         self._make_ledger = ledger
         self._ledger: Ledger | None = None

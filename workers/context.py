@@ -64,16 +64,16 @@ class Interrupted(AzqError):
 class Context:
     """A child's belongings; `owner` names it in the ledger."""
 
-    def __init__(self, config: Config, signs: ChildHeartbeat) -> None:
+    def __init__(self, config: Config, heartbeat: ChildHeartbeat) -> None:
         self.config = config
-        self.board = signs.board
-        self.slot = signs.slot
+        self.board = heartbeat.board
+        self.slot = heartbeat.slot
         self.owner = owner_of(os.getpid())
         self.arenas = Arenas()
         self.meter = Meter()
         self.phases = Phases()
         self._evaluators = 0
-        self._signs = signs
+        self._heartbeat = heartbeat
 
     @cached_property
     def control(self) -> redis.Redis:
@@ -85,7 +85,7 @@ class Context:
 
     def stopping(self) -> bool:
         """Whether the worker is stopping; who asks is alive."""
-        self._signs.progressed()
+        self._heartbeat.progressed()
         return self.board.stopping()
 
     def work(self, job_id: str, attempt: int, task: Callable[[Lease], T]) -> T:
@@ -97,7 +97,7 @@ class Context:
         """
         if self.stopping():
             raise Ignore("the worker is stopping")  # its message is not lost: the job is unclaimed, so it is published again
-        self._signs.hold(job_id, attempt)  # before the claim: a child that dies in between leaves a lease that the main process knows of
+        self._heartbeat.hold(job_id, attempt)  # before the claim: the main process then knows the lease of a child that dies in between
         try:
             lease = self.ledger.claim(job_id, attempt, self.owner, self.config.daemon.lease_s)
             if lease is None:
@@ -105,7 +105,7 @@ class Context:
                 raise Ignore("the ledger refused the claim")
             return self._answered(lease, task)
         finally:
-            self._signs.hold("")
+            self._heartbeat.hold("")
             self.board.write(self.slot, ChildFigures())
 
     def sections_now(self, view: RunView) -> RunSections:

@@ -58,11 +58,11 @@ def node_name(queues: Sequence[str]) -> str:
     return f"{'+'.join(queues)}-{os.getpid()}@{socket.gethostname()}"
 
 
-class Heart(threading.Thread):
+class WorkerHeartbeat(threading.Thread):
     """Beats from the main process, also while all children are busy, and feeds systemd's watchdog while the event loop turns."""
 
     def __init__(self, bus: Callable[[], Bus], config: WorkerConfig, board: Board, queues: Sequence[str], tags: Sequence[str], slots: int):
-        super().__init__(name="heart", daemon=True)
+        super().__init__(name="heartbeat", daemon=True)
         self._make_bus = bus
         self._bus: Bus | None = None
         self._config = config
@@ -105,7 +105,7 @@ class Heart(threading.Thread):
             self.refused = error
             self._over.set()
             os.kill(os.getpid(), signal.SIGTERM)
-        except Exception as error:  # the heart goes on beating; the reason is said once per outage
+        except Exception as error:  # the thread goes on; the reason is said once per outage
             if not self._lost:
                 log.warning("heartbeat_failed", reason=f"{type(error).__name__}: {error}")
             self._lost = True
@@ -117,9 +117,9 @@ def loop_lives(turned_s: float | None, now_s: float, limit_s: float, away_s: flo
     return turned_s is None or now_s - max(turned_s, away_s) < limit_s
 
 
-def end_for_sure(after_s: float) -> None:
-    """Ends this process after so long, whatever blocks it, and prints where that is; open leases are taken care of by their end."""
-    faulthandler.dump_traceback_later(after_s, exit=True)  # in C: this may be a signal's handler, above a frame that holds a lock
+def end_for_sure() -> None:
+    """Ends this process after `STOP_AFTER_S`, whatever blocks it, and prints where that is; open leases are taken care of by their end."""
+    faulthandler.dump_traceback_later(STOP_AFTER_S, exit=True)  # in C: this may be a signal's handler, above a frame that holds a lock
 
 
 class SoftWorker(Worker):  # type: ignore[misc]
@@ -185,13 +185,13 @@ class LoopMark(bootsteps.StartStopStep):  # type: ignore[misc]
     def stop(self, consumer: Any) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if consumer.app.azq.heart is not None:
-            consumer.app.azq.heart.loop_turned_s = None
+        if consumer.app.azq.heartbeat is not None:
+            consumer.app.azq.heartbeat.loop_turned_s = None
 
     @staticmethod
     def _mark(consumer: Any) -> None:
-        if consumer.app.azq.heart is not None:
-            consumer.app.azq.heart.loop_turned_s = time.monotonic()
+        if consumer.app.azq.heartbeat is not None:
+            consumer.app.azq.heartbeat.loop_turned_s = time.monotonic()
 
 
 TELLS = ("ping", "stats", "conf", "active", "reserved", "scheduled", "revoked", "registered", "active_queues")

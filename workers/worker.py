@@ -28,7 +28,7 @@ from azq.wire.connect import address, agree_on_schema, connect
 from azq.wire.fitness import CONTROL, facts_of, judge
 from azq.wire.kinds import Kind, split_queue, task_name
 from workers.children import Board, ChildHeartbeat, PoolWatchdog
-from workers.lifecycle import STOP_AFTER_S, Heart, LoopMark, PatientConsumer, SoftWorker, end_for_sure, may_listen, node_name, read_only
+from workers.lifecycle import LoopMark, PatientConsumer, SoftWorker, WorkerHeartbeat, end_for_sure, may_listen, node_name, read_only
 
 GARBAGE_AFTER = 50_000  # objects more than there were: the trees of games in Python are many objects and no cycles
 TASKS = {Kind.SELFPLAY: "workers.selfplay", Kind.EVAL: "workers.evaluate"}  # imported by the child that runs the first of its kind
@@ -65,11 +65,11 @@ def main(config: Config, queues: Sequence[str], concurrency: int) -> int:
     try:
         worker.start()
     finally:
-        heart = app.azq.heart
-        if heart is not None:
-            heart.end()
-    if heart is not None and heart.refused is not None:
-        raise heart.refused
+        heartbeat = app.azq.heartbeat
+        if heartbeat is not None:
+            heartbeat.end()
+    if heartbeat is not None and heartbeat.refused is not None:
+        raise heartbeat.refused
     return int(worker.exitcode or ExitCode.OK)
 
 
@@ -80,8 +80,8 @@ class WorkerParts:
         self.config = config
         self.tags = tuple(dict.fromkeys((*detect_tags(), *config.worker.tags, *(split_queue(queue)[1] for queue in queues))))
         self.board = Board(1)  # until it is known how many children share it
-        self.heart: Heart | None = None
-        self.care: PoolWatchdog | None = None
+        self.heartbeat: WorkerHeartbeat | None = None
+        self.watchdog: PoolWatchdog | None = None
 
     def open_control(self) -> RedisBus:
         return another_control(self.config.broker)
@@ -110,10 +110,10 @@ class WorkerParts:
 
         gc.freeze()  # what was imported stays
         gc.set_threshold(GARBAGE_AFTER)
-        return Context(self.config, self.signs)
+        return Context(self.config, self.child_heartbeat)
 
     @cached_property
-    def signs(self) -> ChildHeartbeat:
+    def child_heartbeat(self) -> ChildHeartbeat:
         """What this child says of itself."""
         return ChildHeartbeat(self.board, getattr(current_process(), "index", 0) or 0)
 
@@ -150,30 +150,30 @@ def _connect_signals(app: Celery) -> None:
     def ready(sender: Any, **_: Any) -> None:
         queues = sorted(app.amqp.queues.consume_from)
         slots = sender.controller.concurrency or 1
-        shared.heart = Heart(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
-        shared.heart.loop_turned_s = time.monotonic()
-        shared.heart.start()
-        shared.care = PoolWatchdog(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
-        shared.care.start()
+        shared.heartbeat = WorkerHeartbeat(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
+        shared.heartbeat.loop_turned_s = time.monotonic()
+        shared.heartbeat.start()
+        shared.watchdog = PoolWatchdog(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
+        shared.watchdog.start()
         broker = address(shared.config.broker.control_url)
         log.info("serving", queues=queues, tags=shared.tags, concurrency=slots, evaluator=shared.config.worker.evaluator, broker=broker)
 
     def shutting_down(**_: Any) -> None:
         shared.board.stop()
         notify(STOPPING, "STATUS=giving work back")
-        end_for_sure(STOP_AFTER_S)
+        end_for_sure()
 
     def shutdown(**_: Any) -> None:
-        if shared.care is not None:
-            shared.care.end()
-        if shared.heart is not None:
-            shared.heart.end()
+        if shared.watchdog is not None:
+            shared.watchdog.end()
+        if shared.heartbeat is not None:
+            shared.heartbeat.end()
 
     def child(**_: Any) -> None:
         logs.setup("job")
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that goes away says so to the main process, too, which stops this one
         forget_environment()  # games in Python run in this process
-        shared.signs.start()
+        shared.child_heartbeat.start()
 
     signals.worker_init.connect(init, weak=False)
     signals.worker_ready.connect(ready, weak=False)

@@ -74,7 +74,7 @@ class Ward:
         assert lease is not None
         self.lease: Lease = lease
         self.ledger.adopt(lease, 2)
-        self.care = PoolWatchdog(
+        self.watchdog = PoolWatchdog(
             self.board, self._open, max_attempts=4, is_child=self.living.__contains__, kill=self._kill, clock=lambda: self.now
         )
 
@@ -93,12 +93,12 @@ class Ward:
 def test_a_dead_childs_lease_ends_at_once_and_its_games_go_to_the_pool() -> None:
     ward = Ward()
     ward.board.claim(0, CLAIM)
-    ward.care.check()
+    ward.watchdog.check()
     assert ward.ledger.job("r:1").state is JobState.LEASED
     ward.living.clear()
     ward.away = 1
-    ward.care.check()  # the broker is away: it is owed
-    ward.care.check()
+    ward.watchdog.check()  # the broker is away: it is owed
+    ward.watchdog.check()
     view = ward.ledger.job("r:1")
     assert (view.state, view.attempt) == (JobState.QUEUED, 2)
     assert "died" in view.error
@@ -107,7 +107,7 @@ def test_a_dead_childs_lease_ends_at_once_and_its_games_go_to_the_pool() -> None
     again = ward.ledger.claim("r:1", 2, "other", 60.0)
     assert again is not None
     assert [record.uid for record in ward.ledger.adopt(again, 2)] == [1, 2]
-    ward.care.check()
+    ward.watchdog.check()
     assert ward.ledger.job("r:1").owner == "other"
 
 
@@ -116,18 +116,18 @@ def test_a_child_that_lives_for_less_than_a_look_is_noticed_too() -> None:
     ward.board.claim(0, CLAIM)
     ward.living.symmetric_difference_update({CLAIM.pid, 42})
     ward.board.claim(0, Claim(42, "", 0))  # the next one is there already
-    ward.care.check()
+    ward.watchdog.check()
     assert ward.ledger.job("r:1").attempt == 2
 
 
 def test_a_job_that_ended_well_is_left_alone_when_its_child_ends() -> None:
     ward = Ward()
     ward.board.claim(0, CLAIM)
-    ward.care.check()
+    ward.watchdog.check()
     ward.ledger.release(ward.lease, [])
     ward.board.claim(0, WAITS)
     ward.living.clear()
-    ward.care.check()
+    ward.watchdog.check()
     assert ward.ledger.job("r:1").state is JobState.DONE
 
 
@@ -135,24 +135,24 @@ def test_a_job_that_ended_well_is_left_alone_when_its_child_ends() -> None:
 def test_a_silent_child_is_killed_also_where_it_only_waits(claim: Claim, attempt: int) -> None:
     ward = Ward()
     ward.board.claim(0, claim)
-    ward.care.check()
+    ward.watchdog.check()
     ward.now += 3600.0  # the main process slept as long
-    ward.care.check()
+    ward.watchdog.check()
     for _ in range(int(HANG_AFTER_S) - 2):
         assert ward.killed == []
         ward.now += 1.0
-        ward.care.check()
+        ward.watchdog.check()
     ward.now += 1.0
-    ward.care.check()
+    ward.watchdog.check()
     assert ward.killed == [CLAIM.pid]
-    ward.care.check()
+    ward.watchdog.check()
     assert ward.killed == [CLAIM.pid]
     assert ward.ledger.job("r:1").attempt == attempt
 
 
 def test_signs_of_life_of_a_job_end_when_the_main_thread_asks_for_nothing() -> None:
     board, now = Board(1), [10.0]
-    signs = ChildHeartbeat(board, 0, clock=lambda: now[0])
+    heartbeat = ChildHeartbeat(board, 0, clock=lambda: now[0])
 
     def said(claim: Claim) -> float:
         found, said_s = board.claims()[0]
@@ -162,17 +162,17 @@ def test_signs_of_life_of_a_job_end_when_the_main_thread_asks_for_nothing() -> N
     waits, works = Claim(os.getpid(), "", 0), Claim(os.getpid(), "r:1", 3)
     first = said(waits)
     now[0] += STUCK_AFTER_S + 1
-    signs.repeat()  # nobody has to ask while there is nothing to do
+    heartbeat.repeat()  # nobody has to ask while there is nothing to do
     assert said(waits) > first
-    signs.hold("r:1", 3)
+    heartbeat.hold("r:1", 3)
     first = said(works)
-    signs.repeat()
+    heartbeat.repeat()
     assert (second := said(works)) > first
     now[0] += STUCK_AFTER_S + 1
-    signs.repeat()
+    heartbeat.repeat()
     assert said(works) == second
-    signs.progressed()
-    signs.repeat()
+    heartbeat.progressed()
+    heartbeat.repeat()
     assert said(works) > second
-    signs.hold("")
+    heartbeat.hold("")
     assert said(waits) > second

@@ -28,7 +28,7 @@ from azq.wire.fitness import ServerFacts
 from azq.wire.messages import Heartbeat
 from workers import lifecycle, worker
 from workers.children import Board, ChildFigures, merge, versions
-from workers.lifecycle import Heart, PatientConsumer, loop_lives, node_name, role_of
+from workers.lifecycle import PatientConsumer, WorkerHeartbeat, loop_lives, node_name, role_of
 from workers.worker import build_app
 
 SPENT = ("phase_wall_search", "phase_cpu_wait")
@@ -100,14 +100,14 @@ class FakeBus:
             self.values.pop(name, None)
 
 
-def heart(bus: FakeBus) -> Heart:
+def heartbeat(bus: FakeBus) -> WorkerHeartbeat:
     config = WorkerConfig(heartbeat_s=0.01)
-    return Heart(lambda: bus, config, Board(1), ["selfplay.cpu"], ["cpu"], 1)  # type: ignore[arg-type, return-value]
+    return WorkerHeartbeat(lambda: bus, config, Board(1), ["selfplay.cpu"], ["cpu"], 1)  # type: ignore[arg-type, return-value]
 
 
 def test_a_heart_beats_outlives_an_outage_and_says_good_bye() -> None:
     bus = FakeBus()
-    beating = heart(bus)
+    beating = heartbeat(bus)
     beating.start()
     assert bus.beat.wait(5.0)
     (frame,) = bus.values.values()
@@ -141,7 +141,7 @@ def test_a_stuck_loop_starves_the_watchdog(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv("WATCHDOG_USEC", "40000")
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
         assert watchdog_interval_s() == 0.02
-        stuck = heart(FakeBus())
+        stuck = heartbeat(FakeBus())
         stuck.loop_turned_s = -1e9
         stuck.start()
         with pytest.raises(TimeoutError):
@@ -188,10 +188,10 @@ def test_a_worker_whose_user_is_gone_tells_itself_to_stop_and_remembers_why(monk
     def refuse() -> NoReturn:
         raise AccessRefused("broker refuses the password; azq join-token")
 
-    heart = Heart(refuse, WorkerConfig(heartbeat_s=1e-3), Board(1), ["selfplay.cpu"], ["cpu"], 1)
-    heart.run()  # returns: it beats no more
+    refused = WorkerHeartbeat(refuse, WorkerConfig(heartbeat_s=1e-3), Board(1), ["selfplay.cpu"], ["cpu"], 1)
+    refused.run()  # returns: it beats no more
     assert told == [(os.getpid(), signal.SIGTERM)]
-    assert heart.refused is not None
+    assert refused.refused is not None
 
 
 def test_a_worker_connects_again_once_its_broker_takes_writes(monkeypatch: pytest.MonkeyPatch) -> None:
