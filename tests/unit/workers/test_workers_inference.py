@@ -26,6 +26,11 @@ from workers import inference
 from workers.inference import ServingBeat, serve
 
 
+def control_plane() -> MemoryBus:
+    """A control plane on which no time passes: heartbeats live for four intervals, which are short here."""
+    return MemoryBus(clock=lambda: 0.0)
+
+
 def make(control, heartbeat_s=1e-9):
     stats = SimpleNamespace(by_run=dict)
     server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves", stats=stats)
@@ -33,7 +38,7 @@ def make(control, heartbeat_s=1e-9):
 
 
 def test_one_that_dies_of_its_device_was_seen(monkeypatch):
-    control = MemoryBus()
+    control = control_plane()
 
     def engine(*_):
         until(lambda: control.values(keys.BEAT_PREFIX), "heartbeat")
@@ -50,7 +55,7 @@ def test_one_that_dies_of_its_device_was_seen(monkeypatch):
 
 
 def test_a_late_gpu_ends_one_that_serves_on_the_cpu(tmp_path):
-    beat = make(MemoryBus())
+    beat = make(control_plane())
     beat.look = partial(LateGpu("auto", tmp_path).check, "cpu")
     beat.turn()
     (tmp_path / "nvidia0").touch()
@@ -59,14 +64,14 @@ def test_a_late_gpu_ends_one_that_serves_on_the_cpu(tmp_path):
 
 
 def test_the_first_one_must_arrive():
-    control = MemoryBus()
+    control = control_plane()
     control.down = True
     with pytest.raises(BrokerUnavailable):
         make(control).turn()
 
 
 def test_it_says_what_its_server_notes():
-    control = MemoryBus()
+    control = control_plane()
     make(control).turn()
     (frame,) = control.values(keys.BEAT_PREFIX).values()
     beat = codec.decode(frame, Heartbeat)
@@ -74,7 +79,7 @@ def test_it_says_what_its_server_notes():
 
 
 def test_a_control_plane_that_is_away_later_stops_nothing():
-    control = MemoryBus()
+    control = control_plane()
     beat = make(control)
     beat.turn()
     control.down = True
@@ -86,7 +91,7 @@ def test_a_control_plane_that_is_away_later_stops_nothing():
 
 
 def test_between_two_nothing_is_written():
-    control = MemoryBus()
+    control = control_plane()
     beat = make(control, heartbeat_s=3600.0)
     beat.turn()
     control.delete(keys.beat("inference@test:1"))
@@ -98,7 +103,7 @@ def test_a_worker_that_was_sent_away_ends_at_its_next_beat_or_step(monkeypatch):
     def refuse(*_, **__):
         raise AccessRefused("no such user; azq join-token")
 
-    control = MemoryBus()
+    control = control_plane()
     beat = make(control)
     beat.turn()
     monkeypatch.setattr(control, "put", refuse)

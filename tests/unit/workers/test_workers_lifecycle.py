@@ -80,6 +80,9 @@ def test_an_idle_worker_reports_no_rates_and_the_newest_version_counts() -> None
     assert versions(children) == {"a": 3, "b": 0}
 
 
+HEARTBEAT_S = 0.01
+
+
 class FakeBus:
     """Keeps what is put; fails while `away`."""
 
@@ -91,7 +94,7 @@ class FakeBus:
     def put(self, key: str, value: bytes, *, life_s: float | None = None) -> None:
         if self.away:
             raise BrokerUnavailable("nobody answers")
-        assert life_s == 8.0
+        assert life_s == 4 * HEARTBEAT_S
         self.values[key] = value
         self.beat.set()
 
@@ -101,7 +104,7 @@ class FakeBus:
 
 
 def heartbeat(bus: FakeBus) -> WorkerHeartbeat:
-    config = WorkerConfig(heartbeat_s=0.01)
+    config = WorkerConfig(heartbeat_s=HEARTBEAT_S)
     return WorkerHeartbeat(lambda: bus, config, Board(1), ["selfplay.cpu"], ["cpu"], 1)  # type: ignore[arg-type, return-value]
 
 
