@@ -23,13 +23,6 @@ AT_ONCE = 16
 OURS = "azq: "  # what azq says of an error begins so
 
 
-Hear = Callable[[str, Seen], object]  # receives a member's answer
-
-
-def _deaf(name: str, seen: Seen) -> None:
-    """Ignores answers."""
-
-
 class OrderRefused(HostError):
     """A machine was reached, and azq there says why it cannot."""
 
@@ -82,15 +75,18 @@ class Reach:
                 self._under_way.discard(process)
         return _report(process.returncode, output, complaint)
 
-    def ask_all(self, orders: Mapping[str, tuple[Member, MemberOrder]], hear: Hear = _deaf) -> dict[str, Seen]:
-        """The answers of several at once, by name, or why there is none; `hear` receives each as it comes."""
+    def ask_all(
+        self, orders: Mapping[str, tuple[Member, MemberOrder]], hear: Callable[[str, Seen], object] | None = None
+    ) -> dict[str, Seen]:
+        """The answers of several at once, by name, or why there is none; `hear` is called with each as it comes."""
 
         def ask_one(name: str) -> Seen:
             try:
                 seen: Seen = self.ask(*orders[name])
             except HostError as error:
                 seen = str(error)
-            hear(name, seen)
+            if hear is not None:
+                hear(name, seen)
             return seen
 
         pool = ThreadPoolExecutor(AT_ONCE)

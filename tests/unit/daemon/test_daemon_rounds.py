@@ -1,4 +1,4 @@
-"""Rounds in parts, final rounds, sequential tests that make parts needless, and graded positions by a schedule of their own."""
+"""Rounds in parts, final rounds, when a round is due, and sequential tests that make parts needless."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def eval_job(number: int, spec: MatchSpec | GradeSpec, state: JobState = JobStat
 
 
 def test_a_long_match_is_handed_out_in_parts_and_its_test_with_them() -> None:
-    action = asked(DUE, games=250, sprt=[0, 20])
+    action = asked(DUE, games=201, sprt=[0, 20])
     assert action is not None
     parts = [spec for spec in action.specs if isinstance(spec, MatchSpec)]
     assert [(part.second, part.first_game, part.games) for part in parts] == [
-        (opponent, first, games) for opponent in ("weights:4", "uct:100") for first, games in ((0, 83), (83, 83), (166, 84))
+        (opponent, first, games) for opponent in ("weights:4", "uct:100") for first, games in ((0, 67), (67, 67), (134, 67))
     ]
     assert len({whole_of(part) for part in parts}) == 2
     assert {part.sprt for part in parts} == {(0.0, 20.0, 0.05, 0.05)}
@@ -148,6 +148,20 @@ def test_parts_of_a_decided_match_are_dropped_and_nothing_else() -> None:
         seen = dataclasses.replace(DUE, jobs=(*BUSY, *jobs), matches=tuple(matches))
         found = decide(seen, WORKERS, sections=with_arena(sprt=[0, 20]))
         assert [each.job_id for each in found if isinstance(each, CancelQueued)] == dropped
+
+
+def test_a_round_waits_for_evaluations_under_way_but_for_no_trial_of_a_promotion() -> None:
+    match = MatchSpec("weights:9", "uct:100", 100, 8, 0, 1, 100, 1000)
+    assert asked(dataclasses.replace(DUE, jobs=(*BUSY, eval_job(4, match, JobState.LEASED)))) is None
+    assert asked(dataclasses.replace(DUE, jobs=(*BUSY, eval_job(4, replace(match, trial=True), JobState.LEASED)))) is not None
+
+
+@pytest.mark.parametrize(
+    ("since_ms", "due"), [(-119_999, False), (-120_000, True), (3_600_000, True)], ids=["early", "due", "clock set back"]
+)
+def test_a_round_is_due_by_the_time_since_the_last_one(since_ms: int, due: bool) -> None:
+    seen = dataclasses.replace(DUE, round=EvalRound(4, NOW + since_ms), active_ms=10_000_000)
+    assert (asked(seen, every_s=120.0) is not None) is due
 
 
 def test_bounds_that_decide_nothing_are_refused() -> None:
