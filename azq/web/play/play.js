@@ -288,7 +288,10 @@ async function start() {
   show($("runs"), page.source.runs.map((run) => h("option", { value: run.name }, page.source.site ? RULES[run.name].title : run.name)));
   if (page.source.site) $("runs").previousSibling.textContent = "Game ";
   const { start: text, sections } = page.source.runs.find(({ name }) => name === wanted.run) ?? {};
-  if (text && !page.table) page.board.draw({ game: sections.run.game, text, notice: "Loading…" });
+  if (text && !page.table) {
+    $("runs").value = wanted.run;
+    page.board.draw({ game: sections.run.game, text });
+  }
   page.core = await core;
   await openRun(wanted.run, wanted);
   document.querySelector(".play").classList.remove("waiting");
