@@ -15,7 +15,7 @@ import torch
 from memory_broker import MemoryBus
 from waiting import until
 
-from azq.config import Config, WorkerConfig
+from azq.config import Config
 from azq.errors import AccessRefused, BrokerRefused, BrokerUnavailable, DeviceError, EvaluationTimeout
 from azq.nets.device import Gauge
 from azq.process.cards import LateGpu
@@ -34,7 +34,8 @@ def control_plane() -> MemoryBus:
 def make(control, heartbeat_s=1e-9):
     stats = SimpleNamespace(by_run=dict)
     server: Any = SimpleNamespace(rates=dict, versions={"r1": 3}, unserved={}, note="served by: eager, at most 64 leaves", stats=stats)
-    return ServingBeat(control, server, "inference@test:1", WorkerConfig(heartbeat_s=heartbeat_s), Gauge(torch.device("cpu")))
+    config: Any = SimpleNamespace(heartbeat_s=heartbeat_s, heartbeat_life_s=60.0)  # a heartbeat outlives the test
+    return ServingBeat(control, server, "inference@test:1", config, Gauge(torch.device("cpu")))
 
 
 def test_one_that_dies_of_its_device_was_seen(monkeypatch):
