@@ -89,7 +89,7 @@ class Bus(RequestBus, AskingBus, Protocol):
     def publish_each(self, frames: Sequence[tuple[str, bytes]], *, max_length: int | None = None) -> None:
         """Appends a frame to each stream named with it, in one round trip."""
 
-    def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
+    def after(self, stream: str, last_id: str, *, count: int = 1000) -> list[Entry]:
         """Frames after `last_id` ("0" from the start) without a group: every reader sees all."""
 
     def newest(self, stream: str, count: int = 1, *, before: str | None = None) -> list[Entry]:

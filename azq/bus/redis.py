@@ -103,8 +103,8 @@ class RedisBus(Bus):
             pipe.xdel(stream, *ids)
             pipe.execute()
 
-    def after(self, stream: str, last_id: str, *, count: int = 1000, block_ms: int = 0) -> list[Entry]:
-        return self._newer({stream: last_id}, count, block_ms / 1000)
+    def after(self, stream: str, last_id: str, *, count: int = 1000) -> list[Entry]:
+        return self._newer({stream: last_id}, count, 0.0)
 
     def newest(self, stream: str, count: int = 1, *, before: str | None = None) -> list[Entry]:
         with translate(self._client):

@@ -37,6 +37,7 @@ from azq.host.machine_end import (
     overdue,
     switch_off,
 )
+from azq.process.heartbeat import Presence
 from azq.status.brokers import fleet_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
@@ -125,7 +126,7 @@ class Machine:
         self.told: list[End] = []
         monkeypatch.setattr(machine_end, "connect", lambda url, timeout_s: None)
         monkeypatch.setattr(machine_end, "RedisBus", lambda client: self.bus)
-        monkeypatch.setattr(machine_end.Presence, "due", lambda presence: True)
+        monkeypatch.setattr(Presence, "due", lambda presence: True)
         self.config = Config(machine=MachineConfig(**settings))
         self.watch = MachineWatch(self.config, self.told.append, notes, beats=beats, clock=lambda: self.now_s)
 
