@@ -167,7 +167,7 @@ class BlobPlace:
 
 
 class BlobStore(Store):
-    """Writes to one place; reads and deletes only URIs of its own places."""
+    """Writes to one place; reads and deletes only URIs of these places of the host."""
 
     def __init__(self, settings: StoreConfig, directory: Path, client: redis.Redis | None, chunk_bytes: int) -> None:
         self._settings = settings
