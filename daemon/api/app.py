@@ -20,14 +20,14 @@ from daemon.api import conventions, events, fleet, jobs, moves, recorded, runs, 
 from daemon.api.access import IDENTITY, Keyring
 from daemon.api.conventions import MEDIA_TYPE
 from daemon.api.events import Trail
-from daemon.api.guard import MAX_BODY_BYTES, Guard
+from daemon.api.guard import Guard
 from daemon.api.limits import Limiter, Turns
 from daemon.api.services import Services
 
 DESCRIPTION = "Runs, jobs, workers, weights, matches and the ledger of one azq control plane. Every error is an RFC 9457 problem document."
 
 
-def create_app(services: Services, of_parts: Iterable[APIRouter] = (), *, max_body_bytes: int = MAX_BODY_BYTES) -> FastAPI:
+def create_app(services: Services, of_parts: Iterable[APIRouter] = ()) -> FastAPI:
     """The ASGI app over `services`, with the routes of parts."""
     error = {"model": ProblemOut, "description": "Problem", "content": {MEDIA_TYPE: {}}}
     app = FastAPI(
@@ -54,7 +54,7 @@ def create_app(services: Services, of_parts: Iterable[APIRouter] = (), *, max_bo
     app.state.auditor = Auditor(services.bus)
     app.add_middleware(Trail, auditor=app.state.auditor, clock_ms=services.clock_ms)
     make_limiter = partial(Limiter, config.rate_per_s, max(1.0, BURST_S * config.rate_per_s))
-    app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter, max_body_bytes=max_body_bytes)
+    app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter)
     app.add_middleware(Guarded)
     return app
 

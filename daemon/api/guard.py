@@ -29,11 +29,10 @@ class Guard:
     The Host check keeps web pages that a browser on this machine shows from reaching a daemon without token by DNS rebinding.
     """
 
-    def __init__(self, app: ASGIApp, keyring: Keyring, make_limiter: Callable[[], Limiter], max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    def __init__(self, app: ASGIApp, keyring: Keyring, make_limiter: Callable[[], Limiter]) -> None:
         self._app = app
         self._keyring = keyring
         self._limiter = make_limiter()
-        self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,15 +42,15 @@ class Guard:
         identity = self._keyring.identify(headers.get("authorization", "")) if self._keyring else LOCAL
         refusal = (
             self._too_fast(path, identity, scope)
-            or self._not_allowed(path, identity, headers)
+            or _not_allowed(path, identity, headers)
             or _not_meant(path, scope["method"], headers)
-            or self._too_long(path, headers)
+            or _too_long(path, headers)
         )
         if refusal is not None:
             await refusal(scope, receive, send)
             return
         scope[IDENTITY] = identity
-        await self._app(scope, self._counted(receive), send)
+        await self._app(scope, _counted(receive), send)
 
     def _too_fast(self, path: str, identity: Identity | None, scope: Scope) -> JSONResponse | None:
         if path in PROBES:
@@ -64,41 +63,44 @@ class Guard:
         text = f"more requests than daemon.rate_per_s allows; ask again in {wait_s} s"
         return _refusal(HTTPStatus.TOO_MANY_REQUESTS, text, path, TooManyRequests, {"Retry-After": str(wait_s)})
 
-    def _not_allowed(self, path: str, identity: Identity | None, headers: Headers) -> JSONResponse | None:
-        if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDERS):
-            return None
-        if identity is None:
-            text = (
-                "this daemon asks for a token: send `Authorization: Bearer TOKEN`, one of its settings, or the one in .token of its home; "
-                "azq finds that where AZQ_HOME or its folder is the daemon's, and takes another from AZQ_DAEMON__TOKEN"
-            )
-            return _refusal(HTTPStatus.UNAUTHORIZED, text, path, AccessDenied, {"WWW-Authenticate": "Bearer"})
-        if identity is LOCAL and not is_loopback(_host_name(headers.get("host", ""))):
-            text = "without a token only requests to a loopback address are answered; set daemon.token"
-            return _refusal(HTTPStatus.MISDIRECTED_REQUEST, text, path)
-        if identity is LOCAL and (header := forwarding(headers)):
-            text = f"a proxy passes this on ({header}), which would have full rights; set daemon.token"
-            return _refusal(HTTPStatus.FORBIDDEN, text, path)
+
+def _not_allowed(path: str, identity: Identity | None, headers: Headers) -> JSONResponse | None:
+    if path in PROBES or path in STATIC_PATHS or path.startswith(STATIC_FOLDERS):
         return None
+    if identity is None:
+        text = (
+            "this daemon asks for a token: send `Authorization: Bearer TOKEN`, one of its settings, or the one in .token of its home; "
+            "azq finds that where AZQ_HOME or its folder is the daemon's, and takes another from AZQ_DAEMON__TOKEN"
+        )
+        return _refusal(HTTPStatus.UNAUTHORIZED, text, path, AccessDenied, {"WWW-Authenticate": "Bearer"})
+    if identity is LOCAL and not is_loopback(_host_name(headers.get("host", ""))):
+        text = "without a token only requests to a loopback address are answered; set daemon.token"
+        return _refusal(HTTPStatus.MISDIRECTED_REQUEST, text, path)
+    if identity is LOCAL and (header := forwarding(headers)):
+        text = f"a proxy passes this on ({header}), which would have full rights; set daemon.token"
+        return _refusal(HTTPStatus.FORBIDDEN, text, path)
+    return None
 
-    def _too_long(self, path: str, headers: Headers) -> JSONResponse | None:
-        length = headers.get("content-length", "0")
-        if length.isascii() and length.isdigit() and int(length[:20]) <= self._max_body_bytes:
-            return None
-        return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, BodyTooLarge(self._max_body_bytes).detail, instance=path)
 
-    def _counted(self, receive: Receive) -> Receive:
-        taken = 0
+def _too_long(path: str, headers: Headers) -> JSONResponse | None:
+    length = headers.get("content-length", "0")
+    if length.isascii() and length.isdigit() and int(length[:20]) <= MAX_BODY_BYTES:
+        return None
+    return problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, BodyTooLarge(MAX_BODY_BYTES).detail, instance=path)
 
-        async def counted() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._max_body_bytes:
-                raise BodyTooLarge(self._max_body_bytes)
-            return message
 
-        return counted
+def _counted(receive: Receive) -> Receive:
+    taken = 0
+
+    async def counted() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > MAX_BODY_BYTES:
+            raise BodyTooLarge(MAX_BODY_BYTES)
+        return message
+
+    return counted
 
 
 def _refusal(

@@ -248,11 +248,11 @@ def test_networks_play_and_think_in_the_tab(browser: Any, tmp_path: Path, kind: 
         seen.page.get_by_label("Plays").select_option("tab")
         seen.page.get_by_label("What the network thinks").check()
         seen.page.locator("#thoughts .target").first.wait_for()
-        asked = len([path for path in site.app.paths if path.endswith("/moves")])
+        asked = len([path for path in site.watched.paths if path.endswith("/moves")])
         seen.play(plies=3)
         seen.page.get_by_role("button", name=re.compile("Take back|Undo this die")).click()
         seen.wait()
-        assert len([path for path in site.app.paths if path.endswith("/moves")]) == asked
+        assert len([path for path in site.watched.paths if path.endswith("/moves")]) == asked
         assert seen.complaints == []
     finally:
         seen.close()

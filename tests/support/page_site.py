@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from factories import heartbeat, learner_status
-from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
+from rest_site import RestSite
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from azq import games
-from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, dump_run
+from azq.config import ArenaConfig, RunConfig, RunSections, dump_run
 from azq.process.webserver import WebServer, open_listener, url_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.wire import keys
@@ -31,10 +31,7 @@ from azq.wire.messages import (
     SampleEvent,
     WeightEvent,
 )
-from daemon.api.app import create_app
 from daemon.api.rest import rest_server
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 RUN = "first"
 HISTORY_S = 3000
@@ -60,18 +57,14 @@ class Watched:
         await self._app(scope, receive, send)
 
 
-class Site:
+class Site(RestSite):
     """Doubles, REST interface and page; `start` serves them on a free port."""
 
-    def __init__(self, folder: Path, game: str = "connect_four", clock_ms: Callable[[], int] | None = None, **options: Any) -> None:
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus, clock_ms=clock_ms)
-        self.health = Health()
+    def __init__(self, folder: Path, game: str = "connect_four", **options: Any) -> None:
+        super().__init__(folder, port=0, **options)
         self.folder = folder
         self.game = games.load(game)
-        self.config = DaemonConfig(port=0, **options)
-        self.services = Services(self.ledger, self.bus, self.config, self.health, folder, games.names)
-        self.app = Watched(create_app(self.services))
+        self.watched = Watched(self.app)
         sections = RunSections(run=RunConfig(game=game), arena=ArenaConfig())
         record = RunRecord(RUN, msgspec.json.encode(dump_run(sections)), {"minutes": 60.0}, str(folder / RUN), now_ms() - 1000 * HISTORY_S)
         self.ledger.create_run(record)
@@ -83,7 +76,7 @@ class Site:
         config = self.config if not self.url else self.config.model_copy(update={"port": int(self.url.rpartition(":")[2])})
         listener = open_listener(config)
         self.url = url_of(listener)
-        self._server = rest_server(self.app, listener, config)
+        self._server = rest_server(self.watched, listener, config)
         self._server.start()
 
     def stop(self) -> None:
@@ -101,7 +94,7 @@ class Site:
         self.plant_games(range(1, 61))
         self.plant_jobs()
 
-    def beat(self, role: str, worker: str, host: str, age_s: float = 0.5, **facts: Any) -> None:
+    def plant_beat(self, role: str, worker: str, host: str, age_s: float = 0.5, **facts: Any) -> None:
         """One heartbeat."""
         sent = now_ms() - round(1000 * age_s)
         values = {"pid": 4242, "started_ms": now_ms() - 3_600_000, "sent_ms": sent, **facts}
@@ -112,14 +105,14 @@ class Site:
         rates = {"games_per_s": 21.5, "simulations_per_s": 90_400.0}
         one_behind = {RUN: VERSIONS - 1}
         cpu: dict[str, Any] = {"queues": ("selfplay.cpu", "eval.cpu"), "tags": ("cpu",), "weight_versions": one_behind}
-        self.beat("daemon", "daemon@north:1", "north")
-        self.beat("learner", "learner@north:2", "north", run=RUN, rates={"samples_per_s": 640.0})
-        self.beat("selfplay", "selfplay@north:3", "north", slots=2, rates=rates, **cpu)
-        self.beat("eval", "eval@north:3", "north", rates={"simulations_per_s": 1200.0})
+        self.plant_beat("daemon", "daemon@north:1", "north")
+        self.plant_beat("learner", "learner@north:2", "north", run=RUN, rates={"samples_per_s": 640.0})
+        self.plant_beat("selfplay", "selfplay@north:3", "north", slots=2, rates=rates, **cpu)
+        self.plant_beat("eval", "eval@north:3", "north", rates={"simulations_per_s": 1200.0})
         gpu = {"evaluations_per_s": 88_000.0, "mean_batch": 2048.0, "network_busy": 0.87}
-        self.beat("inference", "inference@south:4", "south", tags=("cuda", "h200"), rates=gpu)
+        self.plant_beat("inference", "inference@south:4", "south", tags=("cuda", "h200"), rates=gpu)
         cuda: dict[str, Any] = {"queues": ("selfplay.cuda",), "tags": ("cuda", "h200"), "weight_versions": one_behind}
-        self.beat("selfplay", "selfplay@south:5", "south", age_s=6.2, slots=4, rates=rates, **cuda)
+        self.plant_beat("selfplay", "selfplay@south:5", "south", age_s=6.2, slots=4, rates=rates, **cuda)
 
     def plant_learner(self) -> None:
         """A learner in the middle of its run, and its weights."""

@@ -7,45 +7,39 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import heartbeat
-from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
+from rest_site import RestSite
 from sharp_nets import sharp_bytes
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from azq.cli.app import app
 from azq.client import Client
-from azq.config import DaemonConfig, TokenConfig
+from azq.config import TokenConfig
 from azq.errors import AccessDenied, ConfigError, DaemonUnavailable, NotFound, StateConflict, UnknownGameError, UnknownTagError
 from azq.ledger.types import RunState
-from azq.process.webserver import open_listener, url_of
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchResult, MatchSpec, WeightEvent
-from daemon.api.app import create_app
-from daemon.api.rest import rest_server
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 TOKEN = "token-that-operates"
 READER = "token-that-reads"
 
 
-@dataclass(frozen=True)
-class Site:
-    url: str
-    home: Path
-    bus: MemoryBus
-    ledger: MemoryLedger
-    health: Health
+class Site(RestSite):
+    """A REST interface on a port, with a worker, and two tokens."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.url = ""
+        super().__init__(home, port=0, token=SecretStr(TOKEN), tokens={"reader": TokenConfig(token=SecretStr(READER), scope="read")})
+        self.beat("w1", "selfplay.cpu", "eval.cpu")
 
     def client(self, token: str = TOKEN) -> Client:
         return Client(self.url, token)
@@ -53,21 +47,9 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    bus = MemoryBus()
-    ledger, health = MemoryLedger(bus), Health()
-    reader = TokenConfig(token=SecretStr(READER), scope="read")
-    config = DaemonConfig(port=0, token=SecretStr(TOKEN), tokens={"reader": reader})
-    services = Services(ledger, bus, config, health, tmp_path, lambda: ["connect_four", "tic_tac_toe"])
-    beat = heartbeat("selfplay", "w1", queues=("selfplay.cpu", "eval.cpu"))
-    bus.put(keys.beat("w1"), encode(beat), life_s=60)
-    with capture_logs(), open_listener(config) as listener:  # what a command prints is then the command's alone
-        server = rest_server(create_app(services), listener, services.config)
-        server.start()
-        try:
-            yield Site(url_of(listener), tmp_path, bus, ledger, health)
-        finally:
-            services.streams.close()
-            server.stop()
+    site = Site(tmp_path)
+    with capture_logs(), site.serving() as site.url:  # what a command prints is then the command's alone
+        yield site
 
 
 def test_every_resource_has_its_method(site: Site) -> None:

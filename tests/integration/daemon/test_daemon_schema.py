@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import schemathesis
-from factories import heartbeat
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
@@ -22,40 +21,30 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from azq.config import DaemonConfig
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Job, MatchResult, MatchSpec, RunRecord, WeightEvent
-from daemon.api.app import create_app
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 EXAMPLES = 12  # for each operation
 
 
-def make_services(home: Path) -> Services:
-    bus = MemoryBus()
-    config = DaemonConfig(rate_per_s=1e6)
-    return Services(MemoryLedger(bus), bus, config, Health(), home, lambda: ["connect_four"])
-
-
 def make_app(home: Path) -> FastAPI:
     """An interface with something behind every route; event streams end at once, as when the daemon does."""
-    services = make_services(home)
+    site = RestSite(home, rate_per_s=1e6)
+    services = site.services
     services.health.tick_ok([], now_s=time.monotonic() + 3600)  # ready however long this takes
     services.streams.close()
     bus, ledger = services.bus, services.ledger
     ledger.create_run_once(RunRecord("0", b"{}", {}, str(home / "0"), 1), None)
     ledger.enqueue_once(None, Job("", "0", Kind.SELFPLAY, "cpu"))
-    beat = heartbeat("selfplay", "w1", queues=("selfplay.cpu", "eval.cpu"))
-    bus.put(keys.beat("w1"), encode(beat), life_s=3600)
+    site.beat("w1", "selfplay.cpu", "eval.cpu")
     sha256, uri = open_store("file", directory=home / "0" / "weights").put(b"weights")
     bus.publish(keys.weights("0"), encode(WeightEvent("0", 1, sha256, uri, 10, 0)))
     bus.publish(keys.results("0"), encode(MatchResult(MatchSpec("latest", "uct:1", 2, 8, 0, 0), "weights:1", "uct:1", 1, 0, 1, 5)))
     bus.publish(keys.results("0"), encode(GradeResult(1, 64, 200, 18, 8)))
-    return create_app(services)
+    return site.app
 
 
 CHECKS = [
@@ -69,7 +58,7 @@ CHECKS = [
 
 def questions() -> list[tuple[str, GenerationMode]]:
     """Every operation, asked well and, where it takes anything, badly."""
-    paths = create_app(make_services(Path("runs"))).openapi()["paths"]
+    paths = RestSite().app.openapi()["paths"]
     asked = [(f"{method.upper()} {path}", item) for path, methods in paths.items() for method, item in methods.items()]
     bad = [(label, GenerationMode.NEGATIVE) for label, item in asked if item.get("parameters") or "requestBody" in item]
     return [*((label, GenerationMode.POSITIVE) for label, _ in asked), *bad]

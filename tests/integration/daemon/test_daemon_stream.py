@@ -9,21 +9,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 from waiting import until
 
 from azq.config import DaemonConfig
 from azq.ledger.types import RunState
-from azq.process.webserver import open_listener, url_of
+from azq.process.webserver import open_listener
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
-from daemon.api.app import create_app
-from daemon.api.rest import rest_server
 from daemon.api.services import Services
 from daemon.decide.actions import ReportUnroutable
 from daemon.serve.health import Health
@@ -39,16 +37,9 @@ class Place:
 
     @contextmanager
     def serving(self, **options: Any) -> Iterator[tuple[str, Services]]:
-        config = DaemonConfig(port=0, **options)
-        services = Services(self.ledger, self.bus, config, self.health, Path("runs"), list)
-        with open_listener(config) as listener:
-            server = rest_server(create_app(services), listener, services.config)
-            server.start()
-            try:
-                yield url_of(listener), services
-            finally:
-                services.streams.close()
-                server.stop()
+        site = RestSite(plane=(self.ledger, self.bus), health=self.health, port=0, **options)
+        with site.serving() as url:
+            yield url, site.services
 
 
 @pytest.fixture

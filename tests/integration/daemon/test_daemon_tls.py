@@ -10,16 +10,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 
 from azq.config import DaemonConfig
 from azq.config.access import check_tls
 from azq.errors import ConfigError
-from azq.process.webserver import open_listener, url_of
-from daemon.api.app import create_app
-from daemon.api.rest import rest_server
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl to make a certificate")
 
@@ -37,24 +32,16 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_requests_are_answered_over_tls_and_not_without(pair: tuple[Path, Path]) -> None:
     certificate, key = pair
-    config = DaemonConfig(port=0, tls_certificate=certificate, tls_key=key)
-    check_tls(config)
-    bus = MemoryBus()
-    app = create_app(Services(MemoryLedger(bus), bus, config, Health(), Path("runs"), list))
-    with open_listener(config) as listener:
-        server = rest_server(app, listener, config)
-        server.start()
-        try:
-            url = url_of(listener, tls=True)
-            assert url.startswith("https://127.0.0.1:")
-            trusted = ssl.create_default_context(cafile=str(certificate))
-            assert httpx2.get(f"{url}/v1/runs", verify=trusted).json() == []
-            with pytest.raises(httpx2.TransportError):
-                httpx2.get(f"{url}/v1/runs")  # nobody vouches for this certificate
-            with pytest.raises(httpx2.TransportError):
-                httpx2.get(f"{url_of(listener)}/v1/runs")
-        finally:
-            server.stop()
+    site = RestSite(port=0, tls_certificate=certificate, tls_key=key)
+    check_tls(site.config)
+    with site.serving() as url:
+        assert url.startswith("https://127.0.0.1:")
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        assert httpx2.get(f"{url}/v1/runs", verify=trusted).json() == []
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(f"{url}/v1/runs")  # no authority vouches for this certificate
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(f"{url.replace('https', 'http', 1)}/v1/runs")
 
 
 @pytest.mark.parametrize("broken", ["tls_certificate", "tls_key"])

@@ -12,18 +12,15 @@ import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
+from rest_site import RestSite
 from starlette.datastructures import Headers
 
 from azq.config import DaemonConfig, TokenConfig, load
 from azq.errors import ConfigError
 from azq.process.start import machine_environment
 from daemon.api.access import FORWARDED, SAFE_METHODS, Scope, forwarding, why_foreign, why_no_json
-from daemon.api.app import create_app
 from daemon.api.limits import Limiter
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 TOKENS = {scope: f"token-of-{scope}" for scope in Scope}
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -31,10 +28,7 @@ INCLUDED = {"worker": {"worker"}, "read": {"worker", "read"}, "operate": {"worke
 
 
 def client_of(**options: Any) -> TestClient:
-    bus = MemoryBus()
-    config = DaemonConfig(**options)
-    app = create_app(Services(MemoryLedger(bus), bus, config, Health(), Path("runs"), lambda: ["connect_four"]))
-    return TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+    return RestSite(**options).http
 
 
 @cache

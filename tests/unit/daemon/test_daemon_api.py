@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import heartbeat, learner_status
-from fastapi.testclient import TestClient
-from memory_broker import MemoryBus, MemoryLedger
+from factories import learner_status
 from pydantic import SecretStr
+from rest_site import RestSite
 
 from azq.config import DaemonConfig
 from azq.config.access import check_binding, is_loopback
@@ -22,43 +21,17 @@ from azq.errors import BrokerUnavailable, ConfigError
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.machines import MachineTime, Spending
-from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, MatchResult, MatchSpec, WeightEvent
+from azq.wire.messages import GradeResult, HistoryPoint, MatchResult, MatchSpec, WeightEvent
 from daemon.api.access import Keyring
-from daemon.api.app import METHODS, create_app
+from daemon.api.app import METHODS
 from daemon.api.app import render_reference as render
 from daemon.api.conventions import MEDIA_TYPE
-from daemon.api.services import Services
 from daemon.decide.actions import ReportSpent
-from daemon.serve.health import Health
-
-
-def beat(worker: str = "w1", *queues: str, role: str = "selfplay", **changes: Any) -> Heartbeat:
-    return heartbeat(role, worker, queues=queues, pid=7, **changes)
-
-
-class Site:
-    """A daemon's REST interface with nothing behind it but doubles."""
-
-    def __init__(self, **options: Any) -> None:
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
-        self.health = Health()
-        self.services = Services(
-            self.ledger, self.bus, DaemonConfig(**options), self.health, Path("runs"), lambda: ["connect_four", "tic_tac_toe"]
-        )
-        app = create_app(self.services, max_body_bytes=10_000)
-        self.client = TestClient(app, base_url="http://127.0.0.1:8080", raise_server_exceptions=False)
-
-    def put(self, heartbeat: Heartbeat) -> None:
-        self.bus.put(keys.beat(heartbeat.worker), encode(heartbeat), life_s=60)
-
-    def create(self, name: str = "first", **body: Any) -> Any:
-        return self.client.post("/v1/runs", json={"name": name, **body})
 
 
 @pytest.fixture
-def site() -> Site:
-    return Site()
+def site() -> RestSite:
+    return RestSite()
 
 
 def assert_problem(response: Any, status: int, *words: str) -> dict[str, Any]:
@@ -75,16 +48,16 @@ def assert_problem(response: Any, status: int, *words: str) -> dict[str, Any]:
 # --- runs -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_created_listed_and_shown(site: Site) -> None:
+def test_a_run_is_created_listed_and_shown(site: RestSite) -> None:
     created = site.create(sections={"run": {"game": "tic_tac_toe"}, "search": {"num_simulations": 32}}, until={"minutes": 5})
     assert created.status_code == 201
     assert created.json()["state"] == "running"
-    shown = site.client.get("/v1/runs/first").json()
+    shown = site.http.get("/v1/runs/first").json()
     assert shown["sections"]["search"]["num_simulations"] == 32
     assert shown["sections"]["learner"]["batch_size"] > 0
     assert shown["until"] == {"minutes": 5.0}
     assert shown["directory"].endswith("/runs/first")
-    assert [run["name"] for run in site.client.get("/v1/runs").json()] == ["first"]
+    assert [run["name"] for run in site.http.get("/v1/runs").json()] == ["first"]
 
 
 @pytest.mark.parametrize(
@@ -103,73 +76,75 @@ def test_a_run_is_created_listed_and_shown(site: Site) -> None:
         ({"colour": "red"}, ("colour",)),
     ],
 )
-def test_a_wrong_run_is_refused_with_the_key_at_fault_and_nothing_is_left(site: Site, body: dict[str, Any], words: tuple[str, ...]) -> None:
+def test_a_wrong_run_is_refused_with_the_key_at_fault_and_nothing_is_left(
+    site: RestSite, body: dict[str, Any], words: tuple[str, ...]
+) -> None:
     assert_problem(site.create(**body), 422, *words)
-    assert site.client.get("/v1/runs").json() == []
+    assert site.http.get("/v1/runs").json() == []
 
 
-def test_names_are_checked_and_unique(site: Site) -> None:
+def test_names_are_checked_and_unique(site: RestSite) -> None:
     assert_problem(site.create(name="../etc"), 422, "name")
     site.create()
     assert_problem(site.create(), 409, "first")
 
 
-def test_pause_resume_finish(site: Site) -> None:
+def test_pause_resume_finish(site: RestSite) -> None:
     site.create()
-    assert site.client.post("/v1/runs/first/pause", json={"reason": "lunch"}).json()["reason"] == "lunch"
-    assert site.client.get("/v1/runs/first").json()["state"] == "paused"
-    assert site.client.post("/v1/runs/first/resume").json()["state"] == "running"
-    assert_problem(site.client.post("/v1/runs/first/resume"), 409, "running")
-    assert site.client.post("/v1/runs/first/finish").json()["state"] == "finished"
-    again = site.client.post("/v1/runs/first/resume", json={"until": {"games": 100}}).json()
+    assert site.http.post("/v1/runs/first/pause", json={"reason": "lunch"}).json()["reason"] == "lunch"
+    assert site.http.get("/v1/runs/first").json()["state"] == "paused"
+    assert site.http.post("/v1/runs/first/resume").json()["state"] == "running"
+    assert_problem(site.http.post("/v1/runs/first/resume"), 409, "running")
+    assert site.http.post("/v1/runs/first/finish").json()["state"] == "finished"
+    again = site.http.post("/v1/runs/first/resume", json={"until": {"games": 100}}).json()
     assert (again["state"], again["until"]) == ("running", {"games": 100.0})
 
 
-def test_a_run_that_only_its_folder_knows_is_named_with_what_goes_on_from_it(site: Site, tmp_path: Path) -> None:
+def test_a_run_that_only_its_folder_knows_is_named_with_what_goes_on_from_it(site: RestSite, tmp_path: Path) -> None:
     for name in ("lost", "half"):
         (tmp_path / name).mkdir()
     (tmp_path / "lost" / "run.toml").touch()
-    site.client.app.state.services = dataclasses.replace(site.client.app.state.services, home=tmp_path)  # type: ignore[attr-defined]
-    assert_problem(site.client.get("/v1/runs/lost"), 404, f"`azq runs restore {tmp_path / 'lost'}` goes on from it")
-    assert "restore" not in site.client.get("/v1/runs/half").text
-    assert "restore" not in site.client.get("/v1/runs/..%2f").text
+    site.http.app.state.services = dataclasses.replace(site.http.app.state.services, home=tmp_path)  # type: ignore[attr-defined]
+    assert_problem(site.http.get("/v1/runs/lost"), 404, f"`azq runs restore {tmp_path / 'lost'}` goes on from it")
+    assert "restore" not in site.http.get("/v1/runs/half").text
+    assert "restore" not in site.http.get("/v1/runs/..%2f").text
 
 
-def test_what_does_not_exist_is_404_everywhere(site: Site) -> None:
+def test_what_does_not_exist_is_404_everywhere(site: RestSite) -> None:
     for path in ("", "/status", "/ledger", "/weights", "/matches"):
-        assert_problem(site.client.get(f"/v1/runs/nope{path}"), 404, "nope")
+        assert_problem(site.http.get(f"/v1/runs/nope{path}"), 404, "nope")
     for verb in ("pause", "resume", "finish"):
-        assert_problem(site.client.post(f"/v1/runs/nope/{verb}"), 404, "nope")
-    assert_problem(site.client.get("/v1/jobs/nope:1"), 404, "nope:1")
-    assert_problem(site.client.post("/v1/jobs/nope:1/revoke"), 404, "nope:1")
-    assert_problem(site.client.get("/v1/jobs?run=nope"), 404, "nope")
-    assert_problem(site.client.get("/v2/runs"), 404)
-    assert_problem(site.client.delete("/v1/runs"), 405)
+        assert_problem(site.http.post(f"/v1/runs/nope/{verb}"), 404, "nope")
+    assert_problem(site.http.get("/v1/jobs/nope:1"), 404, "nope:1")
+    assert_problem(site.http.post("/v1/jobs/nope:1/revoke"), 404, "nope:1")
+    assert_problem(site.http.get("/v1/jobs?run=nope"), 404, "nope")
+    assert_problem(site.http.get("/v2/runs"), 404)
+    assert_problem(site.http.delete("/v1/runs"), 405)
 
 
 # --- jobs -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_self_play_job_is_enqueued_listed_shown_and_revoked(site: Site) -> None:
+def test_a_self_play_job_is_enqueued_listed_shown_and_revoked(site: RestSite) -> None:
     site.create()
-    site.put(beat("w1", "selfplay.cpu", "selfplay.jarvis"))
-    answer = site.client.post(
+    site.beat("w1", "selfplay.cpu", "selfplay.jarvis")
+    answer = site.http.post(
         "/v1/jobs", json={"run": "first", "kind": "selfplay", "tag": "jarvis", "priority": 0, "games": 16, "slice_s": 5}
     )
     assert answer.status_code == 201
     job = answer.json()
     assert (job["state"], job["tag"], job["priority"], job["games"], job["slice_s"]) == ("queued", "jarvis", 0, 16, 5.0)
-    assert site.client.get("/v1/jobs").json() == [job]
-    assert site.client.get(f"/v1/jobs/{job['job_id']}").json() == job
-    assert site.client.post(f"/v1/jobs/{job['job_id']}/revoke").json()["state"] == "cancelled"
-    assert site.client.get("/v1/jobs?run=first").json() == []
-    assert_problem(site.client.post(f"/v1/jobs/{job['job_id']}/revoke"), 409)
+    assert site.http.get("/v1/jobs").json() == [job]
+    assert site.http.get(f"/v1/jobs/{job['job_id']}").json() == job
+    assert site.http.post(f"/v1/jobs/{job['job_id']}/revoke").json()["state"] == "cancelled"
+    assert site.http.get("/v1/jobs?run=first").json() == []
+    assert_problem(site.http.post(f"/v1/jobs/{job['job_id']}/revoke"), 409)
 
 
-def test_a_match_is_enqueued_where_an_eval_worker_lives(site: Site) -> None:
+def test_a_match_is_enqueued_where_an_eval_worker_lives(site: RestSite) -> None:
     site.create(sections={"run": {"tag": "cuda"}})
-    site.put(beat("w1", "eval.cpu", role="eval"))
-    job = site.client.post(
+    site.beat("w1", "eval.cpu", role="eval")
+    job = site.http.post(
         "/v1/jobs", json={"run": "first", "kind": "eval", "match": {"first": "latest", "second": "uct:100", "games": 6}}
     ).json()
     assert (job["tag"], job["kind"], job["games"]) == ("cpu", "eval", 6)
@@ -177,13 +152,13 @@ def test_a_match_is_enqueued_where_an_eval_worker_lives(site: Site) -> None:
     assert (spec.first, spec.second, spec.games) == ("latest", "uct:100", 6)
 
 
-def test_a_tag_without_live_worker_is_refused_with_the_live_ones_and_nothing_is_queued(site: Site) -> None:
+def test_a_tag_without_live_worker_is_refused_with_the_live_ones_and_nothing_is_queued(site: RestSite) -> None:
     site.create()
-    site.put(beat("w1", "selfplay.cpu", "eval.cuda"))
-    problem = assert_problem(site.client.post("/v1/jobs", json={"run": "first", "kind": "selfplay", "tag": "jarvis"}), 409, "jarvis", "cpu")
+    site.beat("w1", "selfplay.cpu", "eval.cuda")
+    problem = assert_problem(site.http.post("/v1/jobs", json={"run": "first", "kind": "selfplay", "tag": "jarvis"}), 409, "jarvis", "cpu")
     assert "cuda" not in problem["detail"]
     assert problem["type"] == "urn:azq:error:UnknownTagError"
-    assert site.client.get("/v1/jobs").json() == []
+    assert site.http.get("/v1/jobs").json() == []
 
 
 @pytest.mark.parametrize(
@@ -198,27 +173,27 @@ def test_a_tag_without_live_worker_is_refused_with_the_live_ones_and_nothing_is_
         {"kind": "train"},
     ],
 )
-def test_a_wrong_job_is_refused(site: Site, body: dict[str, Any]) -> None:
+def test_a_wrong_job_is_refused(site: RestSite, body: dict[str, Any]) -> None:
     site.create()
-    site.put(beat("w1", "selfplay.cpu", "eval.cpu"))
-    assert_problem(site.client.post("/v1/jobs", json={"run": "first", **body}), 422)
-    assert site.client.get("/v1/jobs").json() == []
+    site.beat("w1", "selfplay.cpu", "eval.cpu")
+    assert_problem(site.http.post("/v1/jobs", json={"run": "first", **body}), 422)
+    assert site.http.get("/v1/jobs").json() == []
 
 
-def test_a_paused_run_takes_no_jobs(site: Site) -> None:
+def test_a_paused_run_takes_no_jobs(site: RestSite) -> None:
     site.create()
-    site.put(beat("w1", "selfplay.cpu"))
-    site.client.post("/v1/runs/first/pause")
-    assert_problem(site.client.post("/v1/jobs", json={"run": "first", "kind": "selfplay"}), 409, "paused", "resume")
+    site.beat("w1", "selfplay.cpu")
+    site.http.post("/v1/runs/first/pause")
+    assert_problem(site.http.post("/v1/jobs", json={"run": "first", "kind": "selfplay"}), 409, "paused", "resume")
 
 
 # --- what belongs to a run ------------------------------------------------------------------------------------------
 
 
-def fill(site: Site) -> None:
+def fill(site: RestSite) -> None:
     site.create()
-    site.put(beat("w1", "selfplay.cpu", rates={"games_per_s": 200.0, "simulations_per_s": 900.0}))
-    site.put(beat("i1", role="inference", rates={"evaluations_per_s": 900.0, "mean_batch": 3.0}))
+    site.beat("w1", "selfplay.cpu", rates={"games_per_s": 200.0, "simulations_per_s": 900.0})
+    site.beat("i1", role="inference", rates={"evaluations_per_s": 900.0, "mean_batch": 3.0})
     point = HistoryPoint(0, 2.0, 100.0, 90.0, 30.0, samples_per_s=7.0, active_ms=1)
     site.bus.publish(keys.history("first"), encode(point))
     status = learner_status(step=5, samples_inserted=100, samples_consumed=250, loss_policy=1.5, weight_version=2, waiting=True)
@@ -233,20 +208,20 @@ def fill(site: Site) -> None:
     site.bus.publish(keys.results("first"), encode(GradeResult(2, 64, 200, 18, 0, {"BH": (9, 100)})))
 
 
-def test_a_run_asked_for_by_name_tells_the_present_size_of_its_network(site: Site) -> None:
+def test_a_run_asked_for_by_name_tells_the_present_size_of_its_network(site: RestSite) -> None:
     fill(site)
     configured = {"kind": "resnet", "configured_blocks": 4, "configured_channels": 48}
     grown = {**configured, "blocks": 4, "channels": 32}
-    assert site.client.get("/v1/runs/first").json()["network"] == grown
-    assert site.client.get("/v1/runs/first/status").json()["network"] == grown
-    assert site.client.get("/v1/runs").json()[0]["network"] is None
+    assert site.http.get("/v1/runs/first").json()["network"] == grown
+    assert site.http.get("/v1/runs/first/status").json()["network"] == grown
+    assert site.http.get("/v1/runs").json()[0]["network"] is None
     site.create("second")
-    assert site.client.get("/v1/runs/second").json()["network"] == {**configured, "blocks": None, "channels": None}
+    assert site.http.get("/v1/runs/second").json()["network"] == {**configured, "blocks": None, "channels": None}
 
 
-def test_the_status_shows_every_figure_of_the_live_table(site: Site) -> None:
+def test_the_status_shows_every_figure_of_the_live_table(site: RestSite) -> None:
     fill(site)
-    status = site.client.get("/v1/runs/first/status").json()
+    status = site.http.get("/v1/runs/first/status").json()
     assert status["games_per_s"] == 2.0
     assert status["simulations_per_s"] == 100.0
     assert status["evaluations_per_s"] == 90.0
@@ -261,121 +236,121 @@ def test_the_status_shows_every_figure_of_the_live_table(site: Site) -> None:
     assert {worker["worker"] for worker in status["workers"]} == {"w1", "i1"}
 
 
-def test_the_status_names_hosts_that_do_not_serve_the_run(site: Site) -> None:
+def test_the_status_names_hosts_that_do_not_serve_the_run(site: RestSite) -> None:
     site.create()
-    site.put(beat("i1", role="inference", unserved={"first": "needs open_spiel"}))
-    status = site.client.get("/v1/runs/first/status").json()
+    site.beat("i1", role="inference", unserved={"first": "needs open_spiel"})
+    status = site.http.get("/v1/runs/first/status").json()
     assert status["not_served"] == {"h": "needs open_spiel"}
     assert status["conditions"] == ["not served by h: needs open_spiel"]
 
 
-def test_what_inference_workers_note_stands_in_the_status_and_in_the_fleet(site: Site) -> None:
+def test_what_inference_workers_note_stands_in_the_status_and_in_the_fleet(site: RestSite) -> None:
     site.create()
     for name in ("i1", "i2"):
-        site.put(beat(name, role="inference", note="served by: eager, at most 64 leaves"))
-    assert site.client.get("/v1/runs/first/status").json()["conditions"] == ["i1, i2: served by: eager, at most 64 leaves"]
-    assert {worker["note"] for worker in site.client.get("/v1/workers").json()} == {"served by: eager, at most 64 leaves"}
+        site.beat(name, role="inference", note="served by: eager, at most 64 leaves")
+    assert site.http.get("/v1/runs/first/status").json()["conditions"] == ["i1, i2: served by: eager, at most 64 leaves"]
+    assert {worker["note"] for worker in site.http.get("/v1/workers").json()} == {"served by: eager, at most 64 leaves"}
 
 
-def test_weights_matches_ledger_workers(site: Site) -> None:
+def test_weights_matches_ledger_workers(site: RestSite) -> None:
     fill(site)
-    assert [item["version"] for item in site.client.get("/v1/runs/first/weights").json()] == [2, 1]
-    assert len(site.client.get("/v1/runs/first/weights?limit=1").json()) == 1
-    arena = site.client.get("/v1/runs/first/matches").json()
+    assert [item["version"] for item in site.http.get("/v1/runs/first/weights").json()] == [2, 1]
+    assert len(site.http.get("/v1/runs/first/weights?limit=1").json()) == 1
+    arena = site.http.get("/v1/runs/first/matches").json()
     assert (arena["matches"][0]["wins"], arena["grades"][0]["errors"]) == (15, 18)
     assert {rating["player"] for rating in arena["ratings"]} == {"weights:2", "uct:100"}
-    assert site.client.get("/v1/runs/first/ledger").json()["opened"] == 0
-    assert [worker["worker"] for worker in site.client.get("/v1/workers?role=inference").json()] == ["i1"]
+    assert site.http.get("/v1/runs/first/ledger").json()["opened"] == 0
+    assert [worker["worker"] for worker in site.http.get("/v1/workers?role=inference").json()] == ["i1"]
 
 
-def test_an_unreadable_heartbeat_or_result_hides_nothing_else(site: Site) -> None:
+def test_an_unreadable_heartbeat_or_result_hides_nothing_else(site: RestSite) -> None:
     fill(site)
     site.bus.put(keys.beat("old"), b"\x93garbage", life_s=60)
     site.bus.publish(keys.results("first"), b"garbage")
-    assert len(site.client.get("/v1/workers").json()) == 2
-    assert len(site.client.get("/v1/runs/first/matches").json()["matches"]) == 1
+    assert len(site.http.get("/v1/workers").json()) == 2
+    assert len(site.http.get("/v1/runs/first/matches").json()["matches"]) == 1
 
 
 # --- the daemon itself ----------------------------------------------------------------------------------------------
 
 
-def test_health_and_readiness(site: Site) -> None:
-    assert site.client.get("/healthz").json()["status"] == "alive"
-    assert_problem(site.client.get("/readyz"), 503)
+def test_health_and_readiness(site: RestSite) -> None:
+    assert site.http.get("/healthz").json()["status"] == "alive"
+    assert_problem(site.http.get("/readyz"), 503)
     site.health.tick_ok([])
-    assert site.client.get("/readyz").json()["status"] == "ready"
+    assert site.http.get("/readyz").json()["status"] == "ready"
     site.health.tick_failed("no broker at unix:///x")
-    assert_problem(site.client.get("/readyz"), 503, "no broker at unix:///x")
+    assert_problem(site.http.get("/readyz"), 503, "no broker at unix:///x")
     site.health.tick_ok([], now_s=time.monotonic() - 3600)
-    assert_problem(site.client.get("/readyz"), 503, "no look at the broker")
+    assert_problem(site.http.get("/readyz"), 503, "no look at the broker")
 
 
-def test_metrics_are_prometheus_text_and_independent_of_other_apps(site: Site) -> None:
+def test_metrics_are_prometheus_text_and_independent_of_other_apps(site: RestSite) -> None:
     fill(site)
-    Site()
-    text = site.client.get("/metrics").text
+    RestSite().http.get("/metrics")
+    text = site.http.get("/metrics").text
     assert 'azq_learner_step{run="first"} 5.0' in text
     assert 'azq_queue_slots{queue="selfplay.cpu"} 1.0' in text
     assert 'azq_broker_up{plane="control"} 1.0' in text
     assert 'azq_run_state{run="first",state="running"} 1.0' in text
 
 
-def test_a_broker_that_is_gone_is_a_503_problem_and_shows_in_metrics(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_gone_is_a_503_problem_and_shows_in_metrics(site: RestSite, monkeypatch: pytest.MonkeyPatch) -> None:
     def gone(*_: object, **__: object) -> None:
         raise BrokerUnavailable("no broker at unix:///x; start it")
 
     monkeypatch.setattr(site.ledger, "runs", gone)
     monkeypatch.setattr(site.ledger, "run", gone)
-    response = site.client.get("/v1/runs/first")
+    response = site.http.get("/v1/runs/first")
     assert_problem(response, 503, "no broker")
     assert response.headers["retry-after"] == "2"
-    assert 'azq_broker_up{plane="control"} 0.0' in site.client.get("/metrics").text
+    assert 'azq_broker_up{plane="control"} 0.0' in site.http.get("/metrics").text
 
 
-def test_a_crash_tells_no_internals(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_tells_no_internals(site: RestSite, monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object) -> None:
         raise RuntimeError("secret detail")
 
     monkeypatch.setattr(site.ledger, "runs", crash)
-    response = site.client.get("/v1/runs")
+    response = site.http.get("/v1/runs")
     assert_problem(response, 500)
     assert "secret detail" not in response.text
 
 
-def test_openapi_has_examples_that_the_interface_accepts(site: Site) -> None:
-    schemas = site.client.get("/openapi.json").json()["components"]["schemas"]
-    site.put(beat("w1", "selfplay.cpu", "eval.cpu"))
+def test_openapi_has_examples_that_the_interface_accepts(site: RestSite) -> None:
+    schemas = site.http.get("/openapi.json").json()["components"]["schemas"]
+    site.beat("w1", "selfplay.cpu", "eval.cpu")
     for example in schemas["NewRun"]["examples"]:
-        assert site.client.post("/v1/runs", json=example).status_code == 201
+        assert site.http.post("/v1/runs", json=example).status_code == 201
     for example in schemas["NewJob"]["examples"]:
-        assert site.client.post("/v1/jobs", json=example).status_code == 201
+        assert site.http.post("/v1/jobs", json=example).status_code == 201
 
 
 # --- who may ask ----------------------------------------------------------------------------------------------------
 
 
 def test_a_configured_token_is_asked_for_even_on_loopback() -> None:
-    site = Site(token=SecretStr("s3cret-token"))
+    site = RestSite(token=SecretStr("s3cret-token"))
     for headers in (
         {},
         {"Authorization": "Bearer wrong"},
         {"Authorization": "Basic s3cret-token"},
         {"Authorization": "Bearer s3cret-token2"},
     ):
-        response = site.client.get("/v1/runs", headers=headers)
+        response = site.http.get("/v1/runs", headers=headers)
         assert_problem(response, 401)
         assert response.headers["www-authenticate"] == "Bearer"
         assert "s3cret-token" not in response.text
-    assert site.client.get("/v1/runs", headers={"Authorization": "Bearer s3cret-token"}).status_code == 200
-    assert site.client.get("/metrics").status_code == 401
-    assert site.client.get("/healthz").status_code == 200
-    assert_problem(site.client.get("/readyz"), 503)
+    assert site.http.get("/v1/runs", headers={"Authorization": "Bearer s3cret-token"}).status_code == 200
+    assert site.http.get("/metrics").status_code == 401
+    assert site.http.get("/healthz").status_code == 200
+    assert_problem(site.http.get("/readyz"), 503)
 
 
-def test_without_a_token_a_foreign_host_header_is_refused(site: Site) -> None:
-    assert_problem(site.client.get("/v1/runs", headers={"Host": "evil.example"}), 421)
+def test_without_a_token_a_foreign_host_header_is_refused(site: RestSite) -> None:
+    assert_problem(site.http.get("/v1/runs", headers={"Host": "evil.example"}), 421)
     for host in ("127.0.0.1:9999", "localhost", "[::1]:8080"):
-        assert site.client.get("/v1/runs", headers={"Host": host}).status_code == 200
+        assert site.http.get("/v1/runs", headers={"Host": host}).status_code == 200
 
 
 def test_binding_beyond_loopback_needs_a_token() -> None:
@@ -395,41 +370,35 @@ def test_the_token_is_compared_whole() -> None:
         assert keyring.identify(wrong) is None
 
 
-def test_a_body_beyond_the_limit_is_refused_announced_or_not(site: Site) -> None:
-    large = b'{"name": "' + b"x" * 20_000 + b'"}'
+def test_a_body_beyond_the_limit_is_refused_announced_or_not(site: RestSite) -> None:
+    large = b'{"name": "' + b"x" * 2_000_000 + b'"}'
     headers = {"Content-Type": "application/json"}
-    assert_problem(site.client.post("/v1/runs", content=large, headers=headers), 413)
-    assert_problem(site.client.post("/v1/runs", content=iter([large[:9000], large[9000:]]), headers=headers), 413)
-    assert_problem(site.client.post("/v1/runs", content=b"{not json", headers=headers), 422)
+    assert_problem(site.http.post("/v1/runs", content=large, headers=headers), 413)
+    assert_problem(site.http.post("/v1/runs", content=iter([large[:900_000], large[900_000:]]), headers=headers), 413)
+    assert_problem(site.http.post("/v1/runs", content=b"{not json", headers=headers), 422)
 
 
-def test_what_a_run_costs_is_told_by_component_and_with_its_end(site: Site) -> None:
+def test_what_a_run_costs_is_told_by_component_and_with_its_end(site: RestSite) -> None:
     site.create(sections={"run": {"game": "tic_tac_toe"}}, until={"money": 5.0})
-    assert site.client.get("/v1/runs/first/cost").json()["money"] == 0.0
+    assert site.http.get("/v1/runs/first/cost").json()["money"] == 0.0
     machines = {"h": MachineTime("box", 2.0, ("selfplay",), 3_600_000.0, 0.0, 4.5), "g": MachineTime(ms=1.0, unpriced_ms=1.0)}
     site.bus.put(keys.cost("first"), encode(Spending(1, 1.0, 2.0, "USD", machines)))
-    cost = site.client.get("/v1/runs/first/cost").json()
+    cost = site.http.get("/v1/runs/first/cost").json()
     assert (cost["money"], cost["currency"], cost["unpriced"], cost["ends_by"]) == (4.5, "USD", ["g"], "money=5")
     assert cost["ends_in_s"] == pytest.approx(900.0)
-    status = site.client.get("/v1/runs/first/status").json()
+    status = site.http.get("/v1/runs/first/status").json()
     assert status["cost"] == cost
     assert "80% of the run's 5 USD is spent" in status["conditions"]
-    assert site.client.get("/v1/runs/other/cost").status_code == 404
+    assert site.http.get("/v1/runs/other/cost").status_code == 404
 
 
-def test_the_fleets_warning_is_a_condition_of_every_run(site: Site) -> None:
+def test_the_fleets_warning_is_a_condition_of_every_run(site: RestSite) -> None:
     site.create(sections={"run": {"game": "tic_tac_toe"}})
     site.health.tick_ok([ReportSpent("", "95% of the fleet's budget (4 h) is spent")])
-    assert site.client.get("/v1/runs/first/status").json()["conditions"] == ["95% of the fleet's budget (4 h) is spent"]
+    assert site.http.get("/v1/runs/first/status").json()["conditions"] == ["95% of the fleet's budget (4 h) is spent"]
 
 
 NAMESPACE = "http://www.w3.org/2000/svg"  # a name that browsers know and never fetch
-
-
-def client() -> TestClient:
-    bus = MemoryBus()
-    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), Path("runs"), lambda: ["connect_four"])
-    return TestClient(create_app(services), base_url="http://127.0.0.1")
 
 
 class Page(HTMLParser):
@@ -461,7 +430,7 @@ class Page(HTMLParser):
 
 
 def test_it_lists_every_operation_with_its_scope_and_what_it_does() -> None:
-    site = client()
+    site = RestSite().http
     table = Page(site.get("/docs").text).table[1:]
     paths = site.get("/openapi.json").json()["paths"]
     assert {(row[0], row[1]) for row in table} == {
@@ -472,7 +441,7 @@ def test_it_lists_every_operation_with_its_scope_and_what_it_does() -> None:
 
 
 def test_no_page_asks_another_host_for_anything() -> None:
-    site = client()
+    site = RestSite().http
     page = Page(site.get("/docs").text)
     assert page.scripts == 0
     assert all(site.get(address).status_code == 200 for address in page.addresses)

@@ -10,35 +10,32 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from memory_broker import MemoryBus, MemoryLedger
+from memory_broker import MemoryBus
 from pydantic import SecretStr
+from rest_site import RestSite
 
 import azq
 from azq.bus.base import Entry
-from azq.config import DaemonConfig, TokenConfig
+from azq.config import TokenConfig
 from azq.errors import BrokerUnavailable, ConfigError, TooManyRequests
 from azq.status.events import MOST_WAITING, Auditor, line_of, write_command
 from azq.wire import keys
 from azq.wire.messages import AuditLine, RunRecord
 from daemon.api.access import FORWARDED
-from daemon.api.app import create_app
 from daemon.api.limits import Streams
 from daemon.api.runs import folder_of
 from daemon.api.services import Services
-from daemon.serve.health import Health
 
 TOKEN = "token-that-operates"
 PAUSE = "/v1/runs/mine/pause"
 
 
 def client_of(token: str = "", **options: Any) -> TestClient:
-    bus = MemoryBus()
-    ledger = MemoryLedger(bus)
-    ledger.create_run(RunRecord("mine", b"{}", {}, "runs/mine", 1))
-    config = DaemonConfig(token=SecretStr(token), **options)
-    app = create_app(Services(ledger, bus, config, Health(), Path("runs"), lambda: ["connect_four"]))
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    return TestClient(app, base_url="http://127.0.0.1:8080", headers=headers, raise_server_exceptions=False)
+    site = RestSite(token=SecretStr(token), **options)
+    site.ledger.create_run(RunRecord("mine", b"{}", {}, "runs/mine", 1))
+    if token:
+        site.http.headers["Authorization"] = f"Bearer {token}"
+    return site.http
 
 
 @pytest.fixture(params=["", TOKEN], ids=["without token", "with token"])
@@ -202,18 +199,12 @@ def test_a_folder_that_is_none_of_the_runs_is_refused_over_rest() -> None:
 TOKENS = {"anna": ("token-of-anna", "operate"), "reader": ("token-of-reader", "read")}
 
 
-class Desk:
+class Desk(RestSite):
     """A REST interface that several may use."""
 
     def __init__(self) -> None:
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
         tokens = {name: TokenConfig(token=SecretStr(token), scope=scope) for name, (token, scope) in TOKENS.items()}  # type: ignore[arg-type]
-        services = Services(
-            self.ledger, self.bus, DaemonConfig(tokens=tokens), Health(), Path("runs"), lambda: ["connect_four"], clock_ms=lambda: 7
-        )
-        self.app = create_app(services)
-        self.http = TestClient(self.app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+        super().__init__(clock_ms=lambda: 7, tokens=tokens)
 
     def ask(self, who: str, method: str, path: str, **options: Any) -> int:
         headers = {"Authorization": f"Bearer {TOKENS[who][0]}", **options.pop("headers", {})}

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import heartbeat
-from fastapi.testclient import TestClient
-from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 
 from azq.config import DaemonConfig
 from azq.config.access import check_tls
 from azq.errors import ConfigError
 from azq.ledger.types import RunState
 from azq.status.brokers import Plane, PlaneFacts
-from azq.store import Store
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import Heartbeat, RunRecord, WeightEvent
-from daemon.api.app import create_app
-from daemon.api.services import Services
+from azq.wire.messages import RunRecord, WeightEvent
 from daemon.api.weights import READ_AT_ONCE, weights_in
-from daemon.serve.health import Health
 
 JOB = {"run": "r0", "kind": "selfplay", "games": 1}
-BEAT = heartbeat("selfplay", "w1", queues=("selfplay.cpu",))
 
 
 class FakePlane(Plane):
@@ -52,34 +44,13 @@ class Shelf:
         self.deleted.append(uri)
 
 
-class Front:
-    """A REST interface with room for little."""
+class Front(RestSite):
+    """A REST interface with room for little, and a worker."""
 
     def __init__(self, **options: Any) -> None:
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
         self.planes, self.shelf = (FakePlane(), FakePlane()), Shelf()
-        services = Services(
-            self.ledger,
-            self.bus,
-            DaemonConfig(**options),
-            Health(),
-            Path("runs"),
-            lambda: ["connect_four"],
-            self.planes,
-            store_of=self.store_of,
-        )
-        self.http = TestClient(create_app(services), base_url="http://127.0.0.1", raise_server_exceptions=False)
-        self.beat(BEAT)
-
-    def store_of(self, *_: Any) -> Store:
-        return self.shelf  # type: ignore[return-value]
-
-    def beat(self, heartbeat: Heartbeat) -> None:
-        self.bus.put(keys.beat(heartbeat.worker), encode(heartbeat), life_s=60)
-
-    def create(self, name: str, **headers: str) -> Any:
-        return self.http.post("/v1/runs", json={"name": name}, headers=headers)
+        super().__init__(doubles={"planes": self.planes, "store_of": lambda *_: self.shelf}, **options)
+        self.beat("w1", "selfplay.cpu")
 
 
 def assert_full(answer: Any, setting: str) -> None:
@@ -104,7 +75,7 @@ def test_no_more_runs_start_than_may_run() -> None:
 def test_a_request_sent_again_gets_its_first_answer_however_full_it_is() -> None:
     front = Front(max_runs=1, max_queued_jobs=1)
     for _ in range(2):
-        assert front.create("r0", **{"Idempotency-Key": "k"}).status_code == 201
+        assert front.create("r0", {"Idempotency-Key": "k"}).status_code == 201
         assert front.http.post("/v1/jobs", json=JOB, headers={"Idempotency-Key": "j"}).status_code == 201
 
 

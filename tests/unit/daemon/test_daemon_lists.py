@@ -8,47 +8,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import heartbeat
-from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 
-from azq.config import DaemonConfig
 from azq.errors import InvalidRequest
 from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Job, MatchResult, MatchSpec, WeightEvent
-from daemon.api.app import create_app
 from daemon.api.conventions import decode_cursor, encode_cursor
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 
-class Site:
-    """A REST interface over doubles, with a clock of its own."""
+class Site(RestSite):
+    """A REST interface whose clock the test sets."""
 
     def __init__(self, home: Path) -> None:
         self.now_ms = 1_000
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus, clock_ms=lambda: self.now_ms)
-        games = ["connect_four", "tic_tac_toe"]
-        services = Services(self.ledger, self.bus, DaemonConfig(), Health(), home, lambda: games, clock_ms=lambda: self.now_ms)
-        self.http = TestClient(create_app(services), base_url="http://127.0.0.1", raise_server_exceptions=False)
-
-    def worker(self, name: str, *queues: str, role: str = "selfplay", **changes: Any) -> None:
-        self.bus.put(keys.beat(name), encode(heartbeat(role, name, queues=queues, **changes)), life_s=60)
-
-    def pages(self, url: str) -> list[Any]:
-        found: list[Any] = []
-        while url:
-            answer = self.http.get(url)
-            assert answer.status_code == 200, answer.text
-            found.append(answer.json())
-            url = answer.links.get("next", {}).get("url", "")
-        return found
+        super().__init__(home, clock_ms=lambda: self.now_ms)
 
 
 @pytest.fixture
@@ -116,9 +94,9 @@ def test_runs_by_state_and_game_in_pages(site: Site) -> None:
 
 def test_workers_by_role_host_tag_and_run_in_pages(site: Site) -> None:
     for number in range(6):
-        site.worker(f"w{number}", "selfplay.cpu", host=f"h{number % 2}", tags=("jarvis",) if number == 3 else ())
-    site.worker("i", role="inference", run="")
-    site.worker("l", role="learner", run="first")
+        site.beat(f"w{number}", "selfplay.cpu", host=f"h{number % 2}", tags=("jarvis",) if number == 3 else ())
+    site.beat("i", role="inference", run="")
+    site.beat("l", role="learner", run="first")
     assert [len(page) for page in site.pages("/v1/workers?limit=3")] == [3, 3, 2]
 
     def names(query: str) -> list[str]:
@@ -173,7 +151,7 @@ def test_cursors_come_back_whole(run: str, number: int) -> None:
 
 def test_an_enqueued_job_is_answered_again_under_its_key(site: Site) -> None:
     site.http.post("/v1/runs", json={"name": "first"})
-    site.worker("w", "selfplay.cpu")
+    site.beat("w", "selfplay.cpu")
     body = {"run": "first", "kind": "selfplay", "games": 3}
     first = site.http.post("/v1/jobs", json=body, headers={"Idempotency-Key": "k1"})
     site.http.post("/v1/runs/first/pause")  # a new job would be refused now
@@ -190,7 +168,7 @@ def test_a_refused_request_does_not_use_its_key_up(site: Site) -> None:
     site.http.post("/v1/runs", json={"name": "first"})
     body, headers = {"run": "first", "kind": "selfplay"}, {"Idempotency-Key": "k1"}
     assert site.http.post("/v1/jobs", json=body, headers=headers).status_code == 409  # no worker yet
-    site.worker("w", "selfplay.cpu")
+    site.beat("w", "selfplay.cpu")
     assert "idempotency-replayed" not in site.http.post("/v1/jobs", json=body, headers=headers).headers
     assert len(site.http.get("/v1/jobs").json()) == 1
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from memory_broker import MemoryBus, MemoryLedger
 from reconcile_worlds import CONFIG, NOW, SECTIONS, beat
 from redis import exceptions
+from rest_site import RestSite
 
-from azq.config import DaemonConfig
 from azq.errors import AccessRefused, AzqError, BrokerUnavailable, ConfigError, LeaseLost, SchemaMismatch, StateConflict
 from azq.ledger.records import record_of
 from azq.ledger.types import JobView, Lease, RunState
@@ -24,11 +22,8 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.connect import open_client, translate
 from daemon import main
-from daemon.api.app import create_app
-from daemon.api.services import Services
 from daemon.decide.reconcile import reconcile
 from daemon.serve.act import Hands, act
-from daemon.serve.health import Health
 from daemon.serve.loop import MEND_EVERY, Loop
 
 
@@ -38,22 +33,20 @@ class Bench:
     def __init__(self) -> None:
         self.answers: Callable[[], None] = lambda: None
         self.entered = 0
-        bus = MemoryBus()
-        ledger = MemoryLedger(bus)
+        site = RestSite()
+        self.rest = site.http
         self.loop = Loop(
-            config=DaemonConfig(),
-            observer=Observer(ledger, bus, Beats(bus)),
-            hands=Hands(ledger, bus, lambda view, _game: None, 3),
-            bus=bus,
+            config=site.config,
+            observer=Observer(site.ledger, site.bus, Beats(site.bus)),
+            hands=Hands(site.ledger, site.bus, lambda view, _game: None, 3),
+            bus=site.bus,
             hold=lambda: self.answers(),
             clock_ms=lambda: 1,
             has_positions=lambda run: True,
-            health=Health(),
+            health=site.health,
             life_s=5.0,
             enter=self._enter,
         )
-        services = Services(ledger, bus, DaemonConfig(), self.loop.health, Path("runs"), list)
-        self.rest = TestClient(create_app(services), base_url="http://localhost", raise_server_exceptions=False)
 
     def _enter(self) -> None:
         self.answers()

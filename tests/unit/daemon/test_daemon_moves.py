@@ -11,15 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 from factories import heartbeat
-from fastapi.testclient import TestClient
-from memory_broker import MemoryBus, MemoryLedger
 from pydantic import SecretStr
+from rest_site import RestSite
 from waiting import until
 
 from azq import games
 from azq.arena.match import draw_outcome
 from azq.bus.wanted import wanted_runs
-from azq.config import ArenaConfig, DaemonConfig, RunConfig, RunSections, TokenConfig, dump_run
+from azq.config import ArenaConfig, RunConfig, RunSections, TokenConfig, dump_run
 from azq.errors import EvaluatorFailure
 from azq.ledger.types import RunState
 from azq.search.evaluator import UniformEvaluator
@@ -27,33 +26,18 @@ from azq.store import open_store
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import Heartbeat, MatchResult, MatchSpec, ModelEvent, RunRecord, WeightEvent
-from daemon.api.app import create_app
 from daemon.api.moves import DEADLINE_S, unanswerable
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 RUN = "r"
 WIN = [0, 4, 1, 5]  # tic-tac-toe: x takes square 2 and wins
 
 
-class Desk:
+class Desk(RestSite):
     """A REST interface over doubles, with a run of one game."""
 
     def __init__(self, game: str = "tic_tac_toe", home: Path = Path("runs"), **options: Any) -> None:
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
         self.make: Any = lambda record, sections, game: UniformEvaluator(game.num_distinct_actions(), game.value_size())
-        services = Services(
-            self.ledger,
-            self.bus,
-            DaemonConfig(**options),
-            Health(),
-            home,
-            games.names,
-            evaluator_of=lambda *given: self.make(*given),
-        )
-        self.app = create_app(services)
-        self.http = TestClient(self.app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+        super().__init__(home, doubles={"evaluator_of": lambda *given: self.make(*given)}, **options)
         sections = RunSections(run=RunConfig(game=game), arena=ArenaConfig(num_simulations=64))
         self.ledger.create_run(RunRecord(RUN, msgspec.json.encode(dump_run(sections)), {}, "", 1))
 

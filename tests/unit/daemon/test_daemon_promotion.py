@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_broker import MemoryBus, MemoryLedger
 from msgspec.structs import replace
 from reconcile_worlds import SECTIONS, beat, decide, view
+from rest_site import RestSite
 
 from azq.bus.promotions import best, candidate, served
-from azq.config import ArenaConfig, DaemonConfig, LearnerConfig, RunConfig, RunSections, SearchConfig, dump_run
+from azq.config import ArenaConfig, LearnerConfig, RunConfig, RunSections, SearchConfig, dump_run
 from azq.ledger.types import JobState, LedgerCounts, RunState
 from azq.ratings.matches import EVAL_PRIORITY, job_of, put_together
 from azq.status.state import ObservedRun
@@ -25,13 +24,10 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import EvalRound, Job, MatchResult, MatchSpec, PromotionEvent, WeightEvent
-from daemon.api.app import create_app
-from daemon.api.services import Services
 from daemon.decide import actions as do
 from daemon.decide.promotion import judge, trial
 from daemon.decide.rounds import SEED_LIMIT
 from daemon.serve.act import Hands, act
-from daemon.serve.health import Health
 
 ARENA = ArenaConfig(every_s=0, promotion="games", promotion_games=40, games=10)
 GATED = SECTIONS.model_copy(update={"arena": ARENA})
@@ -202,14 +198,11 @@ def test_a_trial_comes_before_self_play_as_rounds_do_and_asks_only_for_parts_tha
     assert all(job.priority > EVAL_PRIORITY for job in enqueued if job.kind is Kind.SELFPLAY)
 
 
-class Site:
+class Site(RestSite):
     """The REST interface over doubles, with a run of four versions."""
 
     def __init__(self, uri: str = "file:x", **sections: Any) -> None:
-        self.bus = MemoryBus()
-        self.ledger = MemoryLedger(self.bus)
-        services = Services(self.ledger, self.bus, DaemonConfig(), Health(), Path("runs"), lambda: ["tic_tac_toe"])
-        self.http = TestClient(create_app(services, max_body_bytes=10_000), base_url="http://127.0.0.1:8080")
+        super().__init__()
         body = {"name": "r", "sections": dump_run(RunSections(run=RunConfig(game="tic_tac_toe"), **sections))}
         assert self.http.post("/v1/runs", json=body).status_code == 201
         for version in (1, 2, 3, 4):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 
 from azq import games
-from azq.config import DaemonConfig
 from azq.ledger.types import RunState
 from azq.ratings.elo import Rating, Scored
 from azq.ratings.matches import put_together
@@ -28,9 +26,6 @@ from azq.status.strength import (
     trends,
 )
 from azq.wire.messages import GradeResult, MatchResult, MatchSpec
-from daemon.api.app import create_app
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 GRADE = GradeResult(7, 64, 200, 16, 0, mean_loss=0.0432)
 RATED = [Rating("weights:7", 120.0, 60.0, 180.0, 40, 30.0)]
@@ -100,9 +95,7 @@ def test_the_tables_know_only_games_that_are_there_and_whose_rules_agree() -> No
 
 @pytest.fixture
 def site() -> TestClient:
-    bus = MemoryBus()
-    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), Path("runs"), lambda: ["connect_four"])
-    return TestClient(create_app(services), base_url="http://127.0.0.1")
+    return RestSite().http
 
 
 def report(name: str = "rates", trials: int = 3) -> dict[str, object]:
