@@ -125,7 +125,7 @@ def test_recorded_games_over_rest(tmp_path: Path) -> None:
 def test_the_list_of_weights_says_how_good_each_is_and_who_serves_it(tmp_path: Path) -> None:
     site = Site(tmp_path)
     plant_run(site.ledger, site.bus, "second")
-    site.beat("inference", "inference@south:4", "south", weight_versions={"second": 5})
+    site.plant_beat("inference", "inference@south:4", "south", weight_versions={"second": 5})
     client = TestClient(site.app, base_url="http://127.0.0.1", raise_server_exceptions=False)
     found = client.get("/v1/runs/second/weights").json()
     told = [[row[name] for name in ("version", "errors", "graded_positions", "served_by")] for row in found[:2]]
