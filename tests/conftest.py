@@ -15,6 +15,8 @@ import structlog
 from cpu_budget import MARGIN, over_budget, spent_s
 from httpx2._config import DEFAULT_TIMEOUT_CONFIG as OF_A_REQUEST
 from hypothesis import settings
+from waiting import PATIENCE_S
+from websockets.sync.client import connect as open_web_socket
 
 from azq.bus.embedded import EmbeddedServer
 from azq.wire.connect import connect
@@ -37,7 +39,8 @@ settings.register_profile("azq", deadline=None)  # a busy machine is no failure
 if settings.get_current_profile_name() == "default":
     settings.load_profile("azq")
 # The same of a request's usual five seconds.
-OF_A_REQUEST.connect = OF_A_REQUEST.read = OF_A_REQUEST.write = OF_A_REQUEST.pool = 60.0
+OF_A_REQUEST.connect = OF_A_REQUEST.read = OF_A_REQUEST.write = OF_A_REQUEST.pool = PATIENCE_S
+(open_web_socket.__kwdefaults__ or {})["open_timeout"] = PATIENCE_S
 
 
 @pytest.fixture(autouse=True)

@@ -48,7 +48,7 @@ class Streams:
         with self._lock:
             if self.open >= most:
                 raise TooManyRequests(f"{self.open} event streams are open, as many as daemon.event_streams allows; end one, or raise it")
-            if self._of[who] >= most * 3 // 4:  # no reader takes all
+            if self._of[who] >= max(1, most * 3 // 4):  # no reader takes all
                 raise TooManyRequests(
                     f"token {who!r} has {self._of[who]} event streams open, three quarters of daemon.event_streams; end one, or raise it"
                 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from commands import azq
+from waiting import PATIENCE_S
 
 from azq.parts.lab.bench.plan import cases, parts
 from azq.parts.lab.bench.rig import command_of
@@ -49,7 +50,7 @@ def test_inference(tmp_path: Path) -> None:
 def test_two_processes_play_side_by_side(tmp_path: Path) -> None:
     task = {"kind": "selfplay", "case": described(cases("tiny")[0]), "num_simulations": 8, "seconds": 3.0, "device": "cpu"}
     command = command_of(measure_part, **task, overrides=["worker.concurrency=2", "selfplay.journal_s=1"])
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=PATIENCE_S, check=True)
     figures = json.loads(done.stdout.splitlines()[-1])
     assert (figures["processes"], figures["threads"]) == (2, 1)
     assert 8 < figures["mean_batch"] <= 16  # half of the case's batch each

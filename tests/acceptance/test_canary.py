@@ -14,6 +14,7 @@ import torch
 from learner_doubles import train
 from reference.driver import Driver
 from replay_games import samples_of_one
+from waiting import PATIENCE_S
 
 from azq import games
 from azq._core import Search
@@ -84,7 +85,7 @@ class Agent:
         evaluator = self.evaluator()
 
         def evaluate(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            evaluation = evaluator.result(evaluator.submit(packed), timeout_s=60.0)
+            evaluation = evaluator.result(evaluator.submit(packed), timeout_s=PATIENCE_S)
             assert evaluation is not None
             return evaluation.logits, evaluation.values
 

@@ -34,7 +34,6 @@ SETTINGS = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_run_learns_and_drains_on_a_fake_gpu(tmp_path: Path) -> None:
     environ = {"AZQ_LOG": "json", "PYTHONPATH": str(Path(fake_cuda.__file__).with_name("fake_cuda_site"))}
     with azq.Local("tic_tac_toe", run=RUN, settings=SETTINGS, options=["--until", "steps=700"], folder=tmp_path, environ=environ) as run:
@@ -56,7 +55,6 @@ def test_a_run_learns_and_drains_on_a_fake_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_all_ways_to_run_a_network_are_measured_by_the_script_for_gpus(tmp_path: Path) -> None:
     script = Path(__file__).parents[2] / "ops" / "bench" / "gpu_network.py"
     command = [sys.executable, str(script), "--blocks=1", "--channels=16", "--batch=64", "--seconds=0.3"]

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from commands import azq
 from recovering import trains
+from waiting import PATIENCE_S
 
 from azq import Local
 from azq.errors import ExitCode
@@ -30,7 +31,6 @@ SETTINGS = (
     *("arena.every_s=4", "arena.games=4", "arena.grade_positions=10"),
 )
 REFUSALS = ("noperm", "no permissions", "acl failure", "permission")
-WITHIN_S = 60.0
 
 
 def answer(home: Path, *arguments: str) -> Any:
@@ -47,7 +47,7 @@ def joined(home: Path, log: Path, token: str, *arguments: str) -> Iterator[subpr
     finally:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(90)
+            process.wait(PATIENCE_S)
         finally:
             process.kill()
 
@@ -75,16 +75,16 @@ def test_a_machine_that_is_sent_away_stops_and_its_games_are_played_on(tmp_path:
                 leased = [view for view in ledger.jobs(RUN) if view.state is JobState.LEASED and view.owner.startswith(machine)]
                 return sum(view.job.kind == "selfplay" for view in leased)
 
-            up.until(lambda: slots() == 2, "a lease of each machine", WITHIN_S)
+            up.until(lambda: slots() == 2, "a lease of each machine", PATIENCE_S)
             (row,) = answer(home, "fleet", "list")
             assert (row["name"], row["addresses"]) == ("box", ["TLS front"])
             assert refusals(home) == refusals(second) == []
             assert answer(home, "fleet", "revoke", "box") == {"revoked": "box"}
-            assert box.wait(2 * WITHIN_S) == int(ExitCode.BROKER_REFUSED)
+            assert box.wait(PATIENCE_S) == int(ExitCode.BROKER_REFUSED)
             lines = [line for line in (tmp_path / "join.log").read_text().splitlines() if "child_given_up" in line]
             assert len(lines) == 2
             assert all("refuses the password" in line and "azq join-token" in line for line in lines)
-            up.until(lambda: slots() == 1, "the first machine's lease alone", WITHIN_S)
+            up.until(lambda: slots() == 1, "the first machine's lease alone", PATIENCE_S)
             trains(up, 50)
         assert answer(home, "fleet", "list") == []
         up.end()

@@ -10,7 +10,6 @@ from commands import azq
 
 
 @pytest.mark.release
-@pytest.mark.timeout(240)
 def test_a_run_of_its_own_is_profiled(tmp_path: Path) -> None:
     plot = ["--plot", str(tmp_path / "it.svg")]
     done = azq(tmp_path, "profile", "--local", "--game", "tic_tac_toe", "--seconds", "4", "--json", *plot, timeout_s=220)

@@ -42,7 +42,6 @@ BESIDE_A_SERVER = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(500)
 def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
     last = learned_with_two_tabs(tmp_path, "steps=800", *SETTINGS)
     assert last.ledger.balanced
@@ -56,7 +55,6 @@ def test_tic_tac_toe_is_learned_from_two_tabs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(500)
 def test_tabs_and_a_server_make_games_of_one_kind(tmp_path: Path) -> None:
     last = learned_with_two_tabs(tmp_path, "games=3500", *BESIDE_A_SERVER)
     assert last.ledger.balanced

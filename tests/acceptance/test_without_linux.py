@@ -6,7 +6,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from recovering import SMALL, WITHIN_S, balances, recovers, trains
+from recovering import SMALL, balances, recovers, trains
+from waiting import PATIENCE_S
 from without_linux import HIDDEN, why_not
 
 import azq
@@ -28,4 +29,4 @@ def test_it_trains_recovers_and_ends_as_one(tmp_path: Path, monkeypatch: pytest.
         everyone = [victim.process for victim in run.kin.processes().values()]
         everyone += [child for process in everyone for child in process.children()]
         run.kin.send(signal.SIGKILL, run.kin.root)
-        until(lambda: not any(alive(process.pid) for process in everyone), f"the end of {everyone}", WITHIN_S)
+        until(lambda: not any(alive(process.pid) for process in everyone), f"the end of {everyone}", PATIENCE_S)

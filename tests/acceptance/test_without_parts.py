@@ -12,7 +12,8 @@ from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
-from recovering import SMALL, WITHIN_S, balances, recovers, trains
+from recovering import SMALL, balances, recovers, trains
+from waiting import PATIENCE_S
 
 import azq
 from azq import _core
@@ -49,7 +50,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
 
 def output_of(python: tuple[str, ...], *arguments: str, code: ExitCode = ExitCode.OK) -> str:
     """What a command of that azq prints."""
-    done = subprocess.run([*python, "-m", "azq", *arguments], capture_output=True, text=True, env=apart.environment(), timeout=120)
+    done = subprocess.run([*python, "-m", "azq", *arguments], capture_output=True, text=True, env=apart.environment(), timeout=PATIENCE_S)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 
@@ -91,8 +92,8 @@ def test_a_run_starts_takes_a_job_shows_in_flower_and_recovers(
         trains(run, 100)
         with client_of(run.given()) as client:
             job = client.enqueue(run.run, "selfplay", games=4, slice_s=1.0).job_id
-            run.until(lambda: client.job(job).state is JobState.DONE, "the end of the job", WITHIN_S)
+            run.until(lambda: client.job(job).state is JobState.DONE, "the end of the job", PATIENCE_S)
         with flower(python, run) as url:
-            run.until(lambda: answers(f"{url}/healthcheck"), "Flower", WITHIN_S)
+            run.until(lambda: answers(f"{url}/healthcheck"), "Flower", PATIENCE_S)
         recovers(run, "selfplay")
         balances(run)

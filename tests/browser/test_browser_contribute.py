@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from browsing import launched, shot
 from tab_site import FAR, OTHER, RUN, TabSite
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.wire.arrays import unpack_record
 
@@ -39,7 +39,7 @@ def visit(browser: Any, site: TabSite) -> Iterator[Any]:
 
     def go(path: str = "contribute/", script: str = "", **options: Any) -> Any:
         context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(1000 * PATIENCE_S)
         page = context.new_page()
         page.complaints = []
         page.on(

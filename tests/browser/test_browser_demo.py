@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from browsing import launched, shot
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq import pretrained
 from azq.process.start import AZQ
@@ -36,7 +36,7 @@ def browser() -> Iterator[Any]:
 
 def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(120_000)
+    context.set_default_timeout(1000 * PATIENCE_S)
     page, complaints = context.new_page(), list[str]()
     page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -46,14 +46,14 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     shot(page, "gallery")
     page.get_by_role("link", name="Play Tic-tac-toe").click()
     page.locator(".scene [data-action]").first.click()
-    until(lambda: page.locator("#played li").count() == 2, "its answer", 120.0)
+    until(lambda: page.locator("#played li").count() == 2, "its answer")
     assert page.title() == "Your turn · Tic-tac-toe · azq"
     assert page.locator("#level option").first.inner_text() == "Level 1 · 8 simulations"
     assert page.locator("#level option").count() == 10
     link = page.url
     page.goto("about:blank")
     page.goto(link)
-    until(lambda: page.locator("#played li").count() == 2, "the shared game", 120.0)
+    until(lambda: page.locator("#played li").count() == 2, "the shared game")
     assert complaints == []
     context.close()
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pytest
 from browsing import launched, shot
-from waiting import until
+from waiting import PATIENCE_S, until
 from worker_doubles import RUN, Fleet
 
 from azq.config.host import with_user
@@ -47,7 +47,7 @@ def flower(broker: Any, folder: Path, port: int) -> Iterator[None]:
     try:
         yield
         process.send_signal(signal.SIGTERM)
-        process.wait(15)
+        process.wait(PATIENCE_S)
     finally:
         if process.poll() is None:
             process.kill()
@@ -87,7 +87,7 @@ def test_flower_shows_a_worker_and_its_task_only_with_the_password(broker: Any, 
     url = f"http://127.0.0.1:{free_port}"
     with launched() as browser, flower(broker, tmp_path, free_port):
         stranger = browser.new_context()
-        refused = until(lambda: answered(stranger, f"{url}/workers"), "answer of Flower", 60)
+        refused = until(lambda: answered(stranger, f"{url}/workers"), "answer of Flower")
         assert (refused.status, refused.text()) == (401, "Access denied")
         with pytest.raises(playwright_error(), match="INVALID_AUTH"):
             stranger.new_page().goto(f"{url}/workers")
@@ -95,13 +95,13 @@ def test_flower_shows_a_worker_and_its_task_only_with_the_password(broker: Any, 
         page = context.new_page()
         fleet.create_run()
         fleet.start()
-        until(fleet.beats, "heartbeat", 60)
+        until(fleet.beats, "heartbeat")
         fleet.send(slice_s=0.5)
-        until(lambda: fleet.finished() > 0, "finished game", 60)
-        until(lambda: worker_of(page, url), "worker on Flower's page", 60)
+        until(lambda: fleet.finished() > 0, "finished game")
+        until(lambda: worker_of(page, url), "worker on Flower's page")
         shot(page, "flower-workers")
         assert "Online" in page.content()
-        until(lambda: task_of(page, url), "task on Flower's page", 60)
+        until(lambda: task_of(page, url), "task on Flower's page")
         shot(page, "flower-tasks")
         assert f"{RUN}:1" in page.locator("#tasks-table tbody").inner_text()
 
@@ -112,10 +112,10 @@ def test_every_link_of_every_page_leads_somewhere_and_says_how_it_is(broker: Any
     with launched() as browser, flower(broker, tmp_path, free_port):
         context = browser.new_context(http_credentials={"username": "ops", "password": PASSWORD})
         page = context.new_page()
-        until(lambda: answered(context, f"{url}/healthcheck"), "answer of Flower", 60)
+        until(lambda: answered(context, f"{url}/healthcheck"), "answer of Flower")
         fleet.create_run()
         fleet.start("selfplay.cpu,eval.cpu,selfplay.jarvis")
-        until(lambda: worker_of(page, url), "worker on Flower's page", 60)
+        until(lambda: worker_of(page, url), "worker on Flower's page")
         failed = fleet.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu", payload=encode(MatchSpec("random", "gtp:no-such", 2, 8, 0, 3))))
         fleet.publish(failed)
         lost = fleet.send(slice_s=300.0)
@@ -126,7 +126,7 @@ def test_every_link_of_every_page_leads_somewhere_and_says_how_it_is(broker: Any
         jobs = {failed: "FAILURE", lost: "FAILURE", running: "STARTED"}
         states = {f"{view.job.job_id}:1": state for view, state in jobs.items()}
         for task, state in states.items():
-            until(lambda task=task, state=state: says(page, url, task, state), f"{task} as {state}", 60)
+            until(lambda task=task, state=state: says(page, url, task, state), f"{task} as {state}")
         seen = crawled(page, url)
         assert [f"{url}/worker/" in link for link in seen].count(True) == 1
         assert {f"{url}/task/{task}" for task in states} <= {unquote(link) for link in seen}

@@ -78,14 +78,14 @@ def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
             for page in pages:
                 page.goto(f"{site.url}/web/contribute/")
                 page.locator("#go").click()
-            until(lambda: len(site.finished()) >= 2, "games of self-play", within_s=120.0)
+            until(lambda: len(site.finished()) >= 2, "games of self-play")
             spec = MatchSpec("weights:2", "weights:1", GAMES, 32, 2, 9)
             job = site.ask(Job("", RUN, Kind.EVAL, "browser", games=GAMES, payload=encode(spec)))
-            pages[0].get_by_text("evaluation match, version 2 against 1").wait_for(timeout=60_000)
+            pages[0].get_by_text("evaluation match, version 2 against 1").wait_for()
             shot(pages[0], f"contribute-match-{kind}")
-            until(lambda: site.ledger.job(job).state is JobState.DONE, "the match", within_s=240.0)
+            until(lambda: site.ledger.job(job).state is JobState.DONE, "the match")
             count = len(site.finished())
-            until(lambda: len(site.finished()) > count, "self-play after it", within_s=120.0)
+            until(lambda: len(site.finished()) > count, "self-play after it")
     finally:
         site.stop()
     standing = read_standing(site.bus, RUN, Standings())
@@ -110,7 +110,7 @@ def test_a_network_that_fails_its_self_test_plays_no_match_and_self_play_goes_on
             until(lambda: len(site.finished()) >= 2, "games of self-play")
             spec = MatchSpec("weights:2", "weights:1", GAMES, 32, 2, 9)
             job = site.ask(Job("", RUN, Kind.EVAL, "browser", games=GAMES, payload=encode(spec)))
-            page.get_by_text("weights 2 or 1 are not used: the network fails its self-test").wait_for(timeout=60_000)
+            page.get_by_text("weights 2 or 1 are not used: the network fails its self-test").wait_for()
             count = len(site.finished())
             until(lambda: len(site.finished()) > count + 2, "self-play after it")
             assert site.ledger.job(job).state is JobState.LEASED

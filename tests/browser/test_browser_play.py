@@ -14,7 +14,7 @@ from board_site import base36
 from browsing import launched, shot
 from page_site import RUN, Site, now_ms
 from sharp_nets import KINDS, sharp_bytes
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq import games
 from azq.bus.catalog import ModelCatalog
@@ -42,7 +42,7 @@ class Table:
         self.site = site
         self.site.start()
         self.context = browser.new_context(viewport={"width": 1100, "height": 900}, **options)
-        self.context.set_default_timeout(60_000)
+        self.context.set_default_timeout(1000 * PATIENCE_S)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from host_fleet import GAME, PASSWORD, RUN, HostFleet, fleet
 from lan_hosts import why_not
+from waiting import PATIENCE_S
 
 from azq.ledger.types import JobView
 from azq.parts.lab.drill.outcome import Discrepancy
@@ -64,11 +65,11 @@ def test_a_player_that_is_cut_off_loses_its_games_to_another_and_plays_again_whe
     games = found.until(lambda: held_games(found, held), "games in cora's hands")
     processes = {beat.pid for beat in found.beats("cora")}
     found.hosts["cora"].cut()
-    found.until(lambda: not found.leased("cora"), "the end of cora's lease", 60.0)
+    found.until(lambda: not found.leased("cora"), "the end of cora's lease", PATIENCE_S)
     assert found.ledger.job(held.job.job_id).attempt == held.attempt + 1
     found.until(lambda: not games & open_games(found), "the end of cora's games in other hands")
     assert found.more(50, "while cora is away").balanced
-    found.until(lambda: not found.beats("cora"), "the end of cora's heartbeat", 60.0)
+    found.until(lambda: not found.beats("cora"), "the end of cora's heartbeat", PATIENCE_S)
     found.hosts["cora"].heal()
     found.until(lambda: found.leased("cora"), "a job at cora after the cut")
     assert {beat.pid for beat in found.until(lambda: found.beats("cora"), "cora's heartbeat")} == processes
@@ -90,7 +91,12 @@ def test_joining_again_changes_nothing_and_another_fleets_files_are_refused(foun
     (tmp_path / "token").write_text(f"{found.token}\n")
     (tmp_path / "azq.env").write_text("AZQ_BROKER__CONTROL_URL=redis://:hush@elsewhere:6379/0\n")
     done = subprocess.run(
-        found.hosts["dora"].command(*joining(found), *command), capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path
+        found.hosts["dora"].command(*joining(found), *command),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+        cwd=tmp_path,
     )
     assert done.returncode == 10
     assert "redis://elsewhere:6379/0" in done.stderr
@@ -133,7 +139,7 @@ def test_nobody_is_taken_for_hung_while_the_network_is_away_for_long(tmp_path: P
     with fleet(tmp_path, "eyes", "cora") as found:
         found.join("eyes", "--roles", "inference")
         found.join("cora", *SELFPLAY)
-        found.more(50, "before the cut", 90.0)
+        found.more(50, "before the cut", PATIENCE_S)
         processes = {beat.pid for host in ("eyes", "cora") for beat in found.beats(host)}
         for host in ("eyes", "cora"):
             found.hosts[host].cut()

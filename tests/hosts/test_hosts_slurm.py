@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from slurm_host import SlurmHost, slurm, why_not
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import load
 from azq.host.brokers import reading_control
@@ -75,7 +75,7 @@ class Lab:
         self.azq("cluster", "render", str(file), "--target", "slurm", "--out", str(self.out))
 
     def azq(self, *arguments: str) -> None:
-        done = subprocess.run([*AZQ, *arguments], capture_output=True, text=True, check=False, timeout=120, env=self._env)
+        done = subprocess.run([*AZQ, *arguments], capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=self._env)
         assert done.returncode == 0, done.stderr
 
     def submit(self) -> str:
@@ -129,8 +129,8 @@ def test_a_cluster_of_jobs_loses_nothing_and_ends_with_its_run(lab: Lab) -> None
     # What Slurm does when a job's time is nearly up.
     tasks = lab.host("squeue", "--noheader", "--array", "--name=azq-lab-players", "--format=%i").split()
     lab.host("scancel", "--signal=TERM", "--batch", next(task for task in tasks if task.endswith("_0")))
-    until(lambda: "queued again" in lab.log("players-0"), "a job that drains", 120.0)
-    until(lambda: lab.log("players-0").count("working in the foreground") == 2, "the job that was queued again", 240.0)
+    until(lambda: "queued again" in lab.log("players-0"), "a job that drains")
+    until(lambda: lab.log("players-0").count("working in the foreground") == 2, "the job that was queued again")
     lab.until_games(lab.until_games(0) + 50)
 
     lab.cancel()

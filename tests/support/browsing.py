@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from nodejs import WEB
 from page_site import Site
+from waiting import PATIENCE_S
 
 ORIGIN = "https://azq.test"  # answered here: nothing leaves the browser
 TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}
@@ -43,7 +44,7 @@ class Visit:
 
     def __init__(self, browser: Any, site: Site, address: str = "", **options: Any) -> None:
         self.context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
-        self.context.set_default_timeout(60_000)
+        self.context.set_default_timeout(1000 * PATIENCE_S)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.asked: list[str] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 from lan_hosts import Host
+from waiting import PATIENCE_S
 
 from azq.process.start import AZQ, foreign_environment
 from azq.waiting import until
@@ -25,7 +26,7 @@ class ClusterCommands:
         """What it answers; `code` None: whatever came of it."""
         words = [*AZQ, "cluster", verb, str(self.file), "--json", *arguments]
         env = {**foreign_environment(), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=240, cwd=self.file.parent, env=env)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S, cwd=self.file.parent, env=env)
         assert code in (None, done.returncode), f"{done.stderr}\n{done.stdout}"
         return dict(json.loads(done.stdout)) if done.stdout else {"said": done.stderr}
 
@@ -34,7 +35,7 @@ class ClusterCommands:
 
         def look() -> dict[str, Any] | None:
             words = [*AZQ, "cluster", "status", str(self.file), "--json"]
-            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=foreign_environment())
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE_S, env=foreign_environment())
             found = json.loads(done.stdout or "{}")
             return found if found and condition(found) else None
 

@@ -9,6 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 from azq.bus import certificate
 from azq.bus.embedded import EmbeddedServer
 from azq.config.host import trusting
@@ -61,4 +63,4 @@ class FrontProcess:
         """Its exit code after SIGTERM."""
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(15)
+        return self.process.wait(PATIENCE_S)

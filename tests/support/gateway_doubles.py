@@ -12,7 +12,7 @@ from typing import Any
 
 from match_tabs import MatchTab
 from simulated_tab import SimulatedTab
-from waiting import until
+from waiting import PATIENCE_S, until
 from worker_doubles import RUN, Fleet
 
 from azq.config import VolunteersConfig
@@ -50,7 +50,7 @@ class Hall(Fleet):
 
     def get(self, path: str) -> bytes:
         """What the gateway answers; nothing while it is away."""
-        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
+        with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=PATIENCE_S) as answer:
             return bytes(answer.read())
         return b""
 
@@ -83,7 +83,7 @@ class Hall(Fleet):
         for process in self.processes:
             process.terminate()
         for process in self.processes:
-            process.wait(20.0)
+            process.wait(PATIENCE_S)
 
     def close(self) -> None:
         self._end_threads()
@@ -93,7 +93,7 @@ class Hall(Fleet):
         self._over.set()
         for thread in self._threads:
             if thread.ident is not None:
-                thread.join(20.0)
+                thread.join(PATIENCE_S)
 
     def _tend(self) -> None:
         """What the daemon does for it: leases that ran out and two jobs, one of them ahead."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lan_hosts import Host, lan
+from waiting import PATIENCE_S
 
 from azq import metrics
 from azq.bus import certificate
@@ -103,7 +104,7 @@ class HostFleet:
         """Asks processes to end, as Ctrl-C does; their exit codes."""
         for name in names:
             self.processes[name].send_signal(signal.SIGINT)
-        return {name: self.processes[name].wait(40) for name in names}
+        return {name: self.processes[name].wait(PATIENCE_S) for name in names}
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -112,7 +113,7 @@ class HostFleet:
             process.wait()
         self.client.close()
 
-    def until(self, condition: Callable[[], Any], what: str, within_s: float = 40.0) -> Any:
+    def until(self, condition: Callable[[], Any], what: str, within_s: float = PATIENCE_S) -> Any:
         """The first true answer; names what did not come, and where logs are."""
 
         def failure() -> str:
@@ -123,7 +124,7 @@ class HostFleet:
     def counts(self) -> LedgerCounts:
         return self.ledger.counts(RUN)
 
-    def more(self, games: int, what: str, within_s: float = 40.0) -> LedgerCounts:
+    def more(self, games: int, what: str, within_s: float = PATIENCE_S) -> LedgerCounts:
         """Waits until so many further games were learned from."""
         before = self.counts().inserted
         self.until(lambda: self.counts().inserted >= before + games, f"{games} games {what}", within_s)

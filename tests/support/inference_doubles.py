@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from waiting import PATIENCE_S
 
 from azq.bus.base import Bus, RequestBus
 from azq.config import InferenceConfig, NetworkConfig, RunSections, dump_run
@@ -31,7 +32,6 @@ from azq.wire import codec, keys
 from azq.wire.messages import LATEST, RunRecord, WeightEvent
 
 RUN = "r1"
-WAIT_S = 60.0
 GROUPS = (("columns", tuple(tuple(range(column, 84, 7)) for column in range(7))),)
 SPEC = NetSpec(planes=2, rows=6, cols=7, scalars=0, num_actions=7, value_size=1, token_groups=GROUPS)
 NETWORK = NetworkConfig(blocks=1, channels=16)
@@ -136,7 +136,7 @@ def serving(server: InferenceServer) -> Iterator[None]:
         yield
     finally:
         stop.set()
-        thread.join(10.0)
+        thread.join(PATIENCE_S)
         server.close()
     assert not thread.is_alive()
     if failures:
@@ -145,7 +145,7 @@ def serving(server: InferenceServer) -> Iterator[None]:
 
 def ask(client: StreamEvaluator, packed: NDArray[np.uint8], weight_version: int = LATEST) -> Evaluation:
     """Submits and waits."""
-    answer = client.result(client.submit(packed, weight_version=weight_version), timeout_s=WAIT_S)
+    answer = client.result(client.submit(packed, weight_version=weight_version), timeout_s=PATIENCE_S)
     assert answer is not None
     return answer
 

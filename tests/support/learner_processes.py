@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 from replay_games import play_game
+from waiting import PATIENCE_S
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -72,7 +73,7 @@ class Place:
         return (self.folder / f"learner-{self.processes.index(process)}.log").read_text()
 
     def output(self, process: subprocess.Popen[bytes]) -> str:
-        process.wait(timeout=90)
+        process.wait(timeout=PATIENCE_S)
         return self.log(process)
 
     def stop(self, process: subprocess.Popen[bytes]) -> str:

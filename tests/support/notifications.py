@@ -6,6 +6,8 @@ import socket
 import threading
 from pathlib import Path
 
+from waiting import PATIENCE_S
+
 
 class Notifications:
     """The service manager's end of the notify socket, read at once, as a manager does: the kernel keeps only ten unread messages."""
@@ -31,7 +33,7 @@ class Notifications:
         with self._came:
             return list(self._lines)
 
-    def wait_for(self, start: str, *, count: int = 1, within_s: float = 20.0) -> None:
+    def wait_for(self, start: str, *, count: int = 1, within_s: float = PATIENCE_S) -> None:
         """Returns once `count` lines came that start so."""
         with self._came:
             came = self._came.wait_for(lambda: sum(line.startswith(start) for line in self._lines) >= count, within_s)

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.host.fronts import free_port
 
@@ -56,7 +56,7 @@ class SlurmHost:
     def __init__(self, folder: Path) -> None:
         self.environment = {**os.environ, "PATH": PATH, "SLURM_CONF": str(folder / "slurm.conf")}
 
-    def __call__(self, *command: str, within_s: float = 60.0) -> str:
+    def __call__(self, *command: str, within_s: float = PATIENCE_S) -> str:
         done = subprocess.run(command, capture_output=True, text=True, env=self.environment, timeout=within_s, check=False)
         assert done.returncode == 0, f"{command[0]}: {done.stderr}\n{done.stdout}"
         return done.stdout
@@ -79,7 +79,7 @@ def slurm(folder: Path) -> Iterator[SlurmHost]:
         found = SlurmHost(folder)
         for name in ("slurmctld", "slurmd"):
             processes.enter_context(_started([name, "-D"], folder / f"{name}.log", found.environment))
-        until(lambda: "idle" in _nodes(found), "a node that takes jobs", 120.0)
+        until(lambda: "idle" in _nodes(found), "a node that takes jobs")
         yield found
 
 
@@ -106,7 +106,7 @@ def _started(command: list[str], log: Path, environment: dict[str, str] | None =
     finally:
         process.terminate()
         try:
-            process.wait(30)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -13,7 +13,7 @@ import uvicorn
 from memory_broker import MemoryBus, MemoryLedger
 from sharp_nets import KINDS, sharp_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq import games
 from azq.bus.catalog import ModelCatalog
@@ -168,4 +168,4 @@ class TabSite:
         """The gateway ends; its games return to the pool."""
         assert self._server is not None
         self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(PATIENCE_S)

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.errors import StateConflict
 from azq.files import locked
@@ -50,5 +51,5 @@ def test_who_gives_no_words_waits(tmp_path: Path) -> None:
     with locked(path):
         thread.start()
         order.append("first")
-    thread.join(20.0)
+    thread.join(PATIENCE_S)
     assert order == ["first", "second"]

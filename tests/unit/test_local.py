@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from memory_broker import MemoryBus, MemoryLedger
+from waiting import PATIENCE_S
 
 import azq
 from azq import local
@@ -68,7 +69,7 @@ def test_a_run_that_fails_is_an_error_that_names_its_code_its_last_line_and_its_
     assert failed.value.__notes__ == [f"files of the run are in {run.folder}"]
     shutil.rmtree(run.folder)
     with pytest.raises(EvaluationTimeout, match="exit code 7"), azq.Local("tic_tac_toe", folder=tmp_path / "kept") as run:
-        run.until(lambda: None, "anything", 60.0)
+        run.until(lambda: None, "anything", PATIENCE_S)
     assert (tmp_path / "kept").is_dir()
 
 
@@ -77,7 +78,7 @@ def test_it_is_ended_by_one_signal_and_can_be_started_again(program: list[str], 
     run = azq.Local("tic_tac_toe", folder=tmp_path)
     for _ in range(2):
         run.start()
-        run.until(run.status, "a status", 60.0)
+        run.until(run.status, "a status", PATIENCE_S)
         run.end()
         run.end()
         run.wait()
@@ -87,7 +88,7 @@ def test_it_is_ended_by_one_signal_and_can_be_started_again(program: list[str], 
 def test_what_does_not_come_in_time_is_named(program: list[str], tmp_path: Path) -> None:
     program[0] = ENDS_AT_SIGNAL
     with azq.Local("tic_tac_toe", folder=tmp_path) as run:
-        run.until(run.status, "a status", 60.0)
+        run.until(run.status, "a status", PATIENCE_S)
         with pytest.raises(EvaluationTimeout, match=r"the moon did not come within 0\.1 s"):
             run.until(lambda: None, "the moon", 0.1)
         assert run.query(lambda client: client.ping()) is None  # it never had a broker

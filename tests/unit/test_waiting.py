@@ -7,6 +7,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE_S
 
 from azq.errors import EvaluationTimeout
 from azq.waiting import LONGEST_WAIT_S, NOTICED_AFTER_S, AwakeClock, Backoff, Waits, meanwhile, until
@@ -49,7 +50,7 @@ def test_a_thread_works_meanwhile_and_is_awaited() -> None:
     said: list[str] = []
 
     def work(ended: threading.Event) -> None:
-        assert ended.wait(30)
+        assert ended.wait(PATIENCE_S)
         said.append(threading.current_thread().name)
 
     def block() -> None:

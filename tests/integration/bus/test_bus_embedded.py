@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus import embedded
 from azq.bus.embedded import EmbeddedServer
@@ -118,7 +118,7 @@ def test_two_starters_at_once_share_one_server(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
     try:
         assert sorted(adopted) == [False, True, True, True]
         assert len({server.pid for server in servers}) == 1

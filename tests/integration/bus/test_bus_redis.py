@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from waiting import PATIENCE_S
 
 from azq.bus import redis as redis_bus
 from azq.bus.embedded import EmbeddedServer
@@ -24,7 +25,7 @@ def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
     """A service manager's end of the notify socket."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listener.bind(str(tmp_path / "notify"))
-    listener.settimeout(30.0)
+    listener.settimeout(PATIENCE_S)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     monkeypatch.setattr(redis_bus, "BACKOFF", Backoff(0.01, 0.01))
     with listener:
@@ -45,7 +46,7 @@ def test_a_service_waits_for_its_broker_and_says_so(manager: socket.socket, tmp_
     assert not found
     server.start()
     try:
-        waiter.join(30.0)
+        waiter.join(PATIENCE_S)
         (client,) = found
         assert client.ping()
         client.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus.base import Bus, Entry
 from azq.bus.redis import RedisBus
@@ -96,7 +96,7 @@ def test_a_waiting_reader_wakes(bus: Bus) -> None:
     reader = threading.Thread(target=lambda: got.extend(bus.read(["s"], "g", "a", count=9, block_ms=20_000)))
     reader.start()
     bus.publish("s", b"x")
-    reader.join(10)
+    reader.join(PATIENCE_S)
     assert not reader.is_alive()
     assert frames(got) == [b"x"]
 
@@ -108,7 +108,7 @@ def test_a_waiting_reader_survives_the_loss_of_its_stream(bus: Bus) -> None:
     reader.start()
     bus.delete("s")
     bus.publish("s", b"x")
-    reader.join(10)
+    reader.join(PATIENCE_S)
     assert not reader.is_alive()
     assert frames(got) == [b"x"]
 
@@ -164,7 +164,7 @@ def test_a_waiting_requester_wakes(bus: Bus) -> None:
     taker = threading.Thread(target=lambda: got.extend(bus.take_replies("r", timeout_s=20)))
     taker.start()
     bus.reply([("r", b"x"), ("r", b"y")])
-    taker.join(10)
+    taker.join(PATIENCE_S)
     assert not taker.is_alive()
     assert got + bus.take_replies("r", timeout_s=0) == [b"x", b"y"]
 
@@ -213,7 +213,7 @@ def test_many_threads_lose_and_double_nothing(bus: Bus) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
     assert sorted(seen) == [bytes([number]) for number in range(200)]
     assert bus.length("s") == 0
 
@@ -244,5 +244,5 @@ def test_an_entry_that_arrives_ends_the_wait(bus: Bus) -> None:
     listener = threading.Thread(target=lambda: heard.append(bus.wait_for_newer({"w": "0", "v": "0"}, timeout_s=30.0)))
     listener.start()
     bus.publish("v", b"v")
-    listener.join(10.0)
+    listener.join(PATIENCE_S)
     assert heard == [["v"]]

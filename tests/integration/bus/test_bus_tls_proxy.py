@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 from front_doubles import FrontProcess
+from waiting import PATIENCE_S
 
 from azq.bus import certificate, tls_proxy
 from azq.bus.embedded import EmbeddedServer
@@ -53,13 +54,13 @@ class Inside:
         self._thread.start()
 
     def shake_hands(self) -> ssl.SSLSocket:
-        return tls.context_for(str(self.certificate)).wrap_socket(socket.create_connection(self.address, timeout=10.0))
+        return tls.context_for(str(self.certificate)).wrap_socket(socket.create_connection(self.address, timeout=PATIENCE_S))
 
     def close(self) -> None:
         self._stop.set()
         with contextlib.suppress(OSError):
             socket.create_connection(self.address, timeout=1.0).close()  # ends its wait
-        self._thread.join(10.0)
+        self._thread.join(PATIENCE_S)
         self.front.close()
 
 
@@ -83,7 +84,7 @@ def test_everything_that_brokers_carry_goes_through(fronted: FrontProcess) -> No
             other.xadd("stream", {"f": b"y" * 300_000})
             other.rpush("list", b"z" * 300_000)
         for reader in readers:
-            reader.join(10.0)
+            reader.join(PATIENCE_S)
         assert len(answers) == 2
     bus.close()
 
@@ -192,7 +193,7 @@ def test_who_shows_no_password_is_sent_away(server: EmbeddedServer, tmp_path: Pa
         known.sendall(f"AUTH {server.password}\r\n".encode())
         assert known.recv(100) == b"+OK\r\n"
         monkeypatch.setattr(tls_proxy, "LOGIN_S", 0.05)
-        with inside.shake_hands() as silent, socket.create_connection(inside.address, timeout=10.0) as mute:
+        with inside.shake_hands() as silent, socket.create_connection(inside.address, timeout=PATIENCE_S) as mute:
             assert silent.recv(1) == b""
             assert mute.recv(1) == b""
         known.sendall(b"PING\r\n")

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import load
 from azq.errors import ExitCode
@@ -83,7 +83,7 @@ def test_a_game_is_estimated_and_nothing_stays(tmp_path: Path, game: str) -> Non
 def test_what_would_not_fit_is_said_before_it_is_taken(tmp_path: Path) -> None:
     sets = ("--set", "selfplay.games_in_flight=1000000", "--set", "search.num_simulations=10000")
     process = started(tmp_path, "estimate", "connect_four", *sets)
-    _, complaint = process.communicate(timeout=120)
+    _, complaint = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.CONFIG
     assert "set selfplay.games_in_flight=" in complaint.splitlines()[-1]
     assert "plays connect_four" not in complaint
@@ -96,7 +96,7 @@ def test_ctrl_c_ends_an_estimate_and_all_that_it_started(tmp_path: Path) -> None
         pass
     family = until(lambda: found if len(found := descendants(process.pid)) >= 3 else [], "two brokers and an inference worker")
     os.kill(process.pid, signal.SIGINT)
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.INTERRUPTED
     until(lambda: not any(map(alive, family)), "the end of what it started")
 
@@ -123,7 +123,7 @@ def test_ctrl_c_writes_nothing_and_ends_all_that_it_started(tmp_path: Path) -> N
         pass
     family = until(lambda: found if len(found := descendants(process.pid)) >= 3 else [], "two brokers and an inference worker")
     os.kill(process.pid, signal.SIGINT)
-    said, _ = process.communicate(timeout=120)
+    said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.INTERRUPTED
     assert "interrupted: nothing is chosen, nothing written" in said
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from typing import Any
 import httpx2
 import pytest
 from memory_broker import MemoryBus, MemoryLedger
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import DaemonConfig
 from azq.process import webserver
@@ -65,14 +65,14 @@ def daemon_of(control_url: str, folder: Path) -> Iterator[tuple[subprocess.Popen
 def test_1100_connections_that_sent_one_byte_stop_neither_answers_nor_ticks(broker: Any, tmp_path: Path) -> None:
     with daemon_of(broker.control_url, tmp_path) as (process, url), contextlib.ExitStack() as idle:
         place = ("127.0.0.1", int(url.rpartition(":")[2]))
-        before = httpx2.get(f"{url}/readyz", timeout=60).json()
+        before = httpx2.get(f"{url}/readyz", timeout=PATIENCE_S).json()
         for _ in range(IDLE):
-            one = idle.enter_context(socket.create_connection(place, timeout=60))
+            one = idle.enter_context(socket.create_connection(place, timeout=PATIENCE_S))
             with contextlib.suppress(ConnectionError):
                 one.sendall(b"G")
-        seen = httpx2.get(f"{url}/readyz", timeout=60)
+        seen = httpx2.get(f"{url}/readyz", timeout=PATIENCE_S)
         assert (seen.status_code, seen.json()["failed_ticks"]) == (200, before["failed_ticks"])
-        until(lambda: httpx2.get(f"{url}/readyz", timeout=60).json()["ticks"] >= seen.json()["ticks"] + 5, "five ticks more")
+        until(lambda: httpx2.get(f"{url}/readyz", timeout=PATIENCE_S).json()["ticks"] >= seen.json()["ticks"] + 5, "five ticks more")
         assert len(os.listdir(f"/proc/{process.pid}/fd")) < DESCRIPTORS - 200
         assert process.poll() is None
 
@@ -103,7 +103,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 )
 def test_who_takes_too_long_to_ask_is_shown_out(server: Any, sent: bytes, after_s: float) -> None:
     place = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-    with socket.create_connection(place, timeout=10) as slow:
+    with socket.create_connection(place, timeout=PATIENCE_S) as slow:
         slow.sendall(sent)
         httpx2.get(f"{server.url}/healthz")  # by now the bytes were read
         server.s = after_s + 1

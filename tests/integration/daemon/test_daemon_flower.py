@@ -13,13 +13,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from waiting import PATIENCE_S
+
 from azq.host.fronts import free_port
 
 ROOT = Path(__file__).parents[3]
 
 
 def status_of(port: int, path: str, password: str | None = None) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     headers = {"Authorization": f"Basic {base64.b64encode(password.encode()).decode()}"} if password else {}
     try:
         connection.request("GET", path, headers=headers)
@@ -71,7 +73,7 @@ def test_flower_serves_azqs_app_behind_a_password(broker: Any, tmp_path: Path) -
         assert status_of(port, "/workers", "ops:s3cret") == 200
         assert status_of(port, "/broker", "ops:s3cret") == 200
         process.send_signal(signal.SIGTERM)
-        process.wait(15)
+        process.wait(PATIENCE_S)
     finally:
         if process.poll() is None:
             process.kill()

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from notifications import Notifications
+from waiting import PATIENCE_S
 
 from azq.bus.embedded import EmbeddedServer
 from azq.errors import ExitCode
@@ -68,7 +69,7 @@ def address_of(process: subprocess.Popen[str]) -> str:
 
 
 def get(address: str, path: str, **headers: str) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection(address, timeout=60)
+    connection = http.client.HTTPConnection(address, timeout=PATIENCE_S)
     try:
         connection.request("GET", path, headers=headers)
         answer = connection.getresponse()
@@ -87,7 +88,7 @@ def test_ready_watchdog_stopping_and_a_clean_end(broker: Any, start: Callable[..
     holder: Any = client.get(keys.DAEMON)
     assert holder.decode().split(":")[1] == str(process.pid)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(15) == ExitCode.OK
+    assert process.wait(PATIENCE_S) == ExitCode.OK
     notifications.wait_for("STOPPING=1")
     lines = notifications.lines
     assert lines.index("READY=1") < lines.index("STOPPING=1")
@@ -136,7 +137,7 @@ def test_rest_is_there_before_the_broker_and_says_why_nothing_runs(
         notifications.wait_for("STATUS=reconciling")
         assert get(address, "/readyz")[0] == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == ExitCode.OK
+        assert process.wait(PATIENCE_S) == ExitCode.OK
     finally:
         server.stop()
 
@@ -149,7 +150,7 @@ def test_a_token_protects_a_daemon_bound_beyond_loopback(broker: Any, start: Cal
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     return process.returncode, errors.splitlines()
 
 
@@ -200,7 +201,7 @@ def test_a_daemon_that_was_given_no_token_has_its_own_which_azq_finds(broker: An
     elsewhere = subprocess.run(command, cwd="/", env={**own, **paths}, capture_output=True, text=True, check=False)
     assert (elsewhere.returncode, "AZQ_HOME" in elsewhere.stderr) == (ExitCode.REQUEST, True)
     process.send_signal(signal.SIGTERM)
-    assert token not in process.communicate(timeout=15)[1]
+    assert token not in process.communicate(timeout=PATIENCE_S)[1]
 
 
 def test_a_token_file_that_others_may_read_stops_a_daemon_with_one_line(broker: Any, start: Callable[..., Any], tmp_path: Path) -> None:

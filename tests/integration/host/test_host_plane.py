@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import Config
 from azq.errors import ConfigError, ExitCode
@@ -46,13 +46,13 @@ def test_it_serves_its_users_and_stays_young_until_its_server_dies(tmp_path):
         os.utime(alive, (0.0, 0.0))
         until(lambda: alive.stat().st_mtime > 0.0, "further signs of life")
         os.kill(server, signal.SIGKILL)
-        assert process.wait(30.0) == ExitCode.BROKER_UNAVAILABLE  # who started it starts it again
+        assert process.wait(PATIENCE_S) == ExitCode.BROKER_UNAVAILABLE  # who started it starts it again
 
 
 def test_a_stop_is_no_failure(tmp_path):
     with serving(tmp_path, "control") as (process, _, _):
         process.terminate()
-        assert process.wait(30.0) == ExitCode.OK
+        assert process.wait(PATIENCE_S) == ExitCode.OK
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import threading
 import pytest
 import torch
 from inference_doubles import CONFIG, NETWORK, SPEC, Shelf, ask, observations, weights
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, WorkerConfig, dump_run
@@ -94,7 +94,7 @@ class Place:
     def close(self):
         self.stop.set()
         if self.thread.is_alive():
-            self.thread.join(20.0)
+            self.thread.join(PATIENCE_S)
         self.server.close()
         self.data.close()
         self.control.close()
@@ -113,7 +113,7 @@ def test_one_bad_run_costs_no_other_an_answer_and_is_served_once_it_is_mended(pl
     clients = {name: place.run(name) for name in ("good", *BAD)}
     place.thread.start()
     for name, (_, reason) in BAD.items():
-        until(lambda name=name: place.conditions(name) != [], f"{name} is named", 30.0)
+        until(lambda name=name: place.conditions(name) != [], f"{name} is named")
         assert place.conditions(name) == [f"not served by {Watch(place.client).summary(name).workers[0].host}: {reason}"]
         assert len(ask(clients["good"], observations(4)).logits) == 4
     assert place.conditions("good") == []
@@ -121,11 +121,11 @@ def test_one_bad_run_costs_no_other_an_answer_and_is_served_once_it_is_mended(pl
         handle = clients[name].submit(observations(4))
         assert clients[name].result(handle, timeout_s=0.1) is None
         del place.bad[name]
-        until(lambda name=name: place.server.versions.get(name) == 1, f"{name} is served", 30.0)
-        answer = clients[name].result(handle, timeout_s=30.0)
+        until(lambda name=name: place.server.versions.get(name) == 1, f"{name} is served")
+        answer = clients[name].result(handle, timeout_s=PATIENCE_S)
         assert answer is not None
         assert len(ask(clients["good"], observations(4)).logits) == 4
-    until(lambda: all(place.conditions(name) == [] for name in BAD), "nothing is said any more", 30.0)
+    until(lambda: all(place.conditions(name) == [] for name in BAD), "nothing is said any more")
     assert place.failures == []
 
 
@@ -143,7 +143,7 @@ def test_a_run_that_kills_its_worker_as_it_loads_is_left_out_after_three_times(p
         if not place.thread.is_alive():
             place.thread = threading.Thread(target=place._serve)
             place.thread.start()
-        until(lambda: not place.thread.is_alive() or "deadly" in place.server.unserved, "it dies or knows", 30.0)
+        until(lambda: not place.thread.is_alive() or "deadly" in place.server.unserved, "it dies or knows")
         if place.thread.is_alive():
             break
         assert place.failures.pop().exit_code is ExitCode.DEVICE

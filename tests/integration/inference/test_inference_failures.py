@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, observations, same_bits, serving, weights
-from waiting import until
+from inference_doubles import CONFIG, RUN, SPEC, ask, observations, same_bits, serving, weights
+from waiting import PATIENCE_S, until
 
 from azq.errors import EvaluatorFailure
 from azq.nets import NetSpec
@@ -25,7 +25,7 @@ def test_a_dead_servers_requests_are_claimed_by_another(connect, shelf):
     handle = client.submit(observations(4))
     until(lambda: (dead.step(1), len(dead._pending) == 1)[1], "the first server holds the request")
     with serving(connect.server(shelf, "inference@alive:2")):
-        answer = client.result(handle, timeout_s=WAIT_S)
+        answer = client.result(handle, timeout_s=PATIENCE_S)
         assert answer is not None
         assert len(answer.logits) == 4
         until(lambda: data.length(STREAM) == 0, "nothing is left pending")
@@ -41,7 +41,7 @@ def test_a_flush_of_the_data_plane_heals(connect, shelf, broker):
     handle = client.submit(observations(8))
     data.delete(STREAM, keys.reply("c1"))  # as after a restart without a file: requests, group and replies are gone
     with serving(server):
-        answer = client.result(handle, timeout_s=WAIT_S)
+        answer = client.result(handle, timeout_s=PATIENCE_S)
         assert answer is not None
         assert len(answer.logits) == 8
     assert client.resent >= 1
@@ -51,12 +51,12 @@ def test_a_late_answer_to_a_request_sent_twice_is_ignored(connect, shelf):
     shelf.publish(1, weights(1))
     client = connect.client(resend_after_s=0.05)
     handle = client.submit(observations(4))
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + PATIENCE_S
     while client.resent < 2:
         assert client.result(handle, timeout_s=0.3) is None
         assert time.monotonic() < deadline, "not sent again"
     with serving(connect.server(shelf)):
-        assert client.result(handle, timeout_s=WAIT_S) is not None
+        assert client.result(handle, timeout_s=PATIENCE_S) is not None
         assert len(ask(client, observations(9)).logits) == 9
     with pytest.raises(KeyError):
         client.result(handle, timeout_s=0.0)
@@ -103,7 +103,7 @@ def test_bad_requests_are_dead_lettered_and_answered(connect, shelf, frame, reas
     data.publish(STREAM, frame)
     with serving(server):
         assert len(ask(client, observations(4)).logits) == 4
-        (answer,) = data.take_replies(keys.reply("raw"), timeout_s=WAIT_S)
+        (answer,) = data.take_replies(keys.reply("raw"), timeout_s=PATIENCE_S)
     reply = codec.decode(answer, EvalReply)
     assert (reply.request_id, reply.count) == (5, 0)
     assert reason in reply.error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, FakeEngine, answering, ask, observations, same_bits, serving, weights
-from waiting import until
+from inference_doubles import CONFIG, RUN, SPEC, FakeEngine, answering, ask, observations, same_bits, serving, weights
+from waiting import PATIENCE_S, until
 
 from azq.errors import DeviceError, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
@@ -35,9 +35,9 @@ def test_a_worker_that_computes_nan_leaves_and_another_answers(connect, shelf):
     local = LocalEvaluator.from_bytes(SPEC, weights(1), CONFIG)
     with serving(connect.server(shelf, "inference@good:2")):
         for rows, handle in zip(packed, handles, strict=True):
-            answer = client.result(handle, timeout_s=WAIT_S)
+            answer = client.result(handle, timeout_s=PATIENCE_S)
             assert answer is not None
-            assert same_bits(answer, local.result(local.submit(rows), timeout_s=WAIT_S))
+            assert same_bits(answer, local.result(local.submit(rows), timeout_s=PATIENCE_S))
         until(lambda: data.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
     assert client.resent == 0  # all were claimed from the one that left
     local.close()
@@ -45,7 +45,7 @@ def test_a_worker_that_computes_nan_leaves_and_another_answers(connect, shelf):
 
 def test_a_worker_that_can_falls_back_and_answers_by_itself(connect, shelf):
     shelf.publish(1, weights(1))
-    client, engine = connect.client(), FakeEngine({})
+    client, engine = connect.client(resend_after_s=PATIENCE_S), FakeEngine({})  # asked again, it would fail again
     server = connect.server(shelf, engine=engine)
     exact = LocalEvaluator.from_bytes(SPEC, weights(1), CONFIG.model_copy(update={"precision": "float32"}))
     packed = observations(40)
@@ -53,7 +53,7 @@ def test_a_worker_that_can_falls_back_and_answers_by_itself(connect, shelf):
         ask(client, packed)
         assert (server.note, server.rates()["rung"]) == ("", 0.0)
         engine.failing |= {Mode.FAST: NAN, Mode.EAGER: NAN}
-        assert same_bits(ask(client, packed), exact.result(exact.submit(packed), timeout_s=WAIT_S))
+        assert same_bits(ask(client, packed), exact.result(exact.submit(packed), timeout_s=PATIENCE_S))
         assert server.rates()["fallbacks"] == 2
         assert (server.note, server.rates()["rung"]) == ("served by: plain, at most 256 leaves", 3.0)
         shelf.publish(2, weights(2, version=2))
@@ -64,7 +64,7 @@ def test_a_worker_that_can_falls_back_and_answers_by_itself(connect, shelf):
 
 def test_weights_that_evaluate_to_nan_by_themselves_are_named_to_the_client(connect, shelf):
     shelf.publish(1, weights(1))
-    client, engine = connect.client(), FakeEngine({})
+    client, engine = connect.client(resend_after_s=PATIENCE_S), FakeEngine({})  # asked again, it would fail again
     server = connect.server(shelf, engine=engine)
     with serving(server):
         ask(client, observations(4))

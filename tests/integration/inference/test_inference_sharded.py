@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, make_server, observations, same_bits, serving, weights
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus.embedded import EmbeddedServer
 from azq.bus.redis import RedisBus
@@ -26,7 +26,6 @@ from azq.wire.connect import connect
 from azq.wire.shards import client_shards, on_shard
 
 COUNT = 3
-PATIENCE_S = 30.0
 
 
 @pytest.fixture

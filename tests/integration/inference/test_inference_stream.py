@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from clock_engine import ClockEngine
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, ask, observations, same_bits, serving, weights
-from waiting import until
+from inference_doubles import CONFIG, RUN, SPEC, ask, observations, same_bits, serving, weights
+from waiting import PATIENCE_S, until
 
 from azq.bus.redis import RedisBus
 from azq.errors import EvaluatorFailure
@@ -26,7 +26,7 @@ def test_stream_and_local_give_the_same_bits(connect, shelf, precision):
     with serving(connect.server(shelf, config=config)):
         for count in (1, 7, 8, 100, 256):
             packed = observations(count, seed=count)
-            expected = local.result(local.submit(packed), timeout_s=WAIT_S)
+            expected = local.result(local.submit(packed), timeout_s=PATIENCE_S)
             got = ask(client, packed)
             assert got.weight_version == expected.weight_version == 1
             assert same_bits(got, expected)
@@ -41,11 +41,11 @@ def test_requests_of_two_clients_share_a_batch_and_keep_their_order(connect, she
     packed = [observations(40, seed=1), observations(60, seed=2)]
     handles = [client.submit(rows) for client, rows in zip(clients, packed, strict=True)]
     with serving(server):
-        answers = [client.result(handle, timeout_s=WAIT_S) for client, handle in zip(clients, handles, strict=True)]
+        answers = [client.result(handle, timeout_s=PATIENCE_S) for client, handle in zip(clients, handles, strict=True)]
     assert server.stats.rates()["mean_batch"] == pytest.approx(100, rel=1e-3)
     assert set(server.stats.by_run()) == {RUN}
     local = LocalEvaluator.from_bytes(SPEC, weights(1), CONFIG)
-    together = local.result(local.submit(np.concatenate(packed)), timeout_s=WAIT_S)
+    together = local.result(local.submit(np.concatenate(packed)), timeout_s=PATIENCE_S)
     assert same_bits(answers[0], Evaluation(together.logits[:40], together.values[:40], 1))
     assert same_bits(answers[1], Evaluation(together.logits[40:], together.values[40:], 1))
     local.close()
@@ -58,7 +58,7 @@ def test_answers_arrive_in_any_order_asked_for(connect, shelf):
     with serving(connect.server(shelf)):
         handles = [client.submit(rows) for rows in packed]
         assert client.in_flight <= 2
-        counts = [len(client.result(handle, timeout_s=WAIT_S).logits) for handle in reversed(handles)]
+        counts = [len(client.result(handle, timeout_s=PATIENCE_S).logits) for handle in reversed(handles)]
     assert counts == [4, 2, 9, 5, 3]
     assert client.resent == 0
 
@@ -82,7 +82,7 @@ def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf,
     client = connect.client(max_in_flight=8)
     handles = [client.submit(observations(64, seed=seed)) for seed in range(6)]
     with serving(connect.server(shelf, config=config, engine=Noted(config, place(config), clock_s=0.05))):
-        assert all(client.result(handle, timeout_s=WAIT_S).weight_version == 1 for handle in handles)
+        assert all(client.result(handle, timeout_s=PATIENCE_S).weight_version == 1 for handle in handles)
     assert "".join(event[0] for event in events) == "llllalalaaaa"[: len(events)]
     assert len(events) == 12
 
@@ -102,7 +102,7 @@ def test_legal_logits_are_those_of_all_and_no_others(connect, shelf):
     client, packed = connect.client(), observations(4)
     legal = np.array([[0b0000001], [0b1000000], [0b0010010], [0b0000100]], np.uint8)
     with serving(connect.server(shelf)):
-        every, asked = ask(client, packed), client.result(client.submit(packed, legal=legal), timeout_s=WAIT_S)
+        every, asked = ask(client, packed), client.result(client.submit(packed, legal=legal), timeout_s=PATIENCE_S)
     mask = np.unpackbits(legal, axis=1, count=7, bitorder="little").astype(bool)
     assert np.array_equal(asked.logits[mask], every.logits[mask])
     assert not asked.logits[~mask].any()
@@ -153,7 +153,7 @@ def test_requests_wait_until_there_are_weights(connect, shelf):
     with serving(connect.server(shelf)):
         assert client.result(handle, timeout_s=0.2) is None
         shelf.publish(1, weights(1))
-        assert client.result(handle, timeout_s=WAIT_S).weight_version == 1
+        assert client.result(handle, timeout_s=PATIENCE_S).weight_version == 1
 
 
 def test_answered_requests_leave_nothing_behind(connect, shelf):

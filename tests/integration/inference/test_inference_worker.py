@@ -9,9 +9,9 @@ import subprocess
 import sys
 
 import pytest
-from inference_doubles import NETWORK, RUN, SPEC, WAIT_S, ask, observations, weights
+from inference_doubles import NETWORK, RUN, SPEC, ask, observations, weights
 from notifications import Notifications
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus.redis import RedisBus
 from azq.config import RunSections, dump_run
@@ -74,7 +74,7 @@ def run(broker, tmp_path):
 
 def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp_path):
     process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
-    notices.wait_for("READY=1", within_s=30.0)
+    notices.wait_for("READY=1", within_s=PATIENCE_S)
     client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions)
     assert ask(client, observations(8)).weight_version == 1
     control = RedisBus(broker.control_url)
@@ -87,8 +87,8 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
     (beat,) = beats()
     assert (beat.role, beat.pid) == ("inference", process.pid)
     process.send_signal(signal.SIGTERM)
-    notices.wait_for("STOPPING=1", within_s=30.0)
-    _, log = process.communicate(timeout=WAIT_S)
+    notices.wait_for("STOPPING=1", within_s=PATIENCE_S)
+    _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.OK, log
     assert beats() == []
     assert "Traceback" not in log
@@ -98,7 +98,7 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
 
 def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tmp_path):
     process = start("worker.heartbeat_s=5.0", NOTIFY_SOCKET=str(tmp_path / "notify"))
-    notices.wait_for("READY=1", within_s=30.0)
+    notices.wait_for("READY=1", within_s=PATIENCE_S)
     client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions, resend_after_s=0.5)
     ask(client, observations(8))
     broker.data.stop()
@@ -112,7 +112,7 @@ def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tm
     assert answer is not None
     assert len(answer.logits) == 5
     process.send_signal(signal.SIGINT)
-    _, log = process.communicate(timeout=WAIT_S)
+    _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.OK, log
     assert "broker_lost" in log
     assert "broker_back" in log
@@ -130,7 +130,7 @@ def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tm
 )
 def test_what_it_cannot_work_with_is_said_in_one_line(start, overrides, code, words):
     process = start(*overrides)
-    _, log = process.communicate(timeout=30.0)
+    _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code, log
     assert len(log.strip().splitlines()) == 1, log
     assert words in log
@@ -139,6 +139,6 @@ def test_what_it_cannot_work_with_is_said_in_one_line(start, overrides, code, wo
 def test_a_wrong_password_is_refused_without_showing_it(broker, start):
     scheme, _, rest = broker.control_url.partition("://")
     process = start(f"broker.control_url={scheme}://:sesame@{rest.rpartition('@')[2]}")
-    _, log = process.communicate(timeout=30.0)
+    _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.BROKER_REFUSED, log
     assert "sesame" not in log

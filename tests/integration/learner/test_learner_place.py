@@ -86,10 +86,10 @@ def test_a_learner_drains_a_control_plane_that_is_full(tmp_path):
         with pytest.raises(Exception, match="maxmemory"):
             place.client.set("more", b"x")
         process = place.learner()
-        until(lambda: place.ledger.counts(RUN).inserted == 400, "all games taken in", 90)
+        until(lambda: place.ledger.counts(RUN).inserted == 400, "all games taken in")
         until(lambda: "status_unsaid" in place.log(process), "a status that finds no memory")
         place.client.config_set("maxmemory", 2 * used)
-        until(lambda: place.client.xlen(keys.samples(RUN)) == 0, "the noise set aside", 60.0)
+        until(lambda: place.client.xlen(keys.samples(RUN)) == 0, "the noise set aside")
         place.finish_games(20)
         until(lambda: place.all_inserted() and place.ledger.counts(RUN).inserted == 420, "the games after")
         until(lambda: "status_said" in place.log(process), "a status that finds memory")  # asked for again with growing pauses

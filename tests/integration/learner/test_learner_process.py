@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from learner_processes import RUN, Place
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus.embedded import EmbeddedServer
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
@@ -48,7 +48,7 @@ def test_learns_beats_publishes_stops_and_resumes(place):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
         address = str(place.folder / "notify")
         supervisor.bind(address)
-        supervisor.settimeout(30)
+        supervisor.settimeout(PATIENCE_S)
         process = place.learner(NOTIFY_SOCKET=address)
         said = ""
         while "READY=1" not in said:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from learner_processes import RUN, Place
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode
@@ -135,7 +135,7 @@ def restore_kept(place: Place, home: Path, store: str) -> subprocess.CompletedPr
         env={**os.environ, "AZQ_BROKER__CONTROL_URL": place.url, "AZQ_HOME": str(home), "AZQ_STORE__URL": store},
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=PATIENCE_S,
     )
 
 

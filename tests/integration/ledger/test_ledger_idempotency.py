@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from memory_broker import MemoryBus, MemoryLedger
+from waiting import PATIENCE_S
 
 from azq.errors import KeyReused, NotFound, StateConflict
 from azq.ledger import Ledger
@@ -99,7 +100,7 @@ def test_many_senders_of_one_request_make_one_job(broker: Any) -> None:
 
         def send(index: int, key: str = key, gate: threading.Barrier = gate) -> Any:
             once = RequestKey.of("POST /v1/jobs", key, b"even" if index % 2 == 0 else b"odd")
-            gate.wait(60.0)
+            gate.wait(PATIENCE_S)
             try:
                 return ledgers[index].enqueue_once(once, Job("", "r", Kind.SELFPLAY, "cpu"))
             except KeyReused:

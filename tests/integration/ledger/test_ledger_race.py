@@ -6,6 +6,8 @@ import random
 import threading
 from typing import Any
 
+from waiting import PATIENCE_S
+
 from azq.errors import LeaseLost, NotFound, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.types import SET_ASIDE_REASON
@@ -72,7 +74,7 @@ def test_no_game_is_lost_or_finished_twice(broker):
         threading.Event().wait(0.01)
     enough.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(PATIENCE_S)
 
     assert not client.exists(keys.mended("r")), "what the rules leave is never taken for nonsense"
     counts = ledger.counts("r")

@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 import azq.queue
 from azq.bus.embedded import EmbeddedServer
@@ -130,7 +130,7 @@ def test_jobs_reach_the_workers_of_their_tag_once(broker, ledger, tmp_path):
         assert client.pubsub_numsub("azq./0.celery.pidbox")[0][1] == client.pubsub_numpat() == 0
     finally:
         worker.terminate()
-        worker.wait(20)
+        worker.wait(PATIENCE_S)
     assert ledger.job(others.job.job_id).state is JobState.QUEUED
     assert client.xlen("azq:{r}:results") == len([*mine, late])
     held: list[Any] = client.keys("*")

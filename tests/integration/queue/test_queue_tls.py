@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from front_doubles import FrontProcess
-from waiting import until
+from waiting import PATIENCE_S, until
 
 import azq.queue
 from azq.bus import certificate
@@ -76,7 +76,7 @@ def test_jobs_come_and_go_over_tls_and_over_a_front_that_was_killed(fronted: Fro
             until(lambda views=views: all(ledger.job(view.job.job_id).state is JobState.DONE for view in views))
     finally:
         worker.terminate()
-        worker.wait(30)
+        worker.wait(PATIENCE_S)
     client.close()
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from waiting import PATIENCE_S
 
 from azq.parts import ranks
 from azq.parts.ranks import leader as leader_module
@@ -151,7 +152,7 @@ def test_a_killed_rank_does_not_stop_the_other_and_nothing_is_lost_of_what_was_l
     assert all(row.memory_bytes > 0 and row.batch_s > 0 and row.host and row.device == "cpu" for row in figures.by_rank)
     assert both.was_undone
     steps, found = both.end()
-    both.other.join(60)
+    both.other.join(PATIENCE_S)
     assert both.other.exitcode == 0  # it followed rank 0 to its end
     alone, before = both.fresh, weights_of(both.fresh)
     for step in range(steps):

@@ -15,7 +15,7 @@ import httpx2
 import numpy as np
 import pytest
 from replay_games import frame
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -214,7 +214,7 @@ def worker(s3, broker, tmp_path):
     process = subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True)
     yield process
     process.terminate()
-    print(process.communicate(timeout=30)[1])
+    print(process.communicate(timeout=PATIENCE_S)[1])
 
 
 def test_a_learner_publishes_to_a_bucket_and_an_inference_worker_loads_from_it(s3, broker, worker, tmp_path):
@@ -233,7 +233,7 @@ def test_a_learner_publishes_to_a_bucket_and_an_inference_worker_loads_from_it(s
         assert publisher.publish(data, publisher.next_version(), step=version).uri.startswith("s3://")
         deadline_s, answer = time.monotonic() + 30.0, None
         while (answer is None or answer.weight_version < version) and time.monotonic() < deadline_s:
-            answer = client.result(client.submit(leaves), timeout_s=5.0)
+            answer = client.result(client.submit(leaves), timeout_s=PATIENCE_S)
         assert answer is not None
         assert answer.weight_version == version
     client.close()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 pytest.importorskip("optuna")
 pytestmark = pytest.mark.slow
@@ -40,7 +41,7 @@ def test_a_study_survives_its_interruption(tmp_path: Path) -> None:
     assert first.stderr.readline().startswith("trial 0: loss ")
     first.send_signal(signal.SIGINT)
     first.stderr.close()
-    assert first.wait(120) != 0
+    assert first.wait(PATIENCE_S) != 0
     told = subprocess.run(command(tmp_path, "--json", "--report", "r.html"), capture_output=True, text=True, cwd=tmp_path, timeout=300)
     assert told.returncode == 0, told.stderr
     values = json.loads(told.stdout)

@@ -11,6 +11,7 @@ from importlib import resources
 
 import msgspec
 import pytest
+from waiting import PATIENCE_S
 
 from azq.host.fronts import free_port
 from azq.parts.lab.drill.system import RUN, System
@@ -70,7 +71,7 @@ def joined(system, folder):
     folder.mkdir()
     env = foreign_environment() | {"AZQ_HOME": str(system.folder)}
     asked = [*AZQ, "join-token", "--name", "second", "--roles", "selfplay", "--json"]
-    told = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60, env=env).stdout)
+    told = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True, timeout=PATIENCE_S, env=env).stdout)
     options = ["--foreground", "--folder", str(folder), "--roles", "selfplay", "-c", "1"]
     own = {"AZQ_HOME": str(folder), "AZQ_JOIN_TOKEN": told["token"]}
     return start([sys.executable, "-m", *shlex.split(told["command"]), *options], folder, folder / "join.log", own)

@@ -4,6 +4,7 @@ import json
 import subprocess
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.process.start import AZQ, foreign_environment
 
@@ -32,5 +33,5 @@ def test_whatever_befalls_it(hardship):
 
 def test_an_unknown_game_is_one_line():
     command = [*AZQ, "validate", "--game", "poker"]
-    ended = subprocess.run(command, capture_output=True, text=True, env=foreign_environment(), timeout=100, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, env=foreign_environment(), timeout=PATIENCE_S, check=False)
     assert (ended.returncode, len(ended.stderr.strip().splitlines())) == (2, 1)

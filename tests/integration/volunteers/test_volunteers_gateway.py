@@ -14,7 +14,7 @@ from urllib.error import HTTPError
 import pytest
 from gateway_doubles import Hall
 from simulated_tab import PATH
-from waiting import until
+from waiting import PATIENCE_S, until
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 from worker_doubles import RUN
@@ -68,7 +68,7 @@ def test_a_gateway_that_ends_costs_no_game_that_a_tab_has(hall: Hall, number: si
     tabs = [hall.live(hall.tab(slots=8)) for _ in range(2)]
     until(lambda: all(len(tab.accepted) >= 20 for tab in tabs), "games")
     first.send_signal(number)
-    first.wait(20.0)
+    first.wait(PATIENCE_S)
     before = [len(tab.accepted) for tab in tabs]
     until(lambda: all(tab.finished for tab in tabs), "games that nobody takes")
     kept = [set(tab.finished) for tab in tabs]
@@ -100,7 +100,7 @@ def test_games_of_a_tab_that_dies_are_played_by_others(broker: Any, tmp_path: Pa
         hall.close()
 
 
-def heard(socket: Any, kind: Any, within_s: float = 60.0) -> Any:
+def heard(socket: Any, kind: Any, within_s: float = PATIENCE_S) -> Any:
     """The next message of a kind."""
     while True:
         message = from_gateway(socket.recv(within_s))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crowd import Crowd
 from gateway_doubles import Hall
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.process.proc import cpu_s, resident_bytes
 
@@ -31,7 +31,7 @@ def test_a_thousand_tabs_on_one_core(broker: Any, tmp_path: Path) -> None:
     try:
         process = hall.start_gateway()
         thread.start()
-        until(lambda: crowd.accepted >= TABS, "a game of each tab", 180.0)
+        until(lambda: crowd.accepted >= TABS, "a game of each tab")
         before_s, accepted, took = cpu_s([process.pid]), crowd.accepted, crowd.sent_bytes + crowd.received_bytes
         threading.Event().wait(MEASURED_S)
         spent_s, games = cpu_s([process.pid]) - before_s, crowd.accepted - accepted
@@ -44,7 +44,7 @@ def test_a_thousand_tabs_on_one_core(broker: Any, tmp_path: Path) -> None:
         assert spent_s / MEASURED_S < CORE
     finally:
         loop.call_soon_threadsafe(over.set)
-        thread.join(30.0)
+        thread.join(PATIENCE_S)
         hall.settle()
         loop.close()
     assert hall.balanced()

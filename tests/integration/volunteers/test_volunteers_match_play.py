@@ -12,7 +12,7 @@ import pytest
 from gateway_doubles import Hall
 from match_tabs import play_match, uniform
 from simulated_tab import PATH
-from waiting import until
+from waiting import PATIENCE_S, until
 from websockets.sync.client import ClientConnection, connect
 from worker_doubles import RUN
 
@@ -63,7 +63,7 @@ def came_in(hall: Hall, features: tuple[str, ...] = (MATCHES,)) -> Iterator[Clie
         yield socket
 
 
-def heard(socket: ClientConnection, kind: Any, within_s: float = 10.0) -> Any:
+def heard(socket: ClientConnection, kind: Any, within_s: float = PATIENCE_S) -> Any:
     while True:
         message = from_gateway(socket.recv(within_s))  # type: ignore[arg-type]
         if isinstance(message, kind):
@@ -117,7 +117,7 @@ def test_a_match_survives_its_gateway_with_the_games_that_tabs_have(hall: Hall) 
         until(lambda: sum(map(is_match, tab.finished)) == GAMES - len(held), "all other games of the match")
         kept = set(filter(is_match, tab.finished))
         first.send_signal(signal.SIGKILL)
-        first.wait(20.0)
+        first.wait(PATIENCE_S)
     assert not hall.results()
     hall.start_gateway()
     assert ended(hall).games == GAMES

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inference_doubles import weights
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus.catalog import ModelCatalog
 from azq.bus.redis import RedisBus
@@ -44,6 +44,6 @@ def test_versions_of_matches_are_made_besides_the_newest(broker: Any, tmp_path: 
         until(lambda: len(catalog.all()) >= 2, "networks")
     finally:
         stop.set()
-        worker.join(30.0)
+        worker.join(PATIENCE_S)
     assert {event.version for event in catalog.all()} == {4, 2}
     client.close()

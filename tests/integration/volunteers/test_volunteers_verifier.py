@@ -18,6 +18,7 @@ from honest_tabs import games_of, with_arrays
 from inference_doubles import weights
 from match_tabs import play_match
 from numpy.typing import NDArray
+from waiting import PATIENCE_S
 
 from azq import games
 from azq.bus.redis import RedisBus
@@ -230,7 +231,7 @@ def test_a_verifier_that_is_killed_is_started_again_and_judges_the_batch(court: 
     timer = threading.Timer(0.01, kill)
     timer.start()
     assert not court.judged(ann, batch).refused
-    assert killed.wait(60.0)
+    assert killed.wait(PATIENCE_S)
     assert court.verifier.pid != first
 
 
@@ -271,8 +272,8 @@ def test_a_local_evaluator_in_float32_rounds_as_torch_does(court: Court) -> None
 
     packed = np.stack([GAME.new_initial_state().packed_observation()] * 40)
     evaluator = LocalEvaluator.from_bytes(GAME, court.weights[1], EXACT)
-    whole = evaluator.result(evaluator.submit(packed), timeout_s=30.0)
-    one = evaluator.result(evaluator.submit(packed[:1]), timeout_s=30.0)
+    whole = evaluator.result(evaluator.submit(packed), timeout_s=PATIENCE_S)
+    one = evaluator.result(evaluator.submit(packed[:1]), timeout_s=PATIENCE_S)
     evaluator.close()
     assert whole is not None
     assert one is not None

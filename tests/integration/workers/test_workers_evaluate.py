@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from celery.exceptions import Ignore
+from waiting import PATIENCE_S
 
 from azq.arena.match import failed
 from azq.bus.redis import RedisBus
@@ -118,7 +119,7 @@ def test_a_match_in_parts_is_the_whole_one_though_the_worker_of_a_part_was_lost(
     views = [desk.job(part) for part in split(spec, 20)]
     lost = desk.ledger.claim(views[1].job.job_id, 1, "gone:1", 0.001)
     assert lost is not None
-    until(lambda: desk.ledger.expire(RUN, 4) or None, "its lease does not run out", 60.0)
+    until(lambda: desk.ledger.expire(RUN, 4) or None, "its lease does not run out", PATIENCE_S)
     for view in reversed(views):
         assert desk.run(desk.ledger.job(view.job.job_id)) is not None
     with pytest.raises(LeaseLost):
@@ -181,7 +182,7 @@ def test_a_long_match_keeps_its_lease_and_a_revoked_one_ends(desk: Desk) -> None
         assert desk.ledger.expire(RUN, 4) == []
     assert desk.ledger.job(view.job.job_id).state is JobState.LEASED
     desk.ledger.cancel(view.job.job_id)
-    thread.join(5.0)
+    thread.join(PATIENCE_S)
     assert ends == ["the run or the job was stopped"]
     assert desk.ledger.job(view.job.job_id).state in (JobState.CANCELLED, JobState.DONE)
     assert desk.bus.after(keys.results(RUN), "0") == []

@@ -45,7 +45,7 @@ def test_flipped_bytes_on_every_stream_change_nothing(fleet: Fleet, broker: Any,
     luck, data = random.Random(SEED), RedisBus(connect(broker.data_url))
     processes = [fleet._spawn(LEARNER), fleet.start_inference(), fleet.start()]
     fleet.send(slice_s=120.0)
-    until(lambda: fleet.ledger.counts(RUN).inserted > 10, "first games", 60.0)
+    until(lambda: fleet.ledger.counts(RUN).inserted > 10, "first games")
     flips = {keys.samples(RUN): (fleet.bus, 0), keys.eval_stream(RUN): (data, 0)}
     while any(count < COPIES for _, count in flips.values()):
         for stream, (bus, count) in flips.items():
@@ -54,9 +54,9 @@ def test_flipped_bytes_on_every_stream_change_nothing(fleet: Fleet, broker: Any,
                 flips[stream] = (bus, flips[stream][1] + 1)
     for entry in fleet.bus.newest(keys.weights(RUN), 1) * 5:
         fleet.bus.publish(keys.weights(RUN), flipped(entry.frame, luck))
-    until(lambda: fleet.bus.dead_letters() == data.dead_letters() == COPIES, "dead letter of every copy", 60.0)
+    until(lambda: fleet.bus.dead_letters() == data.dead_letters() == COPIES, "dead letter of every copy")
     learned = fleet.ledger.counts(RUN).inserted
-    until(lambda: fleet.ledger.counts(RUN).inserted > learned + 10, "more games", 60.0)
+    until(lambda: fleet.ledger.counts(RUN).inserted > learned + 10, "more games")
     assert all(process.poll() is None for process in processes)
     fleet.ledger.set_run_state(RUN, RunState.PAUSED)
     until(lambda: fleet.ledger.counts(RUN).in_transit == 0 and not leased(fleet), "the end")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 from worker_doubles import RUN, Fleet
 
 from azq.bus.redis import RedisBus
@@ -44,7 +44,7 @@ def test_processes_of_another_schema_are_refused_while_the_others_go_on(fleet: F
     other = f"import azq.wire.messages as m; m.SCHEMA, m.READABLE = {OTHER}, ({OTHER},); "
     strangers = {role: fleet._spawn(other + IMPORTS + MAINS[role]) for role in roles}
     for role, process in strangers.items():
-        assert process.wait(60) == ExitCode.SCHEMA, role
+        assert process.wait(PATIENCE_S) == ExitCode.SCHEMA, role
     assert ExitCode.SCHEMA in DO_NOT_RESTART
     remedy = "finish its runs with the azq that began them"
     assert fleet.log().count(f"has schema {SCHEMA}, this azq speaks {OTHER}; {remedy}") == len(roles)
@@ -94,9 +94,9 @@ def test_frames_of_another_schema_go_to_the_dead_letters(fleet: Fleet, broker: A
     fleet.bus.publish(keys.samples(RUN), frame(SampleEvent(GameRecord(10**6), (1.0, -1.0), "stranger", 0)))
     fleet._spawn(IMPORTS + MAINS["learner"])
     fleet.start_inference()
-    until(lambda: data.dead_letters() == fleet.bus.dead_letters() == 1, "dead letters of request and sample", 60.0)
+    until(lambda: data.dead_letters() == fleet.bus.dead_letters() == 1, "dead letters of request and sample")
     fleet.start()
     fleet.send(slice_s=3600.0)
-    until(lambda: fleet.ledger.counts(RUN).inserted > 5, "games played, evaluated and learned from", 60.0)
+    until(lambda: fleet.ledger.counts(RUN).inserted > 5, "games played, evaluated and learned from")
     assert fleet.ledger.counts(RUN).balanced
     data.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 from worker_doubles import RUN, Fleet
 
 from azq.errors import LeaseLost
@@ -67,7 +67,7 @@ def test_a_stopped_worker_gives_its_games_back_at_once(fleet: Fleet, number: sig
         os.kill(child, number)  # a terminal says it to both
     process.send_signal(number)
     until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "release of the games")
-    assert process.wait(60.0) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert fleet.balanced()
     assert fleet.beats() == []
 
@@ -90,7 +90,7 @@ def test_after_a_kill_another_worker_adopts_the_games(fleet: Fleet, victim: str)
     fleet.publish(again)
     until(lambda: fleet.finished() > before.finished + 20, "game finished by the survivor")
     survivor.terminate()
-    assert survivor.wait(60.0) == 0
+    assert survivor.wait(PATIENCE_S) == 0
     after = fleet.ledger.counts(RUN)
     assert after.open <= 16
     assert after.abandoned == 0
@@ -108,7 +108,7 @@ def test_a_worker_survives_its_killed_child(fleet: Fleet) -> None:
     before = fleet.finished()
     until(lambda: fleet.finished() > before + 20, "game finished by the next child")
     process.terminate()
-    assert process.wait(60.0) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert fleet.balanced()
 
 
@@ -141,7 +141,7 @@ def test_a_child_that_hangs_while_it_waits_takes_no_job_into_its_grave(fleet: Fl
     until(lambda: fleet.finished() > before + 20, "games by the next child")
     assert "pool_child_hung" in fleet.log()
     worker.terminate()
-    assert worker.wait(60.0) == 0
+    assert worker.wait(PATIENCE_S) == 0
 
 
 def test_a_stale_or_doubled_message_is_not_played(fleet: Fleet) -> None:
@@ -154,7 +154,7 @@ def test_a_stale_or_doubled_message_is_not_played(fleet: Fleet) -> None:
     assert len([one for one in fleet.ledger.jobs(RUN) if one.state is JobState.LEASED]) == 1
     for worker in fleet.processes:
         worker.terminate()
-    assert [worker.wait(60.0) for worker in fleet.processes] == [0, 0]
+    assert [worker.wait(PATIENCE_S) for worker in fleet.processes] == [0, 0]
     assert process.returncode == 0
     assert fleet.balanced()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 from worker_doubles import NETWORK, RUN, Fleet
 
 from azq import games
@@ -51,7 +51,7 @@ def test_games_go_on_with_new_weights_and_across_the_death_of_the_inference_work
     inference = fleet.start_inference()
     worker = fleet.start()
     view = fleet.send(slice_s=300.0)
-    until(lambda: fleet.finished() > 20, "game evaluated by the stream", 30.0)
+    until(lambda: fleet.finished() > 20, "game evaluated by the stream")
     publish_weights(fleet, tmp_path, 2)
     until(lambda: 2 in versions_played(fleet), "game with the new weights")
 
@@ -61,12 +61,12 @@ def test_games_go_on_with_new_weights_and_across_the_death_of_the_inference_work
     assert fleet.ledger.expire(RUN, 4) == []
     before = fleet.finished()
     fleet.start_inference()
-    until(lambda: fleet.finished() > before + 20, "game after the inference worker came back", 30.0)
+    until(lambda: fleet.finished() > before + 20, "game after the inference worker came back")
     (beat,) = [beat for beat in fleet.beats() if beat.role == "selfplay"]
     assert beat.weight_versions == {RUN: 2}
 
     worker.terminate()
-    assert worker.wait(60.0) == 0
+    assert worker.wait(PATIENCE_S) == 0
     assert fleet.ledger.job(view.job.job_id).state is JobState.DONE
     assert versions_played(fleet) == {1, 2}
     assert fleet.balanced()
@@ -78,8 +78,8 @@ def test_a_worker_without_any_inference_worker_still_stops_at_once(fleet: Fleet)
     view = fleet.send(slice_s=300.0)
     until(lambda: fleet.ledger.counts(RUN).open == 16, "adopted game")
     worker.terminate()
-    until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "release of the games", 60.0)
-    assert worker.wait(60.0) == 0
+    until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "release of the games")
+    assert worker.wait(PATIENCE_S) == 0
     assert fleet.balanced()
 
 
@@ -93,7 +93,7 @@ def test_a_match_pins_its_versions(fleet: Fleet, tmp_path: Path, evaluator: str)
     fleet.start("eval.cpu")
     view = fleet.ledger.enqueue(Job("", RUN, Kind.EVAL, "cpu", payload=encode(MatchSpec("weights:1", "latest", 8, 16, 1, 5))))
     fleet.publish(view)
-    until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "result", 30.0)
+    until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "result")
     (entry,) = fleet.bus.after(keys.results(RUN), "0")
     result = decode(entry.frame, MatchResult)
     assert (result.first, result.second) == ("weights:1", "weights:3")

@@ -15,7 +15,7 @@ import pytest
 from celery import Celery, states
 from celery.worker.control import Panel
 from kombu.exceptions import OperationalError
-from waiting import until
+from waiting import PATIENCE_S, until
 from worker_doubles import RUN, Fleet
 
 from azq.config.host import with_user
@@ -55,7 +55,7 @@ def watched(app: Celery) -> Iterator[Any]:
         until(lambda: any(worker.alive for worker in state.workers.values()), "event of a worker")
         yield state
         receiver.should_stop = True
-        thread.join(10.0)
+        thread.join(PATIENCE_S)
 
 
 def evaluation(fleet: Fleet, second: str) -> JobView:
@@ -129,7 +129,7 @@ def test_every_command_that_celery_knows_is_told_or_forbidden() -> None:
 def test_a_worker_tells_about_itself_and_nobody_changes_it(broker: Any, fleet: Fleet) -> None:
     worker, app = fleet.start(), make_app(url_of(broker, "flower"))
     until(fleet.beats, "heartbeat")
-    inspect, password = app.control.inspect(timeout=30.0, limit=1), acl.role_password(broker.control.password, "worker")
+    inspect, password = app.control.inspect(timeout=PATIENCE_S, limit=1), acl.role_password(broker.control.password, "worker")
     told = {command: until(getattr(inspect, command), command) for command in TELLS}
     (name,) = {name for answer in told.values() for name in answer}
     assert told["ping"][name] == {"ok": "pong"}
@@ -138,7 +138,7 @@ def test_a_worker_tells_about_itself_and_nobody_changes_it(broker: Any, fleet: F
     assert password not in json.dumps(told)
     assert password not in json.dumps(inspect.conf(with_defaults=True))
     for command, arguments in FORBIDDEN.items():
-        (answer,) = app.control.broadcast(command, arguments, reply=True, timeout=30.0, limit=1)
+        (answer,) = app.control.broadcast(command, arguments, reply=True, timeout=PATIENCE_S, limit=1)
         assert f"no command {command!r}" in answer[name]["error"]
     after = {command: getattr(inspect, command)() for command in ("active_queues", "conf", "revoked", "registered")}
     assert after == {command: told[command] for command in after}

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus import same_host
 from azq.bus.base import Entry
@@ -135,7 +135,7 @@ def test_a_client_asks_again_at_once_when_its_worker_is_gone(worker: HostRequest
     (again,) = (decode(entry.frame, EvalRequest) for entry in broker.after(STREAM, "0"))
     assert (again.request_id, again.sends) == (decode(lost.frame, EvalRequest).request_id, 2)
     broker.reply([(REPLIES, encode(EvalReply(again.request_id, 7, 2, bytes(12), bytes(4))))])
-    answer = client.result(handle, timeout_s=60.0)
+    answer = client.result(handle, timeout_s=PATIENCE_S)
     assert answer is not None
     assert answer.weight_version == 7
     assert not client.lost

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.bus.base import Entry
 from azq.bus.sharded import ShardedBus
@@ -102,7 +102,7 @@ def test_a_frame_ends_the_wait_whichever_broker_it_comes_to(bus, brokers):
     reader = threading.Thread(target=lambda: found.extend(bus.read([STREAM], GROUP, "me", count=9, block_ms=30_000)))
     reader.start()
     brokers[1].publish(STREAM, b"x")
-    reader.join(10.0)
+    reader.join(PATIENCE_S)
     assert [entry.frame for entry in found] == [b"x"]
 
 

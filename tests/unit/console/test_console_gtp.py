@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq import __version__, games
 from azq.arena.engines.gtp import GtpPlayer
@@ -234,7 +235,7 @@ def test_an_analysis_is_told_until_the_next_line_comes() -> None:
     class Board(io.StringIO):
         def __iter__(self) -> Iterator[str]:  # type: ignore[override]
             yield from ("7 lz-analyze B 1\n", "\n", "kata-analyze 1 maxmoves 1 ownership true\n")
-            assert asked.wait(20)
+            assert asked.wait(PATIENCE_S)
             yield from ("name\n", "kata-analyze w 1\n", "kata-analyze interval x\n", "list_commands\n")
 
     class Sink(io.StringIO):
@@ -265,7 +266,7 @@ def test_any_byte_is_read_in_any_locale() -> None:
         [*AZQ, "gtp", "--game", "gomoku", "--player", "random"],
         input=b"name\r\nplay B M\xff\nquit\n",
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
         env=os.environ | {"PYTHONIOENCODING": "ascii:strict"},
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq import games, pretrained
 from azq.arena.levels import Level
@@ -86,7 +87,7 @@ def test_a_dialogue_gets_its_answer_before_the_next_line(player: move.Agent) -> 
             lines.flush()
             assert "action" in json.loads(replies.readline())
         lines.close()
-        worker.join(10)
+        worker.join(PATIENCE_S)
         assert not worker.is_alive()
 
 

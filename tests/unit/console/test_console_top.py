@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from page_site import RUN, Site
 from rich.console import Console, Group
+from waiting import PATIENCE_S
 
 from azq.config import load
 from azq.console.table import panel, workers_table
@@ -146,7 +147,7 @@ def test_q_gives_the_terminal_back_as_it_was(broker: Any) -> None:
         assert "real" in read_until(ours, "real")
         os.write(ours, b"q")
         read_until(ours, "\x1b[?1049l")  # the screen that was there before comes back
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert termios.tcgetattr(theirs)[3] == before[3]
     finally:
         process.kill()
@@ -155,7 +156,7 @@ def test_q_gives_the_terminal_back_as_it_was(broker: Any) -> None:
         os.close(theirs)
 
 
-def read_until(terminal: int, word: str, within_s: float = 40.0) -> str:
+def read_until(terminal: int, word: str, within_s: float = PATIENCE_S) -> str:
     """What appeared on a terminal up to a word."""
     seen, deadline = "", time.monotonic() + within_s
     while word not in seen:

@@ -14,6 +14,7 @@ import torch
 from learner_doubles import DictStore
 from memory_broker import MemoryBus, MemoryLedger
 from typer.testing import CliRunner
+from waiting import PATIENCE_S
 
 from azq import games
 from azq.cli.app import app
@@ -213,7 +214,7 @@ def test_with_global_heads_all_of_it_fits_another_board(tmp_path: Path) -> None:
             parameter.mul_(0.1)  # of what `written` makes, which no float16 holds
     evaluator = LocalEvaluator.from_bytes(rules, to_bytes(module, meta), InferenceConfig(device="cpu", threads=1))
     try:
-        found = evaluator.result(evaluator.submit(rules.new_initial_state().packed_observation()[None]), timeout_s=60)
+        found = evaluator.result(evaluator.submit(rules.new_initial_state().packed_observation()[None]), timeout_s=PATIENCE_S)
     finally:
         evaluator.close()
     assert found is not None

@@ -9,6 +9,7 @@ import pytest
 from reference.config import Settings
 from reference.driver import Driver
 from reference.evaluator import HashEvaluator
+from waiting import PATIENCE_S
 
 from azq import games
 from azq._core import EvaluationCache, Game, Search
@@ -98,7 +99,7 @@ def test_searches_in_several_threads_may_share_it(connect_four: Game) -> None:
     for player in players:
         player.start()
     for player in players:
-        player.join(60.0)
+        player.join(PATIENCE_S)
     assert found == expected
 
 

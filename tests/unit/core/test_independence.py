@@ -9,6 +9,7 @@ import pytest
 from reference.config import Settings
 from reference.driver import Driver
 from reference.evaluator import HashEvaluator
+from waiting import PATIENCE_S
 
 from azq import games
 from azq._core import Game, Search
@@ -100,6 +101,6 @@ def test_threads_start_anew_after_a_fork(connect_four: Game) -> None:
     queue = context.Queue()
     child = context.Process(target=_play_in_child, args=(queue, search))
     child.start()
-    assert queue.get(timeout=30) == expected
-    child.join(timeout=30)
+    assert queue.get(timeout=PATIENCE_S) == expected
+    child.join(timeout=PATIENCE_S)
     assert child.exitcode == 0

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from memory_broker import MemoryBus
 from pydantic import SecretStr
 from rest_site import RestSite
+from waiting import PATIENCE_S
 
 import azq
 from azq.bus.base import Entry
@@ -272,7 +273,7 @@ class Stuck(MemoryBus):
         self.go = threading.Event()
 
     def publish(self, stream: str, frame: bytes, *, max_length: int | None = None) -> str:
-        if stream == keys.AUDIT and not self.go.wait(30):
+        if stream == keys.AUDIT and not self.go.wait(PATIENCE_S):
             raise AssertionError("nobody let it go")
         return super().publish(stream, frame, max_length=max_length)
 
@@ -309,7 +310,7 @@ def test_a_control_plane_that_is_away_loses_the_line_and_not_the_next(monkeypatc
 
     monkeypatch.setattr(bus, "publish", once)
     auditor.note(line(1))
-    assert failed.wait(60.0)
+    assert failed.wait(PATIENCE_S)
     auditor.note(line(2))
     auditor.close()
     assert [one and one.at_ms for one in map(line_of, bus.after(keys.AUDIT, "0"))] == [2]

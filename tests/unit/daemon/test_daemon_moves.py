@@ -13,7 +13,7 @@ import pytest
 from factories import heartbeat
 from pydantic import SecretStr
 from rest_site import RestSite
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq import games
 from azq.arena.match import draw_outcome
@@ -171,13 +171,13 @@ def test_searches_beyond_the_queue_are_refused_with_a_time_to_ask_again(monkeypa
 
     def slow(record: Any, sections: Any, game: Any) -> UniformEvaluator:
         begun.release()
-        gate.wait(20)
+        gate.wait(PATIENCE_S)
         return UniformEvaluator(9)
 
     desk.make = slow
     with desk.http, ThreadPoolExecutor(2) as pool:
         first = [pool.submit(desk.ask, {}) for _ in range(2)]
-        begun.acquire(timeout=20)
+        begun.acquire(timeout=PATIENCE_S)
         until(lambda: desk.app.state.turns._room._value == 0, "both are in")
         refused = desk.ask({})
         gate.set()

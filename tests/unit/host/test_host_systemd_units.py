@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.errors import DO_NOT_RESTART, ConfigError, ExitCode
 from azq.host.systemd import install as systemd
@@ -67,7 +68,7 @@ def test_systemd_accepts_every_unit(rendered: Path) -> None:
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(str(rendered / name) for name in names)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         env={**os.environ, "SYSTEMD_UNIT_PATH": f"{rendered}:"},
     )
     ours = [line for line in result.stderr.splitlines() if "azq" in line]

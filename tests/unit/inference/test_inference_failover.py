@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from inference_doubles import RUN
 from memory_broker import MemoryBus
+from waiting import PATIENCE_S
 
 from azq.errors import BrokerUnavailable, EvaluatorFailure
 from azq.inference.ask.client import StreamEvaluator
@@ -84,7 +85,7 @@ def test_answers_come_over_the_broker_in_use(make, brokers):
     answer(brokers[1], second, 2)
     answer(brokers[1], first, 1)
     for number, handle in enumerate(handles, 1):
-        assert client.result(handle, timeout_s=60.0).logits.tolist() == [[number] * ACTIONS] * 2
+        assert client.result(handle, timeout_s=PATIENCE_S).logits.tolist() == [[number] * ACTIONS] * 2
         with pytest.raises(KeyError):
             client.result(handle, timeout_s=0.0)
     assert sent(brokers[0]) == sent(brokers[2]) == []
@@ -104,7 +105,7 @@ def test_a_broker_that_is_lost_is_left_with_everything_unanswered(make, brokers)
     for request in again:
         answer(brokers[0], request, request.packed[0])
     for number, handle in enumerate(handles, 1):
-        assert client.result(handle, timeout_s=60.0).logits.tolist() == [[number] * ACTIONS] * 2
+        assert client.result(handle, timeout_s=PATIENCE_S).logits.tolist() == [[number] * ACTIONS] * 2
     assert client.resent == 2
     submit(client, 4)
     assert len(sent(brokers[0])) == 3
@@ -120,7 +121,7 @@ def test_a_broker_that_is_back_in_time_is_kept(make, brokers, clock):
         assert client.result(handle, timeout_s=0.0) is None
     brokers[1].down = False
     answer(brokers[1], sent(brokers[1])[0], 1)
-    assert client.result(handle, timeout_s=60.0) is not None
+    assert client.result(handle, timeout_s=PATIENCE_S) is not None
     assert client.place == 1
 
 
@@ -134,7 +135,7 @@ def test_with_every_broker_away_it_waits_and_takes_the_first_that_is_back(make, 
     brokers[2].down = False
     until_moved(client, handle, 2)
     answer(brokers[2], sent(brokers[2])[0], 1)
-    assert client.result(handle, timeout_s=60.0) is not None
+    assert client.result(handle, timeout_s=PATIENCE_S) is not None
 
 
 def test_a_named_failure_is_raised_and_the_handle_gone(make, brokers):
@@ -155,7 +156,7 @@ def test_a_broker_over_which_no_answers_come_is_left_too(make, brokers, clock):
     until_moved(client, first, 0)
     assert clock.now_s - began_s >= MUTE_AFTER_S
     answer(brokers[0], sent(brokers[0])[0], 1)
-    assert client.result(first, timeout_s=60.0) is not None
+    assert client.result(first, timeout_s=PATIENCE_S) is not None
     second = submit(client, 2)
     for _ in range(3):
         clock.now_s += MUTE_AFTER_S / 4

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_server, observations, same_bits, serving, weights
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
@@ -92,7 +92,7 @@ def test_stream_and_local_answer_the_same_bits_in_float32():
     with serving(make_server(bus, bus, shelf, config=EXACT)):
         for count in EDGES:  # one at a time: together they would be a batch of another size
             packed = observations(count, seed=count)
-            beside = local.result(local.submit(packed), timeout_s=30.0)
+            beside = local.result(local.submit(packed), timeout_s=PATIENCE_S)
             assert same_bits(ask(client, packed), Evaluation(beside.logits, beside.values, 1))
     local.close()
 
@@ -133,9 +133,9 @@ def test_weights_are_swapped_under_load_with_batches_in_flight():
             for _ in range(10):
                 handles = [client.submit(rows) for rows in packed]
                 for number, handle in enumerate(handles):
-                    answer = client.result(handle, timeout_s=10.0)
+                    answer = client.result(handle, timeout_s=PATIENCE_S)
                     assert np.array_equal(answer.logits, expected[answer.weight_version][number])
-            until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served", within_s=30.0)
+            until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
         assert same_bits(ask(client, packed[0], weight_version=6), ask(client, packed[0], weight_version=6))
     assert server.rates()["fallbacks"] == 0
     assert server.rates()["phase_device_forward"] > 0.0
@@ -173,7 +173,7 @@ def test_graphs_are_recorded_while_another_thread_evaluates_and_loads():
             assert np.array_equal(serving_model.complete(running, packed[size])[0], expected[size])
     finally:
         stop.set()
-        thread.join(60.0)
+        thread.join(PATIENCE_S)
     assert not failures
     assert engine.fallbacks == 0
 

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, make_server, observations, raising, serving, weights
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import InferenceConfig
 from azq.inference.ask.client import StreamEvaluator
@@ -220,7 +220,7 @@ def test_whoever_waits_for_the_first_start_is_told_what_for(engine, fake_cuda, m
 
     def slow(some, size):
         if len(fake_cuda.captures) == 3:
-            assert go_on.wait(60.0)
+            assert go_on.wait(PATIENCE_S)
         record(some, size)
 
     monkeypatch.setattr(Graphs, "_record", slow)
@@ -263,20 +263,20 @@ def test_a_batch_that_fails_waits_for_no_warm_up(engine, monkeypatch):
 
     def slow(graphs, size):
         begun.set()
-        assert go_on.wait(60.0)
+        assert go_on.wait(PATIENCE_S)
         body(graphs, size)
 
     monkeypatch.setattr(Graphs, "_body", slow)
     thread = threading.Thread(target=Model(SPEC, grown, engine).load, args=(weights(2, network=grown),))
     thread.start()
     try:
-        assert begun.wait(60.0)
+        assert begun.wait(PATIENCE_S)
         model.built[2].launch = raising(RuntimeError("no kernel image is available"))
         assert np.array_equal(model.evaluate(packed)[0], expected_of(engine, 1, packed)[0])
         assert thread.is_alive()
     finally:
         go_on.set()
-        thread.join(10.0)
+        thread.join(PATIENCE_S)
     assert not engine._streams.capturing.locked()
 
 
@@ -303,7 +303,7 @@ def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
             until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
             assert len(fake_cuda.captures) == len(engine.sizes(engine.execution)) + 1  # and one of a way that is slower
             for count in range(1, 65, 7):
-                assert client.result(client.submit(observations(count)), timeout_s=60.0) is not None
+                assert client.result(client.submit(observations(count)), timeout_s=PATIENCE_S) is not None
         assert server.rates()["fallbacks"] == 0
     assert fake_cuda.recorders == {"loading"}
     assert fake_cuda.searches == {True}
@@ -321,7 +321,7 @@ def test_weights_change_while_batches_are_in_flight(engine):
             for _ in range(3):
                 handles = [client.submit(rows) for rows in packed]
                 for number, handle in enumerate(handles):
-                    answer = client.result(handle, timeout_s=10.0)
+                    answer = client.result(handle, timeout_s=PATIENCE_S)
                     assert np.array_equal(answer.logits, expected[answer.weight_version][number])
             until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
     assert server.rates()["fallbacks"] == 0
@@ -339,7 +339,7 @@ def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(e
         until(lambda: server.step(5) == 0 and len(server.launched) == 2, "the second is launched")
         ended.set()
         until(lambda: server.step(5) >= 0 and server.stats.evaluations == 128, "both are answered")
-        assert all(client.result(handle, timeout_s=60.0) is not None for handle in (first, second))
+        assert all(client.result(handle, timeout_s=PATIENCE_S) is not None for handle in (first, second))
     finally:
         server.close()
 
@@ -430,7 +430,7 @@ def test_a_worker_leaves_large_requests_that_it_has_no_room_for_to_others(engine
         other.step(5)
         assert sum(1 for _ in other.held()) >= 2
         with serving(one), serving(other):
-            assert all(client.result(handle, timeout_s=60.0) is not None for handle in (first, *handles))
+            assert all(client.result(handle, timeout_s=PATIENCE_S) is not None for handle in (first, *handles))
     finally:
         one.close()
         other.close()

@@ -12,7 +12,7 @@ import torch
 from fake_cuda import FakeCuda, unpack_bits
 from inference_doubles import CONFIG, NETWORK, RUN, SPEC, Shelf, ask, make_server, observations, raising, serving, weights
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import DeviceError
@@ -191,7 +191,7 @@ def test_what_fell_while_it_served_is_tried_again_after_a_while(fastest, failure
             assert before.execution.mode is Mode.EAGER
             assert not server.served[RUN].models.renew(1)  # not yet
             now_s += pause_s
-            until(lambda: server.served[RUN].execution == best, "it is recorded again", within_s=20.0)
+            until(lambda: server.served[RUN].execution == best, "it is recorded again")
             assert len(ask(client, packed).logits) == 40
             server.served[RUN].models.give_back(1)
     assert server.note == ""
@@ -251,7 +251,7 @@ def test_a_process_beside_compiles_each_shape_once(monkeypatch, tmp_path, code):
     monkeypatch.setattr(kernels, "COMMAND", (sys.executable, "-c", program))
     compilations, shape = Compilations(BRIEF), (SPECS["outcomes"], NETWORK)
     assert not compilations.done(shape)
-    compilations._processes[shape].wait(60.0)
+    compilations._processes[shape].wait(PATIENCE_S)
     assert compilations.done(shape) == compilations.done(shape) == (code == 0)
 
     def compile_(_module, **_):

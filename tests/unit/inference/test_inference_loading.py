@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from inference_doubles import CONFIG, RUN, SPEC, WAIT_S, OneRun, Shelf, ask, observations, same_bits, serving, weights
+from inference_doubles import CONFIG, RUN, SPEC, OneRun, Shelf, ask, observations, same_bits, serving, weights
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
@@ -63,7 +63,7 @@ def test_a_run_made_again_under_its_name_is_evaluated_by_its_own_weights() -> No
         until(lambda: place.server.versions == {RUN: 1}, "the first weights of the run that was made again")
         again = ask(client, packed)
         pinned = ask(client, packed, weight_version=1)
-    expected = local.result(local.submit(packed), timeout_s=WAIT_S)
+    expected = local.result(local.submit(packed), timeout_s=PATIENCE_S)
     local.close()
     assert expected is not None
     assert again.weight_version == 1
@@ -100,12 +100,12 @@ def test_a_run_that_never_ends_loading_ends_the_worker_so_that_its_note_stays(mo
 
     def hangs(_sections: object) -> NetSpec:
         begun.set()
-        let_go.wait(WAIT_S)
+        let_go.wait(PATIENCE_S)
         return SPEC
 
     server = InferenceServer(place.bus, place.bus, place.runs, place.shelf.fetch, Engine(CONFIG), "inference@h:1", hangs)
     server.step(1)
-    assert begun.wait(WAIT_S)
+    assert begun.wait(PATIENCE_S)
     monkeypatch.setattr(loading, "HANGS_S", 0.0)
     with pytest.raises(EvaluationTimeout, match="loading run r1 has not ended"):
         until(lambda: server.step(1) < 0, "the worker ends")
@@ -144,4 +144,4 @@ def test_an_error_of_the_look_itself_stops_nothing_that_is_served(monkeypatch: p
         assert len(ask(client, observations(4)).logits) == 4
         monkeypatch.undo()
         place.shelf.publish(2, weights(2, version=2))
-        until(lambda: place.server.versions == {RUN: 2}, "it follows again", 30.0)
+        until(lambda: place.server.versions == {RUN: 2}, "it follows again")

@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, observations, weights
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.errors import BrokerUnavailable, EvaluatorFailure, WeightsError
 from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import WeightCatalog
 from azq.wire import codec, keys
 from azq.wire.messages import WeightEvent
-
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -35,7 +33,7 @@ def following(control, shelf):
 
 
 def ask(evaluator, packed, **options):
-    return evaluator.result(evaluator.submit(packed, **options), timeout_s=WAIT_S)
+    return evaluator.result(evaluator.submit(packed, **options), timeout_s=PATIENCE_S)
 
 
 def test_from_a_file(tmp_path):
@@ -46,7 +44,7 @@ def test_from_a_file(tmp_path):
     packed = observations(6)
     handle = evaluator.submit(packed)
     packed[:] = 0  # the caller may reuse the array at once
-    evaluation = evaluator.result(handle, timeout_s=WAIT_S)
+    evaluation = evaluator.result(handle, timeout_s=PATIENCE_S)
     assert evaluation.weight_version == 5
     assert np.array_equal(evaluation.logits, ask(evaluator, observations(6), weight_version=5).logits)
     with pytest.raises(EvaluatorFailure, match="version 4 are not loaded, only version 5 is"):

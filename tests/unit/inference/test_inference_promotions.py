@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from inference_doubles import CONFIG, RUN, SPEC, Shelf, ask, make_server, observations, serving, weights
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.clock import now_ms
 from azq.inference.ask.client import StreamEvaluator
@@ -15,8 +15,6 @@ from azq.inference.device.model import Model
 from azq.inference.weights import WeightCatalog
 from azq.wire import codec, keys
 from azq.wire.messages import LATEST, PromotionEvent
-
-WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -45,7 +43,7 @@ def test_what_was_promoted_serves_and_not_the_newest(bus):
         serves(3)
         promote(bus, 1, "pinned", now_ms())
         serves(1)
-        assert server.stats.weight_switch_s < WAIT_S  # since the promotion, not since the publication
+        assert server.stats.weight_switch_s < PATIENCE_S  # since the promotion, not since the publication
         shelf.publish(4, weights(4, version=4))
         assert ask(client, packed, 4).weight_version == 4
         assert ask(client, packed).weight_version == 1

@@ -7,6 +7,7 @@ import pytest
 import torch
 from inference_doubles import CONFIG, RUN, OneRun, Shelf, observations, weights
 from memory_broker import MemoryBus
+from waiting import PATIENCE_S
 
 from azq.config import NetworkConfig, RunSections
 from azq.errors import ConfigError, WeightsError
@@ -105,7 +106,7 @@ def test_values_per_seat_travel_through_the_stream(kind):
             answered += server.step(0)
     finally:
         server.close()  # a thread that still runs torch when the interpreter ends would abort it
-    evaluation = client.result(handle, timeout_s=5.0)
+    evaluation = client.result(handle, timeout_s=PATIENCE_S)
     assert evaluation.values.shape == (7, 4)
     assert np.allclose(evaluation.values, plain(data, settings, SEATS, packed)[1], atol=0.1)
     assert narrow.result(other, timeout_s=0.0) is None  # four values a leaf are none of a two-player game

@@ -28,7 +28,7 @@ from inference_doubles import (
     weights,
 )
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.config import NetworkConfig, RunSections
 from azq.errors import DeviceError
@@ -47,7 +47,6 @@ from azq.search.evaluator import Evaluation
 from azq.waiting import Backoff
 from azq.wire.messages import WeightEvent
 
-WAIT_S = 60.0
 LARGER = NetworkConfig(blocks=2, channels=24)
 EXACT = CONFIG.model_copy(update={"precision": "float32"})
 
@@ -74,7 +73,7 @@ class SlowShelf(Shelf):
         def slow(event):
             if event.version > 1:
                 self.asked.set()
-                assert self.gate.wait(WAIT_S)
+                assert self.gate.wait(PATIENCE_S)
             return read(event)
 
         return slow
@@ -87,13 +86,13 @@ def test_while_a_fetch_hangs_the_old_version_answers(bus):
     with serving(server):
         before = ask(client, packed)
         shelf.publish(2, weights(2, version=2))
-        assert shelf.asked.wait(WAIT_S)
+        assert shelf.asked.wait(PATIENCE_S)
         pinned = client.submit(packed, weight_version=2)
         answers = [ask(client, packed) for _ in range(50)]
         assert all(answer.weight_version == 1 and same_bits(answer, before) for answer in answers)
         assert client.result(pinned, timeout_s=0.0) is None  # waits apart for what is being fetched
         shelf.gate.set()
-        assert client.result(pinned, timeout_s=WAIT_S).weight_version == 2
+        assert client.result(pinned, timeout_s=PATIENCE_S).weight_version == 2
         until(lambda: ask(client, packed).weight_version == 2, "the new version is served")
 
 
@@ -107,13 +106,13 @@ def test_while_weights_are_loaded_and_compared_with_the_reference_the_old_versio
         take(model, state, meta, version)
         if version == 2:
             at_work.set()
-            assert gate.wait(WAIT_S)
+            assert gate.wait(PATIENCE_S)
 
     with serving(server):
         until(lambda: ask(client, packed).weight_version == 1, "version 1 is served")
         monkeypatch.setattr(Model, "take", slow)
         shelf.publish(2, weights(2, version=2))
-        assert at_work.wait(WAIT_S)
+        assert at_work.wait(PATIENCE_S)
         assert all(ask(client, packed).weight_version == 1 for _ in range(50))
         gate.set()
         until(lambda: ask(client, packed).weight_version == 2, "the new version is served")
@@ -127,7 +126,7 @@ def test_a_switch_is_timed_from_its_publication(bus):
         until(lambda: server.versions == {RUN: 1}, "version 1 is served")
         assert server.rates()["weight_switch_s"] < 5.0  # published in 1970, and not counted before there was a worker
         shelf.publish(2, weights(2, version=2), published_ms=time.time_ns() // 1_000_000)
-        assert shelf.asked.wait(WAIT_S)
+        assert shelf.asked.wait(PATIENCE_S)
         threading.Event().wait(0.1)
         shelf.gate.set()
         until(lambda: server.versions == {RUN: 2}, "version 2 is served")
@@ -147,7 +146,7 @@ def test_a_network_may_grow(bus):
         for version in (1, 2, 3, 1):  # side by side
             answer = ask(client, packed, weight_version=version)
             local = LocalEvaluator.from_bytes(SPEC, data[version], EXACT)
-            assert same_bits(answer, local.result(local.submit(packed), timeout_s=WAIT_S))
+            assert same_bits(answer, local.result(local.submit(packed), timeout_s=PATIENCE_S))
             local.close()
 
 
@@ -217,7 +216,8 @@ def test_runs_with_other_networks_are_served_in_turn(bus):
             handles = {run: clients[run].submit(packed[run]) for run in clients}
             for run, handle in handles.items():
                 local = locals_[run]
-                assert same_bits(clients[run].result(handle, timeout_s=WAIT_S), local.result(local.submit(packed[run]), timeout_s=WAIT_S))
+                expected = local.result(local.submit(packed[run]), timeout_s=PATIENCE_S)
+                assert same_bits(clients[run].result(handle, timeout_s=PATIENCE_S), expected)
     for local in locals_.values():
         local.close()
 
@@ -285,9 +285,9 @@ def test_stream_local_and_reference_agree_over_edges_and_mixed_versions(system, 
     packed = [observations(count, seed=seed) for count, _, seed in requests]
     handles = [client.submit(rows, weight_version=version) for rows, (_, version, _) in zip(packed, requests, strict=True)]
     for rows, handle, (_, version, _) in zip(packed, handles, requests, strict=True):
-        got = client.result(handle, timeout_s=WAIT_S)
+        got = client.result(handle, timeout_s=PATIENCE_S)
         assert got.weight_version == version
-        local = evaluators[version].result(evaluators[version].submit(rows), timeout_s=WAIT_S)
+        local = evaluators[version].result(evaluators[version].submit(rows), timeout_s=PATIENCE_S)
         expected = reference(plain[version], rows)
         if precision == "float32":  # whatever is evaluated together; the native pass promises it too, others do not
             assert same_bits(got, local)

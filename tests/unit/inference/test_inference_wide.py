@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, observations, serving, weights
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.actor import Arenas
 from azq.actor.groups import GameGroup
@@ -125,9 +125,9 @@ def test_an_answer_that_does_not_encode_all_the_same_is_a_refusal(monkeypatch: p
     with serving(place.server):
         large = place.client.submit(observations(MOST + 20, spec=WIDE))
         small = place.client.submit(observations(2, spec=WIDE))
-        assert len(place.client.result(small, timeout_s=30.0).logits) == 2
+        assert len(place.client.result(small, timeout_s=PATIENCE_S).logits) == 2
         with pytest.raises(EvaluationRefused, match="exceeds 8388608"):
-            place.client.result(large, timeout_s=30.0)
+            place.client.result(large, timeout_s=PATIENCE_S)
     until(lambda: place.bus.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
 
 
@@ -145,10 +145,10 @@ def test_a_batch_that_raises_what_nobody_foresaw_costs_the_request_that_does(mon
     monkeypatch.setattr(requests, "reply", reply)
     handles = [place.client.submit(observations(count, spec=WIDE)) for count in (5, 7, 6)]
     with serving(place.server):
-        assert len(place.client.result(handles[0], timeout_s=30.0).logits) == 5
-        assert len(place.client.result(handles[2], timeout_s=30.0).logits) == 6
+        assert len(place.client.result(handles[0], timeout_s=PATIENCE_S).logits) == 5
+        assert len(place.client.result(handles[2], timeout_s=PATIENCE_S).logits) == 6
         with pytest.raises(EvaluatorFailure, match="its evaluation failed: LookupError: seven"):
-            place.client.result(handles[1], timeout_s=30.0)
+            place.client.result(handles[1], timeout_s=PATIENCE_S)
 
 
 def sections(games: int, leaves_per_step: int = 1) -> RunSections:

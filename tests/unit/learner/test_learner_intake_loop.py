@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from learner_workplace import RUN, stopped
 from replay_games import frame
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.errors import StateConflict
 from azq.learner import checkpoint
@@ -33,7 +33,7 @@ class Blocking:
 
         def wait(*args: Any, **options: Any) -> Any:
             self.begun.set()
-            assert self.go.wait(60)
+            assert self.go.wait(PATIENCE_S)
             return attribute(*args, **options)
 
         return wait
@@ -59,7 +59,7 @@ def running():
 
         def end() -> list[BaseException]:
             stop.set()
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert not thread.is_alive()
             return errors
 
@@ -68,7 +68,7 @@ def running():
     yield run
     for stop, thread in threads:
         stop.set()
-        thread.join(60)
+        thread.join(PATIENCE_S)
 
 
 def test_games_are_taken_in_while_a_round_trains(place, running):
@@ -76,7 +76,7 @@ def test_games_are_taken_in_while_a_round_trains(place, running):
     place.finish_games(1, 30)
     learner.ranks = Blocking(learner.ranks, "train")
     end = running(learner)
-    assert learner.ranks.begun.wait(60)
+    assert learner.ranks.begun.wait(PATIENCE_S)
     place.finish_games(31, 500)
     until(lambda: place.ledger.inserted == 500)
     assert learner.status().step == 0
@@ -94,7 +94,7 @@ def test_rounds_train_while_a_read_waits(place, running):
     until(lambda: learner.status().step > 0)
     bus.begun.clear()
     bus.go.clear()
-    assert bus.begun.wait(60)
+    assert bus.begun.wait(PATIENCE_S)
     step = learner.status().step
     until(lambda: learner.status().step > step + 5)
     bus.go.set()
@@ -163,12 +163,12 @@ def test_a_loop_that_waits_for_its_broker_does_not_hang(place, monkeypatch):
     def read() -> int:
         with waits.here():
             begun.set()
-            assert go.wait(60.0)
+            assert go.wait(PATIENCE_S)
         return 0
 
     monkeypatch.setattr(loop.intake, "read", read)
     with loop.beside():
-        assert begun.wait(60.0)
+        assert begun.wait(PATIENCE_S)
         now[0] += HANGS_AFTER_S
         assert loop.lives()
         now[0] += LONGEST_WAIT_S

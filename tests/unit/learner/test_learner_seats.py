@@ -7,6 +7,7 @@ import pytest
 from learner_doubles import SecretSum
 from learner_workplace import Workplace, run_dry
 from replay_games import play_game
+from waiting import PATIENCE_S
 
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import ConfigError, WeightsError
@@ -48,7 +49,7 @@ def test_a_run_with_every_head_trains_publishes_and_resumes(tmp_path, players, k
     evaluator = LocalEvaluator.from_bytes(place.game, place.newest_weights(), InferenceConfig(device="cpu", threads=1, max_batch=16))
     state = place.game.new_initial_state()
     state.apply_action(0)
-    evaluation = evaluator.result(evaluator.submit(state.packed_observation()[None]), timeout_s=10.0)
+    evaluation = evaluator.result(evaluator.submit(state.packed_observation()[None]), timeout_s=PATIENCE_S)
     evaluator.close()
     assert evaluation.values.shape == (1, 1 if players == 2 else players)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.config import TrackingConfig
 from azq.errors import MissingExtra
@@ -101,7 +102,7 @@ def test_a_slow_service_keeps_nobody_waiting():
     release, service = threading.Event(), Service()
 
     def make() -> Service:
-        release.wait(30.0)
+        release.wait(PATIENCE_S)
         return service
 
     tracker = AsyncTracker("wandb", make, weights_every_s=600.0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from waiting import PATIENCE_S
 
 from azq import metrics
 from azq.errors import AzqError, ConfigError, DeviceError
@@ -41,7 +42,7 @@ print(int(kept), faults(), usual)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc")
 def test_freed_tensors_are_used_again_without_the_kernel():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=PATIENCE_S)
     kept, quiet, usual = map(int, done.stdout.split())
     if not kept:
         pytest.skip("malloc is not glibc's")
@@ -241,7 +242,7 @@ def test_a_gauge_reads_until_the_device_is_lost(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(device, "GAUGE_EVERY_S", 1e-3)
     gauge = device.Gauge(CUDA)
     for thread in (idle, gauge):
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert (idle.figures, gauge.figures) == ({}, {"turn": 3.0})
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from replay_games import play_game
+from waiting import PATIENCE_S
 
 from azq import games
 from azq.errors import ConfigError
@@ -144,7 +145,7 @@ def test_gnubg_reads_what_was_won(tmp_path: Path) -> None:
     assert GNUBG
     command = [GNUBG, "-t", "-q"]
     orders = f'set jacoby off\nimport mat "{file}"\nshow score\n'
-    said = subprocess.run(command, input=orders, capture_output=True, text=True, timeout=120, env={"HOME": str(tmp_path)})
+    said = subprocess.run(command, input=orders, capture_output=True, text=True, timeout=PATIENCE_S, env={"HOME": str(tmp_path)})
     points = [round(unit(game).scale * event.returns[0]) for event in events]
     won = [sum(max(side * each, 0) for each in points) for side in (1, -1)]
     assert f"The score (after 4 games) is: r-x {won[0]}, r-o {won[1]}" in said.stdout

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.host.fronts import free_port
 
@@ -78,7 +78,7 @@ def manager(tmp_path: Path) -> Iterator[str]:
         with (tmp_path / "log").open("wb") as log:
             process = subprocess.Popen([str(SERVER), f"--config.file={tmp_path / 'routes.yml'}", *options], stdout=log, stderr=log)
         try:
-            until(lambda: ask(f"http://127.0.0.1:{port}/-/ready"), "an Alertmanager", 30.0)
+            until(lambda: ask(f"http://127.0.0.1:{port}/-/ready"), "an Alertmanager")
             yield f"http://127.0.0.1:{port}/api/v2/alerts"
         finally:
             process.kill()
@@ -88,7 +88,7 @@ def manager(tmp_path: Path) -> Iterator[str]:
 def ask(url: str, alerts: list[dict[str, Any]] | None = None) -> bool:
     request = urllib.request.Request(url, json.dumps(alerts).encode() if alerts else None, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return bool(answer.status == 200)
     except OSError:
         return False
@@ -109,6 +109,6 @@ def test_what_is_critical_is_mailed_and_holds_back_the_warnings_that_follow_from
     assert ask(manager, [alert("AzqNoGames", "warning", run="first"), alert("AzqRunFailed", "critical", run="first")])
     until(lambda: len(heard) > 2, "the webhook's third alert")
     assert [each["labels"]["alertname"] for each in heard] == ["AzqPolicyLagHigh", "AzqBrokerDown", "AzqRunFailed"]
-    with urllib.request.urlopen(manager, timeout=60) as answer:
+    with urllib.request.urlopen(manager, timeout=PATIENCE_S) as answer:
         states = {each["labels"]["alertname"]: each["status"]["state"] for each in json.load(answer)}
     assert states == {"AzqPolicyLagHigh": "suppressed", "AzqNoGames": "suppressed", "AzqBrokerDown": "active", "AzqRunFailed": "active"}

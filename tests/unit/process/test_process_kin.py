@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 import redis
+from waiting import PATIENCE_S
 
 import azq
 from azq.errors import NotFound, StateConflict
@@ -57,9 +58,9 @@ def live() -> Iterator[int]:
 def test_a_process_below_is_stopped_and_goes_on_when_that_is_lifted(root: tuple[Kin, Victim]) -> None:
     kin, victim = root
     lift = kin.signalled(signal.SIGSTOP, victim)
-    until(lambda: victim.process.status() == "stopped", "it did not stop", 60.0)
+    until(lambda: victim.process.status() == "stopped", "it did not stop", PATIENCE_S)
     lift()
-    until(lambda: victim.process.status() in ("running", "sleeping"), "it did not go on", 60.0)
+    until(lambda: victim.process.status() in ("running", "sleeping"), "it did not go on", PATIENCE_S)
     assert [found.pid for found in kin.below(kin.root)] == [victim.pid]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from memory_broker import MemoryBus
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq import metrics
 from azq.process import liveness
@@ -66,7 +66,7 @@ def test_a_full_socket_drops_messages_and_holds_nobody_up(manager: socket.socket
 
     thread = threading.Thread(target=fill, daemon=True)
     thread.start()
-    assert refused.wait(20.0), "notify waits for a reader"
+    assert refused.wait(PATIENCE_S), "notify waits for a reader"
     thread.join()
     assert not notify(WATCHDOG, environment=told(manager))
     assert liveness.DROPPED.total == before + 2
@@ -99,7 +99,7 @@ def test_who_waits_for_long_lives_for_so_long_and_no_longer(manager: socket.sock
     monkeypatch.setattr(liveness, "PATIENCE_EVERY_S", 0.01)
     for name, value in told(manager).items():
         monkeypatch.setenv(name, value)
-    manager.settimeout(20.0)
+    manager.settimeout(PATIENCE_S)
     with patient(60.0):
         assert [manager.recv(100) for _ in range(3)] == [WATCHDOG.encode()] * 3
     with patient(0.0):
@@ -133,7 +133,7 @@ def test_a_wait_for_a_broker_is_life_and_other_silence_is_not(manager: socket.so
         with pytest.raises(BlockingIOError):
             manager.recv(100)
         excused.set()
-        manager.settimeout(20.0)
+        manager.settimeout(PATIENCE_S)
         assert [manager.recv(100) for _ in range(3)] == [WATCHDOG.encode()] * 3
     monkeypatch.delenv("NOTIFY_SOCKET")
     with waits_for_brokers():

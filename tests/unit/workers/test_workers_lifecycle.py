@@ -18,6 +18,7 @@ from celery.exceptions import WorkerShutdown
 from celery.worker import state
 from hypothesis import given
 from hypothesis import strategies as st
+from waiting import PATIENCE_S
 
 from azq import metrics
 from azq.config import BrokerConfig, Config, WorkerConfig
@@ -112,7 +113,7 @@ def test_a_heart_beats_outlives_an_outage_and_says_good_bye() -> None:
     bus = FakeBus()
     beating = heartbeat(bus)
     beating.start()
-    assert bus.beat.wait(5.0)
+    assert bus.beat.wait(PATIENCE_S)
     (frame,) = bus.values.values()
     message = decode(frame, Heartbeat)
     assert (message.role, message.queues, message.pid) == ("selfplay", ("selfplay.cpu",), os.getpid())
@@ -121,7 +122,7 @@ def test_a_heart_beats_outlives_an_outage_and_says_good_bye() -> None:
     bus.beat.clear()
     assert not bus.beat.wait(0.1)
     bus.away = False
-    assert bus.beat.wait(5.0)
+    assert bus.beat.wait(PATIENCE_S)
     beating.end()
     assert bus.values == {}
 
@@ -150,7 +151,7 @@ def test_a_stuck_loop_starves_the_watchdog(tmp_path: Path, monkeypatch: pytest.M
         with pytest.raises(TimeoutError):
             service_manager.recv(100)
         stuck.loop_turned_s = None
-        service_manager.settimeout(5.0)
+        service_manager.settimeout(PATIENCE_S)
         assert service_manager.recv(100) == b"WATCHDOG=1"
         stuck.end()
 
@@ -246,7 +247,7 @@ def test_a_pool_child_keeps_no_setting_in_its_environment(monkeypatch: pytest.Mo
 def test_the_parent_of_a_pool_never_loads_torch() -> None:
     code = "import sys, workers.app, workers.worker, workers.selfplay, workers.evaluate; sys.exit('torch' in sys.modules)"
     environment = {**os.environ, "AZQ_BROKER__CONTROL_URL": "redis://127.0.0.1:1/0"}  # nobody is asked
-    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60, env=environment).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE_S, env=environment).returncode == 0
 
 
 CARE = """
@@ -270,6 +271,6 @@ sys.exit(" ".join(sorted(set(sys.modules) - before)) or 0)
 def test_what_cares_for_dead_children_imports_nothing() -> None:
     # It does so in a thread, at the very moment in which another child is forked: that one would wait for the import's lock for ever.
     environment = {**os.environ, "AZQ_BROKER__CONTROL_URL": "redis://127.0.0.1:1/0"}
-    done = subprocess.run([sys.executable, "-c", CARE], check=False, timeout=60, env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", CARE], check=False, timeout=PATIENCE_S, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "pool_child_died" in done.stderr

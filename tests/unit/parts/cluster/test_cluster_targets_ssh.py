@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from commands import parsed
+from waiting import PATIENCE_S
 
 from azq.config import load
 from azq.errors import ConfigError
@@ -137,7 +138,7 @@ def call(desk: Path, script: str, *words: str) -> tuple[int, dict[str, list[str]
         path.unlink()
     environment = {"PATH": f"{desk / 'bin'}:{os.environ['PATH']}", "LOG": str(desk)}
     done = subprocess.run(
-        [desk / "out" / script, *words], capture_output=True, text=True, env=environment, cwd="/", check=False, timeout=60
+        [desk / "out" / script, *words], capture_output=True, text=True, env=environment, cwd="/", check=False, timeout=PATIENCE_S
     )
     asked = {path.parent.name: path.read_text().splitlines() for path in desk.glob("10.*/asked")}
     return done.returncode, asked, done.stdout + done.stderr

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.parts.cluster.description import read_cluster
 from azq.parts.cluster.targets.files import static, write
@@ -183,7 +184,7 @@ def cloud(tmp_path: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     told = [sys.executable, str(MOCK), str(port), str(tmp_path / "calls")]
     with subprocess.Popen(told, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as mock:
-        until(lambda: mock.poll() is not None or _answers(port), "the mock of AWS", 60.0)
+        until(lambda: mock.poll() is not None or _answers(port), "the mock of AWS", PATIENCE_S)
         yield f"http://127.0.0.1:{port}"
         mock.terminate()
 

@@ -8,6 +8,7 @@ import threading
 from typing import Any, cast
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.config import GatewayConfig
 from azq.parts.volunteers import gateway as module
@@ -20,7 +21,7 @@ def test_the_loop_turns_while_a_look_waits_for_its_broker(monkeypatch: pytest.Mo
 
     def wanting() -> list[Any]:
         begun.set()
-        assert go.wait(60.0)
+        assert go.wait(PATIENCE_S)
         return []
 
     async def live() -> None:

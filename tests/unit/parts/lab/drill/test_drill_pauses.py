@@ -8,7 +8,7 @@ import sys
 import threading
 
 import pytest
-from waiting import until
+from waiting import PATIENCE_S, until
 
 from azq.errors import StateConflict
 from azq.parts.lab.drill.faults.pauses import ReadyWatch, readiness, tree
@@ -28,7 +28,7 @@ def test_a_daemon_has_to_answer_all_the_while_and_to_say_once_that_it_is_not_rea
         return left.pop(0) if len(left) > 1 else left[0]
 
     watch = ReadyWatch("http://127.0.0.1:1", ask, every_s=0.0)
-    assert asked.wait(60.0)
+    assert asked.wait(PATIENCE_S)
     if passes:
         watch.end()
     else:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.errors import ConfigError, StateConflict
 from azq.parts.lab.drill.system import System
@@ -18,7 +19,7 @@ SAYS = "import json, os; print(json.dumps([os.getcwd(), {name: os.environ[name] 
 def test_a_process_finds_no_setting_but_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZQ_HOME", "/elsewhere")
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", "/elsewhere")
-    assert start([sys.executable, "-c", SAYS], tmp_path, tmp_path / "log", {"AZQ_RUN": "x"}).wait(60.0) == 0
+    assert start([sys.executable, "-c", SAYS], tmp_path, tmp_path / "log", {"AZQ_RUN": "x"}).wait(PATIENCE_S) == 0
     assert json.loads((tmp_path / "log").read_text()) == [str(tmp_path), {"AZQ_RUN": "x"}]
 
 

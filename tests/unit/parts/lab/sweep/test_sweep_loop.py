@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import PATIENCE_S
 
 from azq.console.report import as_html
 from azq.errors import NotFound, StateConflict, StoreError
@@ -160,7 +161,7 @@ def test_a_look_leaves_the_trials_that_run_alone(tmp_path: Path) -> None:
 
 
 def test_several_run_at_once(tmp_path: Path) -> None:
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=PATIENCE_S)
 
     def together(run: Run) -> Iterator[tuple[float, float | None]]:
         both.wait()
