@@ -38,7 +38,7 @@ class FrontProcess:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "AZQ_LOG": "json"}
             )
-        deadline, pause = time.monotonic() + 30.0, threading.Event()
+        deadline, pause = time.monotonic() + PATIENCE_S, threading.Event()
         while True:
             try:
                 connect(self.url).close()

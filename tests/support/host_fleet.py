@@ -79,7 +79,7 @@ class HostFleet:
             env |= {f"AZQ_BROKER__PUBLIC_{role.upper()}_URL": listen.url(place)}
         self.until(self._answers, "the control plane")
         self.ledger.create_run(record_of(RUN, parse_run(SECTIONS, "a drill"), self.folder / RUN, now_ms()))
-        env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4", "AZQ_DAEMON__UNCLAIMED_S": "6"}
+        env |= {"AZQ_STORE__URL": "redis", "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__LEASE_S": "4"}
         self.spawn("daemon", first, [*AZQ, "daemon"], env)
         self.spawn("learner", first, [*AZQ, "learner", "--run", RUN], env)
         logs = [self.folder / f"front-{role}.log" for role in PLANES]  # whoever joins earlier is refused at once

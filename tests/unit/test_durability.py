@@ -182,7 +182,7 @@ FSYNCS = (
     "sync_folder < OpenSegment.create",
     "OpenSegment.append < SegmentLog.append",
     "OpenSegment._opened < OpenSegment.append",
-    "OpenSegment._opened < OpenSegment._settle",
+    "OpenSegment._opened < OpenSegment._mark_or_cut",
     "OpenSegment.seal < SegmentLog._seal",
 )
 

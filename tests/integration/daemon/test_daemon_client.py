@@ -16,6 +16,7 @@ from rest_site import RestSite
 from sharp_nets import sharp_bytes
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
+from waiting import PATIENCE_S
 
 from azq.cli.app import app
 from azq.client import Client
@@ -224,7 +225,7 @@ def test_files_that_are_not_here_or_no_runs_are_kept(site: Site, azq: Any) -> No
 def test_who_changed_what_is_told(site: Site, azq: Any) -> None:
     azq("runs", "create", "first")
     azq("runs", "pause", "first")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while site.bus.length(keys.AUDIT) < 2:
         assert time.monotonic() < deadline
     lines = [json.loads(line) for line in azq("events", "--audit", "--json", as_json=False).splitlines()]

@@ -39,7 +39,7 @@ def daemon_of(control_url: str, folder: Path) -> Iterator[tuple[subprocess.Popen
     if 0 <= hard < 2 * IDLE:
         pytest.skip("this process may not open enough sockets")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("AZQ_")}
-    settings = {"AZQ_BROKER__CONTROL_URL": control_url, "AZQ_DAEMON__PORT": "0", "AZQ_DAEMON__TICK_S": "0.05", "AZQ_LOG": "json"}
+    settings = {"AZQ_BROKER__CONTROL_URL": control_url, "AZQ_DAEMON__PORT": "0", "AZQ_LOG": "json"}
     root = str(Path(__file__).parents[3])
     resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
     try:

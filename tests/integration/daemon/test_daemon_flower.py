@@ -31,7 +31,7 @@ def status_of(port: int, path: str, password: str | None = None) -> int:
 
 
 def wait_until_it_answers(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     pause = threading.Event()
     while True:
         try:

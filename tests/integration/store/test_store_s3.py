@@ -231,7 +231,7 @@ def test_a_learner_publishes_to_a_bucket_and_an_inference_worker_loads_from_it(s
             build(network, spec, seed=version), WeightsMeta("connect_four", version, 0, network=network.model_dump(mode="json"))
         )
         assert publisher.publish(data, publisher.next_version(), step=version).uri.startswith("s3://")
-        deadline_s, answer = time.monotonic() + 30.0, None
+        deadline_s, answer = time.monotonic() + PATIENCE_S, None
         while (answer is None or answer.weight_version < version) and time.monotonic() < deadline_s:
             answer = client.result(client.submit(leaves), timeout_s=PATIENCE_S)
         assert answer is not None

@@ -34,7 +34,7 @@ def bus(brokers):
 def read(bus, wanted, streams=(STREAM,)):
     """Reads until so many frames are there."""
     entries: list[Entry] = []
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + PATIENCE_S
     while len(entries) < wanted and time.monotonic() < deadline_s:
         entries += bus.read(list(streams), GROUP, "me", count=16, block_ms=100)
     return entries

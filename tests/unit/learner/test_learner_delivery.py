@@ -11,6 +11,7 @@ import pytest
 import structlog
 from learner_workplace import RUN, run_dry, turns
 from replay_games import play_game
+from waiting import PATIENCE_S
 
 from azq import games
 from azq.errors import BrokerUnavailable
@@ -80,7 +81,7 @@ def test_an_outage_loses_nothing(place, method, after):
     gone = BrokerUnavailable("gone; start the broker")
     learner = place.learner(bus=Failing(place.bus, method, gone, after=after), ledger=Failing(place.ledger, method, gone, after=after))
     place.finish_games(1, 8)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and (place.ledger.inserted < 8 or place.bus.length(keys.samples(RUN))):
         turns(learner, 1)
     assert learner.status().games_inserted == 8
@@ -117,7 +118,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_half_acknowledged(place, monke
     assert ["No space left" in line["reason"] for line in lines if line["event"] == "disk_refuses"] == [True]
     assert place.bus.length(keys.samples(RUN)) == 5
     assert place.ledger.inserted == 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while place.ledger.inserted < 5 and time.monotonic() < deadline:  # it pauses between two tries
         turns(learner, 1)
     assert place.ledger.inserted == 5
