@@ -11,11 +11,11 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.queue | azq.ledger | azq.bus | azq.store          Celery by hardware tag; jobs, leases, games; streams; blobs
     azq.search | azq.nets | azq.replay | azq.notation | azq.ratings  batched trees; networks; the segment log; game files; strength
     azq.actor | azq.inference | azq.learner | azq.arena | azq.samples    makes games; evaluates leaves; trains; compares; looks at games
-    azq.status                                            what is known of runs, queues and workers, for all who tell it
+    azq.status                                            what is known of runs, queues and workers, for pages, REST and commands
     workers | daemon                                      Celery tasks and long-running mains; decides and serves REST
     azq.client                                            the REST interface from Python
     azq.host                                              one machine: brokers, run folders, devices, systemd, joining a fleet
-    azq.local                                             a whole azq in a process and a folder of its own: `azq.Local`
+    azq.local                                             a whole azq in one process and one folder: `azq.Local`
     azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
     azq.cli                                               the command line, which finds the parts by `azq.parts.extensions`
     azq.parts.cluster | azq.parts.volunteers | azq.parts.ranks    machines from one file; browsers' tabs; several learners
