@@ -10,10 +10,12 @@ from reconcile_worlds import view
 
 from azq.ledger.types import JobState, LedgerCounts, RunState, RunView
 from azq.ratings.elo import Rating, Scored
+from azq.ratings.matches import split
 from azq.status.conditions import Died
 from azq.status.stages import RunFirsts
 from azq.status.strength import Standing, Strength, strength
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, failed_matches, ranks_status, summarise
+from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.machines import MachineTime, ProcessDeath, Spending
 from azq.wire.messages import GradeResult, Heartbeat, HistoryPoint, LearnerStatus, MatchResult, MatchSpec, RunRecord, WeightEvent
@@ -251,3 +253,30 @@ def test_a_game_for_one_has_a_score_and_a_baseline_in_the_place_of_elo() -> None
     found = strength(Standing(scores=table))
     assert (found.rated_version, found.score, found.score_low, found.score_high) == (3, 200.0, 190.0, 210.0)
     assert (found.baseline, found.baseline_score, found.elo) == ("rule", 300.0, None)
+
+
+def test_a_run_without_games_says_since_when_unless_positions_are_evaluated() -> None:
+    began = HistoryPoint(0)
+    idle = RunFacts(replace(VIEW, active_ms=20_000), LedgerCounts(0, 0, 0, 0, 0, 0, 0), point=began)
+    assert summarise(idle, 0).no_games == "no game was begun in 20 s: no worker has taken a job of self-play"
+    assert summarise(replace(idle, counts=LedgerCounts(8, 0, 8, 0, 0, 0, 0, evaluations=10)), 0).no_games == ""  # one in two seconds
+    empty = replace(idle, counts=LedgerCounts(600, 600, 0, 0, 600, 0, 0), view=VIEW)
+    silent = msgspec.structs.replace(LEARNER, samples_inserted=0)
+    for known in (replace(empty, learner=silent), replace(empty, learned=silent)):
+        assert summarise(known, 0).no_games.startswith("600 games and no sample")
+    assert summarise(empty, 0).no_games == ""
+
+
+def test_notes_of_workers_are_conditions_while_the_run_goes_on() -> None:
+    facts = RunFacts(VIEW, COUNTS, workers=(heartbeat("inference", "i", note="served by: plain"),))
+    assert "i: served by: plain" in summarise(facts, 0).conditions
+    assert summarise(replace(facts, view=replace(VIEW, state=RunState.PAUSED)), 0).conditions == ()
+
+
+def test_a_match_in_parts_says_how_far_it_is() -> None:
+    spec = MatchSpec("weights:2", "uct:100", 200, 8, 0, 0)
+    jobs = tuple(
+        replace(queued, job=msgspec.structs.replace(queued.job, payload=encode(part)))
+        for queued, part in zip((view(1, kind=Kind.EVAL), view(2, kind=Kind.EVAL)), split(spec, 100), strict=True)
+    )
+    assert summarise(RunFacts(VIEW, COUNTS, jobs=jobs), 0).matches == ("weights:2 - uct:100: 0 of 200",)
