@@ -90,6 +90,9 @@ def test_a_round_keeps_its_seed_whoever_asks_for_it() -> None:
     sections = sections.model_copy(update={"run": sections.run.model_copy(update={"seed": 3})})
     [action] = [each for each in decide(DUE, WORKERS, sections=sections) if isinstance(each, EnqueueEval)]
     assert [spec.seed for spec in action.specs if isinstance(spec, MatchSpec)] == [3_009_090, 3_009_091]
+    final = asked(LAST, RunState.FINISHED, final_games=8)
+    assert final is not None
+    assert [spec.seed for spec in final.specs if isinstance(spec, MatchSpec)] == [9_582]
 
 
 @pytest.mark.parametrize(("positions", "graded"), [(0, []), (1, [1]), (400, [50])])
@@ -103,6 +106,8 @@ def test_a_run_begins_with_a_few_positions(positions: int, graded: list[int]) ->
     [
         ({"every_s": 1}, 1000, 0, True),
         ({"every_s": 1}, 999, 0, False),
+        ({"every_s": 1}, 0, 0, False),
+        ({"every_s": 1}, -1, 0, True),  # the clock was set back
         ({"every_s": 0, "every_steps": 1}, 1, 1, True),
         ({"every_s": 0, "every_steps": 1}, 9999, 0, False),
     ],
