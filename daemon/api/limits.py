@@ -112,7 +112,7 @@ class Limiter:
         """0 when the caller may send a request now, else whole seconds after which it may."""
         now_s = self._clock_s()
         whole_s = max(now_s, self._whole_s.pop(caller, now_s))
-        wait_s = whole_s - now_s - self._tolerance_s
+        wait_s = round(whole_s - now_s - self._tolerance_s, 9)  # what sums of floats are off by is no second to wait
         self._whole_s[caller] = whole_s if wait_s > 0 else whole_s + self._every_s
         while len(self._whole_s) > self._most_callers:
             self._whole_s.popitem(last=False)
