@@ -37,7 +37,6 @@ from azq.wire.messages import ModelEvent
 WEB = Path(str(files("azq") / "web"))
 PAGES = ("play", "gallery", "boards", "vendor")  # folders of it; the others are pages of a daemon or a gateway
 GAMES, NETWORKS = "games.json", "site"
-PACKED = (".css", ".html", ".js", ".mjs", ".svg", ".wasm")  # files with a compressed one beside
 SHOWN_PLIES = 30  # of random play, on the gallery's boards
 LEAST_SHARE = 0.5  # of the points, in a match that says how strong a network is
 STRENGTH, STRONGEST = 64, 2048  # simulations of a network at its own level, and of the highest level
@@ -48,7 +47,11 @@ def build(folder: Path, url: str = "") -> list[str]:
 
     Link previews of its pages have pictures where `url`, its address, is given.
     """
-    write_pages(folder, url)
+    from azq.process.site import PACKED
+
+    for path in list(write_pages(folder, url).rglob("*")):
+        if path.suffix in PACKED:  # beside it, for servers that send it so
+            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
     for game in pretrained.names():
         _write_network(folder, game)
     return list(pretrained.names())
@@ -93,17 +96,14 @@ def demo(port: int, *, open_browser: bool) -> None:
             uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
 
-def write_pages(folder: Path, url: str = "") -> None:
-    """Everything but the networks; what pages load lies in a folder named by its content, packed beside for servers that send it so."""
+def write_pages(folder: Path, url: str = "") -> Path:
+    """Writes everything but the networks; returns the folder, named by its content, of what pages load."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise StateConflict(f"{folder} is not empty; name a new folder")
     web, digest = folder / "web", hashlib.sha256()
     shutil.copytree(WEB, web, ignore=_left_out)
     for path in sorted(path for path in web.rglob("*") if path.is_file()):
-        data = path.read_bytes()
-        digest.update(path.relative_to(web).as_posix().encode() + hashlib.sha256(data).digest())
-        if path.suffix in PACKED:
-            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(data, mtime=0))
+        digest.update(path.relative_to(web).as_posix().encode() + hashlib.sha256(path.read_bytes()).digest())
     assets = web.rename(folder / f"web-{digest.hexdigest()[:12]}")
     _write_page(folder, "gallery", assets.name, "Play nine games", f"{url}{assets.name}/gallery/connect_four.png" if url else "")
     for game in pretrained.names():
@@ -111,10 +111,11 @@ def write_pages(folder: Path, url: str = "") -> None:
         _write_page(folder / "play" / game, "play", assets.name, f"Play {title} against a network", image if url else "")
     (folder / NETWORKS).mkdir()
     (folder / GAMES).write_bytes(msgspec.json.encode([_entry(game) for game in pretrained.names()]))
+    return assets
 
 
 def _write_page(folder: Path, page: str, assets: str, title: str, image: str) -> None:
-    """A page of `web` at another place: its links follow, browsers load its modules at once, link previews have title and picture."""
+    """A page of `web` elsewhere, a game's in a folder of its name: links follow, modules load at once, link previews say what it is."""
     root = "../" * (0 if page == "gallery" else 2)
 
     def moved(link: re.Match[str]) -> str:
@@ -128,6 +129,8 @@ def _write_page(folder: Path, page: str, assets: str, title: str, image: str) ->
     previews = "".join(f'<meta property="{name}" content="{escape(text)}">\n' for name, text in tags.items() if text)
     text = (WEB / page / "index.html").read_text("utf-8").replace("</head>", f"{preloads}</head>")
     text = re.sub(r'\b(href|src)="([^":]+)"', moved, text)
+    if page == "play":
+        text = text.replace('<html lang="en">', f'<html lang="en" data-game="{folder.name}">')
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "index.html").write_text(re.sub("<title>.*</title>", f"<title>{escape(title)} · azq</title>\n{previews}", text), "utf-8")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import hashlib
 import os
 from functools import cache
@@ -20,11 +22,12 @@ POLICY = "; ".join(
 )
 SOCKETS = "; connect-src 'self' ws: wss:"  # of pages that speak over a WebSocket, which not every browser counts as 'self'
 HEADERS = {"Cross-Origin-Resource-Policy": "same-origin", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
+PACKED = (".css", ".html", ".js", ".mjs", ".svg", ".wasm", ".webmanifest")
 UNPACKED = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")  # networks do not become smaller
 
 
 class Guarded:
-    """Puts the headers on every answer, and compresses text and the core for browsers that accept it."""
+    """Puts the headers on every answer, and compresses text that is not packed already for browsers that accept it."""
 
     def __init__(self, app: ASGIApp, policy: str = POLICY) -> None:
         self._app = GZipMiddleware(app, compresslevel=6, exclude_content_types=UNPACKED)
@@ -44,7 +47,7 @@ class Guarded:
 class WebFiles(StaticFiles):
     """The files of pages, known by what is in them, so that an upgrade leaves with browsers what it did not change.
 
-    What is kept packed is sent as it lies there.
+    What is kept packed is sent as it lies there; text and the core are packed once, in a thread, for browsers that accept it.
     """
 
     def file_response(self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = HTTPStatus.OK) -> Response:
@@ -59,9 +62,20 @@ class WebFiles(StaticFiles):
         if isinstance(response, RedirectResponse):  # of a folder without its slash; relative, as a proxy may have put a prefix before it
             folder, query = scope["path"].rpartition("/")[2], urlsplit(response.headers["location"]).query
             response.headers["location"] = urlunsplit(("", "", f"./{folder}/", query, ""))
-        return response
+        if not isinstance(response, FileResponse) or Path(response.path).suffix not in PACKED:
+            return response
+        if response.status_code != HTTPStatus.OK or "gzip" not in Headers(scope=scope).get("accept-encoding", ""):
+            return response
+        headers = {"ETag": response.headers["etag"], "Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        body = await asyncio.to_thread(_packed, str(response.path), response.headers["etag"])
+        return Response(body, media_type=response.media_type, headers=headers)
 
 
 @cache
 def _digest(file: str, mtime_ns: int) -> str:
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
+@cache
+def _packed(file: str, _etag: str) -> bytes:
+    return gzip.compress(Path(file).read_bytes(), mtime=0)
