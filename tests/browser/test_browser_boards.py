@@ -66,8 +66,8 @@ def test_a_board_looks_as_it_did(url: str, browser: Any, game: str) -> None:
         for theme in THEMES:
             context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce")
             page = context.new_page()
-            page.goto(f"{url}/play/{game}/?site#run={game}&seat=0&moves={moves}")
-            page.locator(".scene > *").wait_for()
+            page.goto(f"{url}/play/{game}/#run={game}&seat=0&moves={moves}")
+            page.locator(".play:not(.waiting) .scene > *").wait_for()
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             picture = Image.open(io.BytesIO(page.locator(".board").screenshot())).convert("RGB")
             context.close()
@@ -82,8 +82,8 @@ def test_a_board_looks_as_it_did(url: str, browser: Any, game: str) -> None:
 @pytest.mark.slow
 def test_a_board_without_its_pieces_is_noticed(url: str, browser: Any) -> None:
     page = browser.new_page(viewport={"width": 1024, "height": 900}, color_scheme="light", reduced_motion="reduce")
-    page.goto(f"{url}/play/hex/?site#run=hex&seat=0&moves=")
-    page.locator(".scene > *").wait_for()
+    page.goto(f"{url}/play/hex/#run=hex&seat=0&moves=")
+    page.locator(".play:not(.waiting) .scene > *").wait_for()
     assert "most" in differs(Image.open(io.BytesIO(page.locator(".board").screenshot())), PICTURES / "hex-1024-light.png")
     page.close()
 
@@ -105,8 +105,8 @@ def played(browser: Any, url: str, game: str) -> tuple[Any, int]:
         game, lambda plies, state: plies >= PLIES.get(game, 20) and state.current_player() == 0 and bool(turn.search(str(state)))
     )
     page = browser.new_page(viewport={"width": 1024, "height": 1100})
-    page.goto(f"{url}/play/{game}/?site#run={game}&seat=0&moves={moves}")
-    page.locator(".scene > *").wait_for()
+    page.goto(f"{url}/play/{game}/#run={game}&seat=0&moves={moves}")
+    page.locator(".play:not(.waiting) .scene > *").wait_for()
     return page, page.locator("#played li").count()
 
 

@@ -54,6 +54,10 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     page.goto("about:blank")
     page.goto(link)
     until(lambda: page.locator("#played li").count() == 2, "the shared game")
+    page.goto(f"{url}/play/hex/")  # as a link preview's reader opens it
+    page.locator(".scene [data-action]").first.click()
+    until(lambda: page.locator("#played li").count() == 2, "its answer")
+    assert page.title() == "Your turn · Hex · azq"
     assert complaints == []
     context.close()
 

@@ -13,10 +13,10 @@ try {
   show(document.getElementById("games"), games.map(({ game, position, measured }) => {
     const { title, rules } = RULES[game];
     return h("section", { class: "panel", "data-game": game }, h("h2", {}, title),
-      h("a", { class: "preview", "aria-hidden": "true", tabindex: -1, href: `play/${game}/?site#run=${game}` }, preview(game, position)),
+      h("a", { class: "preview", "aria-hidden": "true", tabindex: -1, href: `play/${game}/` }, preview(game, position)),
       h("ol", {}, rules.map((rule) => h("li", {}, rule))),
       measured ? h("p", { class: "muted" }, strength(measured)) : "",
-      h("a", { class: "button", href: `play/${game}/?site#run=${game}`, "aria-label": `Play ${title}` }, "Play"));
+      h("a", { class: "button", href: `play/${game}/`, "aria-label": `Play ${title}` }, "Play"));
   }));
 } catch (error) {
   document.getElementById("problem").textContent = `The list of games could not be read (${error.message}); reload the page.`;

@@ -25,7 +25,8 @@ const page = { board: null, core: null, source: null, run: null, rules: null, op
 function readAddress() {
   const query = new URLSearchParams(location.hash.slice(1));
   const moves = (query.get("moves") ?? "").split(".").filter(Boolean).map((move) => parseInt(move, 36));
-  return { run: query.get("run") ?? new URLSearchParams(location.search).get("run"), level: query.get("level"), seat: Number(query.get("seat") ?? 0), moves };
+  const run = query.get("run") ?? new URLSearchParams(location.search).get("run") ?? document.documentElement.dataset.game;
+  return { run, level: query.get("level"), seat: Number(query.get("seat") ?? 0), moves };
 }
 
 function address() {
@@ -317,7 +318,7 @@ $("analyse").addEventListener("click", analyse);
 $("level").addEventListener("change", () => page.table && advance());
 $("where").addEventListener("change", telling(async () => { await openOpponent($("level").value); page.advice = new Map(); advance(); }));
 $("runs").addEventListener("change", telling(async () => {
-  if (page.source.site) return location.assign(`../${$("runs").value}/?site#run=${$("runs").value}`);
+  if (page.source.site) return location.assign(`../${$("runs").value}/`);
   await openRun($("runs").value, readAddress()); begin(); }));
 window.addEventListener("hashchange", telling(() => { takeToken(); return start(); }));
 document.querySelector("header").append(themeButton());

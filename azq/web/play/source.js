@@ -6,7 +6,7 @@ import { ServerOpponent, TabOpponent } from "./opponent.js";
 
 /** {runs: [{name, sections: {run: {game, params}}}], opponents(run), gateway, site}; `guarded` asks for a token where one is needed. */
 export async function findSource(guarded) {
-  if (new URLSearchParams(location.search).has("site")) return ofSite(guarded);
+  if (document.documentElement.dataset.game) return ofSite(guarded);
   try {
     const runs = await guarded(() => call("/v1/runs"));
     return { runs: runs.sort(byAge), opponents: (run) => ofDaemon(run, guarded) };
