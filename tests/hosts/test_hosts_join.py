@@ -65,11 +65,11 @@ def test_a_player_that_is_cut_off_loses_its_games_to_another_and_plays_again_whe
     games = found.until(lambda: held_games(found, held), "games in cora's hands")
     processes = {beat.pid for beat in found.beats("cora")}
     found.hosts["cora"].cut()
-    found.until(lambda: not found.leased("cora"), "the end of cora's lease", PATIENCE_S)
+    found.until(lambda: not found.leased("cora"), "the end of cora's lease")
     assert found.ledger.job(held.job.job_id).attempt == held.attempt + 1
     found.until(lambda: not games & open_games(found), "the end of cora's games in other hands")
     assert found.more(50, "while cora is away").balanced
-    found.until(lambda: not found.beats("cora"), "the end of cora's heartbeat", PATIENCE_S)
+    found.until(lambda: not found.beats("cora"), "the end of cora's heartbeat")
     found.hosts["cora"].heal()
     found.until(lambda: found.leased("cora"), "a job at cora after the cut")
     assert {beat.pid for beat in found.until(lambda: found.beats("cora"), "cora's heartbeat")} == processes
@@ -139,7 +139,7 @@ def test_nobody_is_taken_for_hung_while_the_network_is_away_for_long(tmp_path: P
     with fleet(tmp_path, "eyes", "cora") as found:
         found.join("eyes", "--roles", "inference")
         found.join("cora", *SELFPLAY)
-        found.more(50, "before the cut", PATIENCE_S)
+        found.more(50, "before the cut")
         processes = {beat.pid for host in ("eyes", "cora") for beat in found.beats(host)}
         for host in ("eyes", "cora"):
             found.hosts[host].cut()

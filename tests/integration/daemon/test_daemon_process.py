@@ -9,14 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from notifications import Notifications
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, until
 
 from azq.bus.embedded import EmbeddedServer
 from azq.errors import ExitCode
@@ -106,9 +105,7 @@ def test_a_frozen_broker_degrades_readiness_until_it_thaws_and_the_daemon_lives_
     notifications.wait_for("READY=1")
     os.kill(broker.control.pid, signal.SIGSTOP)
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        while get(address, "/readyz")[0] != 503:
-            assert time.monotonic() < deadline
+        until(lambda: get(address, "/readyz")[0] == 503, "a daemon that is not ready")
         notifications.wait_for("STATUS=degraded")
         notifications.wait_for("WATCHDOG=1", count=notifications.lines.count("WATCHDOG=1") + 3)
     finally:

@@ -74,7 +74,7 @@ def run(broker, tmp_path):
 
 def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp_path):
     process = start(NOTIFY_SOCKET=str(tmp_path / "notify"))
-    notices.wait_for("READY=1", within_s=PATIENCE_S)
+    notices.wait_for("READY=1")
     client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions)
     assert ask(client, observations(8)).weight_version == 1
     control = RedisBus(broker.control_url)
@@ -87,7 +87,7 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
     (beat,) = beats()
     assert (beat.role, beat.pid) == ("inference", process.pid)
     process.send_signal(signal.SIGTERM)
-    notices.wait_for("STOPPING=1", within_s=PATIENCE_S)
+    notices.wait_for("STOPPING=1")
     _, log = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == ExitCode.OK, log
     assert beats() == []
@@ -98,7 +98,7 @@ def test_it_serves_beats_and_leaves_at_a_signal(broker, run, start, notices, tmp
 
 def test_it_outlives_a_restart_of_the_data_plane(broker, run, start, notices, tmp_path):
     process = start("worker.heartbeat_s=5.0", NOTIFY_SOCKET=str(tmp_path / "notify"))
-    notices.wait_for("READY=1", within_s=PATIENCE_S)
+    notices.wait_for("READY=1")
     client = StreamEvaluator(RedisBus(broker.data_url), run, "c1", num_actions=SPEC.num_actions, resend_after_s=0.5)
     ask(client, observations(8))
     broker.data.stop()

@@ -233,7 +233,7 @@ def test_a_learner_publishes_to_a_bucket_and_an_inference_worker_loads_from_it(s
         assert publisher.publish(data, publisher.next_version(), step=version).uri.startswith("s3://")
         deadline_s, answer = time.monotonic() + PATIENCE_S, None
         while (answer is None or answer.weight_version < version) and time.monotonic() < deadline_s:
-            answer = client.result(client.submit(leaves), timeout_s=PATIENCE_S)
+            answer = client.result(client.submit(leaves), timeout_s=5.0)
         assert answer is not None
         assert answer.weight_version == version
     client.close()
