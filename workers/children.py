@@ -18,9 +18,8 @@ from azq import logs, metrics, phases
 from azq.errors import BrokerError, LeaseLost, NotFound
 from azq.ledger import Ledger
 from azq.ledger.types import Lease
-from azq.process.liveness import HANG_AFTER_S
+from azq.process.liveness import HANG_AFTER_S, hangs
 from azq.process.proc import is_my_child
-from azq.process.supervisor import hangs
 from azq.waiting import AwakeClock
 
 _STOP = struct.Struct("<Q")

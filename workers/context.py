@@ -125,7 +125,7 @@ class Context:
 
         self._evaluators += 1
         who = f"{self.owner}:{self._evaluators}"
-        return open_stream(self.config.broker, record.run, sections, game, who, self.phases, self.near_inference())
+        return open_stream(self.config.broker, record.run, game, who, self.phases, self.near_inference())
 
     def near_inference(self) -> Path | None:
         """The home folder whose inference workers are asked directly: this host's, unless there are others."""

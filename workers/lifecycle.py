@@ -31,8 +31,8 @@ from azq.masking import masked_settings
 from azq.process.heartbeat import Presence
 from azq.process.interrupts import leave_terminal
 from azq.process.liveness import READY, WATCHDOG, notify, waits_for_brokers, watchdog_interval_s
-from azq.wire.acl import PIDBOX
 from azq.wire.connect import translate
+from azq.wire.keys import PIDBOX
 from azq.wire.kinds import Kind
 from workers.children import Board, merge, versions
 

@@ -24,8 +24,8 @@ from azq.files import locked
 from azq.host.fronts import TLS_FOLDER, FrontPlan, Listen, parse_listen
 from azq.host.users import LEAST_PASSWORD, Machines, knows_roles, owners_of
 from azq.process.interrupts import Interrupts
-from azq.process.liveness import READY, STOPPING, WATCHDOG, notify, patient
-from azq.process.supervisor import ChildSpec, Death, cause_of, hangs
+from azq.process.liveness import READY, STOPPING, WATCHDOG, hangs, notify, patient
+from azq.process.supervisor import ChildSpec, Death, cause_of
 from azq.waiting import AwakeClock
 from azq.wire.connect import connect
 from azq.wire.shards import data_names

@@ -194,7 +194,7 @@ def give_roles(config: Config, *, apply: bool) -> Iterator[str]:
     """
     for url, server in zip(_addresses(config), owners_of(config), strict=True):
         password = password_in(url)
-        if len(password) < LEAST_PASSWORD or acl.user_in(url) != acl.OWNER:
+        if len(password) < LEAST_PASSWORD or keys.user_in(url) != keys.OWNER:
             raise ConfigError(f"the settings name {address(url)} without its owner's password of {LEAST_PASSWORD} letters or more; set one")
         if not apply:
             yield f"# {address(url)}"
@@ -240,7 +240,7 @@ def knows_roles(config: Config) -> bool:
     """Whether the control plane keeps the roles' users, or the settings name a user that is not its owner."""
     url = user_url(config.broker.control_url, "daemon")
     if url == config.broker.control_url:
-        return acl.user_in(url) != acl.OWNER
+        return keys.user_in(url) != keys.OWNER
     try:
         connect(url).close()
     except BrokerRefused:
@@ -258,6 +258,6 @@ def in_roles(config: Config) -> Callable[[Role], Config]:
 def user_url(url: str, role: Role) -> str:
     """The address of a server for a role's user, from its owner's; another is left as it is."""
     password = password_in(url)
-    if not password or acl.user_in(url) != acl.OWNER:
+    if not password or keys.user_in(url) != keys.OWNER:
         return url
     return with_user(url, acl.role_user(role), acl.role_password(password, role))

@@ -70,6 +70,11 @@ def notify(*lines: str, environment: MutableMapping[str, str] = os.environ) -> b
     return True
 
 
+def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
+    """Whether a process that was ready has been silent too long; both times are those of an `AwakeClock`."""
+    return alive_s is not None and now_s - alive_s > hang_after_s
+
+
 def more_time(seconds: float) -> str:
     """The state line that asks for so much longer, from now on, before a start counts as failed; to be said again before it is over."""
     return f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}"

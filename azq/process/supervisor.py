@@ -23,7 +23,7 @@ from typing import Protocol
 from azq import logs
 from azq.errors import DO_NOT_RESTART
 from azq.masking import masked
-from azq.process.liveness import READY, WATCHDOG, NotifySocket
+from azq.process.liveness import READY, WATCHDOG, NotifySocket, hangs
 from azq.process.start import bound_to_this
 from azq.waiting import AwakeClock, Backoff
 
@@ -79,11 +79,6 @@ class Child:
     alive_s: float | None = None  # when it last said so, while the supervisor was awake; READY starts the watch, as under systemd
     silent_s: float | None = None  # how long it had said nothing when it was killed for that
     cause: str = ""  # of its last death
-
-
-def hangs(alive_s: float | None, now_s: float, hang_after_s: float) -> bool:
-    """Whether a process that was ready has been silent too long; both times are those of an `AwakeClock`."""
-    return alive_s is not None and now_s - alive_s > hang_after_s
 
 
 def cause_of(code: int, silent_s: float | None, words: str) -> str:

@@ -11,13 +11,11 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from urllib.parse import urlsplit
 
-from azq.wire.keys import AZQ_ROLES, CELERY_PREFIX, TABLE, Key, Role
+from azq.wire.keys import AZQ_ROLES, EVENTS, OWNER, PIDBOX, TABLE, Key, Role
 
 SINCE = (7, 0)  # of Redis; Valkey tells such a version too
 ROLES: tuple[Role, ...] = (*AZQ_ROLES, "flower")
-OWNER = "default"  # who has the password of a server
 ROLE_PREFIX, MACHINE_PREFIX = "azq-", "machine-"  # of users' names: an operator's own are others
 NAME_PATTERN = r"[a-z0-9][a-z0-9_-]{0,39}"
 
@@ -38,8 +36,7 @@ _WRITES = {
     "none": "setrange",  # the probe of azq.wire.fitness
 }
 _ENDS = "del unlink expire pexpire persist"
-# Celery's channels. Who listens to a pattern of them must be given that very pattern; what is in brackets is judged by itself.
-PIDBOX, EVENTS = f"{CELERY_PREFIX}/0.celery.pidbox", f"{CELERY_PREFIX}/0.celeryev/*"
+# Who listens to a pattern of channels must be given that very pattern; what is in brackets is judged by itself.
 _TELLS = ("+publish", f"&{EVENTS}")
 _MORE: dict[Role, tuple[str, ...]] = {
     "daemon": ("+scan", *_TELLS),
@@ -57,10 +54,6 @@ def role_user(role: Role) -> str:
 def machine_user(name: str) -> str:
     """The user of a machine that was let in."""
     return f"{MACHINE_PREFIX}{name}"
-
-
-def user_in(url: str) -> str:
-    return urlsplit(url).username or OWNER
 
 
 def is_name(text: str) -> bool:

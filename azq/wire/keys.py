@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
+from urllib.parse import urlsplit
 
 from azq.wire.kinds import Kind
 
@@ -148,6 +149,8 @@ STUDY_PREFIX = "azq:study:"
 LEARNER_GROUP = "learner"
 INFERENCE_GROUP = "inference"
 CELERY_PREFIX = "azq."
+PIDBOX, EVENTS = f"{CELERY_PREFIX}/0.celery.pidbox", f"{CELERY_PREFIX}/0.celeryev/*"  # Celery's channels
+OWNER = "default"  # the user who has the password of a server
 
 
 def run_prefix(name: str) -> str:
@@ -238,6 +241,10 @@ def study(which: str) -> str:
 
 def beat(worker: str) -> str:
     return f"{BEAT_PREFIX}{worker}"
+
+
+def user_in(url: str) -> str:
+    return urlsplit(url).username or OWNER
 
 
 def reply(client: str) -> str:

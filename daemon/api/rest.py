@@ -78,4 +78,4 @@ def _evaluator(broker: BrokerConfig, numbers: Iterator[int], record: RunRecord, 
     """The run's networks, behind the inference workers. Raises `BrokerError`."""
     if sections.selfplay.evaluator == "uniform":
         return guesses(record, sections, game)
-    return open_stream(broker, record.run, sections, game, f"moves:{socket.gethostname()}:{os.getpid()}:{next(numbers)}")
+    return open_stream(broker, record.run, game, f"moves:{socket.gethostname()}:{os.getpid()}:{next(numbers)}")

@@ -31,6 +31,11 @@ SHORTEST_PATIENCE_S = 1.0
 SHARE_WORTH_SAYING = 0.5  # of actions that are legal, below which logits of those alone are asked for
 LATENCIES = 20.0  # a request that takes so many times the usual is taken for lost
 BACKOFF = Backoff(0.1, 2.0)
+MOVE_AFTER_S = 1.0  # of a broker's absence; one that restarts is back sooner
+MUTE_AFTER_S = 10.0  # without any answer over a broker that is there: the inference workers may be cut off from it
+LOOK_S = 0.25  # between two looks whether the broker is to be left, while an answer is waited for
+
+Elsewhere = Callable[[], tuple[AskingBus, str]]  # the next broker that answers, and a client's name there; raises BrokerError
 
 
 @dataclass(slots=True)
@@ -41,7 +46,7 @@ class Outstanding:
     frame: bytes
     wanted: NDArray[np.intp] | None  # places of the logits that are asked for; None: all
     sent_s: float | None = None  # None: not sent yet, or to be sent again
-    sends: int = 0  # by this client; its request counts those before too
+    sends: int = 0
 
 
 @dataclass(eq=False)
@@ -51,7 +56,8 @@ class StreamEvaluator:
     At most `max_in_flight` requests are on their way (credits); further ones wait here, so that the stream stays bounded.
     A request unanswered for many times the usual, at most `resend_after_s`, is sent again under its id: evaluation is pure,
     so only the first answer counts.
-    A broker that is away is waited for; `result` returns None meanwhile.
+    A broker that is away is waited for; `result` returns None meanwhile. Once it is lost, or no answers come over it, all is asked again
+    over the one that `elsewhere` gives.
     """
 
     bus: AskingBus
@@ -64,6 +70,7 @@ class StreamEvaluator:
     resend_after_s: float = 5.0
     clock_s: Callable[[], float] = time.monotonic
     phases: Phases = field(default_factory=Phases)
+    elsewhere: Elsewhere | None = None
     resent: int = field(default=0, init=False)
     unknown_replies: int = field(default=0, init=False)
 
@@ -75,20 +82,19 @@ class StreamEvaluator:
         self._next_id = time.time_ns() >> 10  # a client of the same name that died may have left replies behind
         self._pause = threading.Event()  # never set: a wait on it is a back-off
         self._failures = 0  # calls in a row that found no broker
+        self._lost_s = 0.0  # since when
+        self._heard_s = self.clock_s()  # when it answered last, or had nothing to answer
         self._latency_s = 0.0  # of an answer, as the last ones took
 
-    def submit(
-        self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST, sends: int = 0
-    ) -> int:
-        """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either.
-
-        `sends` is how often they were sent elsewhere: a request that may have killed who had it is to keep its history.
-        """
+    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
+        """Sends (L, P) observations, or keeps them until a credit is free or the broker is back; never blocks on either."""
+        if not self._outstanding:
+            self._heard_s = self.clock_s()
         self._next_id += 1
         sent_ms = now_ms()
         with self.phases("encode"):
             legal_bits, wanted = (b"", None) if legal is None or not legal.size else self._wanted(legal)
-            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, sends + 1, legal_bits)
+            request = EvalRequest(self._next_id, self.client, weight_version, len(packed), packed.tobytes(), sent_ms, 1, legal_bits)
             frame = codec.encode(request)  # too large is the caller's mistake, said here
         self._outstanding[request.request_id] = Outstanding(request, frame, wanted)
         self._unsent.append(request.request_id)
@@ -107,7 +113,8 @@ class StreamEvaluator:
             raise KeyError(handle)
         deadline_s, left_s = self.clock_s() + timeout_s, timeout_s
         while handle not in self._answers and left_s >= 0.0:
-            self._pump(left_s)
+            self._pump(min(LOOK_S, left_s))
+            self._leave_where_due()
             left_s = deadline_s - self.clock_s()
         if handle not in self._answers:
             return None
@@ -122,10 +129,6 @@ class StreamEvaluator:
         places = wanted_places(legal_bits, len(legal), self.num_actions)
         return (legal_bits, places) if len(places) < SHARE_WORTH_SAYING * len(legal) * self.num_actions else (b"", None)
 
-    def forget(self, handle: int) -> None:
-        self._outstanding.pop(handle, None)
-        self._answers.pop(handle, None)
-
     def close(self) -> None:
         """Deletes the reply list and closes the bus; requests on their way are answered into nothing."""
         self._outstanding.clear()
@@ -139,12 +142,34 @@ class StreamEvaluator:
         """Whether the last call found no broker."""
         return self._failures > 0
 
-    def unanswered(self) -> dict[int, EvalRequest]:
-        return {number: waiting.request for number, waiting in self._outstanding.items()}
-
     @property
     def in_flight(self) -> int:
         return sum(waiting.sent_s is not None for waiting in self._outstanding.values())
+
+    def _leave_where_due(self) -> None:
+        """Goes on over another broker where this one is lost, or gives no answers; evaluation is pure, so any answer is as good."""
+        if self.elsewhere is None:
+            return
+        now_s = self.clock_s()
+        if now_s < (self._lost_s + MOVE_AFTER_S if self.lost else self._heard_s + MUTE_AFTER_S):
+            return
+        self._lost_s = self._heard_s = now_s  # without another broker the next look is as far away as the first
+        try:
+            bus, client = self.elsewhere()
+        except BrokerError:
+            return
+        logs.get(__name__).warning("evaluation_moved", lost=self.client, now=client, again=len(self._outstanding))
+        self.bus.close()
+        self.bus, self.client, self._replies, self._failures = bus, client, keys.reply(client), 0
+        self._ask_again()
+        self._try(self._send_unsent)
+
+    def _ask_again(self) -> None:
+        """Puts what was sent back among the unsent: whoever had it has it no more."""
+        for number, waiting in self._outstanding.items():
+            if waiting.sent_s is not None:
+                waiting.sent_s = None
+                self._unsent.append(number)
 
     def _pump(self, timeout_s: float) -> None:
         """Sends what is due and takes replies, for at most `timeout_s` and no longer than until the next re-send."""
@@ -190,8 +215,8 @@ class StreamEvaluator:
             waiting = self._outstanding.get(self._unsent[0])
             if waiting is not None:
                 request, frame = waiting.request, waiting.frame
-                if waiting.sends:
-                    request = msgspec.structs.replace(request, sends=request.sends + 1)
+                if waiting.sends or request.client != self.client:
+                    request = msgspec.structs.replace(request, client=self.client, sends=waiting.sends + 1)
                     frame = codec.encode(request)
                 self.bus.post(self._stream, frame, max_length=STREAM_FUSE)
                 waiting.request, waiting.frame = request, frame
@@ -214,8 +239,9 @@ class StreamEvaluator:
             return
         del self._outstanding[message.request_id]
         self._answers[message.request_id] = answer
+        self._heard_s = self.clock_s()
         if waiting.sent_s is not None:
-            self._latency_s += 0.1 * (self.clock_s() - waiting.sent_s - self._latency_s)
+            self._latency_s += 0.1 * (self._heard_s - waiting.sent_s - self._latency_s)
 
     def _read(self, message: EvalReply, waiting: Outstanding) -> Evaluation:
         count, places = waiting.request.count, waiting.wanted
@@ -235,14 +261,12 @@ class StreamEvaluator:
         """Runs a step against the broker; an outage starts or lengthens the back-off, success ends it."""
         try:
             action()
-        except PeerLost:  # what it had is asked again at once
-            for number, waiting in self._outstanding.items():
-                if waiting.sent_s is not None:
-                    waiting.sent_s = None
-                    self._unsent.append(number)
+        except PeerLost:
+            self._ask_again()
         except BrokerError as error:
             if not self.lost:
                 logs.get(__name__).warning("evaluation_stream_lost", client=self.client, error=str(error))
+                self._lost_s = self.clock_s()
             self._failures += 1
         else:
             self._failures = 0

@@ -19,11 +19,11 @@ from azq.bus.redis import RedisBus
 from azq.bus.sharded import open_requests
 from azq.config import BrokerConfig
 from azq.inference.ask.client import StreamEvaluator
-from azq.inference.ask.stream import FailoverEvaluator
+from azq.inference.ask.stream import BrokerRotation
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 from azq.wire.connect import connect
-from azq.wire.shards import client_shards, on_shard
+from azq.wire.shards import client_shards, on_shard, shard_named
 
 COUNT = 3
 
@@ -54,11 +54,16 @@ def served(brokers, control):
 
 
 def client_of(brokers, name):
-    def over(place):
-        bus = RedisBus(connect(brokers[place].url, timeout_s=1.0))
-        return StreamEvaluator(bus, RUN, on_shard(name, place), num_actions=SPEC.num_actions, resend_after_s=1.0)
+    def connected(place):
+        return RedisBus(connect(brokers[place].url, timeout_s=1.0)), on_shard(name, place)
 
-    return FailoverEvaluator(over, client_shards(RUN, name, COUNT, 0))
+    choose = BrokerRotation(connected, client_shards(RUN, name, COUNT, 0))
+    bus, client = choose()
+    return StreamEvaluator(bus, RUN, client, num_actions=SPEC.num_actions, resend_after_s=1.0, elsewhere=choose)
+
+
+def place_of(client):
+    return shard_named(client.client, COUNT)
 
 
 def answers_of(client, batches):
@@ -90,7 +95,7 @@ def test_every_request_is_answered_as_by_one_broker_wherever_its_client_is(broke
     names = [f"worker@host:{number}:1" for number in range(24)]
     batches = [observations(size, seed=size) for size in (1, 7, 32, 33)]
     clients = {name: client_of(brokers, name) for name in names}
-    spread = Counter(client.place for client in clients.values())
+    spread = Counter(place_of(client) for client in clients.values())
     assert len(spread) == COUNT, spread
     threads, results = in_threads(lambda name: answers_of(clients[name], batches), names)
     for thread in threads:
@@ -110,7 +115,7 @@ def test_every_request_is_answered_as_by_one_broker_wherever_its_client_is(broke
 def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_answered(brokers, served):
     names = [f"worker@host:{number}:1" for number in range(6)]
     clients = {name: client_of(brokers, name) for name in names}
-    lost = clients[names[0]].place
+    lost = place_of(clients[names[0]])
     batches = [observations(16, seed=seed) for seed in range(8)]
     reference = answers_of(clients[names[0]], batches)
     assert len(reference) == len(batches)
@@ -133,12 +138,12 @@ def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_ans
         thread.join(PATIENCE_S)
     for name in names:
         for answers in results[name]:
-            assert len(answers) == len(batches), f"{name}, now at {clients[name].place}"
+            assert len(answers) == len(batches), f"{name}, now at {place_of(clients[name])}"
             assert all(same_bits(answer, reference[index]) for index, answer in answers.items())
-        assert clients[name].place != lost
+        assert place_of(clients[name]) != lost
     # The next job's client is at home again once the broker is back.
     brokers[lost].start()
-    until(lambda: client_of(brokers, names[0]).place == lost, "its own broker is used again")
+    until(lambda: place_of(client_of(brokers, names[0])) == lost, "its own broker is used again")
     again = client_of(brokers, names[0])
     assert same_bits(answers_of(again, batches)[0], reference[0])
     for client in (*clients.values(), again):
@@ -149,15 +154,15 @@ def test_the_clients_of_a_broker_that_is_killed_move_on_and_nothing_wrong_is_ans
 def test_a_broker_that_hangs_holds_up_the_others_for_moments_only(brokers, served):
     names = [f"worker@host:{number}:1" for number in range(6)]
     clients = {name: client_of(brokers, name) for name in names}
-    hung = clients[names[0]].place
-    others = [name for name in names if clients[name].place != hung]
+    hung = place_of(clients[names[0]])
+    others = [name for name in names if place_of(clients[name]) != hung]
     assert others
     answers_of(clients[others[0]], [observations(4)])
     os.kill(brokers[hung].pid, signal.SIGSTOP)
     try:
         for name in (*others, names[0]):
             assert len(answers_of(clients[name], [observations(8, seed=seed) for seed in range(4)])) == 4, name
-        assert clients[names[0]].place != hung
+        assert place_of(clients[names[0]]) != hung
     finally:
         os.kill(brokers[hung].pid, signal.SIGCONT)
     for client in clients.values():

@@ -196,4 +196,4 @@ def test_users_outlive_the_server_and_only_machines_are_kept(tmp_path: Path) -> 
     with connect(server.url) as owner:
         users = {name.decode() for name in owner.execute_command("ACL", "USERS")}
     server.stop()
-    assert users == {acl.OWNER, MACHINE, *map(acl.role_user, acl.ROLES)}
+    assert users == {keys.OWNER, MACHINE, *map(acl.role_user, acl.ROLES)}

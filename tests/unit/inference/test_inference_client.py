@@ -196,17 +196,6 @@ def test_too_many_leaves_for_a_frame_are_said_at_once(bus, client):
     assert sent(bus) == []
 
 
-def test_a_forgotten_request_is_ignored(bus, client):
-    handle = submit(client)
-    client.forget(handle)
-    answer(bus, sent(bus)[0])
-    other = submit(client)
-    assert client.result(other, timeout_s=0.0) is None
-    assert client.unknown_replies == 1
-    with pytest.raises(KeyError):
-        client.result(handle, timeout_s=0.0)
-
-
 def test_self_play_needs_no_torch():
     code = "import sys, azq.inference.ask.client; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
