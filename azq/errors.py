@@ -50,11 +50,14 @@ class AzqError(Exception):
 
     exit_code: ExitCode = ExitCode.CRASH
 
+    def __init_subclass__(cls, exit_code: ExitCode | None = None) -> None:
+        super().__init_subclass__()
+        if exit_code is not None:
+            cls.exit_code = exit_code
 
-class ConfigError(AzqError):
+
+class ConfigError(AzqError, exit_code=ExitCode.CONFIG):
     """A setting, flag or file an operator wrote is wrong."""
-
-    exit_code = ExitCode.CONFIG
 
 
 class UnknownGameError(ConfigError):
@@ -69,64 +72,48 @@ class UnknownTagError(ConfigError):
     """A job asks for a hardware tag that no live worker has."""
 
 
-class IllegalActionError(AzqError):
+class IllegalActionError(AzqError, exit_code=ExitCode.CONFIG):
     """An action that the rules forbid in this position; the position is unchanged."""
-
-    exit_code = ExitCode.CONFIG
 
 
 class BrokerError(AzqError):
     """The message broker failed."""
 
 
-class BrokerUnavailable(BrokerError):
+class BrokerUnavailable(BrokerError, exit_code=ExitCode.BROKER_UNAVAILABLE):
     """The broker is away, or does not do now what it is there for; to try again later may help."""
-
-    exit_code = ExitCode.BROKER_UNAVAILABLE
 
 
 class BrokerAbsent(BrokerUnavailable):
     """No server listens at the broker's address."""
 
 
-class BrokerRefused(BrokerError):
+class BrokerRefused(BrokerError, exit_code=ExitCode.BROKER_REFUSED):
     """The broker answers and refuses the password or the command."""
-
-    exit_code = ExitCode.BROKER_REFUSED
 
 
 class AccessRefused(BrokerRefused):
     """The broker does not know this user, its password or its right to the command; to ask again changes nothing."""
 
 
-class WireError(AzqError):
+class WireError(AzqError, exit_code=ExitCode.WIRE):
     """Bytes that do not decode: too large, wrong shape or wrong schema number."""
 
-    exit_code = ExitCode.WIRE
 
-
-class SchemaMismatch(WireError):
+class SchemaMismatch(WireError, exit_code=ExitCode.SCHEMA):
     """The control plane holds messages of another schema; no restart mends that."""
 
-    exit_code = ExitCode.SCHEMA
 
-
-class WeightsError(AzqError):
+class WeightsError(AzqError, exit_code=ExitCode.WEIGHTS):
     """Weights that are missing, damaged or do not fit the network."""
 
-    exit_code = ExitCode.WEIGHTS
 
-
-class StoreError(AzqError):
+class StoreError(AzqError, exit_code=ExitCode.STORE):
     """A blob that cannot be read or written."""
 
-    exit_code = ExitCode.STORE
 
-
-class SegmentError(AzqError):
+class SegmentError(AzqError, exit_code=ExitCode.STORE):
     """The segment log is damaged in a place that cutting its tail does not mend."""
-
-    exit_code = ExitCode.STORE
 
 
 class LeaseLost(AzqError):
@@ -137,66 +124,48 @@ class JobFailed(AzqError):
     """An attempt at a job failed, and the ledger knows it, or its lease ends by itself: Celery's task fails with this reason."""
 
 
-class EvaluationTimeout(AzqError):
+class EvaluationTimeout(AzqError, exit_code=ExitCode.EVALUATION):
     """No inference worker answered a request in time, re-sends included."""
 
-    exit_code = ExitCode.EVALUATION
 
-
-class EvaluatorFailure(AzqError):
+class EvaluatorFailure(AzqError, exit_code=ExitCode.EVALUATION):
     """An inference worker answered a request with a named failure."""
-
-    exit_code = ExitCode.EVALUATION
 
 
 class EvaluationRefused(EvaluatorFailure):
     """No inference worker will answer this request, however often it is asked; the message says why."""
 
 
-class DeviceError(AzqError):
+class DeviceError(AzqError, exit_code=ExitCode.DEVICE):
     """The device of this process fails, or computes something else than the network; nothing more is answered from it."""
 
-    exit_code = ExitCode.DEVICE
 
-
-class EngineError(AzqError):
+class EngineError(AzqError, exit_code=ExitCode.EVALUATION):
     """An opponent's process did not start, died, stayed silent or answered nonsense; it has been ended."""
 
-    exit_code = ExitCode.EVALUATION
 
-
-class HostError(AzqError):
+class HostError(AzqError, exit_code=ExitCode.HOST):
     """A machine of a cluster is not reached, or does not do its part."""
 
-    exit_code = ExitCode.HOST
 
-
-class NotFound(AzqError):
+class NotFound(AzqError, exit_code=ExitCode.NOT_FOUND):
     """No such run, job or weights; `run`: the name of a run that the control plane does not know."""
-
-    exit_code = ExitCode.NOT_FOUND
 
     def __init__(self, text: str, run: str = "") -> None:
         super().__init__(text)
         self.run = run
 
 
-class StateConflict(AzqError):
+class StateConflict(AzqError, exit_code=ExitCode.CONFLICT):
     """The thing exists, and its state forbids what was asked."""
 
-    exit_code = ExitCode.CONFLICT
 
-
-class MissingExtra(AzqError):
+class MissingExtra(AzqError, exit_code=ExitCode.MISSING_EXTRA):
     """An optional package is not installed."""
 
-    exit_code = ExitCode.MISSING_EXTRA
 
-
-class RequestError(AzqError):
+class RequestError(AzqError, exit_code=ExitCode.REQUEST):
     """A request that the REST interface refuses."""
-
-    exit_code = ExitCode.REQUEST
 
 
 class InvalidRequest(RequestError):

@@ -57,7 +57,7 @@ COMMANDS: dict[str, Command | typer.Typer] = {
     for command in (
         *(play.play, play.match, play.move, play.gtp, play.grade, play.exploitability, play.solve, play.replay, play.demo),
         *(processes.up, processes.worker, processes.inference, processes.learner, processes.daemon, processes.front, processes.broker),
-        *(views.status, views.top, views.why, views.report, views.ledger, views.profile, views.compare, views.balance),
+        *(views.status, views.top, views.why, views.report, views.ledger, views.profile, views.compare),
         *(views.doctor, rest.workers, rest.events, fleet.join, fleet.join_token),
         *(play.games_app, play.site_app, views.devices_app, views.samples_app, views.config_app),
         *(rest.runs_app, rest.weights_app, rest.jobs_app, fleet.fleet_app, fleet.machine_app, fleet.systemd_app),
@@ -68,7 +68,7 @@ for part in parts.extensions("commands"):
 #: what `azq help` lists, by panel: those of every day, then those that `--all` adds; a part's are left out where it is missing
 PANELS = {
     "Start": ("demo up doctor estimate games", "tune sweep validate bench drill devices"),
-    "Watch": ("status top why report", "ledger workers events profile compare balance samples cost"),
+    "Watch": ("status top why report", "ledger workers events profile compare samples cost"),
     "Play": ("play match weights", "move gtp grade exploitability solve replay site"),
     "Fleet": ("runs join cluster config", "join-token worker inference learner daemon gateway front broker "
               "jobs fleet machine volunteers systemd"),

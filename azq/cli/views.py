@@ -227,16 +227,3 @@ def samples_diff(
     groups = pair(settings, (run, other), by or "source", names(chosen), games, opening_plies)
     result = diff(*groups.values(), match_versions=other is None if match is None else match)
     return Answer({"groups": list(groups), "diff": result}, diff_text(result, list(groups)))
-
-
-@with_settings
-def balance(
-    settings: Config,
-    run: Run,
-    games: Newest = 10_000,
-) -> Answer:
-    """Show whether a run's game is fair: results by seat, draws, lengths, forced and unused actions, openings, and the trend."""
-    from azq.console.samples import balance_text, read_balance
-
-    result = read_balance(settings, run, games)
-    return Answer(result, balance_text(result))

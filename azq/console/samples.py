@@ -1,4 +1,4 @@
-"""`azq samples`, `azq balance`: recorded games from the folders of runs, their figures in tables and pictures."""
+"""`azq samples`: recorded games from the folders of runs, their figures in tables and pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from azq.replay.readers import SegmentReader
 from azq.samples.diff import TOO_FEW, SamplesDiff
 from azq.samples.played import PlayedGames, read_games
 from azq.samples.stats import SampleStats, Spread
-from azq.status.balance import QUANTILES, Balance, ResultShare, balance
 from azq.status.curves import CurvePoint
 from azq.wire.messages import SampleEvent
 
@@ -145,48 +144,3 @@ def draw(figures: Mapping[str, SampleStats], groups: Groups, out: Path) -> None:
 def _density(values: NDArray[Any]) -> list[CurvePoint]:
     heights, edges = np.histogram(values, bins=BINS, density=True)
     return [CurvePoint(float(edge), float(height)) for edge, height in zip(edges, heights, strict=False)]
-
-
-MOST_ACTIONS = 20  # actions in a line
-
-
-def read_balance(config: Config, run: str, most: int) -> Balance:
-    """The figures of a run's newest games. Raises `NotFound` for no such run and for one without games here."""
-    return balance(*games_of(config, run, most))
-
-
-def balance_text(figures: Balance) -> list[str]:
-    """A row a figure, the trend last."""
-    plies = ", ".join(f"{share:.0%} {plies}" for share, plies in zip(QUANTILES, figures.length, strict=True))
-    some = f" of the {figures.first.games:,} games without random opening plies" if figures.first.games < figures.games else ""
-    results = [
-        ("first player", f"{_share_text(figures.first)}{some}; fair is {figures.even:.3f}"),
-        *((f"seat {number}", _share_text(seat)) for number, seat in enumerate(figures.seats)),
-        ("without a winner", f"{figures.draws:.1%}"),
-    ]
-    trend = [(f"{part.games:,}", _share_text(part)) for part in figures.trend]
-    if figures.scores:
-        scores = ", ".join(f"{share:.0%} {score:,.6g}" for share, score in zip(QUANTILES, figures.scores, strict=True))
-        results = [("fair", "does not apply: one player"), ("score", scores)]
-        trend = [(f"{part.games:,}", f"{mean:,.6g}") for part, mean in zip(figures.trend, figures.mean_scores, strict=True)]
-    rows = [
-        ("games", f"{figures.games:,}"),
-        *results,
-        ("plies", plies),
-        ("one legal action", f"{figures.forced:.1%} of decisions"),
-        ("never legal", _actions_text(figures.never_legal)),
-        ("legal, never played", _actions_text(figures.never_played)),
-        ("openings", f"{figures.openings:,}"),
-        *((f"  {' '.join(map(str, opening.actions))}", f"{opening.share:.1%}") for opening in figures.commonest),
-    ]
-    measure = "mean score" if figures.scores else "first player"
-    return [*tabled(rows, "", ""), f"{measure}, from the oldest games to the newest", *tabled(trend, "", "")]
-
-
-def _share_text(share: ResultShare) -> str:
-    return f"{share.share:.3f} ({share.low:.3f} to {share.high:.3f})"
-
-
-def _actions_text(actions: Sequence[int]) -> str:
-    more = f" and {len(actions) - MOST_ACTIONS} more: --json" if len(actions) > MOST_ACTIONS else ""
-    return (" ".join(map(str, actions[:MOST_ACTIONS])) or "none") + more

@@ -111,7 +111,8 @@ def of_daemon(pulse: HealthRecord) -> Iterator[Metric]:
     """The daemon itself."""
     yield CounterMetricFamily("azq_daemon_ticks", "Looks at the control plane.", value=pulse.ticks)
     yield CounterMetricFamily("azq_daemon_failed_ticks", "Looks that failed.", value=pulse.failed_ticks)
-    yield GaugeMetricFamily("azq_unroutable_queues", "Queues with work and no live worker.", value=len(pulse.unroutable))
+    unroutable = sum(report.kind == "unroutable" for report in pulse.reports)
+    yield GaugeMetricFamily("azq_unroutable_queues", "Queues with work and no live worker.", value=unroutable)
 
 
 def of_planes(planes: Sequence[PlaneFacts]) -> Iterator[Metric]:

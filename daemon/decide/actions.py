@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from azq.ledger.types import JobView, RunState
+from azq.status.state import Offering
+from azq.status.workers import live_tags
 from azq.wire.messages import EvalRound, GradeSpec, Job, MatchSpec, PromotionEvent
 
 
@@ -75,41 +78,24 @@ class Promote:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportUnroutable:
+class Condition:
+    """A condition, and no deed: a queue without workers, a budget that is nearly spent, a process that dies again and again."""
+
+    kind: Literal["unroutable", "budget", "crash_loop"]  # as in the log
+    run: str  # empty: the whole fleet
+    about: str  # what makes it the same condition while its words change
+    text: str = field(default="", compare=False)  # empty: `about` is
+
+    def __str__(self) -> str:
+        return self.text or self.about
+
+
+def unroutable(run: str, queue: str, offers: Sequence[Offering]) -> Condition:
     """Jobs of a run ask for a hardware tag that no live worker has."""
-
-    run: str
-    queue: str
-    live_tags: tuple[str, ...]
-
-    def __str__(self) -> str:
-        there = ", ".join(self.live_tags) or "none"
-        kind, _, tag = self.queue.partition(".")
-        remedy = f"start `azq worker --queues {self.queue}` on a {tag} host"
-        return f"run {self.run}: no live worker takes {self.queue} (live {kind} tags: {there}); {remedy}"
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSpent:
-    """A budget is nearly spent: a run's, or where none is named the fleet's."""
-
-    run: str
-    text: str
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class ReportCrashLoop:
-    """A process dies again and again; the same condition while its words change."""
-
-    run: str  # that it works for alone
-    who: str
-    text: str = field(compare=False)
-
-    def __str__(self) -> str:
-        return self.text
+    kind, _, tag = queue.partition(".")
+    there = ", ".join(live_tags(offers, kind)) or "none"
+    remedy = f"start `azq worker --queues {queue}` on a {tag} host"
+    return Condition("unroutable", run, queue, f"run {run}: no live worker takes {queue} (live {kind} tags: {there}); {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,5 +105,6 @@ class EndFleet:
     reason: str
 
 
-Report: TypeAlias = ReportUnroutable | ReportSpent | ReportCrashLoop  # conditions, not deeds
-Action: TypeAlias = PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | EndRun | Promote | EndFleet | Report
+Action: TypeAlias = (
+    PublishJob | EnqueueJob | EnqueueEval | ExpireLeases | RequeueLost | CancelQueued | EndRun | Promote | EndFleet | Condition
+)

@@ -13,9 +13,8 @@ from azq.status.state import Desired, DesiredRun, Observed
 from azq.wire.machines import Spending
 from daemon.decide import actions as do
 from daemon.decide.actions import Action
+from daemon.decide.notices import ENDS
 from daemon.decide.rounds import SETTLE_MS
-
-ENDED = (RunState.FINISHED, RunState.FAILED)
 
 
 def guard(
@@ -58,21 +57,21 @@ def _warnings(desired: Desired, observed: Observed, currency: str) -> list[Actio
 
 def _warning(run: str, what: str, share: float) -> list[Action]:
     text = warning(what, share)
-    return [do.ReportSpent(run, text)] if text else []
+    return [do.Condition("budget", run, text)] if text else []
 
 
 def _all_ended(runs: Sequence[DesiredRun], since_ms: int) -> str:
     """Says so where all have ended, one of them while this daemon looked on: a fleet that begins with old runs goes on."""
-    over = runs and all(run.state in ENDED for run in runs) and max(run.changed_ms for run in runs) >= since_ms
+    over = runs and all(run.state in ENDS for run in runs) and max(run.changed_ms for run in runs) >= since_ms
     return "all runs have ended" if over else ""
 
 
 def _is_drained(desired: Desired, observed: Observed, decided: Sequence[Action], now_ms: int, budget: BudgetConfig) -> bool:
     """Whether no worker holds a game any more and the last evaluations are over, or have taken too long."""
-    ended = {run.name for run in desired.runs if run.state in ENDED}
+    ended = {run.name for run in desired.runs if run.state in ENDS}
     stopped_ms = max((run.changed_ms for run in desired.runs), default=0)  # the last of them
     if now_ms - stopped_ms >= budget.drain_s * 1000:
         return True
     at_work = any(view.state is JobState.LEASED or name in ended for name, seen in observed.runs.items() for view in seen.jobs)
-    wanted = any(not isinstance(action, do.ReportUnroutable) or action.run in ended for action in decided)
+    wanted = any(not isinstance(action, do.Condition) or action.run in ended for action in decided)
     return not at_work and not wanted and now_ms - stopped_ms >= SETTLE_MS

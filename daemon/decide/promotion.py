@@ -13,7 +13,7 @@ from azq.ledger.types import JobState, RunState
 from azq.ratings.matches import is_trial, job_of, split
 from azq.stats import sequential_test
 from azq.status.state import ObservedRun
-from azq.status.workers import live_tags, slots_of
+from azq.status.workers import slots_of
 from azq.wire.kinds import Kind, queue_name
 from azq.wire.messages import Deed, MatchResult, MatchSpec, PromotionEvent
 from azq.wire.parts import opponents, spec_of
@@ -110,7 +110,7 @@ def _missing(arena: Arena, parts: Sequence[MatchSpec]) -> list[Action]:
     """Jobs for parts without a result, on half of the slots: self-play wants the others."""
     queue = queue_name(Kind.EVAL, arena.tag)
     if not (slots := slots_of(arena.offers, queue)):
-        return [do.ReportUnroutable(arena.run.name, queue, live_tags(arena.offers, Kind.EVAL))]
+        return [do.unroutable(arena.run.name, queue, arena.offers)]
     queued = [spec_of(view.job) for view in arena.seen.jobs if is_trial(view.job)]
     room = max(0, max(1, slots // 2) - len(queued))
     missing = [part for part in parts if part not in queued][:room]

@@ -12,7 +12,7 @@ from azq.config import DaemonConfig, RunConfig, RunSections
 from azq.goals import Done, Goals
 from azq.ledger.types import JobState, JobView, RunState, split_job_id
 from azq.status.state import SILENT, Desired, DesiredRun, Observed, ObservedRun, Offer, stalled
-from azq.status.workers import condense, eval_tag, live_tags, slots_of, staying
+from azq.status.workers import condense, eval_tag, slots_of, staying
 from azq.wire.kinds import BROWSER, MAKES_GAMES, Kind, queue_name
 from azq.wire.messages import Job
 from daemon.decide import actions as do
@@ -150,7 +150,7 @@ def _deliver(run: DesiredRun, own_tag: str, seen: ObservedRun, scene: _Scene) ->
         if queue == TABS_MATCHES and (left := _left_by_tabs(view, run.state, own_tag, scene.offers)):
             actions += left
         elif not slots_of(scene.offers, queue):
-            actions.append(do.ReportUnroutable(view.job.run, queue, live_tags(scene.offers, view.job.kind)))
+            actions.append(do.unroutable(view.job.run, queue, scene.offers))
         elif view.published_ms == 0:
             actions.append(do.PublishJob(view))
         elif _is_lost(view, scene):
@@ -189,9 +189,7 @@ def _top_up(name: str, sections: RunSections, seen: ObservedRun, scene: _Scene) 
     """
     slots = {tag: slots_of(scene.offers, queue_name(Kind.SELFPLAY, tag)) for tag in _slices(sections)}
     actions: list[Action] = [
-        do.ReportUnroutable(name, queue_name(Kind.SELFPLAY, tag), live_tags(scene.offers, Kind.SELFPLAY))
-        for tag, count in slots.items()
-        if not count and tag != BROWSER
+        do.unroutable(name, queue_name(Kind.SELFPLAY, tag), scene.offers) for tag, count in slots.items() if not count and tag != BROWSER
     ]
     if stalled(seen.learner, seen.counts, sections.selfplay.max_waiting_games):
         return actions

@@ -11,7 +11,7 @@ from azq.config import ArenaConfig, RunConfig, RunSections
 from azq.ledger.types import JobState, RunState
 from azq.ratings.matches import is_trial, part_of, split
 from azq.status.state import DesiredRun, ObservedRun, Offer
-from azq.status.workers import eval_tag, live_tags, slots_of
+from azq.status.workers import eval_tag, slots_of
 from azq.wire.kinds import BROWSER, Kind, queue_name
 from azq.wire.messages import EvalRound, GradeSpec, MatchSpec
 from azq.wire.parts import whole_of
@@ -81,7 +81,7 @@ def _routed(evaluation: do.EnqueueEval, offers: Sequence[Offer]) -> Action:
     queue = queue_name(Kind.EVAL, evaluation.tag)
     if slots_of(offers, queue) or not evaluation.specs:
         return evaluation
-    return do.ReportUnroutable(evaluation.run, queue, live_tags(offers, Kind.EVAL))
+    return do.unroutable(evaluation.run, queue, offers)
 
 
 def _round(arena: Arena) -> do.EnqueueEval | None:

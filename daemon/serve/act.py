@@ -67,7 +67,7 @@ def _do(action: Action, hands: Hands) -> None:
             (log.error if state is RunState.FAILED else log.info)(f"run_{state}", run=run, reason=reason)
         case do.Promote():
             _promote(action, hands)
-        case do.ReportUnroutable() | do.ReportSpent() | do.ReportCrashLoop() | do.EndFleet():
+        case do.Condition() | do.EndFleet():
             pass  # conditions, not deeds: the loop keeps, logs and tells them
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from daemon.decide.actions import Report, ReportUnroutable
+from daemon.decide.actions import Condition
 
 REPORT_AFTER_S = 5.0  # a condition is logged once it lasted so long: at a start workers are a moment behind
 
@@ -20,12 +20,7 @@ class HealthRecord:
     last_ok_s: float | None = None  # when a tick went through, broker round trip included
     last_look_s: float | None = None  # when a tick ended, well or not
     error: str = ""  # why the last tick failed; empty when it went through
-    reports: Mapping[Report, float] = field(default_factory=dict)  # since when
-
-    @property
-    def unroutable(self) -> list[ReportUnroutable]:
-        """Those of queues without a live worker."""
-        return [report for report in self.reports if isinstance(report, ReportUnroutable)]
+    reports: Mapping[Condition, float] = field(default_factory=dict)  # since when
 
 
 class Health:
@@ -34,7 +29,7 @@ class Health:
     def __init__(self) -> None:
         self.pulse = HealthRecord()
 
-    def tick_ok(self, reports: Iterable[Report], now_s: float | None = None) -> list[Report]:
+    def tick_ok(self, reports: Iterable[Condition], now_s: float | None = None) -> list[Condition]:
         """Notes a tick that went through; returns the conditions that have just lasted long enough to be logged."""
         now = time.monotonic() if now_s is None else now_s
         before = self.pulse

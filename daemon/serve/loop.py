@@ -31,14 +31,12 @@ from azq.wire.codec import encode
 from azq.wire.connect import translate
 from azq.wire.messages import Fleet, Heartbeat
 from daemon.decide import actions as do
-from daemon.decide.deaths import Lives, crash_reports, deaths, lives
 from daemon.decide.guard import guard
-from daemon.decide.notices import Notice, ends, lasting, states_of
+from daemon.decide.notices import Lives, Notice, deaths, ends, lives
 from daemon.decide.reconcile import reconcile
 from daemon.serve.act import Hands, act
 from daemon.serve.health import Health
 
-LINES = {do.ReportUnroutable: "unroutable", do.ReportSpent: "budget", do.ReportCrashLoop: "crash_loop"}  # of log
 TICK_S = 0.5
 MEND_EVERY = 4  # ticks
 HISTORY_EVERY_S = 5.0  # between two points of the charts
@@ -144,15 +142,15 @@ class Loop:
         if self.health.pulse.error:
             log.info("recovered", failed_ticks=self.health.pulse.failed_ticks)
         for report in self.health.tick_ok(reports):
-            log.warning(LINES[type(report)], run=report.run, reason=str(report))
-            self.notify(lasting(report, now_ms()))
+            log.warning(report.kind, run=report.run, reason=str(report))
+            self.notify(Notice("condition", report.run, str(report), now_ms()))
         return True
 
     def leave(self) -> None:
         """Takes the heartbeat back."""
         self._presence.leave(self.bus)
 
-    def _look_and_act(self) -> list[do.Report]:
+    def _look_and_act(self) -> list[do.Condition]:
         if not self._entered:
             self.enter()
             self._entered = True
@@ -163,7 +161,7 @@ class Loop:
         desired, seen = self.observer.observe()
         for notice in ends(self._states, desired.runs, now_ms):
             self.notify(notice)
-        self._states = states_of(desired.runs)
+        self._states = {run.name: run.state for run in desired.runs}
         observed = self._accountant.note(desired, seen, now_ms)
         actions = reconcile(desired, observed, now_ms, self.config, self.has_positions)
         actions += guard(desired, observed, actions, now_ms, self.budget, self._since_ms)
@@ -173,7 +171,7 @@ class Loop:
         self._beat(seen.workers)
         self._history.note(desired, observed, now_ms)
         loops = self._look_at_deaths(seen.workers, now_ms)
-        return [*loops, *(action for action in actions if isinstance(action, do.ReportUnroutable | do.ReportSpent))]
+        return [*loops, *(action for action in actions if isinstance(action, do.Condition))]
 
     def _mend(self) -> None:
         """Now and then, and at once after a tick that failed, looks for nonsense in the ledgers of runs at work: that may be why."""
@@ -185,13 +183,14 @@ class Loop:
         for run, wrong in self.hands.ledger.mend(runs).items():
             log.error("ledger_mended", run=run, reason="; ".join(wrong))
 
-    def _look_at_deaths(self, beats: Sequence[Heartbeat], now_ms: int) -> list[do.ReportCrashLoop]:
+    def _look_at_deaths(self, beats: Sequence[Heartbeat], now_ms: int) -> list[do.Condition]:
         """Reports deaths that no supervisor reported; returns the crash loops."""
         reported = self._deaths.read()
         self._lives, unreported = deaths(lives(self._lives, beats, now_ms, 1000 * self.life_s), reported)
         for death in unreported:
             publish_death(self.bus, death)
-        return crash_reports(crash_loops(reported, now_ms))
+        loops = crash_loops(reported, now_ms)
+        return [do.Condition("crash_loop", loop.run, f"{loop.name}@{loop.host}", str(loop)) for loop in loops]
 
     def _tell_end(self, reason: str) -> None:
         """What machines hear at the next heartbeat."""

@@ -23,7 +23,7 @@ from azq.process.webserver import open_listener
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
 from daemon.api.services import Services
-from daemon.decide.actions import ReportUnroutable
+from daemon.decide.actions import Condition
 from daemon.serve.health import Health
 
 
@@ -98,7 +98,7 @@ def test_events_come_live_and_go_on_where_a_lost_connection_and_a_restart_left_o
 
 def test_conditions_are_told_when_they_begin_and_end(place: Place) -> None:
     place.ledger.create_run(record("first"))
-    report = ReportUnroutable("first", "selfplay.jarvis", ("cpu",))
+    report = Condition("unroutable", "first", "selfplay.jarvis", "words")
     place.health.tick_ok([report])
     with place.serving() as (url, _), listening(f"{url}/v1/runs/first/events") as told:
         began = next(told)

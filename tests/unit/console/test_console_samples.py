@@ -1,9 +1,8 @@
-"""Recorded games of runs, and runs beside each other: figures, differences and fairness, as text."""
+"""Recorded games of runs, and runs beside each other: figures and differences, as text."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ from azq.console import compare as comparing
 from azq.console import move
 from azq.console.compare import compare_runs, comparison_text, comparison_values
 from azq.console.move import Agent
-from azq.console.samples import balance_text
 from azq.errors import AzqError, ConfigError, InvalidRequest, NotFound
 from azq.games import load as load_game
 from azq.host.brokers import BROKER_FOLDER, reading_control
-from azq.host.game_files import list_game
 from azq.host.rundir import RunDir
 from azq.ledger import Ledger
 from azq.ratings.positions import load as load_positions
@@ -34,7 +31,6 @@ from azq.replay.segments import LogEntry, SegmentLog
 from azq.samples.diff import diff
 from azq.samples.played import ROW
 from azq.search.evaluator import UniformEvaluator
-from azq.status.balance import Balance, OpeningShare, ResultShare
 from azq.status.compare import compare
 from azq.wire.codec import encode
 from azq.wire.messages import BROWSER_PREFIX, RunRecord
@@ -105,46 +101,6 @@ def test_what_cannot_be_told_is_one_line_with_the_remedy(home: Path, arguments: 
     with pytest.raises(AzqError, match=told) as raised:
         CliRunner().invoke(app, ["samples", *arguments], catch_exceptions=False)
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("game", ["tic_tac_toe", "beasty_bar", "python"])
-def test_balance_of_games_of_every_kind(home: Path, game: str) -> None:
-    source = Path(__file__).parents[3] / "docs" / "games" / "your-own.md"
-    (home / "nim.py").write_text(source.read_text().split("```python\n")[1].split("```")[0])
-    name = f"{home / 'nim.py'}:Nim" if game == "python" else game
-    plant(home, "first", name, count=20)
-    list_game(home, name)
-    done = CliRunner().invoke(app, ["balance", "first", "--games", "15", "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found["games"] == sum(part["games"] for part in found["trend"]) == 15
-    assert sum(seat["share"] for seat in found["seats"]) == pytest.approx(1)
-
-
-def words(lines: list[str]) -> str:
-    return " ".join(" ".join(lines).split())
-
-
-def test_long_lists_are_cut_and_empty_ones_said() -> None:
-    share = ResultShare(10, 0.6, 0.31, 0.83)
-    found = Balance(
-        10, share, [share, share], 0.5, 0.2, [5, 5, 7, 9, 9], 0.05, [], list(range(25)), 1, [OpeningShare([4, 0], 1.0)], [share]
-    )
-    text = words(balance_text(found))
-    assert "never legal none" in text
-    assert "18 19 and 5 more: --json" in text
-    assert "first player 0.600 (0.310 to 0.830); fair is 0.500" in text
-    assert "first player 0.600 (0.310 to 0.830) of the 10 games without random" in words(balance_text(replace(found, games=99)))
-
-
-def test_a_game_for_one_tells_scores_and_no_shares() -> None:
-    share = ResultShare(10, 1.0, 0.7, 1.0)
-    found = Balance(10, share, [share], 1.0, 0.0, [5, 5, 7, 9, 9], 0.0, [], [], 1, [], [share], [10, 20, 30, 40, 12345.6], [30.5])
-    text = words(balance_text(found))
-    assert "does not apply: one player" in text
-    assert "score 0% 10, " in text
-    assert text.endswith(" 10 30.5")
-    assert "first player" not in text
 
 
 NO_GAMES = np.zeros(0, ROW)

@@ -26,7 +26,7 @@ from daemon.api.access import Keyring
 from daemon.api.app import METHODS
 from daemon.api.app import render_reference as render
 from daemon.api.conventions import MEDIA_TYPE
-from daemon.decide.actions import ReportSpent
+from daemon.decide.actions import Condition
 
 
 @pytest.fixture
@@ -394,7 +394,7 @@ def test_what_a_run_costs_is_told_by_component_and_with_its_end(site: RestSite) 
 
 def test_the_fleets_warning_is_a_condition_of_every_run(site: RestSite) -> None:
     site.create(sections={"run": {"game": "tic_tac_toe"}})
-    site.health.tick_ok([ReportSpent("", "95% of the fleet's budget (4 h) is spent")])
+    site.health.tick_ok([Condition("budget", "", "95% of the fleet's budget (4 h) is spent")])
     assert site.http.get("/v1/runs/first/status").json()["conditions"] == ["95% of the fleet's budget (4 h) is spent"]
 
 

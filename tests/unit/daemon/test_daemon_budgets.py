@@ -15,7 +15,7 @@ from azq.ledger.types import JobState, RunState
 from azq.status.state import NO_ROUND, Desired, DesiredRun, Observed, ObservedRun
 from azq.wire.kinds import Kind
 from azq.wire.machines import MachineTime, Spending
-from daemon.decide.actions import Action, EndFleet, EndRun, EnqueueEval, ReportSpent, ReportUnroutable
+from daemon.decide.actions import Action, Condition, EndFleet, EndRun, EnqueueEval
 from daemon.decide.guard import guard, spent_share
 from daemon.decide.reconcile import reconcile
 
@@ -50,7 +50,7 @@ def test_near_the_end_it_warns_with_words_that_stay_the_same(money: float, hours
 
 def test_a_run_that_ends_by_money_warns_of_its_own() -> None:
     found = asked(RunState.RUNNING, spent(), until={"money": 2.0}, money=1.95)
-    assert found == [ReportSpent("r", "95% of the run's 2 USD is spent")]
+    assert found == [Condition("budget", "r", "95% of the run's 2 USD is spent")]
     assert asked(RunState.PAUSED, spent(), until={"money": 2.0}, money=1.95) == []
 
 
@@ -71,7 +71,9 @@ def test_machines_wait_for_what_is_under_way() -> None:
     gone = spent(money=11.0)
     assert asked(RunState.FINISHED, gone) == [EndFleet("budget spent: 10 USD")]
     assert asked(RunState.FINISHED, gone, (EVALUATION,)) == []
-    assert asked(RunState.FINISHED, gone, (ReportUnroutable("r", "eval.cpu", ()),)) == []  # nobody is there to evaluate: patience
+    assert (
+        asked(RunState.FINISHED, gone, (Condition("unroutable", "r", "eval.cpu", "words"),)) == []
+    )  # nobody is there to evaluate: patience
     assert asked(RunState.FINISHED, gone, changed_ms=NOW - 1000) == []
     assert asked(RunState.FINISHED, gone, jobs=(view(1, JobState.QUEUED, kind=Kind.EVAL),)) == []
     assert asked(RunState.PAUSED, gone, jobs=(view(1, JobState.LEASED),), changed_ms=NOW) == []
@@ -121,4 +123,4 @@ def test_machines_end_only_once_nothing_runs_and_something_is_spent(runs, money,
         assert share >= 1 or with_runs
     if share >= 1 and not running and all(ago_s >= 600 for _, ago_s, _ in runs):
         assert ends, "a spent fleet ends, whoever holds what"
-    assert all(not isinstance(action, ReportSpent) for action in found) or 0.8 <= share < 1
+    assert all(not isinstance(action, Condition) for action in found) or 0.8 <= share < 1

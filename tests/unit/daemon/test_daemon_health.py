@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from daemon.decide.actions import ReportUnroutable
+from daemon.decide.actions import Condition
 from daemon.serve.health import Health, why_not_ready
 
-REPORT = ReportUnroutable("r", "selfplay.cpu", ())
+REPORT = Condition("unroutable", "r", "selfplay.cpu", "words")
 
 
 def test_a_lasting_condition_is_logged_once_and_shown_all_the_while() -> None:

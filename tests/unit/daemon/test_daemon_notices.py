@@ -20,9 +20,7 @@ from azq.status.state import DesiredRun
 from azq.waiting import Backoff
 from azq.wire.machines import ProcessDeath
 from azq.wire.messages import Heartbeat
-from daemon.decide.actions import ReportCrashLoop, ReportSpent
-from daemon.decide.deaths import Lives, crash_reports, deaths, lives
-from daemon.decide.notices import Notice, ends, lasting, states_of
+from daemon.decide.notices import Lives, Notice, deaths, ends, lives
 from daemon.serve.notices import ATTEMPTS, WAITING, Webhook
 
 AT_ONCE = Backoff(0.0, 0.0)
@@ -34,17 +32,11 @@ def desired(state: RunState, name: str = "first", reason: str = "") -> DesiredRu
 
 
 def test_a_run_that_ends_is_told_once_and_what_ended_before_the_first_look_never() -> None:
-    running, failed = [desired(RunState.RUNNING)], [desired(RunState.FAILED, reason="NaN")]
+    failed = [desired(RunState.FAILED, reason="NaN")]
     assert ends({}, failed, 7) == []
-    assert ends(states_of(running), failed, 7) == [ENDED]
-    assert ends(states_of(failed), failed, 7) == []
-    assert ends(states_of(running), [desired(RunState.PAUSED)], 7) == []
-
-
-def test_a_condition_that_lasts_is_told_in_its_words() -> None:
-    assert lasting(ReportSpent("", "80 % of the fleet's budget are spent"), 9) == Notice(
-        "condition", "", "80 % of the fleet's budget are spent", 9
-    )
+    assert ends({"first": RunState.RUNNING}, failed, 7) == [ENDED]
+    assert ends({"first": RunState.FAILED}, failed, 7) == []
+    assert ends({"first": RunState.RUNNING}, [desired(RunState.PAUSED)], 7) == []
 
 
 class Listener:
@@ -202,9 +194,7 @@ def test_who_dies_and_is_started_again_and_again_is_a_crash_loop() -> None:
     fleet.start(5)
     fleet.look(20)
     assert [(death.name, death.pid, death.run) for death in fleet.found] == [("learner", pid, "first") for pid in range(1, 5)]
-    (loop,) = crash_loops([Died(0, death) for death in fleet.found], 0)
-    assert crash_reports([loop]) == [ReportCrashLoop("first", "learner@box", str(loop))]
-    assert crash_reports([loop])[0] == ReportCrashLoop("first", "learner@box", "in other words: the same condition while more deaths come")
+    assert [loop.times for loop in crash_loops([Died(0, death) for death in fleet.found], 0)] == [4]
 
 
 def test_who_takes_leave_or_was_told_of_or_has_nobody_in_his_place_is_none() -> None:

@@ -17,12 +17,12 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import EvalRound, GradeSpec, Heartbeat, Job, MatchSpec
 from daemon.decide.actions import (
     CancelQueued,
+    Condition,
     EndRun,
     EnqueueEval,
     EnqueueJob,
     ExpireLeases,
     PublishJob,
-    ReportUnroutable,
     RequeueLost,
 )
 from daemon.decide.reconcile import reconcile
@@ -74,15 +74,15 @@ def test_a_paused_run_gets_no_jobs_and_loses_none() -> None:
 
 def test_a_tag_without_live_worker_is_reported_with_the_tags_there_are() -> None:
     actions = decide(ObservedRun(EMPTY), (beat("a", "selfplay.cuda", "eval.cpu"), beat("b", "selfplay.jarvis")))
-    assert actions == [ReportUnroutable("r", "selfplay.cpu", ("cuda", "jarvis"))]
-    assert "cuda, jarvis" in str(actions[0])
+    assert actions == [Condition("unroutable", "r", "selfplay.cpu")]
+    assert "(live selfplay tags: cuda, jarvis)" in str(actions[0])
     assert "azq worker --queues selfplay.cpu" in str(actions[0])
 
 
 def test_a_queued_job_whose_workers_went_away_is_reported_not_published() -> None:
     queued = view(1, JobState.QUEUED, tag="jarvis", published_ms=0)
     actions = decide(ObservedRun(EMPTY, jobs=(queued, view(2), view(3))), (beat("a", "selfplay.cpu"),))
-    assert actions == [ReportUnroutable("r", "selfplay.jarvis", ("cpu",))]
+    assert actions == [Condition("unroutable", "r", "selfplay.jarvis")]
 
 
 def test_an_unpublished_job_is_published() -> None:
@@ -217,7 +217,7 @@ class TestEvaluationRounds:
 
     def test_the_first_grade_is_no_complaint_while_workers_still_start_nor_the_last_round_of_a_finished_run(self) -> None:
         seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=1)
-        assert not any(isinstance(action, ReportUnroutable) for action in decide(seen, self.workers[:1], full_ms={"selfplay.cpu": NOW}))
+        assert not any(isinstance(action, Condition) for action in decide(seen, self.workers[:1], full_ms={"selfplay.cpu": NOW}))
         [last] = self.rounds(ObservedRun(EMPTY, weight_version=9, active_ms=1), state=RunState.FINISHED)
         assert len(last.specs) == 2
 
@@ -287,7 +287,7 @@ class TestEvaluationRounds:
 
     def test_without_eval_workers_it_is_reported(self) -> None:
         seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=120_000)
-        assert decide(seen, (beat("s", "selfplay.cpu"),), full_ms={"selfplay.cpu": NOW}) == [ReportUnroutable("r", "eval.cpu", ())]
+        assert decide(seen, (beat("s", "selfplay.cpu"),), full_ms={"selfplay.cpu": NOW}) == [Condition("unroutable", "r", "eval.cpu")]
 
 
 def test_runs_of_one_tag_share_its_slots() -> None:
@@ -316,7 +316,7 @@ def test_tabs_get_jobs_of_their_own_where_the_run_wants_them_and_a_gateway_is_th
     assert decide(ObservedRun(EMPTY), (worker,), sections=VOLUNTEERED) == [SELFPLAY, SELFPLAY], "nobody misses a gateway"
     leased = tuple(view(number, tag="browser") for number in (1, 2, 3))
     assert decide(ObservedRun(EMPTY, jobs=leased), (gateway, worker), sections=VOLUNTEERED) == [SELFPLAY, SELFPLAY]
-    unroutable = ReportUnroutable("r", "selfplay.cpu", ("browser",))
+    unroutable = Condition("unroutable", "r", "selfplay.cpu")
     assert decide(ObservedRun(EMPTY), (gateway,), sections=VOLUNTEERED) == [unroutable, tabs, tabs, tabs]
 
 

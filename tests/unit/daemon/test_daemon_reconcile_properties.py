@@ -17,12 +17,12 @@ from azq.wire.messages import EvalRound
 from daemon.decide.actions import (
     Action,
     CancelQueued,
+    Condition,
     EndRun,
     EnqueueEval,
     EnqueueJob,
     ExpireLeases,
     PublishJob,
-    ReportUnroutable,
     RequeueLost,
 )
 from daemon.decide.reconcile import reconcile
@@ -68,7 +68,7 @@ def worlds(draw: st.DrawFn) -> tuple[DesiredRun, Observed]:
 
 
 def effects(actions: list[Action]) -> list[Action]:
-    return [action for action in actions if not isinstance(action, ReportUnroutable)]
+    return [action for action in actions if not isinstance(action, Condition)]
 
 
 def apply(run: DesiredRun, before: Observed, actions: list[Action]) -> tuple[DesiredRun, Observed]:

@@ -66,7 +66,6 @@ BY_RUN = (
     ("samples", "stats", "sent"),
     ("samples", "diff", "sent"),
     ("why", "sent"),
-    ("balance", "sent"),
     ("games", "export", "sent"),
     ("replay", "--run", "sent", "--game", "1"),
 )
