@@ -1,8 +1,9 @@
-"""Makes azq's weights to take home from runs: `python ops/pretrained.py RUN... --home FOLDER` writes azq/pretrained/<game>.* anew.
+"""Makes azq's weights to take home from runs: `python ops/pretrained.py RUN... --home FOLDER` writes azq/pretrained/<game>.* again.
 
 The newest weights of each run, in half precision, and the card: what the run's ledger and processes told, and what is measured here,
 with the bytes that are shipped: graded positions where the game has some or is small, matches against `OPPONENTS`, and what half
-precision moved. The brokers of FOLDER need not run; one that does is only read.
+precision moved. The brokers of FOLDER need not run; one that does is only read. `--levels MINUTES` plays the levels of shipped games
+against each other for so long, or until each is known to `NARROW_ELO`, and adds to the card what they came to.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import argparse
 import hashlib
 import random
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +24,14 @@ import numpy as np
 import torch
 
 from azq import games, pretrained
+from azq.arena.levels import Level, drawn
+from azq.arena.match import play_match
+from azq.arena.player import Ground, Player
+from azq.arena.players import NetworkPlayer
 from azq.bus.redis import RedisBus
 from azq.config import Config, InferenceConfig, RunSections, dump_run, load
 from azq.config.loading import to_toml
+from azq.console.demo import levels_of, sections_of
 from azq.console.grading import SolveRequest, grade_player, solve
 from azq.console.move import newest_weights
 from azq.console.play import Seating, match_players
@@ -59,6 +67,8 @@ SOLVED = ("tic_tac_toe",)
 MATCH_SIMULATIONS = 64
 GRADE_SIMULATIONS = (1, 400)
 POSITIONS = 512  # of random games, on which half precision is compared
+AT_ONCE = 32  # games of two levels, in step
+NARROW_ELO = 60.0  # half of the widest 95 % interval that is wanted
 
 
 def shipped(state: Mapping[str, torch.Tensor], meta: WeightsMeta) -> bytes:
@@ -165,10 +175,57 @@ def grades(config: Config, game: str) -> Iterator[pretrained.MeasuredGrade]:
         yield msgspec.convert(row | {"num_simulations": simulations, "policy_loss": bare}, pretrained.MeasuredGrade)
 
 
+class LevelPlayer(Player):
+    """A level as the play page has it, but for the precision of the network."""
+
+    def __init__(self, number: int, level: Level, ground: Ground) -> None:
+        self.name = f"level {number}"
+        self.cost = level.num_simulations
+        self._network = NetworkPlayer((level.weight_version,), replace(ground, num_simulations=level.num_simulations, seed=number))
+        self._temperature, self._luck = level.temperature, random.Random(number)
+
+    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
+        found = self._network.results(histories)
+        if not self._temperature:
+            return [result.best_action for result in found]
+        return [drawn([float(share) for share in result.policy], self._temperature, self._luck) for result in found]
+
+
+def measured_levels(name: str, minutes: float) -> list[pretrained.MeasuredLevel]:
+    """Each level against those one and two above it: most games where they cost least, for the least error of all in a time."""
+    card, sections = pretrained.card(name), sections_of(pretrained.card(name))
+    game = games.GameFiles().load(name, card.params)
+    evaluator = LocalEvaluator.from_file(game, pretrained.verified(name), InferenceConfig(device="cpu"))
+    search = sections.search.model_copy(update={"leaves_per_step": 1})
+    ground = Ground(game, evaluator, search, 1, slots=AT_ONCE, latest=card.version)
+    levels = levels_of(card)
+    players = [LevelPlayer(number, level, ground) for number, level in enumerate(levels, 1)]
+    pairs = [(first, second) for apart in (1, 2) for first, second in zip(players[apart:], players, strict=False)]
+    played, results, widest, until_s = (
+        Counter[tuple[LevelPlayer, LevelPlayer]](),
+        list[MatchResult](),
+        NARROW_ELO + 1,
+        time.monotonic() + 60 * minutes,
+    )
+    while widest > NARROW_ELO and (len(results) < len(pairs) or time.monotonic() < until_s):
+        first, second = pair = min(pairs, key=lambda pair: played[pair] * (pair[0].cost + pair[1].cost) ** 0.5)
+        spec = MatchSpec(first.name, second.name, AT_ONCE, 0, sections.arena.opening_plies, len(results))
+        results.append(play_match(spec, game, first, second))
+        played[pair] += results[-1].games
+        ratings = {rating.player: rating for rating in rate(results, players[0].name)}
+        widest = max((rating.high - rating.low) / 2 for rating in ratings.values())
+        print(f"{name}: {len(results)} {first.name} - {second.name}: {results[-1].share:.3f}; +-{widest:.0f}", flush=True)
+    evaluator.close()
+    return [
+        pretrained.MeasuredLevel(level.num_simulations, level.temperature, round(one.elo), round(one.elo - one.low), one.games)
+        for level, one in zip(levels, (ratings[player.name] for player in players), strict=True)
+    ]
+
+
 def write(card: pretrained.Card) -> None:
     """The card as TOML, tables of lists one under the other."""
     values = {key: value for key, value in pretrained.as_values(card).items() if value is not None}
-    lists = {name: values.pop(name) for name in ("matches", "grades")}
+    lists = {name: values.pop(name) for name in ("matches", "grades", "levels")}
     parts = [f"# Made by ops/pretrained.py from run {card.training.run}; not by hand.\n", to_toml(values)]
     for name, rows in lists.items():
         parts += [f"[[{name}]]\n{to_toml({key: value for key, value in row.items() if value is not None})}" for row in rows]
@@ -215,11 +272,16 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("runs", nargs="+", metavar="RUN")
     options.add_argument("--home", type=Path, default=Path("runs"), help="the folder of the runs")
+    options.add_argument("--levels", type=float, metavar="MINUTES", help="RUN names shipped games, whose levels play for so long")
     options.add_argument("--commit", default="", help="of the azq that trained them; this one's by default")
     options.add_argument("--opponents", default="", help="comma-separated, in place of the game's usual ones")
     options.add_argument("--games", type=int, default=100, help="of each match")
     options.add_argument("--decisive-moves", action="store_true", help="they play with search.decisive_moves, whatever their run did")
     given = options.parse_args()
+    for game in given.runs if given.levels else ():
+        write(msgspec.structs.replace(pretrained.card(game), levels=measured_levels(game, given.levels)))
+    if given.levels:
+        return
     config = load(None, [f'home="{given.home.absolute()}"'])
     for run in given.runs:
         opponents = [name for name in given.opponents.split(",") if name]

@@ -26,8 +26,8 @@ from typing import Any
 import msgspec
 
 from azq import pretrained
-from azq.arena.levels import ladder, playable
-from azq.config import merge, parse_run
+from azq.arena.levels import Level, ladder, playable
+from azq.config import RunSections, merge, parse_run
 from azq.errors import StateConflict
 from azq.games import GameFiles
 from azq.presets import preset
@@ -162,7 +162,14 @@ def _entry(name: str) -> dict[str, Any]:
             break
         state = after
     won = [match for match in card.matches if match.share >= LEAST_SHARE]
-    return {"game": name, "params": card.params, "start": start, "position": str(state), "measured": won[-1] if won else None}
+    return {
+        "game": name,
+        "params": card.params,
+        "start": start,
+        "position": str(state),
+        "measured": won[-1] if won else None,
+        "levels": card.levels,
+    }
 
 
 def _write_network(folder: Path, name: str) -> Path:
@@ -171,11 +178,21 @@ def _write_network(folder: Path, name: str) -> Path:
     from azq.nets.onnx import to_onnx
 
     card = pretrained.card(name)
-    sections = parse_run(merge(preset(name), {"run": {"game": name, "params": card.params}, "search": card.search}), f"azq:{name}")
     data = to_onnx(restore(pretrained.verified(name).read_bytes(), GameFiles().load(name, card.params)))
     model = ModelEvent(card.version, hashlib.sha256(data).hexdigest(), "", len(data), b"", b"", b"", 0.0)
-    levels = ladder([Rating(f"weights:{card.version}", 0.0, 0.0, 0.0, 0, 0.0)], STRENGTH, STRONGEST)
     (folder / NETWORKS / f"{model.sha256}.onnx").write_bytes(data)
     path = folder / NETWORKS / f"{name}.json"
-    path.write_bytes(msgspec.json.encode(replace(playable(name, sections, [model], ()), levels=levels)))
+    path.write_bytes(msgspec.json.encode(replace(playable(name, sections_of(card), [model], ()), levels=levels_of(card))))
     return path
+
+
+def sections_of(card: pretrained.Card) -> RunSections:
+    """The settings that a game's network plays with."""
+    return parse_run(
+        merge(preset(card.game), {"run": {"game": card.game, "params": card.params}, "search": card.search}), f"azq:{card.game}"
+    )
+
+
+def levels_of(card: pretrained.Card) -> list[Level]:
+    """The levels of a game's network, weakest first; their Elo is an estimate around its strength at `STRENGTH`."""
+    return ladder([Rating(f"weights:{card.version}", 0.0, 0.0, 0.0, 0, 0.0)], STRENGTH, STRONGEST)

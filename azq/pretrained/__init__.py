@@ -67,6 +67,16 @@ class MeasuredGrade(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy_loss: float | None = None  # expected, by the network's own shares
 
 
+class MeasuredLevel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A level of the play page by games of the levels against each other: Elo over the first level, `elo_95` half of its 95 % interval."""
+
+    num_simulations: int
+    temperature: float
+    elo: int
+    elo_95: int
+    games: int
+
+
 class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the weights of a game are."""
 
@@ -82,6 +92,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounding: float  # how far half precision moved a prior or a value, at most, over positions of random games
     matches: list[MeasuredMatch] = []
     grades: list[MeasuredGrade] = []
+    levels: list[MeasuredLevel] = []  # weakest first; none where they did not meet
 
 
 def names() -> tuple[str, ...]:

@@ -43,6 +43,7 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     page.goto(url)
     page.locator('section[data-game="tic_tac_toe"] .preview .scene svg').wait_for()
     assert page.locator("section[data-game]").count() == len(pretrained.names())
+    assert f"level 10 is {pretrained.card('tic_tac_toe').levels[-1].elo} ±" in page.locator('section[data-game="tic_tac_toe"]').inner_text()
     shot(page, "gallery")
     page.get_by_role("link", name="Play Tic-tac-toe").click()
     page.locator(".scene [data-action]").first.click()
@@ -50,6 +51,8 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     assert page.title() == "Your turn · Tic-tac-toe · azq"
     assert page.locator("#level option").first.inner_text() == "Level 1 · 8 simulations"
     assert page.locator("#level option").count() == 10
+    strongest = pretrained.card("tic_tac_toe").levels[-1]
+    assert page.locator("#level option").last.inner_text() == f"Level 10 · 2048 simulations · +{strongest.elo} Elo"
     link = page.url
     page.goto("about:blank")
     page.goto(link)

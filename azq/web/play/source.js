@@ -25,7 +25,7 @@ export async function findSource(guarded) {
 async function ofSite(guarded) {
   const games = await guarded(() => call("/games.json"));
   return {
-    site: true, runs: games.map(({ game, params, start }) => ({ name: game, start, sections: { run: { game, params } } })),
+    site: true, runs: games.map(({ game, params, start, levels }) => ({ name: game, start, levels, sections: { run: { game, params } } })),
     opponents: async (game) => inTab(await guarded(() => call(`/site/${game}.json`)), (sha256) => callBytes(`/site/${sha256}.onnx`)),
   };
 }

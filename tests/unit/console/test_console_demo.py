@@ -35,6 +35,8 @@ def test_each_game_has_a_board_and_rules(site: Path) -> None:
     assert [entry["game"] for entry in entries] == list(pretrained.names())
     measured = {entry["game"]: entry["measured"] for entry in entries}
     assert (measured["connect_four"]["share"], measured["blob"]) == (0.96, None)
+    elo = {entry["game"]: [level["elo"] for level in entry["levels"]] for entry in entries}
+    assert (len(elo["tic_tac_toe"]), elo["tic_tac_toe"][0], elo["blob"]) == (10, 0, [])
     assert all(entry["position"] and f"{entry['game']}: {{ title" in rules.replace('"', "") for entry in entries)
 
 

@@ -14,6 +14,7 @@ from azq.arena.match import whole_groups
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.config import SearchConfig, load
+from azq.console.demo import levels_of
 from azq.console.move import open_player
 from azq.console.play import Seating, game_named, match_players, two_named
 from azq.console.up import read_origin
@@ -55,6 +56,11 @@ def test_a_card_says_what_the_file_is(name: str) -> None:
     assert card.matches, "a card tells how well its network was measured to play"
     assert all(match.wins + match.draws + match.losses == match.games for match in card.matches)
     assert card.rounding < 0.05
+    if card.levels:
+        assert [(level.num_simulations, level.temperature) for level in card.levels] == [
+            (level.num_simulations, level.temperature) for level in levels_of(card)
+        ]
+        assert card.levels[0].elo == 0
     SearchConfig.model_validate(card.search)
 
 
