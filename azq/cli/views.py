@@ -51,19 +51,11 @@ def top(
 
 
 @with_settings
-def doctor(
-    settings: Config,
-    speed: Annotated[bool, typer.Option("--speed", help="Name the bottleneck of a run, and the setting to change, instead.")] = False,
-    run: RunName = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long --speed watches.")] = 20.0,
-) -> Answer:
+def doctor(settings: Config) -> Answer:
     """Check settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 if a check fails."""
-    from azq.console.doctor import examine, examine_speed
+    from azq.console.doctor import examine
     from azq.findings import conclusion
 
-    if speed:
-        report = examine_speed(settings, run, seconds)
-        return Answer(report.values(), report.text())
     checks = list(examine(settings))
     failed = any(check.severity == "fail" for check in checks)
     values = {"ok": not failed, "checks": [check.values() for check in checks]}
@@ -76,13 +68,12 @@ def profile(
     local: Annotated[bool, typer.Option("--local", help="Start a temporary run, and remove it afterwards.")] = False,
     game: Annotated[str, typer.Option("--game", help="Game of --local, as its preset has it.")] = "connect_four",
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Seconds to watch.")] = 10.0,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this file (.svg).")] = None,
     config: ConfigFile = None,
     overrides: Overrides = None,
 ) -> Answer:
     """Show where the time of a running run goes: shares of wall time and CPU by role and phase."""
     from azq.config import load
-    from azq.console.profile import as_text, plot, profile_local, profile_run
+    from azq.console.profile import as_text, profile_local, profile_run
     from azq.process.apart import alone
 
     if local == (run is not None):
@@ -93,8 +84,6 @@ def profile(
             result = profile_local(game, seconds, sets)
     else:
         result = profile_run(load(config, sets), run, seconds)
-    if picture is not None:
-        plot(result, picture)
     return Answer(result, as_text(result))
 
 
@@ -194,17 +183,13 @@ def samples_stats(
     by: By = None,
     games: Newest = 100_000,
     opening_plies: OpeningPlies = 2,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Also draw it into this file (.svg).")] = None,
 ) -> Answer:
     """Show lengths, results, policies, values against results, versions, openings, duplicates and symmetry of a run's games."""
-    from azq.console.samples import draw, read, stats_text
+    from azq.console.samples import read, stats_text
     from azq.samples.stats import stats
 
     rules, played = read(settings, run, games, opening_plies)
-    groups = played.groups(by)
-    values = {name: stats(rules, rows) for name, rows in groups.items()}
-    if picture is not None:
-        draw(values, groups, picture)
+    values = {name: stats(rules, rows) for name, rows in played.groups(by).items()}
     return Answer(values, stats_text(values))
 
 

@@ -8,13 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from azq import logs
 from azq.bus.redis import RedisBus
 from azq.config import Config
-from azq.console.svg import BAR_HEIGHT, BAR_WIDTH, span_bar, write_charts
 from azq.console.table import tabled
 from azq.errors import NotFound
 from azq.host import brokers
@@ -138,15 +136,3 @@ def _role(role: str, workers: Sequence[dict[str, float]]) -> RoleProfile:
         if wall[phase] > 0 or cpu[phase] > 0
     )
     return RoleProfile(role, len(workers), cores, rows)
-
-
-def plot(profiles: Sequence[RoleProfile], out: Path) -> None:
-    """Draws the shares of wall time of each role as a bar. Raises as `write_charts`."""
-    bars = [
-        span_bar(
-            [(f"{row.phase} {row.wall_share:.0%}", row.wall_share) for row in profile.rows],
-            f"{profile.role}, {profile.cpu_cores:.2f} cores",
-        )
-        for profile in profiles
-    ]
-    write_charts(bars, out, (BAR_WIDTH, 2 * BAR_HEIGHT), columns=1)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from azq.config import Config
 from azq.console.move import folder_of
-from azq.console.svg import line_chart, write_charts
 from azq.console.table import tabled
 from azq.errors import ConfigError, NotFound
 from azq.games import Game
@@ -20,7 +17,6 @@ from azq.replay.readers import SegmentReader
 from azq.samples.diff import TOO_FEW, SamplesDiff
 from azq.samples.played import PlayedGames, read_games
 from azq.samples.stats import SampleStats, Spread
-from azq.status.curves import CurvePoint
 from azq.wire.messages import SampleEvent
 
 Groups = Mapping[str, NDArray[Any]]
@@ -122,25 +118,3 @@ def diff_text(difference: SamplesDiff, names: Sequence[str]) -> str:
         for name, games, left in zip(names, difference.games, difference.left_out, strict=True)
     )
     return "\n".join([*lines, many, f"{difference.verdict}{text}"])
-
-
-DENSITIES = {"length": "plies of a game", "entropy": "mean entropy of policies, nats", "version": "weight version"}
-BINS = 30
-DRAWN = 6  # groups in a chart, the largest
-
-
-def draw(figures: Mapping[str, SampleStats], groups: Groups, out: Path) -> None:
-    """Draws lengths, entropies, versions, and values against results, of the largest groups. Raises as `write_charts`."""
-    names = sorted(figures, key=lambda name: -figures[name].games)[:DRAWN]
-    charts = [
-        line_chart(f"density of {title}", {name: _density(groups[name][key]) for name in names}, "", "{:.3g}".format)
-        for key, title in DENSITIES.items()
-    ]
-    values = {name: [CurvePoint(bin.value, bin.result) for bin in figures[name].calibration] for name in names}
-    ideal = {"ideal": [CurvePoint(-1.0, -1.0), CurvePoint(1.0, 1.0)]}
-    write_charts([*charts, line_chart("mean result by root value", values | ideal, "", "{:+.1f}".format)], out)
-
-
-def _density(values: NDArray[Any]) -> list[CurvePoint]:
-    heights, edges = np.histogram(values, bins=BINS, density=True)
-    return [CurvePoint(float(edge), float(height)) for edge, height in zip(edges, heights, strict=False)]

@@ -63,20 +63,17 @@ def _curve(curve: Sequence[CurvePoint], colour: str, place: Callable[[float, flo
     ]
 
 
-def span_bar(spans: Sequence[tuple[str, float]], title: str = "") -> str:
+def span_bar(spans: Sequence[tuple[str, float]]) -> str:
     """Consecutive spans of time as one bar; those of no length are left out."""
     total, left, parts = sum(length for _, length in spans) or 1.0, 0.0, []
-    top = 20 if title else 0
     for (name, length), colour in zip(spans, cycle(COLOURS), strict=False):
         share, bar = BAR_WIDTH * length / total, f'height="{BAR_HEIGHT}" fill="{colour}" opacity="0.8"'
         if share:
-            parts.append(f'<rect x="{left:.1f}" y="{top}" width="{share:.1f}" {bar}><title>{escape(name)}</title></rect>')
+            parts.append(f'<rect x="{left:.1f}" y="0" width="{share:.1f}" {bar}><title>{escape(name)}</title></rect>')
         if share > LETTER * len(name) + 12:
-            parts.append(f'<text x="{left + 6:.1f}" y="{top + 18}" style="fill:white">{escape(name)}</text>')
+            parts.append(f'<text x="{left + 6:.1f}" y="18" style="fill:white">{escape(name)}</text>')
         left += share
-    parts.append(f'<text y="14" class="title">{escape(title)}</text>' if title else "")
-    label = escape(title or "timeline")
-    return f'<svg viewBox="0 0 {BAR_WIDTH} {top + BAR_HEIGHT}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    return f'<svg viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT}" role="img" aria-label="timeline">{"".join(parts)}</svg>'
 
 
 def bars(shares: Mapping[str, float]) -> str:
@@ -121,17 +118,16 @@ def _scale(column: Sequence[Any], log: bool) -> tuple[dict[Any, float], str, str
     return places, first, last
 
 
-def write_charts(charts: Sequence[str], out: Path, size: tuple[int, int] = (WIDTH, HEIGHT), columns: int = 2) -> None:
-    """Charts of one size in rows, as one SVG file. Raises `ConfigError` for a file called otherwise, `StoreError`."""
+def write_charts(charts: Sequence[str], out: Path, columns: int = 2) -> None:
+    """Line charts in rows, as one SVG file. Raises `ConfigError` for a file called otherwise, `StoreError`."""
     if out.suffix != ".svg":
         raise ConfigError(f"{out} does not end in .svg; charts are SVG, so name it so")
-    width, height = size
-    places = ((width * (at % columns), height * (at // columns)) for at in range(len(charts)))
+    places = ((WIDTH * (at % columns), HEIGHT * (at // columns)) for at in range(len(charts)))
     placed = (
-        chart.replace("<svg", f'<svg x="{x}" y="{y}" width="{width}" height="{height}"', 1)
+        chart.replace("<svg", f'<svg x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"', 1)
         for chart, (x, y) in zip(charts, places, strict=True)
     )
-    box = f'viewBox="-8 -8 {width * columns + 16} {height * -(-len(charts) // columns) + 16}" style="background:white"'
+    box = f'viewBox="-8 -8 {WIDTH * columns + 16} {HEIGHT * -(-len(charts) // columns) + 16}" style="background:white"'
     publish_page(out, f'<svg xmlns="http://www.w3.org/2000/svg" {box}><style>{STYLE}</style>{"".join(placed)}</svg>\n')
 
 

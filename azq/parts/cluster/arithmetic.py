@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import math
-import random
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
-from torch.utils.flop_counter import FlopCounterMode
-
-from azq import games
-from azq.config import NetworkConfig, RunSections
 from azq.errors import ConfigError
-from azq.nets import NetSpec, Network, build
-from azq.nets.network import unpack
+from azq.parts.cluster.description import Cluster, Role
 
 KEPT_VERSIONS = 64  # azq.learner.publish.KEPT_IN_BROKER
 WAITING_GAMES = 20_000  # selfplay.max_waiting_games
 KIB = 1024
+MEASURED = "H200"  # the GPU of all figures
+ASSUMED = (
+    "the network is connect four's 5x128, of 30 plies and 200 simulations, in full batches: `azq bench` measures yours",
+    "a GPU is to an H200 as the TFLOP/s of their data sheets: a bound, not yet measured against",
+    "CPU cores a leaf, training beside inference, brokers and ledger: as measured with connect four (docs/scale.md)",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +34,16 @@ class PlanStep:
     unit: str
 
 
-def read_figures(path: Path | None = None) -> tuple[dict[str, float], dict[str, str]]:
+def read_figures() -> tuple[dict[str, float], dict[str, str]]:
     """Every figure by its name, and the source of each measured one."""
-    document = tomllib.loads((path or files("azq.parts.cluster") / "figures.toml").read_text("utf-8"))
+    document = _document()
     measured = document["measured"]
     sources = {name: document["sources"][entry["source"]] for name, entry in measured.items()}
     return {**document["fleet"], **{name: float(entry["value"]) for name, entry in measured.items()}}, sources
+
+
+def _document() -> dict[str, Any]:
+    return tomllib.loads((files("azq.parts.cluster") / "figures.toml").read_text("utf-8"))
 
 
 def microseconds(figures: Mapping[str, float], party: str, request_bytes: float) -> float:
@@ -126,75 +126,52 @@ def broker_count(figures: Mapping[str, float], gpus: int) -> int:
     return int(next(step.value for step in plan({**figures, "inference_gpus": gpus}) if step.what == "data brokers"))
 
 
-FEW, MANY = 4, 36  # leaves of two passes: what both touch, the weights, is in neither's difference
-NARROW = 2  # bytes of a number in bfloat16
-GAMES = 100  # random ones, whose plies are counted
+def figures_of(cluster: Cluster) -> dict[str, float]:
+    """Those of a cluster for its first run: connect four's as they were measured, a GPU's by the arithmetic of its data sheet.
+
+    Raises `ConfigError` unless GPUs infer and train whose data sheet is known.
+    """
+    base, sections = read_figures()[0], cluster.wanted_runs()[0].sections()
+    infer, train = (_gpus(cluster, role) for role in ("inference", "learner"))
+    factor = _speed(infer) / sum(infer.values())
+    own = {
+        "inference_gpus": sum(infer.values()),
+        "training_gpus": sum(train.values()),
+        "cpu_cores": cluster.total("selfplay", "vcpus"),
+        **{name: factor * base[name] for name in ("evaluations_per_s_per_gpu", "search_cores_per_gpu", "games_per_s_per_gpu")},
+        "training_samples_per_s_per_gpu": base["training_samples_per_s_per_gpu"] * _speed(train) / sum(train.values()),
+        "leaves_per_request": sections.selfplay.games_in_flight / sections.selfplay.groups,
+        "journal_s": sections.selfplay.journal_s,
+        "samples_per_insert": sections.learner.samples_per_insert,
+        "training_batch": sections.learner.batch_size / sum(train.values()),
+    }
+    return {**base, **own}
 
 
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """Of one leaf, one game, one network."""
-
-    flops: float  # of a forward pass; a multiplication and its addition are two
-    traffic: float  # bytes that the layers read and write one after the other, in bfloat16
-    parameters: int
-    request_bytes: int
-    reply_bytes: int  # at most: logits of all actions
-    plies: float  # decisions in a random game
+def figures_or_general(cluster: Cluster) -> dict[str, float]:
+    """The same, or, where nothing is known of its GPUs or its run, those of the largest that were measured."""
+    try:
+        return figures_of(cluster)
+    except ConfigError:
+        return read_figures()[0]
 
 
-def workload_of(sections: RunSections) -> Workload:
-    """Of a run; raises `ConfigError` for a game that the core does not have."""
-    if sections.run.game not in games.names():
-        raise ConfigError(f"the plan knows azq's own games, and {sections.run.game} is none; `azq bench` measures any")
-    game = games.load(sections.run.game, **sections.run.params)
-    spec = NetSpec.of(game)
-    flops, traffic, parameters = of_network(sections.network, spec)
-    reply = NARROW * (spec.num_actions + spec.value_size)
-    return Workload(flops, traffic, parameters, spec.packed_size, reply, _plies(game))
+def _speed(gpus: Mapping[str, int]) -> float:
+    """How many of the GPU that was measured they stand for."""
+    sheets = _document()["gpus"]
+    return sum(count * sheets[gpu] for gpu, count in gpus.items()) / sheets[MEASURED]
 
 
-@lru_cache(16)
-def _counted(network: str, spec: NetSpec) -> tuple[float, float, int]:
-    module = build(NetworkConfig.model_validate_json(network), spec, seed=0).eval()
-    few, many = (_pass(module, spec, leaves) for leaves in (FEW, MANY))
-    flops, touched = ((b - a) / (MANY - FEW) for a, b in zip(few, many, strict=True))
-    return flops, NARROW * touched, sum(parameter.numel() for parameter in module.parameters())
-
-
-def of_network(network: NetworkConfig, spec: NetSpec) -> tuple[float, float, int]:
-    """FLOPs and bytes of a leaf, and parameters: counted in two passes, not measured."""
-    return _counted(network.model_dump_json(), spec)
-
-
-class _Touched(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Adds up the numbers that operations read and write, each as if alone."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.numbers = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if not func.is_view:
-            self.numbers += sum(tensor.numel() for tensor in tree_leaves((args, kwargs, out)) if isinstance(tensor, torch.Tensor))
-        return out
-
-
-def _pass(module: Network, spec: NetSpec, leaves: int) -> tuple[int, int]:
-    seen = unpack(torch.zeros((leaves, spec.packed_size), dtype=torch.uint8), spec)
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        module(*seen)
-    with torch.no_grad(), _Touched() as touched:
-        module(*seen)
-    return counter.get_total_flops(), touched.numbers
-
-
-def _plies(game: games.Game) -> float:
-    luck, plies = random.Random(1), 0
-    for _ in range(GAMES):
-        state = game.new_initial_state()
-        while not state.is_terminal():
-            plies += not state.is_chance_node()
-            state.apply_action(luck.choice(state.legal_actions()))
-    return plies / GAMES
+def _gpus(cluster: Cluster, role: Role) -> Counter[str]:
+    """GPUs with a role by their kind."""
+    sheets, counts = _document()["gpus"], Counter[str]()
+    for group in cluster.of_role(role).values():
+        kind = cluster.kinds[group.kind]
+        if kind.gpus and kind.gpu not in sheets:
+            place = f"[kinds.{group.kind!r}]"
+            raise ConfigError(f'no data sheet of the GPUs of {group.kind}: say gpu = "NAME" in {place}, of {", ".join(sheets)}')
+        if kind.gpus:
+            counts[kind.gpu] += group.count * kind.gpus
+    if not counts:
+        raise ConfigError(f"cluster {cluster.name}: no GPU has the role {role!r}, and rates are known for GPUs alone; `azq bench` measures")
+    return counts

@@ -50,9 +50,9 @@ def cost(
 @with_answer
 def check(file: ClusterFile, smallest: Smallest = False) -> Answer:
     """Whether it can work: who is missing, who is twice, who waits for whom."""
+    from azq.parts.cluster.arithmetic import figures_or_general
     from azq.parts.cluster.checks import check as command
     from azq.parts.cluster.description import read_cluster
-    from azq.parts.cluster.expected import figures_or_general
 
     cluster = read_cluster(file, smallest)
     result = command(cluster, figures_or_general(cluster))
@@ -66,18 +66,17 @@ def check(file: ClusterFile, smallest: Smallest = False) -> Answer:
 @cluster_app.command("plan")
 @with_answer
 def plan(file: ClusterFile, smallest: Smallest = False) -> Answer:
-    """What it would do and cost: its GPUs by their data sheets, its run by its network, and what is assumed (docs/scale.md)."""
+    """What it would do and cost: its GPUs by their data sheets, the rest as measured, and what is assumed (docs/scale.md)."""
+    from azq.parts.cluster import arithmetic
     from azq.parts.cluster.cost import bill
     from azq.parts.cluster.description import read_cluster
-    from azq.parts.cluster.expected import expected
 
     cluster = read_cluster(file, smallest)
-    result, (steps, assumed) = bill(cluster), expected(cluster)
+    result, steps = bill(cluster), arithmetic.plan(arithmetic.figures_of(cluster))
     lines = [f"{step.what:<40} {step.value:>14,.4g} {step.unit}" for step in steps]
-    return Answer(
-        {"bill": result.values(), "steps": steps, "assumptions": assumed},
-        [*lines, "assumed:", *(f"- {line}" for line in assumed), *result.as_text()],
-    )
+    assumed = [f"- {line}" for line in arithmetic.ASSUMED]
+    values = {"bill": result.values(), "steps": steps, "assumptions": arithmetic.ASSUMED}
+    return Answer(values, [*lines, "assumed:", *assumed, *result.as_text()])
 
 
 @cluster_app.command("render")
@@ -85,7 +84,7 @@ def plan(file: ClusterFile, smallest: Smallest = False) -> Answer:
 def render(
     file: ClusterFile,
     target: Annotated[
-        str, typer.Option("--target", help="What it is to run on: compose, kubernetes, slurm, ssh, terraform-aws (docs/cluster.md).")
+        str, typer.Option("--target", help="What it is to run on: compose, kubernetes, slurm, terraform-aws (docs/cluster.md).")
     ],
     out: Annotated[Path, typer.Option("--out", help="A new or empty folder, or one that was rendered for this target before.")],
     force: Annotated[bool, typer.Option("--force", help="Replace rendered files that somebody changed.")] = False,

@@ -108,21 +108,14 @@ def admit_order(cluster: Cluster, first: Member, guests: Iterable[Member]) -> Me
 
 
 def variables(cluster: Cluster, member: Member) -> dict[str, str]:
-    """The settings of a member's processes, as variables."""
-    return {"AZQ_HOME": member.home, **as_variables(host_settings(cluster, member))}
-
-
-def host_settings(cluster: Cluster, member: Member) -> dict[str, dict[str, Any]]:
-    """The same by section: what it costs and what ends it, and what the file sets for all."""
-    own = {"machine": _machine(cluster, member), "budget": budget_of(cluster) if "daemon" in member.roles else {}}
-    sections = merge(own, cluster.settings)
-    return {
-        name: report for name, of in sections.items() if (report := {key: value for key, value in of.items() if value not in (None, {})})
+    """The settings of a member's processes, as variables: what it costs and what ends it, and what the file sets for all."""
+    machine = {"kind": member.kind or None, "per_hour": member.per_hour, "hours": cluster.budget.hours}
+    own = {"machine": machine, "budget": budget_of(cluster) if "daemon" in member.roles else {}}
+    sections = {
+        name: {key: value for key, value in values.items() if value not in (None, {})}
+        for name, values in merge(own, cluster.settings).items()
     }
-
-
-def _machine(cluster: Cluster, member: Member) -> dict[str, Any]:
-    return {"kind": member.kind or None, "per_hour": member.per_hour, "hours": cluster.budget.hours}
+    return {"AZQ_HOME": member.home, **as_variables(sections)}
 
 
 def budget_of(cluster: Cluster) -> dict[str, Any]:

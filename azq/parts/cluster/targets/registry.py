@@ -11,7 +11,6 @@ from azq.parts.cluster.targets.compose import compose
 from azq.parts.cluster.targets.files import Rendering
 from azq.parts.cluster.targets.kubernetes import kubernetes
 from azq.parts.cluster.targets.slurm import slurm
-from azq.parts.cluster.targets.ssh import ssh
 from azq.parts.cluster.targets.terraform_aws import terraform_aws
 
 # Each raises `ConfigError` for a cluster that it cannot carry.
@@ -19,7 +18,6 @@ TARGETS: Mapping[str, Callable[[Cluster], Rendering]] = {
     "compose": compose,
     "kubernetes": kubernetes,
     "slurm": slurm,
-    "ssh": ssh,
     "terraform-aws": terraform_aws,
 }
 
