@@ -159,7 +159,7 @@ def figures_or_general(cluster: Cluster) -> dict[str, float]:
 def _speed(gpus: Mapping[str, int]) -> float:
     """How many of the GPU that was measured they stand for."""
     sheets = _document()["gpus"]
-    return sum(count * sheets[gpu] for gpu, count in gpus.items()) / sheets[MEASURED]
+    return float(sum(count * sheets[gpu] for gpu, count in gpus.items()) / sheets[MEASURED])
 
 
 def _gpus(cluster: Cluster, role: Role) -> Counter[str]:

@@ -51,9 +51,7 @@ def follow(process: LearnerProcess, place: RankPlace) -> int:
     """Trains as any other rank until SIGTERM or SIGINT."""
     with Interrupts() as stop:
         prepare_training(process.sections.learner, place.local)
-        follower = open_follower(
-            process.run, process.directory, process.sections, process.game(), bus=process.bus, place=place, prefix=process.prefix()
-        )
+        follower = open_follower(process.run, process.directory, process.sections, process.game(), bus=process.bus, place=place)
         notify(READY, f"STATUS=rank {place.rank} of {process.run}")
         watch = WorkWatch(partial(notify, WATCHDOG))
         with watch.beside():

@@ -135,25 +135,3 @@ def test_a_run_goes_on_with_another_number_of_ranks(place):
         assert later.step > state.step
         assert len(later.shares) == ranks
         state = later
-
-
-@pytest.mark.release
-def test_ranks_that_share_no_folder_meet_in_the_control_plane_and_read_games_from_the_store(broker, tmp_path):
-    place = Ranks(broker.control_url, tmp_path, sections(2))
-    store = {"AZQ_STORE__URL": f"file://{tmp_path}/bucket", "WORLD_SIZE": "2"}
-    try:
-        first = place.learner(RANK="0", **store)
-        place.finish_games(60)
-        until(lambda: place.all_inserted(), "all games in the store")
-        second = place.learner("--folder", str(tmp_path / "elsewhere"), RANK="1", **store)
-        until(lambda: place.healthy() == 2, "two ranks train")
-        place.trains_on()
-        place.finish_games(20)
-        until(lambda: place.all_inserted(), "further games in the store")
-        place.trains_on()
-        assert not (tmp_path / "elsewhere" / "segments").exists()
-        assert list((tmp_path / "elsewhere" / "rank-1").glob("*.seg"))
-        assert "sample_refused" not in place.stop(second)
-        place.stop(first)
-    finally:
-        place.close()
