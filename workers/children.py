@@ -206,7 +206,6 @@ class PoolWatchdog(threading.Thread):
         board: Board,
         ledger: Callable[[], Ledger],
         *,
-        max_attempts: int,
         is_child: Callable[[int], bool] = is_my_child,
         kill: Callable[[int, int], None] = os.kill,
         clock: Callable[[], float] = time.monotonic,
@@ -215,7 +214,6 @@ class PoolWatchdog(threading.Thread):
         self._board = board
         self._make_ledger = ledger
         self._ledger: Ledger | None = None
-        self._max_attempts = max_attempts
         self._is_child = is_child
         self._kill = kill
         self._awake_s = AwakeClock(clock)
@@ -257,5 +255,5 @@ class PoolWatchdog(threading.Thread):
     def _release(self, ledger: Ledger, claim: Claim) -> None:
         with contextlib.suppress(LeaseLost, NotFound):  # it ended well, or somebody was faster
             lease = Lease(ledger.job(claim.job_id).job, claim.attempt, owner_of(claim.pid), 0.0)
-            ledger.fail(lease, f"process {claim.pid}, which held it, died", max_attempts=self._max_attempts)
+            ledger.fail(lease, f"process {claim.pid}, which held it, died")
             log.warning("pool_child_died", pid=claim.pid, job=claim.job_id, attempt=claim.attempt)

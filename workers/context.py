@@ -21,6 +21,7 @@ from azq.config import Config, RunSections
 from azq.errors import AzqError, BrokerError, JobFailed, LeaseLost, reason_of
 from azq.goals import Done, Goals
 from azq.ledger import Ledger
+from azq.ledger.ledger import MAX_ATTEMPTS
 from azq.ledger.records import sections_of
 from azq.ledger.types import Lease, RunView
 from azq.phases import Phases
@@ -144,9 +145,9 @@ class Context:
         except Interrupted as error:
             self._fail(lease, error, NO_LIMIT)
         except Exception as error:
-            self._fail(lease, error, self.config.daemon.max_attempts)
+            self._fail(lease, error)
 
-    def _fail(self, lease: Lease, error: Exception, max_attempts: int) -> NoReturn:
+    def _fail(self, lease: Lease, error: Exception, max_attempts: int = MAX_ATTEMPTS) -> NoReturn:
         reason = reason_of(error)
         expected = isinstance(error, AzqError)
         log.error("job_failed", job=lease.job.job_id, attempt=lease.attempt, reason=reason, exc_info=None if expected else error)

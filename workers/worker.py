@@ -153,7 +153,7 @@ def _connect_signals(app: Celery) -> None:
         shared.heartbeat = WorkerHeartbeat(shared.open_control, shared.config.worker, shared.board, queues, shared.tags, slots)
         shared.heartbeat.loop_turned_s = time.monotonic()
         shared.heartbeat.start()
-        shared.watchdog = PoolWatchdog(shared.board, shared.open_ledger, max_attempts=shared.config.daemon.max_attempts)
+        shared.watchdog = PoolWatchdog(shared.board, shared.open_ledger)
         shared.watchdog.start()
         broker = address(shared.config.broker.control_url)
         log.info("serving", queues=queues, tags=shared.tags, concurrency=slots, evaluator=shared.config.worker.evaluator, broker=broker)

@@ -21,7 +21,7 @@ from azq.bus.same_host import HostRequests
 from azq.config import BrokerConfig
 from azq.errors import BrokerError
 from azq.waiting import Backoff
-from azq.wire import keys, shards
+from azq.wire import shards
 from azq.wire.connect import CONNECT_TIMEOUT_S, open_client
 
 WAIT_MS = 100  # of one wait in a server: how late a change of streams is noticed
@@ -40,7 +40,7 @@ def open_requests(config: BrokerConfig, host: HostRequests | None = None) -> Req
     timeout_s = TIMEOUT_S if len(config.data_planes) > 1 else CONNECT_TIMEOUT_S
     buses = [RedisBus(open_client(url, timeout_s=timeout_s)) for url in config.data_planes]
     _check_one_answers(buses)
-    return ShardedBus(buses, width=config.shards_per_run, host=host)
+    return ShardedBus(buses, host=host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class _ReadRequest:
 
 
 class ShardedBus(RequestBus):
-    """The requests of several brokers, of which `width` carry one run, and of clients of this host; threads may share it, one reads."""
+    """The requests of several brokers and of clients of this host; threads may share it, one reads."""
 
-    def __init__(self, buses: Sequence[RequestBus], *, width: int = 0, host: HostRequests | None = None) -> None:
+    def __init__(self, buses: Sequence[RequestBus], *, host: HostRequests | None = None) -> None:
         self._changed = threading.Condition()
-        self._width, self._brokers, self._host = width, len(buses), host
+        self._brokers, self._host = len(buses), host
         self._shards = [_Shard(place, bus, self._changed) for place, bus in enumerate([*buses, *filter(None, [host])])]
 
     def read(self, streams: Sequence[str], group: str, consumer: str, *, count: int, block_ms: float) -> list[Entry]:
@@ -67,14 +67,13 @@ class ShardedBus(RequestBus):
         Raises what is wrong with a broker of these streams while none of them can be reached and no client of this host is connected.
         """
         deadline_s = time.monotonic() + block_ms / 1e3
-        requests = {shard: _ReadRequest(own, group, consumer, count) for shard in self._shards if (own := self._carried(streams, shard))}
-        brokers = sum(shard.place < self._brokers for shard in requests)
+        request = _ReadRequest(tuple(streams), group, consumer, count) if streams else None
         with self._changed:
             for shard in self._shards:
-                shard.ask(requests.get(shard))
+                shard.ask(request)
             while not any(shard.ready for shard in self._shards):
-                errors = [shard.error for shard in requests if shard.error]
-                if errors and len(errors) == brokers and not (self._host and self._host.connected):
+                errors = [shard.error for shard in self._shards if shard.error] if streams else []
+                if errors and len(errors) == self._brokers and not (self._host and self._host.connected):
                     raise errors[0].with_traceback(None)
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or not self._changed.wait(left_s):
@@ -85,12 +84,9 @@ class ShardedBus(RequestBus):
         """Entries that were read and not acknowledged for `min_idle_ms`, of every broker that answers."""
         claimed: list[Entry] = []
         for shard in self._shards:
-            if self._carried([stream], shard):
-                items_there = shard.attempt(partial(shard.bus.claim, stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
-                with self._changed:
-                    claimed += [
-                        entry for entry in shard.marked(items_there or ()) if entry not in shard.ready
-                    ]  # read ahead and not looked at
+            items_there = shard.attempt(partial(shard.bus.claim, stream, group, consumer, min_idle_ms=min_idle_ms, count=count))
+            with self._changed:
+                claimed += [entry for entry in shard.marked(items_there or ()) if entry not in shard.ready]  # read ahead and not looked at
         return claimed
 
     def ack(self, stream: str, group: str, ids: Sequence[str]) -> None:
@@ -136,12 +132,6 @@ class ShardedBus(RequestBus):
         if self._host is not None and self._host.has(replies):
             return self._brokers
         return shards.shard_named(replies, self._brokers)
-
-    def _carried(self, streams: Sequence[str], shard: _Shard) -> tuple[str, ...]:
-        count = self._brokers
-        if not 0 < self._width < count or shard.place == count:
-            return tuple(streams)
-        return tuple(stream for stream in streams if shard.place in shards.shards_of(keys.run_of(stream), count, self._width))
 
 
 class _Shard:

@@ -38,7 +38,7 @@ class Section(BaseModel):
     """A group of settings; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    retired: ClassVar[Mapping[str, object]] = {}  # of earlier versions: the value at which a run goes on without; None: any
+    retired: ClassVar[Mapping[str, object]] = {}  # of earlier versions: the value at which it goes on without, else an error; None: any
 
     @model_validator(mode="before")
     @classmethod

@@ -11,7 +11,6 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsp
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from azq.config.base import (
-    Factor,
     Few,
     FewOrNone,
     Many,
@@ -29,6 +28,7 @@ from azq.config.base import (
 from azq.prices import catalogue, price_of
 
 SHORTEST_TOKEN = 8  # characters
+DRAIN_S = 900.0  # longest time for the last evaluations of a fleet that ends, before its machines do
 CA_OPTION = "ssl_ca_certs"
 TLS_SCHEME = "rediss"  # of the addresses of brokers that speak TLS
 
@@ -67,7 +67,7 @@ def password_in(url: str) -> str:
 class BrokerConfig(Section):
     """Where the control plane (durable) and the data plane (evaluation streams) are."""
 
-    retired: ClassVar = {"connect_timeout_s": 5.0}
+    retired: ClassVar = {"connect_timeout_s": 5.0, "shards_per_run": None}
 
     control_url: Url = ""  # empty: an embedded server is started by `azq up`
     data_url: Url = ""  # empty: likewise; may equal control_url
@@ -76,7 +76,6 @@ class BrokerConfig(Section):
     data_urls: Urls = ()  # several data planes, in one order on all hosts and new ones last; replaces data_url
     public_data_urls: Urls = ()
     data_shards: Few = 1  # embedded data planes that `azq up` starts
-    shards_per_run: FewOrNone = 0  # data planes that carry one run's evaluations; 0: all
     tls_ca: Path | None = None  # PEM, for rediss:// addresses: the server's own certificate or its authority's; unset: the system's
 
     @model_validator(mode="before")
@@ -106,12 +105,11 @@ class BrokerConfig(Section):
 class StoreConfig(Section):
     """Where blobs (weights) live: `file` (the run's folder), `redis` (the control plane) or any fsspec URL."""
 
-    retired: ClassVar = {"chunk_bytes": 8 * 1024 * 1024}
+    retired: ClassVar = {"chunk_bytes": 8 * 1024 * 1024, "timeout_s": None}
 
     url: Url = "file"
     # What of a run: `all` adds games and checkpoints, so that the learner's host may die; `auto` is `all` behind a bucket or a file:// URL.
     keep: Literal["auto", "weights", "all"] = "auto"
-    timeout_s: Seconds = 30.0  # one operation of a store behind a network
     # Of the fsspec file system, as endpoint_url, key, secret; texts are masked.
     options: dict[str, bool | Whole | Real | SecretStr] = Field(default_factory=dict)
 
@@ -161,17 +159,17 @@ class DaemonConfig(ListenConfig):
         "move_simulations": 3200,
         "tick_s": 0.5,
         "unclaimed_s": 15.0,
+        "rate_per_s": None,
+        "event_streams": None,
+        "max_runs": None,
+        "max_queued_jobs": None,
+        "max_attempts": None,
     }
 
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     token: SecretStr = SecretStr("")  # may do everything; this one or another is required when host is not loopback
     tokens: dict[Tag, TokenConfig] = Field(default_factory=dict)  # by name; names may show in logs
-    rate_per_s: Factor = 1000.0  # requests of one token, or of one address where there is none; those of two seconds at once
-    event_streams: Positive = 64  # open at once, three quarters of them with one token
-    max_runs: Positive = 100  # running at once, for a request that creates or resumes one
-    max_queued_jobs: Positive = 10_000  # queued and leased, over all runs, for a request that enqueues one
     lease_s: Seconds = 20.0
-    max_attempts: Few = 4
     jobs_ahead: Few = 1  # queued jobs kept beyond what live workers hold, per tag
 
     @model_validator(mode="after")
@@ -195,17 +193,19 @@ def _network(text: str) -> str:
 class GatewayConfig(ListenConfig):
     """The gateway, by which browsers' tabs make games."""
 
-    retired: ClassVar = {"games_per_hour_each": 200_000}
+    retired: ClassVar = {
+        "games_per_hour_each": 200_000,
+        "max_tabs_each": None,
+        "jobs": None,
+        "silent_after_s": None,
+        "late_after_s": None,
+        "batch_after_s": None,
+    }
 
     port: Annotated[int, Field(ge=0, le=65535)] = 8090
     url: str = ""  # how people reach it, for links and behind a proxy; empty: host and port
     proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()  # addresses or networks whose X-Forwarded headers count
-    jobs: Few = 2  # whose games it hands out at once
-    max_tabs: Positive = 2000
-    max_tabs_each: Positive = 64  # of them from one address
-    silent_after_s: Seconds = 30.0  # a tab that says nothing for so long loses its games to others
-    late_after_s: Seconds = 90.0  # finished games whose lease is lost wait so long to be adopted again
-    batch_after_s: Seconds = 30.0  # finished games wait at most so long for others to be verified with
+    max_tabs: Positive = 2000  # of which one address has a thirtieth at most
     invited_only: bool = False  # new devices need an invitation; `azq volunteers invite`
     keys_per_day: Positive = 50  # new devices from one address
     games_per_hour: Many = 20_000  # of one device; ten times as many from one address
@@ -234,6 +234,8 @@ class WorkerConfig(Section):
 class InferenceConfig(Section):
     """This host's inference worker."""
 
+    retired: ClassVar = {"claim_after_s": None, "resident_versions": None}
+
     device: str = "auto"
     devices: tuple[str, ...] = ()  # of `azq up`, a worker each; empty: by its device plan
     precision: Literal["auto", "float32", "bfloat16", "int8", "int16"] = "auto"
@@ -244,8 +246,6 @@ class InferenceConfig(Section):
     compile: bool | Literal["auto"] = "auto"
     fused: bool = True  # on a GPU cuDNN's fused convolutions are tried; false where a driver breaks on them
     threads: FewOrNone = 0  # 0: chosen by measurement at the start
-    resident_versions: Few = 8
-    claim_after_s: Seconds = 2.0
 
 
 class TrackingConfig(Section):
@@ -268,7 +268,7 @@ class MachineConfig(Section):
     kind: str = ""  # as in azq's catalogue of prices
     per_hour: Money | None = None  # what it costs; unset: the catalogue's price of its kind
     hours: Limit | None = None  # since its start; then its dead-man timer ends it, whatever the network does; unset: never
-    margin_s: SecondsOrNever = 1200.0  # that the timer waits beyond `hours`; longer than `budget.drain_s`
+    margin_s: SecondsOrNever = 1200.0  # that the timer waits beyond `hours`; longer than the last evaluations may take (900 s)
     lost_after_s: SecondsOrNever = 0.0  # no daemon was heard of for so long: the timer ends it; 0: never
     poweroff_command: tuple[str, ...] = ()  # run after its azq has drained and ended; none: the machine stays on
     metadata_url: Url = ""  # where its provider says that it takes the machine back, as http://169.254.169.254; empty: it is not polled
@@ -281,12 +281,13 @@ class MachineConfig(Section):
 class BudgetConfig(Section):
     """What the whole fleet may cost, as its daemon guards it: whatever comes first."""
 
+    retired: ClassVar = {"drain_s": None}
+
     hours: Limit | None = None  # of wall time in which some machine was there
     money: Limit | None = None
     services: dict[Tag, Money] = Field(default_factory=dict)  # what else it pays for by the hour, as a provider's brokers or metrics
     currency: str = Field(default_factory=lambda: str(catalogue()["currency"]))  # of all prices; nothing is converted
     with_runs: bool = False  # machines end, too, once no run is running or paused any more
-    drain_s: Seconds = 900.0  # longest time for the last evaluations, before machines end
 
 
 def _web_address(address: SecretStr) -> SecretStr:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, DotEnvSettingsSource, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from azq.config.base import explain
+from azq.config.base import Section, explain
 from azq.config.host import HostSections
 from azq.config.run import OF_ONE_KIND, RunSections
 from azq.errors import ConfigError
@@ -42,16 +43,29 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
     """
     apart = APART in os.environ
     file = path or Path("azq.toml")
-    values: dict[str, Any] = merge({}, base or {})
+    document: dict[str, Any] = {}
     if file.is_file() and not (apart and path is None):
         document = read_toml(file)
-        values = merge(values, {name: document[name] for name in DESCRIBES_A_RUN if name in document} if apart else document)
+        if apart:
+            document = {name: document[name] for name in DESCRIBES_A_RUN if name in document}
     elif path is not None:
         raise ConfigError(f"no configuration file at {path}; create it or drop --config")
     if strays := [name for name in os.environ if names_no_section(name)]:
         raise ConfigError(f"environment variable {min(strays)} names no section; there are: {', '.join(Config.model_fields)}")
     credentials = DotEnvSettingsSource(Config, env_file=None if apart else _credentials())
-    return _checked((values, credentials(), EnvSettingsSource(Config)(), parse_overrides(overrides)), file)
+    written = (document, credentials(), EnvSettingsSource(Config)(), parse_overrides(overrides))
+    config = _checked((base or {}, *written), file)
+    if gone := sorted({name for layer in written for name in _retired(layer)}):
+        logging.getLogger(__name__).warning("settings of earlier versions, without effect: %s; leave them out", ", ".join(gone))
+    return config
+
+
+def _retired(layer: Mapping[str, Any]) -> Iterator[str]:
+    """Settings of earlier versions in what a human wrote; a run that azq wrote names them all, and goes on."""
+    for section, values in layer.items():
+        kind = field.annotation if (field := Config.model_fields.get(section)) else None
+        if isinstance(values, Mapping) and isinstance(kind, type) and issubclass(kind, Section):
+            yield from (f"{section}.{name}" for name in values if name in kind.retired)
 
 
 def given(overrides: Iterable[str] = (), base: Mapping[str, Any] | None = None) -> Config:

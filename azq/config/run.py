@@ -144,12 +144,12 @@ class RateStage(Stage):
 class RankSettings(Section):
     """How processes train together, whatever they train."""
 
+    retired: ClassVar = {"most_ratio": None, "rank_errors": None}
+
     sync_every: Positive = 1  # steps; 1: gradients each step, more: weights after so many steps
     compression: Literal["none", "fp16", "topk"] = "none"  # of gradients between ranks
     compression_ratio: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # bytes that topk sends / those of whole gradients
-    most_ratio: Annotated[float, Field(ge=1.0, le=1024.0)] = 2.0  # between the shares of a batch that the fastest and the slowest rank get
     rank_timeout_s: Seconds = 6.0  # a rank that others wait for so long, and for five of its longest steps of late, is dropped
-    rank_errors: Natural = 5  # more than so many, each within ten minutes of the one before, and a rank is left out until ten have passed
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -162,6 +162,10 @@ class LearnerConfig(RankSettings):
     """Training."""
 
     retired: ClassVar = {
+        **RankSettings.retired,
+        "prefetch_batches": None,
+        "primary": "",
+        "discount": 1.0,
         "population": 1,
         "population_every_steps": None,
         "soft_weight": None,
@@ -190,7 +194,6 @@ class LearnerConfig(RankSettings):
     value_scaling: Literal["none", "spread"] = "none"  # spread: the value's error counts in the spread of its targets; for scores
     root_value_fraction: Fraction = 0.25  # share of the search's value in the value target, the rest is the game's result
     td_lambda: Fraction = 1.0  # below 1, TD(lambda): the search's values at later plies take the place of so much of that result
-    discount: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0  # of the result in the value target, for each ply from there to the game's end
     ema_decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.995
     samples_per_insert: Factor = 2.0
     limiter_slack: Many = 200_000  # samples self-play may run ahead before it stalls; the learner never runs ahead
@@ -205,12 +208,8 @@ class LearnerConfig(RankSettings):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False  # torch.compile, which takes a minute when training begins; used where a step is then measured to be faster
     freeze: Literal["none", "trunk"] = "none"  # what does not learn; trunk: all but the heads, for weights that came from elsewhere
-    prefetch_batches: FewOrNone = 2  # gathered ahead by a thread; 0: each when its step begins
     ranks: Few = 1  # processes that train together, one a GPU; batch_size is that of all of them
-    devices: tuple[
-        str, ...
-    ] = ()  # of one host's ranks, one each, such as cuda:0 and cuda:2; they then count the ranks; none: as device says
-    primary: str = ""  # the one of devices that rank 0 takes; empty: the first
+    devices: tuple[str, ...] = ()  # of one host's ranks, rank 0's first, such as cuda:0 and cuda:2; they count the ranks; none: device
     lockstep_games: Natural = 0  # of each version, all played with it and learned from in order before the next one; 0: off
     lockstep_steps: Positive = 16  # of training from a version to the next, in lockstep
 
@@ -231,12 +230,6 @@ class LearnerConfig(RankSettings):
             raise ValueError(f"batch_size {self.batch_size} is less than a sample for each of {self.ranks} ranks; raise it")
         return self
 
-    @property
-    def rank_devices(self) -> tuple[str, ...]:
-        """Devices of a host's ranks, rank 0's first; none where `device` says it for all."""
-        first = self.devices.index(self.primary) if self.primary else 0
-        return self.devices[first : first + 1] + self.devices[:first] + self.devices[first + 1 :]
-
     def version_for(self, uid: int) -> int:
         """The weight version that a game is played with in lockstep; 0, the newest, without lockstep."""
         return 1 + (uid - 1) // self.lockstep_games if self.lockstep_games else 0
@@ -244,11 +237,7 @@ class LearnerConfig(RankSettings):
 
 def _check_devices(config: LearnerConfig) -> None:
     """Raises `ValueError` for devices that no ranks can have."""
-    devices, primary = config.devices, config.primary
-    if primary and primary not in devices:
-        raise ValueError(
-            f"primary {primary!r} is not among devices ({', '.join(devices) or 'none'}); name one of them, or none for the first"
-        )
+    devices = config.devices
     for name in devices:
         if not re.fullmatch(r"cpu|mps|cuda:(0|[1-9][0-9]{0,3})", name):
             raise ValueError(f"devices name {name!r}; each is cpu, mps or a GPU with its number, such as cuda:0")
@@ -275,6 +264,7 @@ class ArenaConfig(Section):
         "promotion_elo": None,
         "grade_every_s": None,
         "grade_every_steps": None,
+        "promotion_threshold": None,
     }
 
     every_s: SecondsOrNever = 120.0  # less while the run is young: 20, 40, 80 ... s; 0: never
@@ -288,7 +278,6 @@ class ArenaConfig(Section):
     opening_plies: Plies = 4  # random plies before a match game
     promotion: Literal["off", "sprt", "games"] = "off"  # what a version must pass before self-play follows it; off: every one serves
     promotion_games: Positive = 400  # of a candidate against the best; under sprt at most, and rejected when these decide nothing
-    promotion_threshold: Annotated[float, Field(gt=0, lt=1)] = 0.55  # under games: share of the points (Silver et al. 2017, Methods)
 
     @property
     def promotes(self) -> bool:

@@ -45,7 +45,7 @@ class Wishes:
             own = config.worker.evaluator
             evaluator = "stream" if own == "auto" and config.network.kind != "mlp" else own
         learner, threads = config.learner, config.selfplay.threads
-        return Wishes(*infers, learner.device, learner.ranks, threads, config.worker.concurrency, evaluator, learner.rank_devices)
+        return Wishes(*infers, learner.device, learner.ranks, threads, config.worker.concurrency, evaluator, learner.devices)
 
 
 @dataclass(frozen=True, slots=True)

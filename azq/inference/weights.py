@@ -51,6 +51,7 @@ class WeightCatalog(VersionCatalog[WeightEvent]):
         return self.newest_first()[-1:] if self._gated else self.newest_first()
 
 
+RESIDENT_VERSIONS = 8  # of one run, held ready
 Fetch = Callable[[WeightEvent], bytes]  # the announced bytes and no others: who fetches verifies, once, as stores do
 
 
@@ -66,7 +67,7 @@ class ResidentModels:
     overwritten when a new one is needed, by a copy in place where the network is the same.
     """
 
-    def __init__(self, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int, *, game: str = "") -> None:
+    def __init__(self, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int = RESIDENT_VERSIONS, *, game: str = "") -> None:
         self._make = make
         self._fetch = fetch
         self._capacity = max(capacity, 2)  # the one in use and the one being loaded

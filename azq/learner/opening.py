@@ -20,7 +20,7 @@ from azq.errors import ConfigError, StateConflict, WeightsError
 from azq.games import Game
 from azq.learner import checkpoint
 from azq.learner.checkpoint import Checkpoint
-from azq.learner.data.batches import Draws, Feed, feed_of
+from azq.learner.data.batches import Draws, Feed, Prefetcher
 from azq.learner.data.intake import Intake, game_key
 from azq.learner.learner import Learner, TrainingStart
 from azq.learner.lockstep import Lockstep, WitnessedFeed
@@ -55,7 +55,7 @@ def training_device(config: LearnerConfig, local: int = 0) -> torch.device:
 
     All named devices have to exist, so that rank 0 fails before it starts ranks that could not train.
     """
-    names = config.rank_devices
+    names = config.devices
     if not names:
         return pick_device(config.device, "learner.device", local)
     if missing := [name for name in names if not is_there(torch.device(name))]:
@@ -187,7 +187,7 @@ class LearnerSetup:
 
     def _ranks(self, trainer: Trainer, intake: Intake) -> Ranks[Trainer]:
         draws = Draws(self.sections.run.seed, trainer.num_symmetries)
-        feed = feed_of(intake.window, draws, self.sections.learner.prefetch_batches, trainer.device)
+        feed: Feed = Prefetcher(intake.window, draws, trainer.device)
         if intake.lockstep is not None:
             feed = WitnessedFeed(feed, intake.lockstep)
         return self.make_ranks(trainer, feed)

@@ -16,6 +16,8 @@ from azq.wire.codec import decode, encode
 from azq.wire.connect import translate
 from azq.wire.messages import GameRecord, Job, SampleEvent
 
+MAX_ATTEMPTS = 4  # leases of a job in a row that end badly and without a finished game: then it has failed
+
 
 class Ledger(LedgerRuns):
     """Jobs, leases, open games and the learner, beside the runs of `LedgerRuns`.
@@ -79,7 +81,7 @@ class Ledger(LedgerRuns):
         """Counts for the run what this attempt of the job has done so far, from its beginning on. Raises `LeaseLost`."""
         self._commit("jobs.count_work", lease, *astuple(work))
 
-    def expire(self, run: str, max_attempts: int) -> list[JobView]:
+    def expire(self, run: str, max_attempts: int = MAX_ATTEMPTS) -> list[JobView]:
         """Ends every lease whose time is over and returns those jobs as they are now.
 
         Held games go to the front of the pool; the job is queued again under its next attempt, unpublished, or failed once
@@ -92,7 +94,7 @@ class Ledger(LedgerRuns):
         """Gives a job whose message was lost its next attempt, unpublished. Raises `NotFound`, or `StateConflict` if it was claimed."""
         return self._job_answer("jobs.requeue", job_id, attempt)
 
-    def fail(self, lease: Lease, error: str, *, max_attempts: int = 4) -> None:
+    def fail(self, lease: Lease, error: str, *, max_attempts: int = MAX_ATTEMPTS) -> None:
         """Gives the games back; the job is queued under its next attempt, or failed as `expire` says."""
         self._commit("jobs.fail", lease, error, max_attempts)
 

@@ -40,9 +40,8 @@ class Columns:
     margin: bool = False
     outcomes: int = 0  # K
     hidden: int = 0  # F facts, packed in ceil(F / 8) bytes
-    root_value_fraction: float = 0.0  # these three as in `LearnerConfig`
+    root_value_fraction: float = 0.0  # both as in `LearnerConfig`
     td_lambda: float = 1.0
-    discount: float = 1.0
 
     @classmethod
     def of(cls, game: Declared, auxiliary: Sequence[str], learner: LearnerConfig | None = None) -> Columns:
@@ -53,7 +52,7 @@ class Columns:
         optional = ("advantage" in auxiliary, "margin" in auxiliary, outcomes, hidden)
         if learner is None:
             return cls(*optional)
-        return cls(*optional, learner.root_value_fraction, learner.td_lambda, learner.discount)
+        return cls(*optional, learner.root_value_fraction, learner.td_lambda)
 
     def shapes(self) -> dict[str, tuple[type[np.generic], tuple[int, ...]]]:
         """Element type and shape of one sample's entry, by the name of each column that is there."""
@@ -191,10 +190,9 @@ def samples_of(game: Rules, events: Sequence[SampleEvent], columns: Columns = NO
 def _outcome(games: Sequence[_Played], rows: SearchedPlies, root_values: NDArray[np.float32], columns: Columns) -> NDArray[np.floating]:
     """Value targets (N, V) without the search's share, as each row's mover sees them."""
     returns = np.stack([played.returns for played in games])
-    if columns.td_lambda == columns.discount == 1.0:
+    if columns.td_lambda == 1.0:
         return seat_values(returns, rows.mover, root_values.shape[1], rows.of)
-    ends = np.cumsum([len(played.actions) for played in games])[rows.of]
-    return lambda_returns(returns, root_values, rows, ends, columns.td_lambda, columns.discount)
+    return lambda_returns(returns, root_values, rows, columns.td_lambda)
 
 
 def _marks(events: Sequence[SampleEvent], of: NDArray[np.intp]) -> NDArray[np.uint32]:
@@ -340,23 +338,20 @@ def lambda_returns(
     returns: NDArray[np.float32],
     root_values: NDArray[np.float32],
     rows: SearchedPlies,
-    ends: NDArray[np.intp],
     td_lambda: float,
-    discount: float,
 ) -> NDArray[np.floating]:
     """TD(lambda) returns (N, V) of searched plies as their movers see them (Sutton and Barto 2018, section 12.1).
 
     A ply is worth lambda of what the game's next searched ply is worth and the rest of what the search thought there, `root_values` (N, V);
-    the last one is worth the game's result, of `returns` (G, P). Each ply on the way discounts, up to the game's end at ply `ends` (N,).
+    the last one is worth the game's result, of `returns` (G, P).
     """
     players, every = returns.shape[1], np.arange(len(rows.of))
     thought = values_by_seat(root_values, rows.mover, players)
     last = np.flatnonzero(np.diff(rows.of, append=-1))
     worth = np.empty_like(thought)
-    worth[last] = returns[rows.of[last]] * discount ** (ends[last] - rows.ply[last])[:, None]
+    worth[last] = returns[rows.of[last]]
     left = np.repeat(last, np.diff(last, prepend=-1)) - every  # searched plies of the game that are still to come
     # All games at once, from their ends: each pass of the loop is over the rows with as many plies to come.
     for those in np.split(np.argsort(left, kind="stable"), np.cumsum(np.bincount(left))[:-1])[1:]:
-        ahead = td_lambda * worth[those + 1] + (1.0 - td_lambda) * thought[those + 1]
-        worth[those] = ahead * discount ** (rows.ply[those + 1] - rows.ply[those])[:, None]
+        worth[those] = td_lambda * worth[those + 1] + (1.0 - td_lambda) * thought[those + 1]
     return seat_values(worth, rows.mover, root_values.shape[1], every)

@@ -79,7 +79,6 @@ def fleet_of(config: Config) -> Fleet:
         heartbeat_life_s=config.worker.heartbeat_life_s,
         sent_ms=0,
         data_urls=data if len(data) > 1 else (),
-        shards_per_run=broker.shards_per_run,
         host=socket.gethostname(),
     )
 

@@ -151,7 +151,7 @@ def open_prefix(settings: StoreConfig, folder: str) -> ObjectPrefix | None:
 def _prefix_at(url: str, settings: StoreConfig) -> FolderPrefix | RemotePrefix:
     if url.startswith(FILE):
         return FolderPrefix(Path(url.removeprefix(FILE)))
-    return RemotePrefix(url, settings.revealed_options(), settings.timeout_s)
+    return RemotePrefix(url, settings.revealed_options())
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from azq.store.chunks import MAX_BLOB_BYTES, Manifest, too_large
 
 BUCKETS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "az"})  # no folders to make, and never a bucket by accident
 CHUNKS = ".chunks"
+TIMEOUT_S = 30.0  # of one operation behind a network
 
 
 class ObjectPrefix(Protocol):
@@ -85,15 +86,14 @@ def _translated(verb: str, path: Path, remedy: str = "mend its rights") -> Itera
 class RemotePrefix(ObjectPrefix):
     """Any file system that fsspec knows. Object stores write whole objects; elsewhere the hash tells a torn one."""
 
-    def __init__(self, base: str, options: Mapping[str, Any], timeout_s: float) -> None:
+    def __init__(self, base: str, options: Mapping[str, Any]) -> None:
         import fsspec
 
         self._base = base
         self._scheme = base.partition("://")[0]
-        self._timeout_s = timeout_s
         self._secrets = [value for value in options.values() if isinstance(value, str) and len(value) > 3]
         try:
-            self._files, self._folder = fsspec.core.url_to_fs(base, **_bounded(self._scheme, timeout_s), **options)
+            self._files, self._folder = fsspec.core.url_to_fs(base, **_bounded(self._scheme), **options)
         except ImportError as error:
             raise MissingExtra(f"store.url {base} needs another package: {error}; install it{_extra(self._scheme)}") from None
         except (ValueError, TypeError, OSError) as error:
@@ -154,7 +154,7 @@ class RemotePrefix(ObjectPrefix):
         from fsspec.asyn import AsyncFileSystem, sync
 
         if isinstance(self._files, AsyncFileSystem):
-            return sync(self._files.loop, getattr(self._files, f"_{name}"), *args, timeout=self._timeout_s, **options)
+            return sync(self._files.loop, getattr(self._files, f"_{name}"), *args, timeout=TIMEOUT_S, **options)
         return getattr(self._files, name)(*args, **options)
 
     @contextmanager
@@ -166,7 +166,7 @@ class RemotePrefix(ObjectPrefix):
             raise
         except Exception as error:
             uri = f"{self._base}/{name}" if name else self._base
-            raise StoreError(f"cannot {verb} {uri}: {self._reason(error)}; {_remedy(self._scheme, error, self._timeout_s)}") from None
+            raise StoreError(f"cannot {verb} {uri}: {self._reason(error)}; {_remedy(self._scheme, error)}") from None
 
     def _reason(self, error: Exception) -> str:
         """The first line of a file system's error, without the configured secrets."""
@@ -176,11 +176,11 @@ class RemotePrefix(ObjectPrefix):
         return text
 
 
-def _bounded(scheme: str, timeout_s: float) -> dict[str, Any]:
+def _bounded(scheme: str) -> dict[str, Any]:
     """Options that keep one call within the store's time, where the file system has such."""
     if scheme not in ("s3", "s3a"):
         return {}
-    patience = {"connect_timeout": min(5.0, timeout_s), "read_timeout": timeout_s, "retries": {"max_attempts": 1}}
+    patience = {"connect_timeout": min(5.0, TIMEOUT_S), "read_timeout": TIMEOUT_S, "retries": {"max_attempts": 1}}
     return {"config_kwargs": patience}
 
 
@@ -188,11 +188,11 @@ def _extra(scheme: str) -> str:
     return ": pip install 'azq[s3]'" if scheme in ("s3", "s3a") else ""
 
 
-def _remedy(scheme: str, error: Exception, timeout_s: float) -> str:
+def _remedy(scheme: str, error: Exception) -> str:
     if isinstance(error, PermissionError) or "credentials" in str(error).lower():
         return "check the credentials (for S3: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY) and what they may do"
     if isinstance(error, FileNotFoundError) and scheme in BUCKETS:
         return "create the bucket, or mend store.url"
     if isinstance(error, TimeoutError):
-        return f"nothing came for {timeout_s:g} s (store.timeout_s); is the store overloaded or cut off?"
+        return f"nothing came for {TIMEOUT_S:g} s; is the store overloaded or cut off?"
     return "check that the store can be reached (for S3 elsewhere: AWS_ENDPOINT_URL) and its credentials"

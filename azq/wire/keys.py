@@ -205,11 +205,6 @@ trial = _each_of_run("trial:")
 purged = _each_of_run("purged:")
 
 
-def run_of(key: str) -> str:
-    """The run whose key this is: what stands in its first braces."""
-    return key.partition("{")[2].partition("}")[0]
-
-
 def pinned(key: str) -> str:
     return f"azq:once:{key}"
 

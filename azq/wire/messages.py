@@ -270,7 +270,6 @@ class Fleet(Message, frozen=True):
     heartbeat_life_s: float
     sent_ms: int
     data_urls: tuple[str, ...] = ()  # all data planes, where there are several; data_url is the first
-    shards_per_run: int = 0
     over: str = ""  # why all machines end now, once they have drained; empty: they go on
     host: str = ""  # of the daemon
     inference_hosts: tuple[str, ...] = ()  # where live inference workers are

@@ -28,16 +28,6 @@ def ranked(key: str, shards: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(shards, key=lambda shard: _draw(key, shard), reverse=True))
 
 
-def shards_of(run: str, count: int, width: int) -> tuple[int, ...]:
-    """The `width` brokers of `count` that carry a run's evaluations, all of them for width 0; most preferred first."""
-    return ranked(run, range(count))[: width or count]
-
-
-def client_shards(run: str, client: str, count: int, width: int) -> tuple[int, ...]:
-    """The brokers of a run in the order in which one of its clients tries them: its own first, the next ones when that is lost."""
-    return ranked(client, shards_of(run, count, width))
-
-
 def on_shard(client: str, shard: int) -> str:
     """A client's name for replies, which says where it listens."""
     return f"{client}{_MARK}{shard}"

@@ -21,7 +21,7 @@ from daemon.api.access import IDENTITY, Keyring
 from daemon.api.conventions import MEDIA_TYPE
 from daemon.api.events import Trail
 from daemon.api.guard import Guard
-from daemon.api.limits import Limiter, Turns
+from daemon.api.limits import BURST_S, Limiter, Turns
 from daemon.api.services import Services
 
 DESCRIPTION = "Runs, jobs, workers, weights, matches and the ledger of one azq control plane. Every error is an RFC 9457 problem document."
@@ -49,17 +49,15 @@ def create_app(services: Services, of_parts: Iterable[APIRouter] = ()) -> FastAP
         app.include_router(router)
     mount_pages(app)
     conventions.install(app)
-    config = services.config
     app.state.turns = Turns(moves.SEARCHES, moves.QUEUE)
     app.state.auditor = Auditor(services.bus)
     app.add_middleware(Trail, auditor=app.state.auditor, clock_ms=services.clock_ms)
-    make_limiter = partial(Limiter, config.rate_per_s, max(1.0, BURST_S * config.rate_per_s))
-    app.add_middleware(Guard, keyring=Keyring.of(config), make_limiter=make_limiter)
+    make_limiter = partial(Limiter, services.rate_per_s, max(1.0, BURST_S * services.rate_per_s))
+    app.add_middleware(Guard, keyring=Keyring.of(services.config), make_limiter=make_limiter)
     app.add_middleware(Guarded)
     return app
 
 
-BURST_S = 2.0  # whose requests a caller may make at once
 FOLDER = str(files("daemon") / "page")
 WEB = str(files("azq") / "web")  # the play page, and what all pages share
 REFERENCE = files("daemon.api") / "reference.html"

@@ -78,7 +78,7 @@ async def run_events(run: str, request: Request, use: Use, last_event_id: LastEv
 async def _open(request: Request, use: Services, run: str | None, last_event_id: str | None) -> EventStream:
     after = parse_event_id(last_event_id) if last_event_id else None
     who = request.scope[IDENTITY].name
-    use.streams.enter(who, use.config.event_streams)
+    use.streams.enter(who)
     try:
         names = await _in_thread(request, partial(_names, use, run))
         reader = await _in_thread(request, partial(EventReader, use.bus, names, after))

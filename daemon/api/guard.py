@@ -60,7 +60,7 @@ class Guard:
         wait_s = self._limiter.wait_s(f"token {named.name}" if named else f"address {address}")
         if not wait_s:
             return None
-        text = f"more requests than daemon.rate_per_s allows; ask again in {wait_s} s"
+        text = f"too many requests; ask again in {wait_s} s"
         return _refusal(HTTPStatus.TOO_MANY_REQUESTS, text, path, TooManyRequests, {"Retry-After": str(wait_s)})
 
 

@@ -16,6 +16,12 @@ from azq.errors import TooManyRequests
 
 T = TypeVar("T")
 
+MAX_RUNS = 100  # running at once, for a request that creates or resumes one
+MAX_QUEUED_JOBS = 10_000  # queued and leased, over all runs, for a request that enqueues one
+EVENT_STREAMS = 64  # open at once, three quarters of them with one token
+RATE_PER_S = 1000.0  # requests of one token, or of one address where there is none
+BURST_S = 2.0  # whose requests a caller may make at once
+
 
 @contextmanager
 def room(turn: threading.Lock, count: Callable[[], int], most: int, reason: str) -> Iterator[None]:
@@ -33,7 +39,8 @@ def room(turn: threading.Lock, count: Callable[[], int], most: int, reason: str)
 class Streams:
     """Counts open streams, of all and of each who asks; safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = EVENT_STREAMS) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._of: Counter[str] = Counter()
         self.closing = False
@@ -43,15 +50,13 @@ class Streams:
         """Streams that are open now."""
         return self._of.total()
 
-    def enter(self, who: str, most: int) -> None:
+    def enter(self, who: str) -> None:
         """Takes a place for the holder of a token. Raises `TooManyRequests` where there is none left, for all or for this one."""
         with self._lock:
-            if self.open >= most:
-                raise TooManyRequests(f"{self.open} event streams are open, as many as daemon.event_streams allows; end one, or raise it")
-            if self._of[who] >= max(1, most * 3 // 4):  # no reader takes all
-                raise TooManyRequests(
-                    f"token {who!r} has {self._of[who]} event streams open, three quarters of daemon.event_streams; end one, or raise it"
-                )
+            if self.open >= self._most:
+                raise TooManyRequests(f"{self.open} event streams are open, and there may be {self._most}; end one")
+            if self._of[who] >= max(1, self._most * 3 // 4):  # no reader takes all
+                raise TooManyRequests(f"token {who!r} has {self._of[who]} event streams open, three quarters of {self._most}; end one")
             self._of[who] += 1
 
     def leave(self, who: str) -> None:

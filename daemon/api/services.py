@@ -27,7 +27,7 @@ from azq.status.observe import Beats, Standings
 from azq.status.workers import Workforce
 from azq.store import Store, open_run_store
 from azq.wire.messages import Heartbeat, RunRecord
-from daemon.api.limits import Streams, room
+from daemon.api.limits import MAX_QUEUED_JOBS, MAX_RUNS, RATE_PER_S, Streams, room
 from daemon.serve.health import Health
 
 EvaluatorOf = Callable[[RunRecord, RunSections, Game], Evaluator]  # of the run's networks; closed by its user
@@ -61,17 +61,18 @@ class Services:
     standings: Standings = field(default_factory=Standings)
     firsts: FirstsOfRuns = field(default_factory=FirstsOfRuns)
     wishes: MoveWishes = field(default_factory=MoveWishes)
+    max_runs: int = MAX_RUNS
+    max_queued_jobs: int = MAX_QUEUED_JOBS
+    rate_per_s: float = RATE_PER_S
     _turn: threading.Lock = field(default_factory=threading.Lock)
 
     def admit_run(self) -> AbstractContextManager[None]:
         """While entered one more run may start. Raises `TooManyRequests` where too many are running."""
-        reason = "runs are running, as many as daemon.max_runs allows; pause or finish one, or raise it"
-        return room(self._turn, lambda: self.ledger.load().running, self.config.max_runs, reason)
+        return room(self._turn, lambda: self.ledger.load().running, self.max_runs, "runs are running; pause or finish one")
 
     def admit_job(self) -> AbstractContextManager[None]:
         """While entered one more job may be enqueued. Raises `TooManyRequests` where too many have not ended."""
-        reason = "jobs wait or run, as many as daemon.max_queued_jobs allows; revoke some, or raise it"
-        return room(self._turn, lambda: self.ledger.load().jobs, self.config.max_queued_jobs, reason)
+        return room(self._turn, lambda: self.ledger.load().jobs, self.max_queued_jobs, "jobs wait or run; revoke some")
 
     def wanted_record(self, run: str) -> RunRecord:
         """A run whose networks are to answer soon: inference workers wake it where it is over. Raises `NotFound`, `BrokerError`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from azq.config import BudgetConfig
+from azq.config.host import DRAIN_S
 from azq.goals import BUDGET_SPENT
 from azq.ledger.types import JobState, RunState
 from azq.status.cost import warning
@@ -23,7 +24,7 @@ def guard(
     """What the budgets ask for, beside what was `decided` in this look; `since_ms`: when this daemon began.
 
     Runs that end by it drain, are evaluated and save what they have like all others that reach their goal. Machines end when that is
-    done, or `budget.drain_s` after the last run ended.
+    done, or `DRAIN_S` after the last run ended.
     """
     share, what = spent_share(budget, observed.spent)
     actions: list[Action] = [*_warnings(desired, observed, budget.currency), *_warning("", f"the fleet's budget ({what})", share)]
@@ -31,7 +32,7 @@ def guard(
     if share >= 1:
         actions += [do.EndRun(run.name, RunState.FINISHED, f"{BUDGET_SPENT}: {what}") for run in running]
     reason = f"{BUDGET_SPENT}: {what}" if share >= 1 else _all_ended(desired.runs, since_ms) if budget.with_runs else ""
-    if reason and not running and _is_drained(desired, observed, decided, now_ms, budget):
+    if reason and not running and _is_drained(desired, observed, decided, now_ms):
         actions.append(do.EndFleet(reason))
     return actions
 
@@ -66,11 +67,11 @@ def _all_ended(runs: Sequence[DesiredRun], since_ms: int) -> str:
     return "all runs have ended" if over else ""
 
 
-def _is_drained(desired: Desired, observed: Observed, decided: Sequence[Action], now_ms: int, budget: BudgetConfig) -> bool:
+def _is_drained(desired: Desired, observed: Observed, decided: Sequence[Action], now_ms: int) -> bool:
     """Whether no worker holds a game any more and the last evaluations are over, or have taken too long."""
     ended = {run.name for run in desired.runs if run.state in ENDS}
     stopped_ms = max((run.changed_ms for run in desired.runs), default=0)  # the last of them
-    if now_ms - stopped_ms >= budget.drain_s * 1000:
+    if now_ms - stopped_ms >= DRAIN_S * 1000:
         return True
     at_work = any(view.state is JobState.LEASED or name in ended for name, seen in observed.runs.items() for view in seen.jobs)
     wanted = any(not isinstance(action, do.Condition) or action.run in ended for action in decided)

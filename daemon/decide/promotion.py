@@ -21,6 +21,7 @@ from daemon.decide import actions as do
 from daemon.decide.actions import Action
 from daemon.decide.rounds import ERROR_RATE, SEED_LIMIT, Arena
 
+PROMOTION_SHARE = 0.55  # of the points against the best (Silver et al. 2017, Methods)
 PROMOTION_ELO = 0.0, 50.0  # of a candidate over the best, as elo0 and elo1 of the sequential test
 
 Command = Literal["promote", "rollback", "pin", "unpin"]
@@ -94,7 +95,7 @@ def judge(arena: ArenaConfig, played: Sequence[MatchResult], left: int) -> tuple
             return "promoted" if test.verdict == "accepted" else "rejected", f"{score}: LLR {test.llr:.2f}"
         return None if left else ("rejected", f"{score}: LLR {test.llr:.2f} decides nothing")
     points = sum(match.score * match.games for match in played)
-    needed = _threshold(arena.promotion_threshold, seats) * (games + left)
+    needed = _threshold(seats) * (games + left)
     if points >= needed and games:
         return "promoted", score
     return ("rejected", score) if points + left < needed or not left else None
@@ -117,6 +118,6 @@ def _missing(arena: Arena, parts: Sequence[MatchSpec]) -> list[Action]:
     return [do.EnqueueJob(job_of(arena.run.name, arena.tag, part)) for part in missing]
 
 
-def _threshold(share: float, seats: int) -> float:
-    """The share of first places, among so many seats, of one who makes `share` of the points against one other."""
-    return share / (share + (seats - 1) * (1 - share))
+def _threshold(seats: int) -> float:
+    """The share of first places, among so many seats, of one who makes `PROMOTION_SHARE` of the points against one other."""
+    return PROMOTION_SHARE / (PROMOTION_SHARE + (seats - 1) * (1 - PROMOTION_SHARE))

@@ -27,7 +27,6 @@ class Hands:
     ledger: Ledger
     bus: Bus
     publish: Callable[[JobView, str], None]
-    max_attempts: int
     games: Mapping[str, str] = field(default_factory=dict)  # of runs, by name
 
 
@@ -55,7 +54,7 @@ def _do(action: Action, hands: Hands) -> None:
         case do.EnqueueEval():
             _start_round(action, hands)
         case do.ExpireLeases(run):
-            for view in hands.ledger.expire(run, hands.max_attempts):
+            for view in hands.ledger.expire(run):
                 log.warning("lease_expired", job=view.job.job_id, attempt=view.attempt, state=str(view.state), owner=view.owner)
         case do.RequeueLost(job_id, attempt):
             log.warning("message_lost", job=job_id, attempt=attempt)

@@ -221,7 +221,7 @@ def build(
     return Loop(
         config=config.daemon,
         observer=Observer(ledger, bus, Beats(bus, max_age_s=2 * TICK_S)),
-        hands=Hands(ledger, bus, publish, config.daemon.max_attempts),
+        hands=Hands(ledger, bus, publish),
         bus=bus,
         hold=lock.hold,
         clock_ms=partial(broker_ms, client),

@@ -22,7 +22,6 @@ RUN = "promoted"
 SETTINGS = (
     'arena.promotion="games"',
     "arena.promotion_games=40",
-    "arena.promotion_threshold=0.52",
     "arena.every_s=0",
     "selfplay.slice_s=2",
     "selfplay.games_in_flight=64",

@@ -28,10 +28,11 @@ from azq.wire.messages import Job, MatchResult, MatchSpec
 class Hall(Fleet):
     """A gateway and its tabs."""
 
-    def __init__(self, broker: Any, tmp_path: Path, **gateway: float) -> None:
+    def __init__(self, broker: Any, tmp_path: Path, patience: dict[str, float] | None = None, **gateway: float) -> None:
         super().__init__(broker, tmp_path)
         self.port = free_port()
-        self._env |= {"AZQ_GATEWAY__PORT": str(self.port), "AZQ_GATEWAY__LATE_AFTER_S": "8", "AZQ_GATEWAY__BATCH_AFTER_S": "1"}
+        self._patience = {"silent_s": 30.0, "late_s": 8.0, "batch_s": 1.0, **(patience or {})}
+        self._env["AZQ_GATEWAY__PORT"] = str(self.port)
         self._env |= {f"AZQ_GATEWAY__{name.upper()}": str(value) for name, value in gateway.items()}
         self._over = threading.Event()
         self._threads = [threading.Thread(target=self._tend, daemon=True)]
@@ -43,7 +44,10 @@ class Hall(Fleet):
         self._threads[0].start()
 
     def start_gateway(self) -> subprocess.Popen[bytes]:
-        process = self._spawn("import sys; from azq.config import load; from azq.parts.volunteers.main import main; sys.exit(main(load()))")
+        patient = f"from azq.parts.volunteers import gateway; gateway.PATIENCE = gateway.TabPatience(**{self._patience!r}); "
+        process = self._spawn(
+            patient + "import sys; from azq.config import load; from azq.parts.volunteers.main import main; sys.exit(main(load()))"
+        )
         until(lambda: self.get("/healthz") or process.poll() is not None, "gateway")
         assert process.poll() is None, self.log()
         return process

@@ -35,7 +35,7 @@ RUN = "r1"
 GROUPS = (("columns", tuple(tuple(range(column, 84, 7)) for column in range(7))),)
 SPEC = NetSpec(planes=2, rows=6, cols=7, scalars=0, num_actions=7, value_size=1, token_groups=GROUPS)
 NETWORK = NetworkConfig(blocks=1, channels=16)
-CONFIG = InferenceConfig(device="cpu", threads=1, max_batch=256, batch=256, deadline_ms=1.0, claim_after_s=0.3, resident_versions=3)
+CONFIG = InferenceConfig(device="cpu", threads=1, max_batch=256, batch=256, deadline_ms=1.0)
 SECTIONS = RunSections(network=NETWORK)
 
 

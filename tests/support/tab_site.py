@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from azq.bus.catalog import ModelCatalog
 from azq.config import GatewayConfig, RunConfig, RunSections, SearchConfig, VolunteersConfig, dump_run
 from azq.ledger.types import Lease
 from azq.parts.volunteers.contributor_store import ContributorStore
-from azq.parts.volunteers.gateway import Gateway
+from azq.parts.volunteers.gateway import PATIENCE, Gateway
 from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict
 from azq.parts.volunteers.hub import Backing
 from azq.parts.volunteers.model_maker import make_model
@@ -68,7 +69,7 @@ class TabSite:
         self.kind, self.game = kind, games.load(KINDS[kind][0])
         self.bus = MemoryBus()
         self.ledger = MemoryLedger(self.bus)
-        self._settings = GatewayConfig(batch_after_s=1.0, keys_per_day=1000)
+        self._settings = GatewayConfig(keys_per_day=1000)
         self.contributors = ContributorStore(self.bus.client, self._settings, SECRET)
         self.store = open_store("file", directory=folder)
         self.update: ModelUpdate | None = None
@@ -121,7 +122,7 @@ class TabSite:
         """Serves; again at the same address after `stop`."""
         ready: dict[str, Any] = {}
         backing = Backing(self.ledger, self.contributors, self.judge, self, SECRET)
-        gateway = Gateway(self._settings, backing)
+        gateway = Gateway(self._settings, backing, patience=replace(PATIENCE, batch_s=1.0))
         port = int(self.url.rpartition(":")[2]) if self.url else 0
         site = make_site(gateway, self, Public(gateway, backing, self.bus), "http://volunteers.test")
         settings = uvicorn.Config(

@@ -236,8 +236,7 @@ def _enter(url: str, token: Token, trust: Trust) -> tuple[str, redis.Redis]:
 def _member(control_url: str, data_urls: tuple[str, ...], fleet: Fleet | None, tags: tuple[str, ...]) -> Membership:
     agreed = fleet or fleet_of(Config())
     store_url = fleet.store_url if fleet else "redis"
-    times = agreed.lease_s, agreed.heartbeat_s
-    return Membership(control_url, data_urls, store_url, *times, tags, fleet.shards_per_run if fleet else 0)
+    return Membership(control_url, data_urls, store_url, agreed.lease_s, agreed.heartbeat_s, tags)
 
 
 def _plan(wish: Wish, member: Membership, chosen: tuple[Service, ...], by_systemd: bool) -> tuple[list[Step], list[str]]:

@@ -41,7 +41,6 @@ class Membership:
     lease_s: float
     heartbeat_s: float
     tags: tuple[str, ...] = ()
-    shards_per_run: int = 0
     certificate: str = ""  # PEM: what the brokers are verified with
     anchors: str = ""  # the file that it is kept in
     runs: tuple[str, ...] = ()  # that run now, for who trains
@@ -61,7 +60,7 @@ class Membership:
     def secrets(self) -> str:
         """`azq.env`: the addresses with passwords, over those of `azq.toml`."""
         lines = [f"AZQ_BROKER__CONTROL_URL={self.control_url}"]
-        lines += [f"AZQ_BROKER__{name.upper()}={_plain(value)}" for name, value in self._data(str).items() if name != "shards_per_run"]
+        lines += [f"AZQ_BROKER__{name.upper()}={_plain(value)}" for name, value in self._data(str).items()]
         return "\n".join(lines) + "\n"
 
     def overrides(self) -> list[str]:
@@ -75,8 +74,7 @@ class Membership:
 
     def _data(self, shown: Callable[[str], str]) -> dict[str, Any]:
         """The settings that name the data planes; one plane has its own key."""
-        several = {"shards_per_run": self.shards_per_run} if len(self.data_urls) > 1 else {}
-        return {**data_settings([shown(url) for url in self.data_urls]), **several}
+        return data_settings([shown(url) for url in self.data_urls])
 
 
 @dataclass(frozen=True, slots=True)

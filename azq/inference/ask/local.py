@@ -17,7 +17,7 @@ from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import BrokerError, DeviceError, EvaluatorFailure, WeightsError
 from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
-from azq.inference.weights import Fetch, ResidentModels, WeightCatalog
+from azq.inference.weights import RESIDENT_VERSIONS, Fetch, ResidentModels, WeightCatalog
 from azq.nets import NetSpec, from_bytes, network_of
 from azq.nets.spec import GameShape
 from azq.nets.weights import naming
@@ -44,7 +44,9 @@ def fixed_source(model: Model) -> Source:
 class CatalogSource:
     """Every version a run published; the one that serves is used, and of several a bad one leaves the last good one in use."""
 
-    def __init__(self, catalog: WeightCatalog, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int) -> None:
+    def __init__(
+        self, catalog: WeightCatalog, make: Callable[[NetworkConfig], Model], fetch: Fetch, capacity: int = RESIDENT_VERSIONS
+    ) -> None:
         self._catalog = catalog
         self._resident = ResidentModels(make, fetch, capacity)
         self._refused: set[int] = set()
@@ -113,7 +115,7 @@ class LocalEvaluator:
         """An evaluator that follows a run's weight events; the network is the one that each version describes."""
         engine = Engine(config)
         make = partial(Model, NetSpec.of(game), engine=engine)
-        return cls(CatalogSource(catalog, make, fetch, config.resident_versions), threads=engine.placement.threads)
+        return cls(CatalogSource(catalog, make, fetch), threads=engine.placement.threads)
 
     @property
     def weight_version(self) -> int:

@@ -17,7 +17,7 @@ from azq.inference.ask.client import StreamEvaluator
 from azq.phases import Phases
 from azq.wire import keys
 from azq.wire.connect import CONNECT_TIMEOUT_S, connect
-from azq.wire.shards import client_shards, on_shard
+from azq.wire.shards import on_shard, ranked
 
 
 class BrokerRotation:
@@ -64,7 +64,7 @@ def open_stream(
         bus: AskingBus = RedisBus(connect(urls[place], timeout_s=CONNECT_TIMEOUT_S if alone else TIMEOUT_S, blocking=alone))
         return (bus if host is None else HostFirstBus(bus, keys.eval_stream(run), keys.reply(name), host)), name
 
-    brokers = BrokerRotation(connected, client_shards(run, client, len(urls), broker.shards_per_run))
+    brokers = BrokerRotation(connected, ranked(client, range(len(urls))))
     bus, name = brokers()
     actions, values = game.num_distinct_actions(), game.value_size()
     spent = phases or Phases()

@@ -195,7 +195,7 @@ class Admission:
             spec = self.spec_of(sections)
 
         make, config = partial(Model, spec, engine=self.engine), self.engine.config
-        models = ResidentModels(make, self.fetch(view), config.resident_versions, game=sections.run.game)
+        models = ResidentModels(make, self.fetch(view), game=sections.run.game)
         served, catalog = ServedRun(run, spec, models), WeightCatalog(self.control, run, gated=sections.arena.promotes)
         return RunLoader(served, catalog, lambda model, before: tune(model, config, before), noted)
 

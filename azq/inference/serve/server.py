@@ -42,6 +42,7 @@ IDLE_BLOCK_MS = 100.0
 POLL_MS = 0.2  # between looks at a device that could take another batch
 LOAD_BLOCK_S = 0.005  # between looks at the stream while requests wait for their weights
 ENTRIES_PER_READ = 16
+CLAIM_AFTER_S = 2.0  # unanswered, then an entry is taken over from its reader
 LOOK_AGAIN_S = 0.5  # at a suspect that waits
 UNSERVED_TOLD = 20  # runs; their reasons travel in every heartbeat
 
@@ -226,9 +227,9 @@ class InferenceServer:
         now_s = time.monotonic()
         if now_s < self._claim_at_s:
             return
-        self._claim_at_s = now_s + self._config.claim_after_s / 2
+        self._claim_at_s = now_s + CLAIM_AFTER_S / 2
         for run in self.versions:
-            idle_ms = int(self._config.claim_after_s * 1e3)
+            idle_ms = int(CLAIM_AFTER_S * 1e3)
             claimed = self._data.claim(
                 keys.eval_stream(run), keys.INFERENCE_GROUP, self._worker, min_idle_ms=idle_ms, count=ENTRIES_PER_READ
             )

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from azq.replay.samples import Samples
 from azq.replay.window import Window
 
+PREFETCHED = 2  # batches ready ahead of the step that trains on them
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -120,11 +122,6 @@ def fence_of(device: torch.device) -> Callable[[], Fence]:
     return make
 
 
-def feed_of(window: Window, draws: Draws, batches: int, device: torch.device) -> Feed:
-    """`batches` gathered ahead; 0: each when it is asked for."""
-    return Prefetcher(window, draws, batches, device) if batches else Feed(window, draws)
-
-
 @dataclass(slots=True)
 class _Slot:
     """Buffers of one batch, page-locked where the device is CUDA."""
@@ -155,7 +152,12 @@ class Prefetcher(Feed):
     """
 
     def __init__(
-        self, window: Window, draws: Draws, batches: int, device: torch.device, *, make_fence: Callable[[], Fence] | None = None
+        self,
+        window: Window,
+        draws: Draws,
+        device: torch.device,
+        batches: int = PREFETCHED,
+        make_fence: Callable[[], Fence] | None = None,
     ) -> None:
         super().__init__(window, draws)
         self._make_fence = make_fence or fence_of(device)

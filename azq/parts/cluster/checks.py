@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from azq.config.host import BudgetConfig, MachineConfig
+from azq.config.host import DRAIN_S, MachineConfig
 from azq.errors import ConfigError
 from azq.findings import Finding
 from azq.goals import Goals
@@ -104,9 +104,8 @@ def _budgeted(cluster: Cluster) -> Iterator[Finding]:
 def _cut_short(cluster: Cluster) -> Iterator[Finding]:
     """Both count from `budget.hours`: a timer with less patience ends machines whose last evaluations still run."""
     margin_s = margin_s_of(cluster)
-    drain_s = _number(cluster, "budget", "drain_s", BudgetConfig.model_fields["drain_s"].default)
-    if cluster.budget.hours and margin_s <= drain_s:
-        text = f"a machine's timer waits {margin_s:g} s and the last evaluations may take {drain_s:g} s (budget.drain_s): make it longer"
+    if cluster.budget.hours and margin_s <= DRAIN_S:
+        text = f"a machine's timer waits {margin_s:g} s and the last evaluations may take {DRAIN_S:g} s: make it longer"
         yield Finding("settings.machine.margin_s", "fail", text)
 
 

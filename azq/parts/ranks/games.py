@@ -13,7 +13,7 @@ from azq.bus.base import Bus
 from azq.config import LearnerConfig, RunSections
 from azq.errors import WireError
 from azq.games import Game
-from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.data.batches import Draws, Feed, Order, Prefetcher
 from azq.learner.opening import open_trainer
 from azq.learner.rounds import TrainingRound
 from azq.learner.step.trainer import Trainer
@@ -95,6 +95,6 @@ def open_follower(run: str, directory: Path, sections: RunSections, game: Game, 
         window=window,
         purges=Purges(folder),
         trainer=trainer,
-        feed=feed_of(window, draws, config.prefetch_batches, trainer.device),
+        feed=Prefetcher(window, draws, trainer.device),
     )
     return Follower(run_name=run, place=place, config=config, bus=bus, work=work)

@@ -82,7 +82,7 @@ class Leader(Ranks[AnyStepper]):
         self._log_unreachable()
         for rank, health in self._health.items():
             self._remember(rank, health.after(self._beats.get(rank), now))
-        heard = [beat for beat in beats if beat.rank not in self._health or not self._left_out(beat.rank)]
+        heard = [beat for beat in beats if beat.rank not in self._health or not self._health[beat.rank].left_out]
         table = next_table(self._table, heard, broken=self._broken)
         if table is not self._table:
             self._begin(table)
@@ -107,7 +107,7 @@ class Leader(Ranks[AnyStepper]):
     def _together(self, planned: TrainingRound) -> None:
         group = self._group
         assert group is not None
-        rows = shares(self._speeds or [0.0] * group.size, planned.rows, self.config.most_ratio)
+        rows = shares(self._speeds or [0.0] * group.size, planned.rows)
         start = time.perf_counter()
         is_timed = group.has_trained  # the first step tells how long kernels take to load
         group.send(Command("train", planned=planned, rows=rows))
@@ -143,7 +143,7 @@ class Leader(Ranks[AnyStepper]):
         yield _timed(changed(self._own_status, seen_ms=now_ms()), "trains", timings.get(0))
         for rank, health in self._health.items():
             beat = self._beats.get(rank)
-            state = "left_out" if self._left_out(rank) else "trains" if rank in members else "waits" if beat else "away"
+            state = "left_out" if self._health[rank].left_out else "trains" if rank in members else "waits" if beat else "away"
             status = changed(beat.status, seen_ms=beat.sent_ms) if beat else RankStatus(rank)
             yield _timed(changed(status, errors=health.errors, reason=health.reason), state, timings.get(rank))
 
@@ -159,13 +159,10 @@ class Leader(Ranks[AnyStepper]):
         frames = self.bus.get_each([keys.rank(self.run, number) for number in range(1, self.place.ranks)])
         return [beat for frame in frames if frame and (beat := _beat(frame))]
 
-    def _left_out(self, rank: int) -> bool:
-        return self._health[rank].left_out(self.config.rank_errors)
-
     def _remember(self, rank: int, health: RankHealth) -> None:
-        was_out = self._left_out(rank)
+        was_out = self._health[rank].left_out
         self._health[rank] = health
-        if self._left_out(rank) and not was_out:
+        if self._health[rank].left_out and not was_out:
             log.warning("rank_left_out", rank=rank, errors=health.errors, reason=health.reason, for_s=FORGIVEN_AFTER_S)
 
     def _log_unreachable(self) -> None:

@@ -18,6 +18,8 @@ from azq.wire.messages import RankBeat, RankTable
 
 LOOPBACK = "127.0.0.1"
 FORGIVEN_AFTER_S = 600.0  # without another error
+MOST_ERRORS = 5
+MOST_RATIO = 2.0  # between the shares of a batch that the fastest and the slowest rank get
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,10 @@ class RankHealth:
         more = status.errors - health.reported
         return health._failed(more, status.reason, now_s, reported=status.errors) if more > 0 else health
 
-    def left_out(self, most: int) -> bool:
-        """True with more than `most` errors."""
-        return self.errors > most
+    @property
+    def left_out(self) -> bool:
+        """True with more than `MOST_ERRORS`, each within ten minutes of the one before."""
+        return self.errors > MOST_ERRORS
 
     def _failed(self, errors: int, reason: str, now_s: float, **changes: Any) -> RankHealth:
         return replaced(self, errors=self.errors + errors, reason=reason, failed_s=now_s, **changes)
@@ -102,7 +105,7 @@ def invited(table: RankTable, name: str, last_meeting: str) -> bool:
     return table.meeting not in ("", last_meeting) and any(member == name for _, member in table.members)
 
 
-def shares(speeds: Sequence[float], rows: int, most_ratio: float) -> tuple[int, ...]:
+def shares(speeds: Sequence[float], rows: int, most_ratio: float = MOST_RATIO) -> tuple[int, ...]:
     """Rows of a step for each rank, in proportion to its samples a second; equal where a speed is not known yet (0).
 
     They sum to `rows`, each is at least 1, and before rounding the largest is at most `most_ratio` times the smallest.

@@ -52,6 +52,8 @@ HELLO_S = 10.0
 GAMES_AT_ONCE = 8  # of each of a tab's workers
 UNREADABLE = 8  # frames after which a tab has to go
 THREADS = 16
+PATIENCE = TabPatience(silent_s=30.0, late_s=90.0, batch_s=30.0)
+SHARE_OF_ADDRESS = 30  # of all tabs one address has as many as this part
 
 T = TypeVar("T")
 log = logs.get(__name__)
@@ -60,7 +62,9 @@ log = logs.get(__name__)
 class Gateway:
     """Tabs, runs and leases of a gateway; all but `stopping` belongs to its event loop."""
 
-    def __init__(self, config: GatewayConfig, backing: Backing, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, config: GatewayConfig, backing: Backing, clock: Callable[[], float] = time.monotonic, patience: TabPatience | None = None
+    ) -> None:
         self.config = config
         self.hubs: dict[str, RunHub] = {}
         self.links: dict[int, Link] = {}
@@ -69,13 +73,13 @@ class Gateway:
         self.plays_matches = False  # whether a tab would
         self.stopping = threading.Event()
         self._backing = backing
-        self._patience = TabPatience(config.silent_after_s, config.late_after_s, config.batch_after_s)
+        self._patience = patience or PATIENCE
         self._clock = clock
         self._numbers = itertools.count(1)
         self._addresses: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(THREADS, "gateway")
-        self._leases = Leases(backing, self.stopping, clock, self._in_thread, self._deliver, config.late_after_s)
+        self._leases = Leases(backing, self.stopping, clock, self._in_thread, self._deliver, self._patience.late_s)
 
     # -- tabs
 
@@ -101,7 +105,7 @@ class Gateway:
             await link.close()
 
     def _is_full(self, address: str) -> bool:
-        return len(self.links) >= self.config.max_tabs or self._addresses[address] >= self.config.max_tabs_each
+        return len(self.links) >= self.config.max_tabs or self._addresses[address] >= max(1, self.config.max_tabs // SHARE_OF_ADDRESS)
 
     def _disconnect(self, link: Link) -> None:
         del self.links[link.number]

@@ -51,6 +51,7 @@ SELFPLAY, MATCHES = queue_name(Kind.SELFPLAY, BROWSER), queue_name(Kind.EVAL, BR
 MATCH_ROLE = f"{GATEWAY}-matches"
 BACKOFF = Backoff(0.2, 5.0)
 STOP_WITHIN_S = 10.0
+JOBS = 2  # whose games it hands out at once
 VISITORS = 512  # connections besides those of tabs: of pages, networks, and short ones
 HANG_AFTER_S = 8.0  # an event loop that has not turned for so long is not fed to the watchdog
 
@@ -130,7 +131,7 @@ class JobSource(threading.Thread):
         self._ledger, self._bus = Ledger(client), RedisBus(client)
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._lease_s = config.daemon.lease_s
-        self._slots = config.gateway.jobs
+        self._slots = JOBS
         self._gateway = gateway
         self._loop = loop
         self._over = threading.Event()
@@ -192,9 +193,8 @@ class JobSource(threading.Thread):
 def _beat(config: Config, gateway: Gateway, bus: Bus, children: Supervisor, server: WebServer, stop: StopSign) -> None:
     """Publishes what the gateway does until `stop`. Raises `AccessRefused`, and `AzqError` where it serves no more."""
     worker = config.worker
-    slots = config.gateway.jobs
-    presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(SELFPLAY,), tags=(BROWSER,), slots=slots)
-    matches = Presence(MATCH_ROLE, life_s=worker.heartbeat_life_s, queues=(MATCHES,), tags=(BROWSER,), slots=slots)
+    presence = Presence(GATEWAY, life_s=worker.heartbeat_life_s, queues=(SELFPLAY,), tags=(BROWSER,), slots=JOBS)
+    matches = Presence(MATCH_ROLE, life_s=worker.heartbeat_life_s, queues=(MATCHES,), tags=(BROWSER,), slots=JOBS)
     interval_s = min(worker.heartbeat_s, watchdog_interval_s() or worker.heartbeat_s)
     rates, ready = {GAMES_PER_S: Rate(), SIMULATIONS_PER_S: Rate()}, False
     while True:

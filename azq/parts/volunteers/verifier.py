@@ -40,7 +40,6 @@ ANSWER_AFTER_S = 300.0
 POLL_S = 1.0
 TRIES = 3  # of a batch, each by another process where one died over it
 NEWEST_VERSIONS = 50  # of the weights, that games may be played with, besides what serves and what served before it
-RESIDENT_VERSIONS = 8
 MOST_RUNS = 4  # with their weights, at once
 COPIED = "its moves are those of another game"
 
@@ -136,7 +135,7 @@ class RunVerifications:
         spec, engine = NetSpec.of(game), Engine(exact)
         catalog = WeightCatalog(RedisBus(self._client), run.run, gated=sections.arena.promotes)
         fetch = fetch_from(open_run_store(self._config.store, run, self._config.home, self._client))
-        source = CatalogSource(catalog, lambda network: Model(spec, network, engine), fetch, RESIDENT_VERSIONS)
+        source = CatalogSource(catalog, lambda network: Model(spec, network, engine), fetch)
 
         def versions() -> list[int]:
             catalog.refresh()

@@ -39,7 +39,7 @@ from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.loop import DaemonLock, Loop, broker_ms
 
-CONFIG = DaemonConfig(max_attempts=3)
+CONFIG = DaemonConfig()
 
 
 class Plane:
@@ -52,7 +52,7 @@ class Plane:
         self.bus, self.ledger, self.health = RedisBus(client), Ledger(client), Health()
         self.lock = DaemonLock(client)
         self.app = jobs.make_app(url)
-        hands = Hands(self.ledger, self.bus, partial(jobs.publish, self.app), CONFIG.max_attempts)
+        hands = Hands(self.ledger, self.bus, partial(jobs.publish, self.app))
         self.loop = Loop(
             config=CONFIG,
             observer=Observer(self.ledger, self.bus, Beats(self.bus), lambda: self.steady_s),

@@ -32,7 +32,7 @@ EXAMPLES = 12  # for each operation
 
 def make_app(home: Path) -> FastAPI:
     """An interface with something behind every route; event streams end at once, as when the daemon does."""
-    site = RestSite(home, rate_per_s=1e6)
+    site = RestSite(home, doubles={"rate_per_s": 1e6})
     services = site.services
     services.health.tick_ok([], now_s=time.monotonic() + 3600)  # ready however long this takes
     services.streams.close()

@@ -22,6 +22,7 @@ from azq.ledger.types import RunState
 from azq.process.webserver import open_listener
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, RunRecord
+from daemon.api.limits import Streams
 from daemon.api.services import Services
 from daemon.decide.actions import Condition
 from daemon.serve.health import Health
@@ -36,8 +37,8 @@ class Place:
         self.health = Health()
 
     @contextmanager
-    def serving(self, **options: Any) -> Iterator[tuple[str, Services]]:
-        site = RestSite(plane=(self.ledger, self.bus), health=self.health, port=0, **options)
+    def serving(self, streams: Streams | None = None) -> Iterator[tuple[str, Services]]:
+        site = RestSite(plane=(self.ledger, self.bus), health=self.health, port=0, doubles={"streams": streams or Streams()})
         with site.serving() as url:
             yield url, site.services
 
@@ -111,7 +112,7 @@ def test_conditions_are_told_when_they_begin_and_end(place: Place) -> None:
 
 def test_streams_are_bounded_end_with_their_clients_and_with_the_daemon(place: Place) -> None:
     place.ledger.create_run(record("first"))
-    with place.serving(event_streams=1) as (url, services):
+    with place.serving(Streams(1)) as (url, services):
         with listening(f"{url}/v1/events"):
             refused = httpx2.get(f"{url}/v1/events")
             assert (refused.status_code, refused.json()["type"]) == (429, "urn:azq:error:TooManyRequests")

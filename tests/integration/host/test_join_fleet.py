@@ -220,14 +220,14 @@ def test_a_fleet_of_another_schema_is_refused_and_of_another_version_told(listen
 
 
 def test_several_data_planes_listen_side_by_side_and_are_all_told(tmp_path: Path) -> None:
-    port, config = free_port(4), load(overrides=[f'home="{tmp_path}"', "broker.data_shards=3", "broker.shards_per_run=2"])
+    port, config = free_port(4), load(overrides=[f'home="{tmp_path}"', "broker.data_shards=3"])
     with Brokers(config, tmp_path, Listen("127.0.0.1", port, plaintext=True)) as brokers:
         settings = brokers.apply(config)
         assert len(set(settings.broker.data_planes)) == 3
         assert len(brokers.pids) == 4
         told = fleet_of(settings)
         assert told.data_urls == tuple(f"redis://127.0.0.1:{port + place}/0" for place in (1, 2, 3))
-        assert (told.data_url, told.shards_per_run) == (told.data_urls[0], 2)
+        assert told.data_url == told.data_urls[0]
         brokers.control.set(keys.FLEET, encode(told))
         token, said = parse_token(invitation(config, Invitee())["token"]), list[str]()
         wish = Wish(f"redis://127.0.0.1:{port}/0", token=token, roles="selfplay", folder=tmp_path / "second", foreground=True, dry_run=True)

@@ -23,7 +23,7 @@ from azq.inference.ask.stream import BrokerRotation
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
 from azq.wire.connect import connect
-from azq.wire.shards import client_shards, on_shard, shard_named
+from azq.wire.shards import on_shard, ranked, shard_named
 
 COUNT = 3
 
@@ -57,7 +57,7 @@ def client_of(brokers, name):
     def connected(place):
         return RedisBus(connect(brokers[place].url, timeout_s=1.0)), on_shard(name, place)
 
-    choose = BrokerRotation(connected, client_shards(RUN, name, COUNT, 0))
+    choose = BrokerRotation(connected, ranked(name, range(COUNT)))
     bus, client = choose()
     return StreamEvaluator(bus, RUN, client, num_actions=SPEC.num_actions, resend_after_s=1.0, elsewhere=choose)
 

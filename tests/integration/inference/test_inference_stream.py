@@ -11,6 +11,7 @@ from waiting import PATIENCE_S, until
 from azq.bus.redis import RedisBus
 from azq.errors import EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
+from azq.inference.weights import RESIDENT_VERSIONS
 from azq.nets.device import place
 from azq.search.evaluator import Evaluation
 from azq.wire import keys
@@ -126,7 +127,7 @@ def test_new_weights_are_used_from_the_next_batch_on(connect, shelf):
 
 
 def test_pinned_versions_outlive_their_eviction(connect, shelf):
-    count = CONFIG.resident_versions + 3
+    count = RESIDENT_VERSIONS + 3
     for version in range(1, count + 1):
         shelf.publish(version, weights(version, version=version))
     client, packed = connect.client(), observations(8)

@@ -23,7 +23,7 @@ from replay_games import play_game, samples_of_one
 from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
-from azq.learner.data.batches import Draws, feed_of
+from azq.learner.data.batches import Draws, Prefetcher
 from azq.learner.rounds import TrainingRound
 from azq.learner.step.trainer import Trainer
 from azq.nets import NetSpec, build
@@ -114,7 +114,7 @@ def lead(url: str, folder: Path, sections: RunSections, door: Any) -> None:
     for uid in range(1, 61):
         window.add(samples_of_one(game, planted(game, uid), config.root_value_fraction))
     trainer = trainer_of(sections)
-    feed = feed_of(window, Draws(0, trainer.num_symmetries), 1, CPU)
+    feed = Prefetcher(window, Draws(0, trainer.num_symmetries), CPU, 1)
     leader = Leader(trainer, feed, RUN, RedisBus(connect(url)), config, RankPlace(0, RANKS))
     done = 0
     while True:

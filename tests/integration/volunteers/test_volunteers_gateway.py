@@ -85,7 +85,7 @@ def test_a_gateway_that_ends_costs_no_game_that_a_tab_has(hall: Hall, number: si
 
 
 def test_games_of_a_tab_that_dies_are_played_by_others(broker: Any, tmp_path: Path) -> None:
-    hall = Hall(broker, tmp_path, silent_after_s=0.5)
+    hall = Hall(broker, tmp_path, {"silent_s": 0.5})
     hall.open()
     try:
         hall.start_gateway()

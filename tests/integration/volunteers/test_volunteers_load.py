@@ -23,7 +23,7 @@ CORE = 1.0  # CPU-seconds a second
 
 @pytest.mark.release
 def test_a_thousand_tabs_on_one_core(broker: Any, tmp_path: Path) -> None:
-    hall = Hall(broker, tmp_path, max_tabs_each=5000, max_tabs=5000, keys_per_day=100_000)
+    hall = Hall(broker, tmp_path, max_tabs=150_000, keys_per_day=100_000)
     hall.open()
     crowd, over = Crowd(f"ws://127.0.0.1:{hall.port}", TABS, PACE_S), asyncio.Event()
     loop = asyncio.new_event_loop()

@@ -40,7 +40,7 @@ GAMES = 12
 
 @pytest.fixture
 def hall(broker: Any, tmp_path: Path) -> Iterator[Hall]:
-    hall = Hall(broker, tmp_path, silent_after_s=1.0, late_after_s=30.0)
+    hall = Hall(broker, tmp_path, {"silent_s": 1.0, "late_s": 30.0})
     hall.open(matches=True)
     yield hall
     hall.close()
@@ -161,7 +161,7 @@ def test_an_opponent_that_no_tab_is_fails_the_job_at_once(hall: Hall, second: st
 
 @pytest.mark.slow
 def test_what_nobody_plays_goes_back_to_the_queue(broker: Any, tmp_path: Path) -> None:
-    hall = Hall(broker, tmp_path, late_after_s=3.0)
+    hall = Hall(broker, tmp_path, {"late_s": 3.0})
     hall.open(matches=True)
     try:
         hall.start_gateway()

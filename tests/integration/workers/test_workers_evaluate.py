@@ -40,7 +40,7 @@ class Desk:
     def __init__(self, broker: Any, game: str = "connect_four") -> None:
         config = Config(
             broker=BrokerConfig(control_url=broker.control_url, data_url=broker.data_url),
-            daemon=DaemonConfig(lease_s=1.0, max_attempts=2),
+            daemon=DaemonConfig(lease_s=1.0),
             worker=WorkerConfig(engines=("false", "no-such-program")),
         )
         self.context = Context(config, ChildHeartbeat(Board(1), 0))

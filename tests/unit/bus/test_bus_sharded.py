@@ -150,21 +150,6 @@ def test_all_brokers_down_is_said_and_passes(bus, brokers):
     assert [entry.frame for entry in found] == [b"x"]
 
 
-def test_a_run_is_read_only_from_its_brokers(brokers):
-    bus = ShardedBus(brokers, width=1)
-    homes = {}
-    for run in ("a", "b", "c", "d", "e", "f"):
-        (home,) = shards.shards_of(run, 3, 1)
-        homes[run] = home
-        for broker in brokers:
-            broker.publish(keys.eval_stream(run), run.encode())
-    streams = [keys.eval_stream(run) for run in homes]
-    entries = read(bus, len(homes), streams)
-    assert {entry.frame.decode(): int(entry.id.rpartition("@")[2]) for entry in entries} == homes
-    assert len(set(homes.values())) > 1
-    bus.close()
-
-
 def test_new_streams_are_read_and_old_ones_left(bus, brokers):
     brokers[0].publish(STREAM, b"1")
     read(bus, 1)

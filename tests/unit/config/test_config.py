@@ -50,6 +50,17 @@ def test_wrong_settings_are_named_in_one_line(overrides: list[str], named: str) 
     assert "\n" not in str(caught.value)
 
 
+def test_settings_without_effect_are_named_once_and_a_recorded_run_is_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "azq.toml").write_text("[daemon]\nmax_runs = 5\nport = 7\n[learner]\nrank_errors = 3\n")
+    monkeypatch.setenv("AZQ_INFERENCE__CLAIM_AFTER_S", "4")
+    settings = config.load(tmp_path / "azq.toml", ["store.timeout_s=3"], base={"learner": {"most_ratio": 2.0, "batch_size": 7}})
+    assert (settings.daemon.port, settings.learner.batch_size) == (7, 7)
+    names = "daemon.max_runs, inference.claim_after_s, learner.rank_errors, store.timeout_s"
+    assert [record.getMessage() for record in caplog.records] == [f"settings of earlier versions, without effect: {names}; leave them out"]
+
+
 def test_a_variable_whose_section_is_misspelt_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AZQ_LOG", "AZQ_JOIN_TOKEN", "AZQ_SEARCH__NUM_SIMULATIONS", "XAZQ_SERACH__C_PUCT"):  # settings, or none by their form
         monkeypatch.setenv(name, "3")

@@ -60,7 +60,7 @@ def test_this_looks_at_all_of_them() -> None:
     assert {
         "SelfPlayConfig.games_in_flight",
         "NetworkConfig.blocks",
-        "DaemonConfig.rate_per_s",
+        "DaemonConfig.lease_s",
         "TokenConfig.scope",
         "RunConfig.params",
     } <= names

@@ -16,11 +16,11 @@ from pydantic import SecretStr
 from rest_site import RestSite
 from starlette.datastructures import Headers
 
-from azq.config import DaemonConfig, TokenConfig, load
+from azq.config import TokenConfig, load
 from azq.errors import ConfigError
 from azq.process.start import machine_environment
 from daemon.api.access import FORWARDED, SAFE_METHODS, Scope, forwarding, why_foreign, why_no_json
-from daemon.api.limits import Limiter
+from daemon.api.limits import BURST_S, RATE_PER_S, Limiter
 
 TOKENS = {scope: f"token-of-{scope}" for scope in Scope}
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -35,7 +35,7 @@ def client_of(**options: Any) -> TestClient:
 def scoped() -> TestClient:
     """One for all that ask: to make one takes half a second."""
     return client_of(
-        rate_per_s=1e6,
+        doubles={"rate_per_s": 1e6},
         tokens={scope: TokenConfig(token=SecretStr(token), scope=scope.value) for scope, token in TOKENS.items()},
     )
 
@@ -121,7 +121,7 @@ def test_tokens_come_from_the_environment_and_reach_child_processes(monkeypatch:
         ('tokens.a = { token = "long-enough" }\ntokens.b = { token = "long-enough" }', "share one token"),
         ('token = "long-enough"\ntokens.b = { token = "long-enough" }', "share one token"),
         ('tls_certificate = "cert.pem"', "tls_key"),
-        ("rate_per_s = 0", "daemon.rate_per_s"),
+        ("lease_s = 0", "daemon.lease_s"),
     ],
 )
 def test_settings_that_cannot_be_meant_are_named_without_their_secrets(tmp_path: Path, lines: str, words: str) -> None:
@@ -162,7 +162,7 @@ def test_callers_are_counted_apart_and_forgotten_in_order() -> None:
 
 def test_beyond_the_rate_is_a_429_with_its_wait_and_probes_stay_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daemon.api.app.BURST_S", 3000.0)
-    client = client_of(rate_per_s=0.001)
+    client = client_of(doubles={"rate_per_s": 0.001})
     assert [client.get("/v1/runs").status_code for _ in range(4)] == [200, 200, 200, 429]
     refused = client.post("/v1/runs", json={"name": "late"})
     assert refused.status_code == 429
@@ -173,15 +173,15 @@ def test_beyond_the_rate_is_a_429_with_its_wait_and_probes_stay_free(monkeypatch
 
 def test_a_wrong_token_spends_the_address_and_not_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("daemon.api.app.BURST_S", 2000.0)
-    client = client_of(token=SecretStr("right-token"), rate_per_s=0.001)
+    client = client_of(token=SecretStr("right-token"), doubles={"rate_per_s": 0.001})
     codes = [client.get("/v1/runs", headers={"Authorization": "Bearer wrong"}).status_code for _ in range(3)]
     assert codes == [401, 401, 429]
     assert client.get("/v1/runs", headers={"Authorization": "Bearer right-token"}).status_code == 200
 
 
 def test_default_rates_let_200_reads_a_second_pass() -> None:
-    config, now_s = DaemonConfig(), [0.0]
-    limiter = Limiter(config.rate_per_s, 2 * config.rate_per_s, clock_s=lambda: now_s[0])
+    now_s = [0.0]
+    limiter = Limiter(RATE_PER_S, BURST_S * RATE_PER_S, clock_s=lambda: now_s[0])
     for number in range(2000):
         now_s[0] = number / 200
         assert limiter.wait_s("a") == 0

@@ -131,24 +131,24 @@ def test_the_version_is_for_those_who_may_ask() -> None:
 
 
 def test_no_token_holds_all_streams() -> None:
-    streams = Streams()
+    streams = Streams(4)
     for _ in range(3):
-        streams.enter("reader", 4)
-    with pytest.raises(TooManyRequests, match=r"'reader' has 3 .*daemon\.event_streams"):
-        streams.enter("reader", 4)
-    streams.enter("operator", 4)
-    with pytest.raises(TooManyRequests, match=r"daemon\.event_streams allows"):
-        streams.enter("operator", 4)
+        streams.enter("reader")
+    with pytest.raises(TooManyRequests, match=r"'reader' has 3 .*three quarters"):
+        streams.enter("reader")
+    streams.enter("operator")
+    with pytest.raises(TooManyRequests, match="4 event streams are open"):
+        streams.enter("operator")
     streams.leave("reader")
-    streams.enter("reader", 4)
+    streams.enter("reader")
     assert streams.open == 4
 
 
 def test_the_share_of_a_token_is_that_of_its_name() -> None:
     reader = TokenConfig(token=SecretStr("token-that-reads"), scope="read")
-    client = client_of(TOKEN, event_streams=2, tokens={"reader": reader})
+    client = client_of(TOKEN, doubles={"streams": Streams(2)}, tokens={"reader": reader})
     services: Services = client.app.state.services  # type: ignore[attr-defined]
-    services.streams.enter("reader", 2)
+    services.streams.enter("reader")
     refused = client.get("/v1/events", headers={"Authorization": "Bearer token-that-reads"})
     assert (refused.status_code, "'reader'" in refused.json()["detail"]) == (429, True)
     services.streams.closing = True

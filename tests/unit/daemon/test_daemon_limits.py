@@ -49,26 +49,26 @@ class Front(RestSite):
 
     def __init__(self, **options: Any) -> None:
         self.planes, self.shelf = (FakePlane(), FakePlane()), Shelf()
-        super().__init__(doubles={"planes": self.planes, "store_of": lambda *_: self.shelf}, **options)
+        super().__init__(doubles={"planes": self.planes, "store_of": lambda *_: self.shelf, **options})
         self.beat("w1", "selfplay.cpu")
 
 
-def assert_full(answer: Any, setting: str) -> None:
+def assert_full(answer: Any, what: str) -> None:
     assert (answer.status_code, answer.json()["type"]) == (429, "urn:azq:error:TooManyRequests")
-    assert setting in answer.json()["detail"]
+    assert what in answer.json()["detail"]
     assert int(answer.headers["retry-after"]) > 0
 
 
 def test_no_more_runs_start_than_may_run() -> None:
     front = Front(max_runs=2)
     assert [front.create(f"r{number}").status_code for number in range(2)] == [201, 201]
-    assert_full(front.create("r2"), "daemon.max_runs")
+    assert_full(front.create("r2"), "2 runs are running")
     assert front.http.get("/v1/runs/r2").status_code == 404
     assert front.create("r0").status_code in (409, 429)
     front.http.post("/v1/runs/r0/pause")
     assert front.create("r2").status_code == 201
     refused = front.http.post("/v1/runs/r0/resume", json={"until": {"games": 5}})
-    assert_full(refused, "daemon.max_runs")
+    assert_full(refused, "2 runs are running")
     assert front.http.get("/v1/runs/r0").json()["until"] == {}
 
 
@@ -85,7 +85,7 @@ def test_no_more_jobs_wait_than_may_over_all_runs() -> None:
     front.create("r1")
     jobs = [front.http.post("/v1/jobs", json={**JOB, "run": run}) for run in ("r0", "r1", "r0")]
     assert [job.status_code for job in jobs] == [201, 201, 201]
-    assert_full(front.http.post("/v1/jobs", json=JOB), "daemon.max_queued_jobs")
+    assert_full(front.http.post("/v1/jobs", json=JOB), "3 jobs wait or run")
     front.http.post(f"/v1/jobs/{jobs[0].json()['job_id']}/revoke")
     assert front.http.post("/v1/jobs", json=JOB).status_code == 201
 

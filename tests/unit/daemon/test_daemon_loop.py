@@ -38,7 +38,7 @@ class Bench:
         self.loop = Loop(
             config=site.config,
             observer=Observer(site.ledger, site.bus, Beats(site.bus)),
-            hands=Hands(site.ledger, site.bus, lambda view, _game: None, 3),
+            hands=Hands(site.ledger, site.bus, lambda view, _game: None),
             bus=site.bus,
             hold=lambda: self.answers(),
             clock_ms=lambda: 1,
@@ -179,7 +179,7 @@ class Fleet:
         self._leases: list[tuple[Lease, int]] = []  # and ticks that are left
         self._slots, self._job_ticks = slots, job_ticks
         self.observer = Observer(self.ledger, self.bus, Beats(self.bus), lambda: self.steady_s)
-        self._hands = Hands(self.ledger, self.bus, self._publish, max_attempts=9)
+        self._hands = Hands(self.ledger, self.bus, self._publish)
 
     def _publish(self, view: JobView, _game: str) -> None:
         self._queue.append((view.job.job_id, view.attempt))

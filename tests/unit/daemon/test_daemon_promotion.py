@@ -277,7 +277,7 @@ def test_the_list_says_what_versions_played() -> None:
 
 def test_what_somebody_decided_meanwhile_stands() -> None:
     bus = MemoryBus()
-    hands, event = Hands(MemoryLedger(bus), bus, lambda _view, _game: None, 3), PromotionEvent(1, "promoted", "", "daemon", 5)
+    hands, event = Hands(MemoryLedger(bus), bus, lambda _view, _game: None), PromotionEvent(1, "promoted", "", "daemon", 5)
     act([do.Promote("r", event, "")], hands)
     (first,) = bus.newest(keys.promotions("r"))
     act([do.Promote("r", event, "")], hands)

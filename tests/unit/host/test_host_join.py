@@ -116,17 +116,17 @@ def test_the_data_plane_is_seen_from_here(told: str, seen: str) -> None:
 
 def test_every_data_plane_of_a_fleet_is_kept_in_its_order_and_read_back(tmp_path: Path) -> None:
     told = Fleet(
-        "0.1.0", "redis://first:1/0", "redis://127.0.0.1:2/0", "redis", 20.0, 2.0, 8.0, 0, ("redis://127.0.0.1:2/0", "redis://b:3/0"), 1
+        "0.1.0", "redis://first:1/0", "redis://127.0.0.1:2/0", "redis", 20.0, 2.0, 8.0, 0, ("redis://127.0.0.1:2/0", "redis://b:3/0")
     )
     assert checks.choose_data_urls("", told, "redis://first:1/0") == ["redis://first:2/0", "redis://b:3/0"]
     urls = ("redis://:s3cret@first:2/0", "redis://:s3cret@b:3/0")
-    member = Membership("redis://:s3cret@first:1/0", urls, "redis", 20.0, 5.0, (), 1)
+    member = Membership("redis://:s3cret@first:1/0", urls, "redis", 20.0, 5.0)
     assert "s3cret" not in member.settings()
     (tmp_path / "azq.toml").write_text(member.settings())
     (tmp_path / "azq.env").write_text(member.secrets())
     for found in (load(tmp_path / "azq.toml", member.overrides()), _as_a_service(tmp_path)):
         assert found.broker.data_planes == urls
-        assert (found.broker.shards_per_run, found.worker.heartbeat_s, found.worker.heartbeat_life_s) == (1, 5.0, 20.0)
+        assert (found.worker.heartbeat_s, found.worker.heartbeat_life_s) == (5.0, 20.0)
     (tmp_path / "azq.env").write_text(member.secrets().replace("first", "other"))
     with pytest.raises(StateConflict, match="redis://b:3/0") as caught:
         plan_files(tmp_path, member, force=False)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from azq import games
-from azq.learner.data.batches import Batch, Draws, Feed, Order, Prefetcher, feed_of
+from azq.learner.data.batches import Batch, Draws, Feed, Order, Prefetcher
 from azq.nets import NetSpec
 from azq.parts.lab.bench.learner import full_window
 from azq.replay.samples import Samples
@@ -59,7 +59,7 @@ def test_draws_are_uniform_over_the_newest_and_the_symmetries():
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_prefetched_batches_are_those_of_a_direct_feed_while_the_window_grows_and_sizes_change(ahead):
     ours, theirs = window_of(500), window_of(500)
-    prefetcher, direct = Prefetcher(ours, DRAWS, ahead, CPU), Feed(theirs, DRAWS)
+    prefetcher, direct = Prefetcher(ours, DRAWS, CPU, ahead), Feed(theirs, DRAWS)
     script = np.random.default_rng(1)
     step = 0
     for turn in range(60):
@@ -81,7 +81,7 @@ def test_batches_gathered_ahead_are_kept_while_games_come_in(monkeypatch):
     gather = window.gather
     monkeypatch.setattr(window, "gather", lambda ages, into, *, total: gathers.append(ages) or gather(ages, into, total=total))
     window.add(more(100, 1))
-    prefetcher = Prefetcher(window, DRAWS, 2, CPU)
+    prefetcher = Prefetcher(window, DRAWS, CPU)
     order = prefetcher.order(0, 64, 100)
     for turn in range(8):
         with prefetcher.take(order) as batch:
@@ -107,7 +107,7 @@ def test_another_thread_that_adds_meanwhile_tears_no_batch():
 
     adder = threading.Thread(target=add)
     window.add(more(64, 1))
-    prefetcher = Prefetcher(window, DRAWS, 2, CPU)
+    prefetcher = Prefetcher(window, DRAWS, CPU)
     adder.start()
     try:
         for step in range(30):
@@ -130,7 +130,7 @@ def test_a_buffer_is_filled_again_only_behind_its_fence():
         log.append(("sent", number))
         return lambda: log.append(("passed", number))
 
-    prefetcher = Prefetcher(window, DRAWS, 1, CPU, make_fence=make_fence)
+    prefetcher = Prefetcher(window, DRAWS, CPU, 1, make_fence=make_fence)
     for step in range(6):
         with prefetcher.take(prefetcher.order(step, 8, 100)) as batch:
             assert len(batch) == 8
@@ -141,11 +141,7 @@ def test_a_buffer_is_filled_again_only_behind_its_fence():
 
 
 def test_what_gathering_raises_is_raised_where_the_batch_is_taken():
-    prefetcher = Prefetcher(Window(games.load("tic_tac_toe"), 10), DRAWS, 2, CPU)
+    prefetcher = Prefetcher(Window(games.load("tic_tac_toe"), 10), DRAWS, CPU)
     with pytest.raises(ValueError, match="high <= 0"), prefetcher.take(prefetcher.order(0, 8, 0)):
         pass
     prefetcher.close()
-
-
-def test_none_ahead_is_a_direct_feed():
-    assert isinstance(feed_of(window_of(10), DRAWS, 0, CPU), Feed)

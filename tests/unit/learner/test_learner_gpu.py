@@ -29,7 +29,7 @@ def test_training_on_prefetched_batches_equals_training_on_direct_ones():
     spec = NetSpec.of(game)
     window = full_window(game, spec, 20_000)
     weights = []
-    for make in (lambda draws: Prefetcher(window, draws, 3, device), lambda draws: Feed(window, draws)):
+    for make in (lambda draws: Prefetcher(window, draws, device, 3), lambda draws: Feed(window, draws)):
         config = LearnerConfig(device="cuda", precision="float32", batch_size=512)
         network = build(NetworkConfig(kind="mlp", blocks=2, channels=64), spec, seed=1)
         trainer = Trainer(network, spec, config, device, Symmetries(game, device))

@@ -15,7 +15,7 @@ from replay_games import frame
 from azq.wire import keys
 
 GAMES, STEPS, VERSIONS = 6, 4, 4
-SETTINGS: dict[str, Any] = {"lockstep_games": GAMES, "lockstep_steps": STEPS, "lr_drops": (), "min_window": 1, "prefetch_batches": 0}
+SETTINGS: dict[str, Any] = {"lockstep_games": GAMES, "lockstep_steps": STEPS, "lr_drops": (), "min_window": 1}
 
 
 def learned(place: Workplace, *, shuffle: int | None = None, deaths: tuple[int, ...] = (), **options: Any) -> list[tuple[object, ...]]:

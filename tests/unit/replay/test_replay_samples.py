@@ -54,22 +54,6 @@ def test_values_of_three_seats_start_with_the_mover():
             assert samples.values[row, seat] == pytest.approx(wanted, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", ["connect_four", "blob"])
-def test_a_discount_takes_its_share_for_each_ply_that_was_played_from_there_on(name):
-    game = games.load(name)
-    events = [play_game(game, uid, searched_from=2) for uid in (3, 4)]
-    plain, _ = samples_of(game, events)
-    found, _ = samples_of(game, events, Columns(discount=0.5))
-    plies = [len(event.record.actions) // 2 for event in events]
-    left = [count - ply for event, count in zip(events, plies, strict=True) for ply in searched_plies(event)]
-    assert left[-1] == plies[1] - max(searched_plies(events[1]))
-    assert found.values == pytest.approx(plain.values * np.array([0.5**each for each in left])[:, None])
-    searched, _ = samples_of(game, events, Columns(root_value_fraction=1.0))
-    assert np.array_equal(samples_of(game, events, Columns(root_value_fraction=1.0, discount=0.5))[0].values, searched.values), (
-        "a root's value is what it is"
-    )
-
-
 def searched_plies(event):
     return np.flatnonzero(np.frombuffer(event.record.simulations, "<u2")).tolist()
 

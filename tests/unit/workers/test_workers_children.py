@@ -74,9 +74,7 @@ class Ward:
         assert lease is not None
         self.lease: Lease = lease
         self.ledger.adopt(lease, 2)
-        self.watchdog = PoolWatchdog(
-            self.board, self._open, max_attempts=4, is_child=self.living.__contains__, kill=self._kill, clock=lambda: self.now
-        )
+        self.watchdog = PoolWatchdog(self.board, self._open, is_child=self.living.__contains__, kill=self._kill, clock=lambda: self.now)
 
     def _open(self) -> MemoryLedger:
         if self.away:

@@ -15,7 +15,7 @@ import torch
 from azq import games
 from azq.config import Config, RunSections
 from azq.errors import DeviceError
-from azq.learner.data.batches import Draws, Feed, Order, feed_of
+from azq.learner.data.batches import Draws, Feed, Order, Prefetcher
 from azq.learner.opening import prepare_training
 from azq.learner.step.compiling import compile_where_faster
 from azq.learner.step.loss import Symmetries, losses
@@ -62,7 +62,6 @@ def training(config: Config, seconds: float, window_samples: int = 1_000_000) ->
         "precision": trainer.precision,
         "threads": torch.get_num_threads(),
         "batch_size": batch,
-        "prefetch_batches": config.learner.prefetch_batches,
         "samples_per_s": per_s["whole"],
         "samples_per_cpu_s": per_cpu_s["whole"],
         "bare": best.removeprefix("bare_") if best != "bare" else "op by op",
@@ -82,7 +81,7 @@ def workplace(sections: RunSections, device: torch.device, samples: int) -> tupl
     spec = NetSpec.of(game)
     trainer = Trainer(build(sections.network, spec, seed=0), spec, config, device, Symmetries(game, device))
     window = full_window(game, spec, samples, Columns.of(game, sections.network.auxiliary))
-    return trainer, window, feed_of(window, Draws(0, trainer.num_symmetries, 0), config.prefetch_batches, device)
+    return trainer, window, Prefetcher(window, Draws(0, trainer.num_symmetries, 0), device)
 
 
 def full_window(game: games.Game, spec: NetSpec, samples: int, columns: Columns = NO_COLUMNS) -> Window:

@@ -195,7 +195,7 @@ def test_brokers_that_say_nothing_and_runs_that_failed_are_told() -> None:
 
 
 def test_each_machine_knows_what_ends_it_and_the_daemons_what_all_may_cost() -> None:
-    own = cluster(budget={"hours": 2, "money": 7.5}, settings={"budget": {"drain_s": 60.0}, "machine": {"hours": 3.0}})
+    own = cluster(budget={"hours": 2, "money": 7.5}, settings={"budget": {"with_runs": True}, "machine": {"hours": 3.0}})
     first, player, *_ = (variables(own, member) for member in members_of(own))
     of_fleet = {name: value for name, value in first.items() if name.startswith("AZQ_BUDGET__")}
     assert of_fleet == {
@@ -203,8 +203,8 @@ def test_each_machine_knows_what_ends_it_and_the_daemons_what_all_may_cost() -> 
         "AZQ_BUDGET__MONEY": "7.5",
         "AZQ_BUDGET__SERVICES": '{"bucket": 0.02}',
         "AZQ_BUDGET__CURRENCY": "USD",
-        "AZQ_BUDGET__DRAIN_S": "60.0",
+        "AZQ_BUDGET__WITH_RUNS": "true",
     }
     assert first["AZQ_MACHINE__HOURS"] == player["AZQ_MACHINE__HOURS"] == "3.0"  # the file's own word wins
-    assert {name for name in player if name.startswith("AZQ_BUDGET__")} == {"AZQ_BUDGET__DRAIN_S"}
+    assert {name for name in player if name.startswith("AZQ_BUDGET__")} == {"AZQ_BUDGET__WITH_RUNS"}
     assert variables(cluster(), members_of(cluster())[1]).keys() == {"AZQ_HOME", "AZQ_MACHINE__KIND", "AZQ_MACHINE__PER_HOUR"}

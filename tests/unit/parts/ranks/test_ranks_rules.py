@@ -189,12 +189,12 @@ def test_a_rank_that_dies_vanishes_or_tells_of_errors_has_as_many():
 def test_a_rank_is_left_out_above_its_errors_and_forgiven_ten_minutes_after_the_last():
     health = RankHealth()
     for number in range(6):
-        assert not health.left_out(5)
+        assert not health.left_out
         health = health.after(beat(f"h:{number}"), float(number)).after(None, float(number))
-    assert (health.errors, health.left_out(5)) == (6, True)
-    assert health.after(beat("h:9"), 5.0 + FORGIVEN_AFTER_S).left_out(5)
+    assert (health.errors, health.left_out) == (6, True)
+    assert health.after(beat("h:9"), 5.0 + FORGIVEN_AFTER_S).left_out
     again = health.after(beat("h:9"), 5.1 + FORGIVEN_AFTER_S)
-    assert (again.errors, again.left_out(5), again.name) == (0, False, "h:9")
+    assert (again.errors, again.left_out, again.name) == (0, False, "h:9")
 
 
 LISTEN, AT_LOOPBACK = "0A", "0100007F"
