@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgspec
@@ -45,21 +44,6 @@ def test_a_flush_of_the_data_plane_heals(connect, shelf, broker):
         assert answer is not None
         assert len(answer.logits) == 8
     assert client.resent >= 1
-
-
-def test_a_late_answer_to_a_request_sent_twice_is_ignored(connect, shelf):
-    shelf.publish(1, weights(1))
-    client = connect.client(resend_after_s=0.05)
-    handle = client.submit(observations(4))
-    deadline = time.monotonic() + PATIENCE_S
-    while client.resent < 2:
-        assert client.result(handle, timeout_s=0.3) is None
-        assert time.monotonic() < deadline, "not sent again"
-    with serving(connect.server(shelf)):
-        assert client.result(handle, timeout_s=PATIENCE_S) is not None
-        assert len(ask(client, observations(9)).logits) == 9
-    with pytest.raises(KeyError):
-        client.result(handle, timeout_s=0.0)
 
 
 def frame_of(**changes):
@@ -110,13 +94,6 @@ def test_bad_requests_are_dead_lettered_and_answered(connect, shelf, frame, reas
     assert data.length(keys.DEAD) == 1
 
 
-def test_a_refused_request_raises_at_its_client(connect, shelf):
-    shelf.publish(1, weights(1))
-    client = connect.client()
-    with serving(connect.server(shelf)), pytest.raises(EvaluatorFailure, match=r"lower selfplay\.games_in_flight"):
-        ask(client, observations(300))
-
-
 OTHER_SPEC = NetSpec(2, 6, 7, 0, 9, 1)
 BAD_WEIGHTS = {
     "truncated": lambda: weights(2, version=2)[:-7],
@@ -140,13 +117,3 @@ def test_unusable_weights_are_refused_and_the_last_good_ones_stay(connect, shelf
         shelf.publish(3, weights(3, version=3))
         until(lambda: server.versions == {RUN: 3}, "the next good version is served")
         assert ask(client, packed).weight_version == 3
-
-
-def test_weights_of_another_hash_are_refused(connect, shelf, capsys):
-    shelf.publish(1, weights(1))
-    shelf.publish(2, weights(2, version=2), sha256="0" * 64)
-    client = connect.client()
-    with serving(connect.server(shelf)):
-        assert ask(client, observations(4)).weight_version == 1
-        with pytest.raises(EvaluatorFailure, match="is damaged: not 000000000000"):
-            ask(client, observations(4), weight_version=2)

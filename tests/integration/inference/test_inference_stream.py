@@ -14,25 +14,6 @@ from azq.inference.ask.local import LocalEvaluator
 from azq.inference.weights import RESIDENT_VERSIONS
 from azq.nets.device import place
 from azq.search.evaluator import Evaluation
-from azq.wire import keys
-
-
-@pytest.mark.parametrize("precision", ["auto", "bfloat16", "float32"])
-def test_stream_and_local_give_the_same_bits(connect, shelf, precision):
-    config = CONFIG.model_copy(update={"precision": precision})
-    data = weights(1)
-    shelf.publish(1, data)
-    local = LocalEvaluator.from_bytes(SPEC, data, config)
-    client = connect.client()
-    with serving(connect.server(shelf, config=config)):
-        for count in (1, 7, 8, 100, 256):
-            packed = observations(count, seed=count)
-            expected = local.result(local.submit(packed), timeout_s=PATIENCE_S)
-            got = ask(client, packed)
-            assert got.weight_version == expected.weight_version == 1
-            assert same_bits(got, expected)
-            assert np.ptp(got.logits) > 0  # not a constant that would be equal anyhow
-    local.close()
 
 
 def test_requests_of_two_clients_share_a_batch_and_keep_their_order(connect, shelf):
@@ -50,18 +31,6 @@ def test_requests_of_two_clients_share_a_batch_and_keep_their_order(connect, she
     assert same_bits(answers[0], Evaluation(together.logits[:40], together.values[:40], 1))
     assert same_bits(answers[1], Evaluation(together.logits[40:], together.values[40:], 1))
     local.close()
-
-
-def test_answers_arrive_in_any_order_asked_for(connect, shelf):
-    shelf.publish(1, weights(1))
-    client = connect.client(max_in_flight=2)
-    packed = [observations(n, seed=n) for n in (3, 5, 9, 2, 4)]
-    with serving(connect.server(shelf)):
-        handles = [client.submit(rows) for rows in packed]
-        assert client.in_flight <= 2
-        counts = [len(client.result(handle, timeout_s=PATIENCE_S).logits) for handle in reversed(handles)]
-    assert counts == [4, 2, 9, 5, 3]
-    assert client.resent == 0
 
 
 def test_a_device_has_its_next_batch_before_the_last_is_answered(connect, shelf, monkeypatch):
@@ -110,22 +79,6 @@ def test_legal_logits_are_those_of_all_and_no_others(connect, shelf):
     assert np.array_equal(asked.values, every.values)
 
 
-def test_new_weights_are_used_from_the_next_batch_on(connect, shelf):
-    shelf.publish(1, weights(1))
-    client, packed = connect.client(), observations(16)
-    server = connect.server(shelf)
-    with serving(server):
-        before = ask(client, packed)
-        shelf.publish(2, weights(2, version=2))
-        until(lambda: server.versions == {RUN: 2}, "version 2 is served")
-        after = ask(client, packed)
-        pinned = ask(client, packed, weight_version=1)
-    assert (before.weight_version, after.weight_version, pinned.weight_version) == (1, 2, 1)
-    assert not same_bits(before, after)
-    assert same_bits(before, pinned)
-    assert server.stats.rates()["weight_switch_s"] > 0
-
-
 def test_pinned_versions_outlive_their_eviction(connect, shelf):
     count = RESIDENT_VERSIONS + 3
     for version in range(1, count + 1):
@@ -155,12 +108,3 @@ def test_requests_wait_until_there_are_weights(connect, shelf):
         assert client.result(handle, timeout_s=0.2) is None
         shelf.publish(1, weights(1))
         assert client.result(handle, timeout_s=PATIENCE_S).weight_version == 1
-
-
-def test_answered_requests_leave_nothing_behind(connect, shelf):
-    shelf.publish(1, weights(1))
-    client, data = connect.client(), connect.data()
-    with serving(connect.server(shelf)):
-        for _ in range(5):
-            ask(client, observations(4))
-        until(lambda: data.length(keys.eval_stream(RUN)) == 0, "the stream is empty")

@@ -16,30 +16,16 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import GameRecord, Job, RunRecord
 
 
-def test_finishing_is_all_or_nothing(world):
-    lease = world.lease()
-    world.ledger.adopt(lease, 2)
-    with pytest.raises(LeaseLost):
-        world.ledger.finish_games(lease, [event(1), event(99)])
-    with pytest.raises(StateConflict, match="twice"):
-        world.ledger.finish_games(lease, [event(1), event(1)])
-    assert world.ledger.counts("r") == LedgerCounts(2, 0, 2, 0, 0, 0, 0)
-    assert world.ledger.finish_games(lease, [event(1), event(2)]) is Directive.GO_ON
-    assert world.ledger.counts("r") == LedgerCounts(2, 2, 0, 0, 0, 2, 0)
-    assert world.samples() == [1, 2]
-    with pytest.raises(LeaseLost):
-        world.ledger.finish_games(lease, [event(1)])
-    with pytest.raises(LeaseLost):
-        world.ledger.journal(lease, [GameRecord(1)])
-    assert world.samples() == [1, 2]
-
-
 def test_games_that_ended_are_replaced_in_the_same_step(world):
     lease = world.lease()
     world.ledger.adopt(lease, 4)
     world.ledger.release(lease, [])
     lease = world.lease()
     assert [game.uid for game in world.ledger.adopt(lease, 2)] == [1, 2]
+    with pytest.raises(LeaseLost):
+        world.ledger.replace_games(lease, [event(1), event(99)], 1)
+    with pytest.raises(StateConflict, match="twice"):
+        world.ledger.replace_games(lease, [event(1), event(1)], 1)
     directive, games = world.ledger.replace_games(lease, [event(1)], 3)
     assert directive is Directive.GO_ON
     assert [game.uid for game in games] == [3, 4, 5], "the pool's first, then a new one"
@@ -62,15 +48,6 @@ def test_journaling_is_all_or_nothing_and_renews(world):
     assert world.ledger.expire("r", 3) == []
     world.ledger.release(lease, [GameRecord(2, b"\2\0")])
     assert world.ledger.adopt(world.lease(), 2) == [GameRecord(1), GameRecord(2, b"\2\0")]
-
-
-def test_releasing_twice_is_releasing_once(world):
-    lease = world.lease()
-    world.ledger.adopt(lease, 3)
-    world.ledger.release(lease, [])
-    world.ledger.release(lease, [])
-    assert world.ledger.job("r:1").state is JobState.DONE
-    assert [game.uid for game in world.ledger.adopt(world.lease(), 4)] == [1, 2, 3, 4]
 
 
 def test_work_is_counted_once_however_often_it_is_told(world):
@@ -148,20 +125,6 @@ def test_finished_games_that_break_the_rules_are_abandoned_and_forged_ones_chang
         world.ledger.record_inserted("r", 1, 0, ack=[entry.id for entry in entries], refused=refused)
         assert world.ledger.counts("r") == LedgerCounts(3, 1, 1, 1, 1, 0, 0)
     assert world.ledger.counts("r").balanced
-
-
-def test_two_runs_share_nothing(world):
-    world.ledger.create_run(record("s"))
-    lease = world.lease()
-    world.ledger.adopt(lease, 2)
-    other = world.ledger.claim(world.ledger.enqueue(Job("", "s", Kind.SELFPLAY, "cpu")).job.job_id, 1, "w1", 10)
-    assert [game.uid for game in world.ledger.adopt(other, 1)] == [1]
-    world.ledger.finish_games(other, [event(1)])
-    assert world.ledger.counts("r") == LedgerCounts(2, 0, 2, 0, 0, 0, 0)
-    assert world.ledger.counts("s") == LedgerCounts(1, 1, 0, 0, 0, 1, 0)
-    world.ledger.set_run_state("s", RunState.PAUSED)
-    assert world.ledger.renew(lease) is Directive.GO_ON
-    assert world.samples() == []
 
 
 @pytest.mark.parametrize(

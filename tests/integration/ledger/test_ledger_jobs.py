@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from ledger_worlds import record
 
 from azq.errors import NotFound, StateConflict
-from azq.ledger import Ledger
-from azq.ledger.types import KEPT_ENDED_JOBS, Directive, JobState, JobView, RunState
-from azq.wire import keys
-from azq.wire.connect import connect
+from azq.ledger.types import KEPT_ENDED_JOBS, Directive, JobState, RunState
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
 
@@ -101,56 +95,3 @@ def test_lost_messages_do_not_use_up_a_jobs_attempts(world):
 
 
 #: as an azq wrote it that spelt a job out, before its frame stood in the hash
-SPELT: dict[Any, Any] = {
-    "kind": "eval",
-    "tag": "jarvis",
-    "priority": "3",
-    "games": "40",
-    "slice_s": "2.5",
-    "payload": b"\0\xff",
-    "state": "queued",
-    "attempt": "2",
-    "failures": "1",
-    "owner": "w0",
-    "lease_until_ms": "0",
-    "published_ms": "7",
-    "created_ms": "5",
-    "claimed_ms": "0",
-    "ended_ms": "0",
-    "error": "the lease of w0 ran out",
-}
-
-
-def test_a_job_that_an_older_azq_wrote_is_read_and_worked_on(broker):
-    client = connect(broker.control_url)
-    ledger = Ledger(client)
-    ledger.create_run(record("r"))
-    client.hset(keys.job("r", 1), mapping=SPELT)
-    client.hset(keys.ledger("r"), "job_seq", 1)
-    client.zadd(keys.jobs("r"), {"1": 7})
-    job = Job("r:1", "r", Kind.EVAL, "jarvis", 3, 40, 2.5, b"\0\xff")
-    view = JobView(job, JobState.QUEUED, 2, "w0", 0, 7, 5, 0, 0, "the lease of w0 ran out")
-    assert ledger.job("r:1") == view
-    assert ledger.jobs("r") == ledger.jobs_below("r") == list(ledger.snapshot("r").jobs) == [view]
-    lease = ledger.claim("r:1", 2, "w1", 10.0)
-    assert lease is not None
-    assert lease.job == job
-    ledger.complete(lease, b"result")
-    assert ledger.job("r:1").state is JobState.DONE
-
-
-def test_an_older_azq_finds_a_job_spelt_out_beside_its_frame(broker):
-    client = connect(broker.control_url)
-    ledger = Ledger(client)
-    ledger.create_run(record("r"))
-    ledger.enqueue(Job("", "r", Kind.EVAL, "jarvis", 3, 40, 2.5, b"\0\xff"))
-    found = client.hgetall(keys.job("r", 1))
-    assert {name: found[name.encode()] for name in ("kind", "tag", "priority", "games", "slice_s", "payload")} == {
-        "kind": b"eval",
-        "tag": b"jarvis",
-        "priority": b"3",
-        "games": b"40",
-        "slice_s": b"2.5",
-        "payload": b"\0\xff",
-    }
-    assert found.keys() == {name.encode() for name in SPELT} | {b"spec"}

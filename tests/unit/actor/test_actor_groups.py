@@ -8,7 +8,7 @@ from actor_doubles import GAME, RUN, Table, after, sections
 
 from azq import games
 from azq.actor import Arenas, Stop
-from azq.actor.groups import FEWEST_GAMES, FIRST_GAMES, FORK_SOURCES, Forks, Width
+from azq.actor.groups import FEWEST_GAMES, FIRST_GAMES, Forks, Width
 from azq.config import RunSections, SearchConfig, parse_run
 from azq.errors import ConfigError
 from azq.search.search import exploring, make_search
@@ -100,14 +100,6 @@ def test_what_a_request_costs_whatever_it_holds_is_part_of_its_time() -> None:
     assert games == pytest.approx(200, abs=2)  # 5 ms and 200 times 0.1 ms
 
 
-def test_there_are_never_more_than_slots_nor_fewer_than_one() -> None:
-    width = Width(0.025)
-    assert width.games(8) == 8
-    width.answered(8, 100.0)
-    assert width.games(8) == 8
-    assert width.games(1) == 1
-
-
 def test_one_late_answer_is_soon_forgotten() -> None:
     width = Width(0.025)
     before = settled(width, 512, 0.0001)
@@ -155,11 +147,6 @@ def test_games_under_way_none_of_the_share_and_the_first_ones_are_left_alone():
     forks = kept(LINE, share=0.5)
     begun = [bool(forks.begin(TOE, fresh).actions) for _ in range(400)]
     assert 150 < sum(begun) < 250
-
-
-def test_no_more_games_are_kept_than_needed():
-    forks = kept(*[LINE] * (FORK_SOURCES + 5))
-    assert len(forks._games) == FORK_SOURCES
 
 
 def test_chance_is_left_to_the_game():

@@ -112,16 +112,6 @@ def test_while_one_group_is_waited_for_all_others_are_on_their_way(table: Table,
     assert waits > 50
 
 
-def test_one_group_plays_too(table: Table) -> None:
-    assert table.play(settings=sections(groups=1), should_stop=after(300)).progress.games > 0
-    assert table.balanced()
-
-
-def test_more_groups_than_games_are_no_harm(table: Table) -> None:
-    table.play(table.lease(games=1), settings=sections(groups=2), should_stop=after(300))
-    assert table.all_in_the_pool()
-
-
 def test_the_slice_ends_by_the_clock_of_its_job(table: Table) -> None:
     clock = itertools.count(0.0, 0.01)
     end = table.play(table.lease(slice_s=5.0), clock=lambda: next(clock))

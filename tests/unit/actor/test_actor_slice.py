@@ -95,11 +95,6 @@ def test_groups_are_as_many_as_asked_for_or_as_fit(games: int, groups: int, leav
     assert found == groups or max(group_sizes(games, found - 1)) * leaves_per_step > most
 
 
-@pytest.mark.parametrize(("leaves", "groups"), [(1, 2), (2, 2), (3, 3), (4, 3), (5, 6), (8, 6)])
-def test_a_message_holds_as_many_games_as_their_leaves_fit(leaves: int, groups: int) -> None:
-    assert groups_that_fit(6, 2, leaves, 8) == groups
-
-
 def test_a_game_whose_leaves_fit_no_message_is_refused() -> None:
     with pytest.raises(
         ConfigError, match=r"leaves_per_step = 9 leaves of one game do not fit a message, 8 do; lower search\.leaves_per_step"
@@ -111,10 +106,6 @@ def test_a_game_whose_leaves_fit_no_message_is_refused() -> None:
 def test_no_games_or_no_groups_make_none(games: int, groups: int) -> None:
     with pytest.raises(ValueError, match=f"{games} games in {groups} groups"):
         group_sizes(games, groups)
-
-
-def test_turns_go_round_upwards() -> None:
-    assert [next_group(group, 3) for group in range(3)] == [1, 2, 0]
 
 
 @given(st.integers(1, 9), st.integers(0, 40))

@@ -60,17 +60,6 @@ def test_a_program_that_cannot_read_the_folder_is_passed_over(both, tmp_path):
             assert server_program.find_server(tmp_path) == found
 
 
-def test_what_the_wheel_wrote_is_not_given_to_another(both, tmp_path):
-    wheel, mine = both
-    note_writer(tmp_path, ServerProgram("valkey", (9, 1, 2)))
-    wheel.unlink()
-    with pytest.raises(MissingExtra) as caught:
-        server_program.find_server(tmp_path)
-    for words in ("written by Valkey 9.1.2", f"{mine} is Redis 7.0.15, which cannot read it", "azq[embedded]", "from the run's own folder"):
-        assert words in str(caught.value)
-    assert "check-aof" not in str(caught.value)
-
-
 def test_too_old_a_server_is_passed_over_and_named(tmp_path, monkeypatch, no_wheels):
     old = program(tmp_path, "redis-server", "Redis server v=6.2.14 sha=0")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
@@ -120,15 +109,6 @@ def test_kind_and_version_are_read_from_what_the_server_says(text: str, server: 
 )
 def test_newer_ones_of_a_kind_read_and_valkey_reads_redis_up_to_the_fork(reader: Any, writer: Any, can: bool) -> None:
     assert ServerProgram(*reader).reads(ServerProgram(*writer)) is can
-
-
-@given(SERVERS, SERVERS, SERVERS)
-def test_reading_is_passed_on_and_never_goes_down(one: ServerProgram, two: ServerProgram, three: ServerProgram) -> None:
-    assert one.reads(one)
-    if one.reads(two) and two.reads(three):
-        assert one.reads(three)
-    if one.kind == two.kind and one.reads(two) and two.reads(one):
-        assert one.version[:2] == two.version[:2]
 
 
 @given(SERVERS)

@@ -16,11 +16,20 @@ from azq.games.check import BUDGET_S, check
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
 SMALL: dict[str, dict[str, Any]] = {"gomoku": {"size": 9}, "hex": {"size": 5}, "othello": {"size": 6}, "backgammon": {"start": "bearoff"}}
+BLOBS: list[dict[str, Any]] = [
+    {"players": 4, "cards": 5},
+    {"players": 3, "cards": 7, "trump": "none"},
+    {"players": 5, "cards": 3, "trump": "hearts", "dealer": 2},
+    {"players": 8, "cards": 6, "trump": "clubs", "hook": False},
+    {"players": 4, "cards": 4, "trump": "any", "any_cards": True},
+]
 
 
-@pytest.mark.parametrize("name", [*games.names(), NIM])
-def test_every_game_is_sound(name: str) -> None:
-    report = check(games.load(name, **SMALL.get(name, {})), games=4)
+@pytest.mark.parametrize(
+    ("name", "params"), [*((name, SMALL.get(name, {})) for name in (*games.names(), NIM)), *(("blob", x) for x in BLOBS)]
+)
+def test_every_game_is_sound(name: str, params: dict[str, Any]) -> None:
+    report = check(games.load(name, **params), games=4)
     assert report.sound, report.findings
     assert report.plies > 0
     assert report.playouts_per_s > 0

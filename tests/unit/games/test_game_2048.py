@@ -1,10 +1,9 @@
-"""2048: rules, score and symmetries against a plain implementation and OpenSpiel's."""
+"""2048: rules, score and symmetries against a plain implementation."""
 
 from __future__ import annotations
 
 import math
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from reference.twenty_forty_eight import Plain, moved
 
 from azq import games
 from azq.errors import ConfigError
-from azq.games.scores import score_of, value_of
+from azq.games.scores import value_of
 from azq.notation.units import unit
 
 GAME = games.load("2048")
@@ -89,47 +88,6 @@ def test_observation_has_a_plane_a_tile() -> None:
     assert planes.shape == (17, 4, 4)
     assert planes.sum() == 5
     assert planes[0, 0, 0] == planes[0, 2, 2] == planes[1, 0, 3] == planes[2, 2, 1] == planes[14, 3, 0] == 1
-
-
-def test_openspiel_agrees() -> None:
-    pyspiel = pytest.importorskip("pyspiel")
-    theirs = pyspiel.load_game("2048")
-    rng = random.Random(3)
-    for _ in range(5):
-        ours, oracle = GAME.new_initial_state(), theirs.new_initial_state()
-        while not oracle.is_terminal():
-            assert ours.is_chance_node() == oracle.is_chance_node()
-            if oracle.is_chance_node():
-                _place_alike(ours, oracle, rng)
-                continue
-            # OpenSpiel's leaves out moves that do no more than join the two tiles at the wall, as of 8 8 2 4 to the left.
-            assert set(oracle.legal_actions()) <= set(ours.legal_actions())
-            action = rng.choice(oracle.legal_actions())
-            ours.apply_action(action)
-            oracle.apply_action(action)
-        assert score(ours) == oracle.returns()[0]
-
-
-def _place_alike(ours: games.State, oracle: Any, rng: random.Random) -> None:
-    """Outcomes are numbered otherwise there: the one that makes the same board is looked for."""
-    outcome = rng.choice(oracle.chance_outcomes())[0]
-    oracle.apply_action(outcome)
-    wanted = [int(word) for word in str(oracle).split() if word.isdecimal()]
-    for mine in ours.legal_actions():
-        after = ours.clone()
-        after.apply_action(mine)
-        if [tile for row in board_of(after) for tile in row] == wanted:
-            ours.apply_action(mine)
-            return
-    raise AssertionError(f"no outcome of ours makes {oracle}")
-
-
-@given(st.floats(0, 4_194_304))
-def test_scores_and_values_are_told_back_and_forth(points: float) -> None:
-    scale = GAME.scores()
-    assert scale is not None
-    assert -1 <= value_of(points, scale) <= 1
-    assert score_of(value_of(points, scale), scale) == pytest.approx(points, rel=1e-9, abs=1e-6)
 
 
 def test_the_core_and_python_scale_alike() -> None:

@@ -1,4 +1,4 @@
-"""Backgammon against a plain generator, OpenSpiel and gnubg: complete turns as sets of end positions, results, position IDs."""
+"""Backgammon against a plain generator and gnubg: complete turns as sets of end positions, results, position IDs."""
 
 from __future__ import annotations
 
@@ -86,61 +86,6 @@ def test_complete_turns_equal_the_plain_generator(start: str) -> None:
     for state in fresh_turns({"start": start}, 3, 400):
         player = state.current_player()
         assert set(ends(state)) == turns(board(state, player), dice_of(state)), state.notation()
-
-
-@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.release)])
-def test_games_in_step_with_openspiel(count: int) -> None:
-    pyspiel = pytest.importorskip("pyspiel")
-    rng = random.Random(5)
-    theirs = pyspiel.load_game("backgammon(scoring_type=full_scoring)")
-    for _ in range(count):
-        oracle, state = theirs.new_initial_state(), games.load("backgammon").new_initial_state()
-        while not oracle.is_terminal():
-            _roll_both(oracle, state, rng)
-            player = oracle.current_player()
-            assert state.current_player() == player
-            wanted = _openspiel_ends(oracle, player)
-            found = ends(state)
-            assert set(found) == set(wanted), state.notation()
-            end = rng.choice(sorted(wanted))
-            for action in found[end]:
-                state.apply_action(action)
-            oracle = wanted[end]
-        assert state.is_terminal()
-        assert [3 * value for value in state.returns()] == pytest.approx(oracle.returns())
-
-
-def _roll_both(oracle: Any, state: State, rng: random.Random) -> None:
-    while oracle.is_chance_node():
-        oracle.apply_action(rng.choice([outcome for outcome, _ in oracle.chance_outcomes()]))
-    dice = sorted(re.search(r"Dice: (\d\d)", str(oracle)).group(1), reverse=True)
-    wanted = f"{'xo'[oracle.current_player()]} rolls {''.join(dice)}"
-    outcome = next(o for o, _ in state.chance_outcomes() if state.action_to_string(o) == wanted)
-    state.apply_action(outcome)
-
-
-def _openspiel_board(oracle: Any, player: int) -> Board:
-    both = []
-    bar = re.search(r"Bar: ?(\w*)", str(oracle)).group(1)
-    for side in range(2):
-        points = [0] * 26
-        for index in range(24):
-            points[24 - index if side == 0 else index + 1] = oracle.board(side, index)
-        points[25] = bar.count("xo"[side])
-        points[0] = 15 - sum(points)
-        both.append(tuple(points))
-    return both[player], both[1 - player]
-
-
-def _openspiel_ends(oracle: Any, player: int) -> dict[Board, Any]:
-    """End positions of a turn; a double is two decisions there."""
-    found: dict[Board, Any] = {}
-    for action in oracle.legal_actions():
-        after = oracle.child(action)
-        again = not after.is_terminal() and not after.is_chance_node() and after.current_player() == player
-        for last in [after.child(second) for second in after.legal_actions()] if again else [after]:
-            found[_openspiel_board(last, player)] = last
-    return found
 
 
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.release)])

@@ -55,29 +55,6 @@ def test_symmetries_are_permutations_that_the_rules_keep(game: Game) -> None:
         game.action_permutation(game.num_symmetries())
 
 
-def test_a_game_and_its_image_look_alike_at_every_ply(game: Game) -> None:
-    if game.is_chance():
-        pytest.skip("outcomes of chance have images of their own, which the game's own tests know")
-    rng = random.Random(4)
-    planes, rows, columns = game.observation_planes()
-    for number in range(64):
-        symmetry = number % game.num_symmetries()
-        actions, cells = game.action_permutation(symmetry), game.plane_permutation(symmetry)
-        state, image = game.new_initial_state(), game.new_initial_state()
-        start = state.observation_tensor()
-        if not np.array_equal(start.reshape(planes, -1)[:, cells].reshape(start.shape), start):
-            continue  # not a symmetry of the initial position; the game's own tests turn other ones
-        while not state.is_terminal():
-            assert sorted(actions[state.legal_actions()]) == image.legal_actions()
-            turned = state.observation_tensor().reshape(planes, -1)[:, cells].reshape(planes, rows, columns)
-            np.testing.assert_array_equal(turned, image.observation_tensor())
-            action = rng.choice(state.legal_actions())
-            state.apply_action(action)
-            image.apply_action(int(actions[action]))
-        assert image.is_terminal()
-        assert image.returns() == state.returns()
-
-
 def test_replay_gives_what_stepping_gives(game: Game) -> None:
     rng = random.Random(5)
     for _ in range(20):

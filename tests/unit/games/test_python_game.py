@@ -13,9 +13,8 @@ from reference.evaluator import HashEvaluator
 
 from azq import games
 from azq._core import Search
-from azq.errors import ConfigError, GameContractError, IllegalActionError, UnknownGameError
+from azq.errors import ConfigError, IllegalActionError, UnknownGameError
 from azq.search.portable import PortableSearch
-from azq.search.search import make_search
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
 
@@ -41,20 +40,6 @@ def test_a_python_file_is_a_game() -> None:
     assert masks.tolist() == [[1, 1, 1], [1, 1, 1], [1, 0, 0]]
     assert players.tolist() == [0, 1, 0]
     assert returns.tolist() == [1.0, -1.0]
-
-
-def test_the_search_in_python_solves_nim() -> None:
-    game = games.load(NIM, heap=10)
-    for algorithm in ("gumbel", "puct"):
-        settings = Settings(algorithm, 1600, gumbel_scale=0.0, dirichlet_fraction=0.0, temperature_plies=0)
-        search = make_search(game, settings.core(), num_slots=1, seed=1, autoplay=False)
-        assert isinstance(search, PortableSearch)
-        driver = Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform)
-        search.start(0, 1, np.zeros(0, np.uint16))
-        driver.run()
-        result = search.result(0)
-        assert result.best_action == 1  # leaves eight, a multiple of four
-        assert result.root_value > 0.2
 
 
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
@@ -94,60 +79,6 @@ def test_self_play_records_replay_and_go_on_elsewhere() -> None:
 
     whole = played([])
     assert played(whole[:3]) == whole
-
-
-def test_games_of_openspiel_with_chance_secrets_and_many_players() -> None:
-    pytest.importorskip("pyspiel")
-    for name, params in {"kuhn_poker": {}, "leduc_poker": {}, "pig": {}, "breakthrough": {"rows": 5, "columns": 4}}.items():
-        game = games.load(f"openspiel:{name}", **params)
-        search = make_search(game, Settings("gumbel", 8).core(), num_slots=3, seed=1)
-        evaluate = HashEvaluator(game.num_distinct_actions(), value_size=game.value_size())
-        records = Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=evaluate).play([1, 2, 3])
-        assert len(records) == 3
-        for record in records:
-            returns = game.replay(record.actions)[3]
-            assert returns.tolist() == record.returns.tolist()
-            assert max(abs(value) for value in returns) <= 1.0
-
-
-def look_at(name: str) -> None:
-    state = games.load(name, heap=6).new_initial_state()
-    state.packed_observation()
-    state.legal_actions()
-
-
-BROKEN = {
-    "returns": ("return [1.0, -1.0, 0.0]", "returns has 3 numbers for 2 players"),
-    "observation_tensor": ("return [0.5] * 15", "observation_tensor holds 0.5"),
-    "legal_actions": ("return []", "no legal action where player 0 is to move"),
-    "current_player": ("return 7", "current_player is 7"),
-    "apply_action": ("raise ZeroDivisionError('oops')", "apply_action raised ZeroDivisionError: oops"),
-}
-
-
-@pytest.mark.parametrize("method", BROKEN)
-def test_a_broken_game_is_named_by_the_rule_and_harms_no_other(method: str, tmp_path: Path) -> None:
-    code, rule = BROKEN[method]
-    source = Path(NIM.rpartition(":")[0]).read_text("utf-8")
-    lines = source.splitlines()
-    at = next(number for number, line in enumerate(lines) if f"def {method}(" in line)
-    lines.insert(at + 1, f"        if self.heap == 6:\n            {code}")
-    file = tmp_path / "broken.py"
-    file.write_text("\n".join(lines) + "\n", "utf-8")
-    if method in ("observation_tensor", "current_player", "legal_actions"):
-        with pytest.raises(GameContractError, match=rule):
-            look_at(f"{file}:Nim")
-        return
-    game = games.load(f"{file}:Nim", heap=6)
-    search = PortableSearch(game, Settings("gumbel", 8).core(), num_slots=2, seed=1)
-    search.start(0, 5, np.zeros(0, np.uint16))
-    Driver(search, packed_size=game.packed_size(), leaves_per_step=1, evaluate=uniform).run()
-    assert search.finished_slots() == []
-    uid, reason = search.broken_slots()[0]
-    assert uid == 5
-    assert rule in reason
-    search.clear(0)
-    assert search.broken_slots() == {}
 
 
 def test_files_and_classes_that_are_not_there_are_named() -> None:

@@ -83,12 +83,6 @@ def test_symmetries_that_are_no_permutations_are_refused(symmetries: str, rule: 
         games.load(write(tmp_path, NIM + f"\n    def symmetries(self):\n        {symmetries}\n"))
 
 
-def test_a_symmetry_that_is_none_is_found_by_check(tmp_path: Path) -> None:
-    source = NIM + "\n    def symmetries(self):\n        return [([1, 0, 2], range(15))]\n"
-    report = check(games.load(write(tmp_path, source)), games=20)
-    assert [finding.rule for finding in report.findings] == ["symmetry"]
-
-
 HALVES = {
     "is_chance_node": ("chance_outcomes", "is_chance_node"),
     "information_state_string": ("resample_from_infostate", "information_state_string"),
@@ -107,6 +101,7 @@ def test_half_of_a_pair_of_methods_is_refused(method: str, tmp_path: Path) -> No
 WRONG = {
     "legal_actions": {
         "return None": "legal_actions gave None, which is not a list of action numbers",
+        "return []": "no legal action where player . is to move",
         "return [0.5]": r"legal_actions gave \[0.5\]",
         "return [0, 0]": "are not distinct numbers",
         "return [3]": "are not distinct numbers below num_distinct_actions",

@@ -20,18 +20,6 @@ devices = st.sampled_from(["cpu", "cuda", "mps"])
 executions = st.builds(Execution, st.sampled_from(Mode), st.integers(1, 10_000))
 
 
-@given(execution=executions, failure=st.sampled_from(Failure), device=devices)
-def test_every_step_goes_down(execution, failure, device):
-    lower = fallback_after(execution, failure, modes_on(device))
-    if isinstance(lower, str):
-        assert execution.mode is Mode.PLAIN or failure is Failure.DEVICE_LOST
-        return
-    assert lower.mode >= execution.mode
-    assert lower.max_batch <= execution.max_batch
-    assert lower != execution
-    assert lower.mode in (*modes_on(device), execution.mode)
-
-
 @given(execution=executions, failures=st.lists(st.sampled_from(Failure), min_size=20, max_size=20), device=devices)
 def test_the_ladder_ends(execution, failures, device):
     for failure in failures:

@@ -16,9 +16,9 @@ from waiting import PATIENCE_S, until
 
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.cuda import SLOTS, CudaStreams, Graphs
+from azq.inference.device.cuda import SLOTS, CudaStreams
 from azq.inference.device.engine import Engine, Execution, Mode
-from azq.inference.device.forward import CaptureRefused, EagerForward, InFlightBatch
+from azq.inference.device.forward import InFlightBatch
 from azq.inference.device.model import Model
 from azq.search.evaluator import Evaluation
 
@@ -193,16 +193,6 @@ def test_memory_that_runs_out_makes_batches_smaller():
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert model.execution.max_batch < 65536 or model.execution.mode is not Mode.FAST
     assert np.abs(logits[:64].astype(np.float32) - model.plain(packed[:64])[0].numpy()).max() <= 0.15
-
-
-def test_a_capture_that_is_refused(monkeypatch):
-    def refuse(_graphs, _size):
-        raise CaptureRefused("refused by the test")
-
-    monkeypatch.setattr(Graphs, "_record", refuse)
-    model = loaded(engine_of(BRIEF), mode=Mode.EAGER)
-    assert isinstance(model.built[2], EagerForward)
-    assert len(model.evaluate(observations(33))[0]) == 33
 
 
 def test_outputs_that_are_not_finite_are_seen_on_the_device():

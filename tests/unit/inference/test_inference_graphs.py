@@ -24,7 +24,6 @@ from azq.inference.device.cuda import APART, SLOTS, GraphForward, Graphs
 from azq.inference.device.engine import Engine, Execution, Mode, fastest_layout
 from azq.inference.device.forward import CaptureRefused, EagerForward, buckets
 from azq.inference.device.model import Model
-from azq.inference.device.tuning import tune
 from azq.nets import build, from_bytes
 from azq.nets.device import Placement
 
@@ -310,23 +309,6 @@ def test_the_thread_that_serves_records_nothing_whatever_sizes_come(fake_cuda):
     assert not torch.backends.cudnn.benchmark
 
 
-def test_weights_change_while_batches_are_in_flight(engine):
-    server, client, shelf = served_by(engine)
-    packed = [observations(64, seed=number) for number in range(4)]
-    expected = {version: [expected_of(engine, version, rows)[0] for rows in packed] for version in range(1, 6)}
-    with serving(server):
-        for version in range(1, 6):
-            if version > 1:
-                shelf.publish(version, weights(version, version=version))
-            for _ in range(3):
-                handles = [client.submit(rows) for rows in packed]
-                for number, handle in enumerate(handles):
-                    answer = client.result(handle, timeout_s=PATIENCE_S)
-                    assert np.array_equal(answer.logits, expected[answer.weight_version][number])
-            until(lambda version=version: server.versions == {RUN: version}, f"version {version} is served")
-    assert server.rates()["fallbacks"] == 0
-
-
 def test_a_request_that_comes_while_a_batch_is_under_way_is_launched_beside_it(engine, monkeypatch):
     server, client, _ = served_by(engine)
     try:
@@ -405,15 +387,6 @@ def test_one_thread_at_a_time_uses_an_mps_device(fake_cuda, monkeypatch):
     assert len(model.evaluate(observations(20))[0]) == 20
     assert len(seen) > loaded_with
     assert all(seen)
-
-
-def test_tuning_records_nothing(engine, fake_cuda):
-    model = loaded(engine)
-    recorded = len(fake_cuda.captures)
-    config = EXACT.model_copy(update={"batch": 0, "deadline_ms": "auto", "threads": 1})
-    enough = tune(model, config).limits.enough
-    assert enough in engine.sizes(model.execution)
-    assert len(fake_cuda.captures) == recorded
 
 
 def test_a_worker_leaves_large_requests_that_it_has_no_room_for_to_others(engine):

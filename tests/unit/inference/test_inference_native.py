@@ -245,7 +245,8 @@ def test_where_it_is_used(kind):
     assert native.kernel_for(module, placed(kind), frozenset()) is (kind.kernel if kind is AVX2 else None)
     assert native.kernel_for(module, placed(AVX512, whole="", dtype=torch.float32), flags) is None, "float32 by name stays torch's"
     assert native.kernel_for(build(NetworkConfig(kind="mlp"), SHAPES[0][0]), placed(kind), flags) is None
-    assert native.kernel_for(build(NetworkConfig(blocks=1), NetSpec(3, 6, 7, 2, 7, 1)), placed(kind), flags) is None
+    for spec in (NetSpec(3, 6, 7, 2, 7, 1), NetSpec(4, 1, 26, 0, 9, 1, (1.0, -1.0))):  # scalars, outcomes
+        assert native.kernel_for(build(NetworkConfig(blocks=1), spec), placed(kind), flags) is None
 
 
 @pytest.mark.parametrize("kind", [AVX512, AVX2])

@@ -13,12 +13,10 @@ from azq.config import NetworkConfig, RunSections
 from azq.errors import ConfigError, WeightsError
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device import native
 from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.serve.server import InferenceServer
 from azq.nets import NetSpec, build, from_bytes, unpack
-from azq.nets.device import Placement
 
 KINDS = ["resnet", "mlp", "transformer", "structured"]
 GROUPS = (("first", ((0, 1, 2), (3, 4, 5))), ("rest", ((6,), (7,), (12,))))
@@ -80,12 +78,6 @@ def test_outcomes_of_an_evaluator_and_of_a_game_without_them():
     with pytest.raises(ConfigError, match="declares no outcomes"):
         other.outcomes(observations(4, spec=SEATS))
     other.close()
-
-
-def test_the_compiled_pass_leaves_outcomes_to_torch():
-    module = build(network("resnet"), OUTCOMES)
-    flags = frozenset({"avx512_bf16", "avx512_vnni", "avx512bw", "avx512vl", "avx512dq"})
-    assert native.kernel_for(module, Placement(torch.device("cpu"), torch.bfloat16, 1), flags) is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

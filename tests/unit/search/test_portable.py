@@ -17,7 +17,6 @@ from azq._core import Search
 from azq.errors import GameContractError, IllegalActionError
 from azq.games.adapted_state import AdaptedState
 from azq.search.portable import PortableResult, PortableSearch
-from azq.search.search import make_search
 
 FOLDER = Path(__file__).parents[2] / "games"
 NIM, BLIND = f"{FOLDER / 'nim.py'}:Nim", f"{FOLDER / 'blind_guess.py'}:BlindGuess"
@@ -154,12 +153,6 @@ def test_a_game_that_breaks_while_it_is_adopted_leaves_the_slot_empty(raising: g
 def test_the_arena_hears_why_a_position_cannot_be_searched(raising: games.Game) -> None:
     with pytest.raises(GameContractError, match="apply_action raised OSError: gone"):
         search(raising, Settings("puct", 50, **PLAIN), [2, 2, 2])
-
-
-def test_games_of_the_core_are_searched_by_the_core() -> None:
-    settings = Settings("gumbel", 8).core()
-    assert isinstance(make_search(games.load("tic_tac_toe"), settings, num_slots=1, seed=1), Search)
-    assert isinstance(make_search(games.load(NIM), settings, num_slots=1, seed=1), PortableSearch)
 
 
 def test_a_game_that_outlives_its_declared_length_is_broken_by_name() -> None:

@@ -111,7 +111,3 @@ def test_names_of_machines(text, is_name):
 def test_the_user_in_an_address():
     assert keys.user_in("redis://machine-box:pw@h:1/0") == "machine-box"
     assert keys.user_in("unix://:pw@/run/x.sock") == keys.user_in("redis://h:1/0") == "default"
-
-
-def test_users_need_a_server_that_tells_reading_from_writing():
-    assert [version >= acl.SINCE for version in ((6, 2), (7, 0), (7, 2), (8, 1))] == [False, True, True, True]

@@ -76,13 +76,6 @@ def test_a_length_that_disagrees_is_named(name, change):
         unpack_record(broken, 5, 1)
 
 
-def test_a_record_of_another_game_is_refused():
-    with pytest.raises(WireError, match="policies"):
-        unpack_record(pack_record(game(3, 5, 1)), 7, 1)
-    with pytest.raises(WireError, match="root_values"):
-        unpack_record(pack_record(game(3, 5, 1)), 5, 2)
-
-
 def test_half_an_action_is_refused():
     with pytest.raises(WireError, match="no whole number of plies"):
         unpack_record(GameRecord(1, b"\0\0\0"), 5, 1)

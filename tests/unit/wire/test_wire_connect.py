@@ -78,14 +78,6 @@ def test_why_there_is_no_connection_is_told_with_its_own_remedy(cause, becomes, 
             raise cause
 
 
-def test_a_full_disk_is_named():
-    with (
-        pytest.raises(BrokerUnavailable, match=r"takes no writes: MISCONF.*No space left on device; look at its disk"),
-        translate(open_client("redis://h:1")),
-    ):
-        raise exceptions.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
-
-
 def test_a_blocking_client_is_more_patient():
     assert socket_timeout_s(open_client("redis://host:1", timeout_s=3)) == 3
     assert socket_timeout_s(open_client("redis://host:1", timeout_s=3, blocking=True)) >= 10

@@ -22,7 +22,7 @@ from waiting import PATIENCE_S
 
 from azq import metrics
 from azq.config import BrokerConfig, Config, WorkerConfig
-from azq.errors import AccessRefused, BrokerUnavailable, ConfigError, reason_of
+from azq.errors import AccessRefused, BrokerUnavailable, ConfigError
 from azq.process.liveness import READY_PID, watchdog_interval_s
 from azq.wire.codec import decode
 from azq.wire.fitness import ServerFacts
@@ -166,12 +166,6 @@ def test_names_tell_role_queues_and_process() -> None:
     assert role_of(["eval.cpu", "selfplay.cpu"]) == "selfplay"
     assert role_of(["eval.cpu"]) == "eval"
     assert node_name(["eval.cpu"]).startswith(f"eval.cpu-{os.getpid()}@")
-
-
-def test_a_reason_is_one_short_line_and_names_foreign_errors() -> None:
-    assert reason_of(ConfigError("no such game")) == "no such game"
-    assert reason_of(ZeroDivisionError("a\nb " * 400)).startswith("ZeroDivisionError: a b a b")
-    assert len(reason_of(ValueError("x" * 1000))) == 300
 
 
 @pytest.mark.parametrize("queues", [[], ["selfplay"], ["train.cpu"], ["selfplay.CPU"]])
