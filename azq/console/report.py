@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.config.loading import to_toml
 from azq.console.samples import figures_of, read
-from azq.console.svg import STYLE as CHART_STYLE
 from azq.console.svg import line_chart, publish_page, span_bar
 from azq.console.table import stage_text
 from azq.errors import AzqError, ConfigError, StateConflict
@@ -46,12 +46,10 @@ FAULTS = ("run.failed", "run.restored", "job.failed", "job.requeued", "game.set_
 EXAMPLES = 5  # of a kind of fault
 MATCHES = 40
 GAMES = 5_000  # the newest, of which the log is read
-STYLE = """body{font:15px/1.45 system-ui,sans-serif;color:#1c1e21;max-width:980px;margin:24px auto;padding:0 16px}
-table{border-collapse:collapse;margin:6px 0;font-size:13.5px}
-td,th{padding:3px 12px 3px 0;text-align:left;border-bottom:1px solid #e3e3e0;white-space:nowrap}
-td:last-child{white-space:normal;overflow-wrap:anywhere}
-.charts{display:grid;grid-template-columns:1fr 1fr;gap:8px}svg{width:100%}
-pre{background:#f6f6f4;padding:10px;overflow-x:auto;font-size:12.5px}"""
+LOOK = files("azq") / "web" / "look.css"  # of all pages
+STYLE = """main{max-width:980px}h2{margin-top:18px}td:last-child{white-space:normal;overflow-wrap:anywhere}pre{overflow-x:auto}
+.charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(360px,100%),1fr));gap:8px}main svg{width:100%}
+text{font-size:11px;fill:var(--muted)}.title{font-weight:600;fill:var(--ink)}.end{text-anchor:end}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +248,7 @@ def _time(at_ms: int) -> str:
 
 
 def as_html(title: str, sections: Sequence[ReportSection]) -> str:
-    """The page with its pictures and style; it asks for nothing else. Pure."""
+    """The page with its pictures and style; it asks for nothing else."""
     parts = [f"<h1>{escape(title)}</h1>"]
     for section in sections:
         parts.append(f"<h2>{escape(section.title)}</h2>" if section.title else "")
@@ -259,14 +257,16 @@ def as_html(title: str, sections: Sequence[ReportSection]) -> str:
         parts.append(f"<p>{escape(section.note)}</p>" if section.note else "")
         parts.append(_html_table(section) if section.rows else "")
         parts.append(f"<pre>{escape(section.text)}</pre>" if section.text else "")
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}{CHART_STYLE}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body>\n' + "\n".join(filter(None, parts)) + "\n</body></html>\n"
+    view = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+    head = f"{view}<title>{escape(title)}</title><style>{LOOK.read_text('utf-8')}{STYLE}</style>"
+    body = "\n".join(filter(None, parts))
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head><body><main>\n{body}\n</main></body></html>\n'
 
 
 def _html_table(section: ReportSection) -> str:
     head = "".join(f"<th>{escape(name)}</th>" for name in section.head)
     rows = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in section.rows)
-    return f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in rows) + "</table>"
+    return f'<div class="scroll"><table><tr>{head}</tr>' + "".join(f"<tr>{row}</tr>" for row in rows) + "</table></div>"
 
 
 def as_markdown(title: str, sections: Sequence[ReportSection]) -> str:

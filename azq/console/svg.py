@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 from azq.errors import ConfigError, StoreError
 from azq.files import publish_file
@@ -74,48 +72,6 @@ def span_bar(spans: Sequence[tuple[str, float]]) -> str:
             parts.append(f'<text x="{left + 6:.1f}" y="18" style="fill:white">{escape(name)}</text>')
         left += share
     return f'<svg viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT}" role="img" aria-label="timeline">{"".join(parts)}</svg>'
-
-
-def bars(shares: Mapping[str, float]) -> str:
-    """Shares of 1 as bars, one below the other."""
-    parts = []
-    for y, (name, share) in zip(range(0, 26 * len(shares), 26), shares.items(), strict=True):
-        parts.append(f'<text x="230" y="{y + 16}" class="end">{escape(name)}</text>')
-        parts.append(f'<rect x="240" y="{y + 3}" width="{620 * share:.1f}" height="18" fill="{COLOURS[0]}"/>')
-        parts.append(f'<text x="{246 + 620 * share:.1f}" y="{y + 16}">{share:.0%}</text>')
-    return f'<svg viewBox="0 0 940 {26 * len(shares)}" role="img" aria-label="shares">{"".join(parts)}</svg>'
-
-
-def parallel(axes: Sequence[str], lines: Sequence[Sequence[Any]], log: Sequence[str] = ()) -> str:
-    """Parallel coordinates (Inselberg, 1985): a value an axis and line, numbers or names; the first third of the lines dark.
-
-    On axes of `log`, of numbers above 0, each power of ten takes the same room.
-    """
-    step, top, bottom = 820 / max(1, len(axes) - 1), 44, 280
-    columns = list(zip(*lines, strict=True)) or [()] * len(axes)
-    scales = [_scale(column, name in log) for name, column in zip(axes, columns, strict=True)]
-    parts = []
-    for rank, values in reversed(list(enumerate(lines))):  # the dark ones on top
-        heights = [bottom - (bottom - top) * places[value] for (places, _, _), value in zip(scales, values, strict=True)]
-        points = " ".join(f"{60 + step * axis:.1f},{height:.1f}" for axis, height in enumerate(heights))
-        style = f'stroke="{COLOURS[0]}" opacity="0.9"' if 3 * rank < len(lines) else 'stroke="#9aa4b2" opacity="0.5"'
-        parts.append(f'<polyline points="{points}" fill="none" stroke-width="1.6" {style}/>')
-    for axis, (name, (_, low, high)) in enumerate(zip(axes, scales, strict=True)):
-        x = 60 + step * axis
-        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{top}" y2="{bottom}" stroke="#5a5f66"/>')
-        for y, text in ((12 + 12 * (axis % 2), name), (top - 4, high), (bottom + 14, low)):
-            parts.append(f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>')
-    return f'<svg viewBox="0 0 940 300" role="img" aria-label="parallel coordinates">{"".join(parts)}</svg>'
-
-
-def _scale(column: Sequence[Any], log: bool) -> tuple[dict[Any, float], str, str]:
-    """Where each value stands on its axis, 0 to 1, and the names of its ends; names stand at equal distances."""
-    numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
-    order = sorted(set(column)) if numeric else sorted(set(column), key=str)
-    ranks = [math.log(value) if log else value for value in order] if numeric else list(range(len(order)))
-    places = {value: (rank - ranks[0]) / ((ranks[-1] - ranks[0]) or 1) for value, rank in zip(order, ranks, strict=True)}
-    first, last = (f"{end:.3g}" if isinstance(end, float) else str(end) for end in (order[0], order[-1])) if order else ("", "")
-    return places, first, last
 
 
 def write_charts(charts: Sequence[str], out: Path, columns: int = 2) -> None:

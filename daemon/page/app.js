@@ -3,12 +3,11 @@
 import { Away, Refused, call, takeToken } from "../web/api.js";
 import { h, show } from "../web/dom.js";
 import { askForToken, themeButton } from "../web/frame.js";
-import { CompareView } from "./compare.js";
 import { JobsView } from "./jobs.js";
 import { Notices } from "./notices.js";
 import { Overview } from "./overview.js";
 import { RunView } from "./run.js";
-import { StudiesView, StudyView } from "./studies.js";
+import { StudyView } from "./studies.js";
 import { Viewer } from "./viewer.js";
 import { span } from "../web/format.js";
 import { GlossaryView } from "./words.js";
@@ -30,8 +29,7 @@ function makeView({ page, run, rest }) {
   if (page === "run" && run) return new RunView(run);
   if (page === "games" && run) return new Viewer(run, rest);
   if (page === "jobs" && run) return new JobsView(run);
-  if (page === "compare" && run) return new CompareView(run, rest);
-  if (page === "studies") return run ? new StudyView(run) : new StudiesView();
+  if (page === "studies" && run) return new StudyView(run);
   if (page === "glossary") return new GlossaryView();
   return new Overview();
 }
@@ -40,7 +38,7 @@ function makeView({ page, run, rest }) {
 function route() {
   takeToken();
   const to = place();
-  const key = `${to.page} ${to.run}`;
+  const key = to.page === "runs" ? to.page : `${to.page} ${to.run}`;
   if (view?.key !== key) {
     view?.leave?.();
     view = makeView(to);
@@ -49,7 +47,7 @@ function route() {
     $("main").append(view.element);
     for (const [every_ms, ask] of view.asks) keepAsking(view, every_ms, ask);
   }
-  view.goTo?.(to.rest);
+  view.goTo?.(to.rest, to.run);
   drawHead(to);
 }
 
@@ -84,12 +82,12 @@ function drawLink() {
 function drawHead(to) {
   show($("runs"), h("option", { value: "" }, "All runs"),
     runs.map((run) => h("option", { value: run.name }, `${run.name}${run.state === "running" ? "" : ` (${run.state})`}`)));
-  $("runs").value = ["runs", "studies", "glossary"].includes(to.page) ? "" : to.run;
+  const ofRun = to.run && !["runs", "studies"].includes(to.page);
+  $("runs").value = ofRun ? to.run : "";
   const tab = (page, text) => h("a", { href: `#/${page}/${encodeURIComponent(to.run)}`, "aria-current": to.page === page && "page" }, text);
   const play = h("a", { href: `../web/play/#run=${encodeURIComponent(to.run)}` }, "Play");
-  const studies = h("a", { href: "#/studies", "aria-current": to.page === "studies" && "page" }, "Sweeps");
-  const glossary = h("a", { href: "#/glossary", "aria-current": to.page === "glossary" && "page" }, "Glossary");
-  show($("tabs"), to.page === "studies" ? studies : to.run ? [tab("run", "Run"), tab("games", "Games"), tab("jobs", "Jobs"), tab("compare", "Compare"), play] : [studies, glossary]);
+  const general = [["runs", "Runs"], ["glossary", "Glossary"]].map(([page, text]) => h("a", { href: `#/${page}`, "aria-current": to.page === page && "page" }, text));
+  show($("tabs"), ofRun ? [tab("run", "Run"), tab("games", "Games"), tab("jobs", "Jobs"), h("a", { href: `#/runs/${encodeURIComponent(to.run)}` }, "Compare"), play] : general);
   if (to.page !== "run") document.title = to.run ? `${to.run}, ${to.page} · azq` : "azq";
 }
 

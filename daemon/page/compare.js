@@ -5,46 +5,33 @@ import { Chart } from "../web/chart.js";
 import { h, show } from "../web/dom.js";
 import { count, fixed, percent } from "../web/format.js";
 import { MEASURES } from "../web/measures.js";
-import { table } from "./tables.js";
+import { empty, settingText, table } from "./tables.js";
 
-const AXES = ["minutes", "games", "steps", "cpu-s"];
+export const AXES = ["minutes", "games", "steps", "cpu-s"];
 const POINTS = 300;
-export class CompareView {
-  asks = [[20_000, this.refresh]];  // whole histories: nothing new can be seen sooner
 
-  constructor(run, rest) {
-    this.run = run;
+export class Comparison {
+  /** `choose(by)` is called with the axis that is wanted. */
+  constructor(choose) {
+    const panel = (id) => h("section", { class: "panel", id });
     this.head = h("div", { class: "bar" });
     this.charts = h("div", { class: "charts two", id: "charts" });
-    this.common = h("section", { class: "panel", id: "common" });
-    this.settings = h("section", { class: "panel", id: "settings" });
-    this.graded = h("section", { class: "panel", id: "graded" });
-    this.samples = h("section", { class: "panel", id: "samples" });
-    this.element = h("div", { class: "run" }, this.head, this.charts, h("div", { class: "columns" }, this.settings, this.common),
+    [this.common, this.settings, this.graded, this.samples] = ["common", "settings", "graded", "samples"].map(panel);
+    this.element = h("div", { class: "run", hidden: true }, this.head, this.charts, h("div", { class: "columns" }, this.settings, this.common),
       h("div", { class: "columns" }, this.samples, this.graded));
-    this.element.addEventListener("click", ({ target }) => target.dataset.by && this.#go(this.others, target.dataset.by));
-    this.element.addEventListener("change", ({ target }) => target.id === "beside" && this.#go(target.value ? [target.value] : [], this.by));
-    this.goTo(rest);
+    this.head.addEventListener("click", ({ target }) => target.dataset.by && choose(target.dataset.by));
   }
 
-  /** Shows the runs, joined by commas, and the axis that the address names. */
-  goTo([others, by]) {
-    this.others = (others ?? "").split(",").filter(Boolean);
-    this.by = AXES.includes(by) ? by : "minutes";
-    this.refresh().catch(() => {});  // asked again by the page's own rhythm
-  }
-
-  #go(others, by) {
-    location.hash = ["#/compare", this.run, others.join(","), by].map((part, i) => (i ? encodeURIComponent(part) : part)).join("/");
-  }
-
-  async refresh() {
-    const runs = await call("/v1/runs");
-    const game = runs.find((run) => run.name === this.run)?.game;
-    this.#drawHead(runs.filter((run) => run.game === game && run.name !== this.run).map((run) => run.name));
-    if (!this.others.length) return show(this.common, h("p", { class: "empty" }, "Pick another run of this game"));
-    const names = [this.run, ...this.others].map(encodeURIComponent).join(",");
-    const found = await call(`/v1/compare?runs=${names}&by=${this.by}`);
+  /** Draws the runs of these names over one axis; nothing of fewer than two. */
+  async refresh(runs, by) {
+    this.element.hidden = runs.length < 2;
+    if (this.element.hidden) return;
+    const names = runs.map(encodeURIComponent).join(",");
+    const wanted = this.wanted = `runs=${names}&by=${by}`;
+    const found = await call(`/v1/compare?${wanted}`);
+    if (wanted !== this.wanted) return;  // others were chosen meanwhile
+    show(this.head, h("h2", {}, runs.join(", ")), h("div", { class: "spans", role: "group", "aria-label": "Axis" },
+      AXES.map((one) => h("button", { type: "button", class: "quiet", "data-by": one, "aria-pressed": String(one === by) }, one))));
     this.#drawCharts(found);
     const value = (figure) => MEASURES[figure].format;
     show(this.common, h("h2", {}, "At the last common point"), table(["Figure", `#${found.by}`, ...found.runs.map((run) => `#${run.run}`)],
@@ -53,14 +40,14 @@ export class CompareView {
       ? table(["Setting", ...found.runs.map((run) => `#${run.run}`)], found.settings.map((row) => ({ key: row.setting, cells: [row.setting, ...row.values.map(settingText)] })))
       : empty("None"));
     show(this.graded, h("h2", {}, "Same graded positions"), found.graded.length
-      ? table(["Run", "#Errors", `#Of ${this.run}`, "#Positions", "#Difference (95 %)"], found.graded.map((pair) => ({ key: pair.run,
+      ? table(["Run", "#Errors", `#Of ${runs[0]}`, "#Positions", "#Difference (95 %)"], found.graded.map((pair) => ({ key: pair.run,
         cells: [`${pair.run} v${pair.weight_versions[1]}`, ...[...pair.errors].reverse().map((share) => percent(share)), count(pair.positions), difference(pair)] })))
       : empty("No weights graded on the same positions"));
-    await this.#showSamples(names);
+    await this.#showSamples(names, runs[0]);
   }
 
   /** Asked once: thousands of games are read for it. */
-  async #showSamples(names) {
+  async #showSamples(names, first) {
     if (this.sampled === names) return;
     this.sampled = names;
     show(this.samples, h("h2", {}, "Recorded games"), empty("Reading …"));
@@ -69,17 +56,9 @@ export class CompareView {
       throw error;
     });
     show(this.samples, h("h2", {}, "Recorded games"), Object.entries(found).map(([run, diff]) => [
-      h("p", { class: diff.verdict === "differs" ? "warn" : "muted" }, `${run}: ${diff.verdict}; ${count(diff.games[1])} games on the daemon's host, ${count(diff.games[0])} of ${this.run}`),
-      diff.figures.length > 0 && table(["Figure", `#${this.run}`, `#${run}`, "#Distance", "#p (Holm)", "Verdict"], diff.figures.map((row) => ({ key: row.figure,
+      h("p", { class: diff.verdict === "differs" ? "warn" : "muted" }, `${run}: ${diff.verdict}; ${count(diff.games[1])} games on the daemon's host, ${count(diff.games[0])} of ${first}`),
+      diff.figures.length > 0 && table(["Figure", `#${first}`, `#${run}`, "#Distance", "#p (Holm)", "Verdict"], diff.figures.map((row) => ({ key: row.figure,
         cells: [row.figure, fixed(3)(row.first), fixed(3)(row.second), fixed(3)(row.distance), fixed(4)(row.corrected), row.verdict] })))]));
-  }
-
-  #drawHead(names) {
-    const option = (name) => h("option", { value: name, selected: this.others.includes(name) }, name);
-    show(this.head, h("div", { class: "head" }, h("h1", {}, this.run), " compared with ",
-      h("select", { id: "beside", "aria-label": "Other run" }, h("option", { value: "" }, "Compare with…"), names.map(option))),
-    h("div", { class: "spans", role: "group", "aria-label": "Axis" }, AXES.map((by) =>
-      h("button", { type: "button", class: "quiet", "data-by": by, "aria-pressed": String(by === this.by) }, by))));
   }
 
   #drawCharts({ runs, by }) {
@@ -104,13 +83,9 @@ export class CompareView {
   }
 }
 
-const empty = (text) => h("p", { class: "empty" }, text);
-
 const points = (share) => `${share < 0 ? "−" : "+"}${percent(Math.abs(share))}`;
 
 const difference = ({ difference: of, low, high }) => (low === null ? points(of) : `${points(of)} (${points(low)} … ${points(high)})`);
-
-const settingText = (value) => (value === null ? "–" : typeof value === "object" ? JSON.stringify(value) : String(value));
 
 /** A column of a curve at a place, between two points by proportion; null outside. */
 export function valueAt(curve, x, name) {

@@ -1,78 +1,78 @@
-// All runs in one table: sorted by any column, filtered by words, several of them compared.
+// All runs in one table; those of one game that are chosen there lie over each other below it, and the sweeps below that.
 
 import { call } from "../web/api.js";
 import { h, s, show } from "../web/dom.js";
 import { ago, clock, count } from "../web/format.js";
+import { AXES, Comparison } from "./compare.js";
+import { Grid } from "./grid.js";
+import { figure, settingText, table } from "./tables.js";
 
-/** [name, what it is sorted by, whether numbers stand in it]. */
 const COLUMNS = [
-  ["Run", (run) => run.name], ["Game", (run) => run.game], ["State", (run) => run.state], ["Strength", (run) => run.figures.measure],
-  ["Newest", (run) => run.figures.way.at(-1) ?? -Infinity, true], ["Games", (run) => run.figures.games, true], ["Active", (run) => run.active_s, true], ["Created", (run) => run.created_ms, true],
+  { name: "Game", key: (run) => run.game, cell: (run) => run.game.replaceAll("_", " ") },
+  { name: "State", key: (run) => run.state, cell: (run) => h("td", { title: run.reason }, h("span", { class: `pill ${run.state}` }, run.state)) },
+  { name: "Strength", key: (run) => run.figures.measure, cell: ({ figures: { measure, way } }) => h("td", {}, measure, " ", sparkline(way)) },
+  { name: "Newest", key: (run) => run.figures.way.at(-1) ?? -Infinity, cell: (run) => run.figures.text, number: true },
+  { name: "Games", key: (run) => run.figures.games, cell: (run) => count(run.figures.games), number: true },
+  { name: "Active", key: (run) => run.active_s, cell: (run) => clock(run.active_s), number: true },
+  { name: "Created", key: (run) => run.created_ms, cell: (run) => ago(run.created_ms), number: true },
 ];
 
-/** The runs that the words name, in the order of a column. Pure. */
-export function listed(runs, words, column, down) {
-  const has = (run) => words.toLowerCase().split(/\s+/).every((word) => `${run.name} ${run.game} ${run.state} ${run.reason}`.toLowerCase().includes(word));
-  const key = COLUMNS[column][1];
-  const order = (one, other) => (key(one) < key(other) ? -1 : key(one) > key(other) ? 1 : 0);
-  return runs.filter(has).sort((one, other) => (down ? order(other, one) : order(one, other)));
-}
-
 export class Overview {
-  asks = [[4000, this.refresh]];
-  #runs = null;
-  #chosen = new Set();
-  #sort = { column: COLUMNS.length - 1, down: true };
+  asks = [[4000, this.refresh], [20_000, this.refreshComparison]];  // whole histories are compared: nothing new can be seen sooner
+  #chosen = [];
+  #runs = [];
 
   constructor() {
-    this.words = h("input", { type: "search", placeholder: "Filter by name, game or state", "aria-label": "Filter runs" });
-    this.compare = h("button", { type: "button", class: "first", disabled: true }, "Compare");
-    this.table = h("div", { class: "scroll", tabindex: 0 });
-    this.element = h("section", { class: "panel" }, h("div", { class: "bar" }, h("h1", {}, "Runs"), h("span", { class: "controls" }, this.words, this.compare)), this.table);
-    this.words.addEventListener("input", () => this.#draw());
-    this.compare.addEventListener("click", () => {
-      const [first, ...others] = this.#chosen;
-      location.hash = `#/compare/${encodeURIComponent(first)}/${encodeURIComponent(others.join(","))}`;
-    });
-    this.table.addEventListener("change", ({ target }) => {
-      this.#chosen[target.checked ? "add" : "delete"](target.value);
-      this.#draw();
-    });
-    this.table.addEventListener("click", ({ target }) => {
-      if (!target.dataset.column) return;
-      const column = Number(target.dataset.column);
-      this.#sort = { column, down: this.#sort.column === column ? !this.#sort.down : Boolean(COLUMNS[column][2]) };
-      this.#draw();
-    });
+    this.grid = new Grid({ id: "all-runs", title: "Runs", sort: { by: "Created", down: true }, none: "No runs yet. Start one with `azq up`.", more: [h("span", { class: "muted" }, "Select runs of one game to compare them")],
+      text: (run) => `${run.name} ${run.game} ${run.state} ${run.reason}`, key: (run) => run.name });
+    this.comparison = new Comparison((by) => this.#go(this.#chosen, by));
+    this.sweeps = h("section", { class: "panel", id: "sweeps", hidden: true });
+    this.element = h("div", { class: "run" }, this.grid.element, this.comparison.element, this.sweeps);
+    this.grid.table.addEventListener("change", ({ target: { value, checked } }) =>
+      this.#go([...this.#chosen.filter((name) => name !== value), ...(checked ? [value] : [])], this.by));
+  }
+
+  /** Chooses the runs, joined by commas, and the axis that the address names. */
+  goTo([by], names) {
+    this.#chosen = names.split(",").filter(Boolean);
+    this.by = AXES.includes(by) ? by : AXES[0];
+    this.#draw();
+    this.refreshComparison().catch(() => {});  // asked again by the page's own rhythm
+  }
+
+  #go(names, by) {
+    location.hash = `#/runs/${encodeURIComponent(names.join(","))}/${by}`;
   }
 
   async refresh() {
-    this.#runs = await call("/v1/runs?figures=true");
+    const [runs, studies] = await Promise.all([call("/v1/runs?figures=true"), call("/v1/studies")]);
+    this.#runs = runs;
     this.#draw();
+    this.sweeps.hidden = !studies.length;
+    show(this.sweeps, h("h2", {}, "Sweeps"), table(["Study", "Game", "Metric", "Until", "#Best", "#Last report"], studies.map((one) => ({ key: one.study, cells: [
+      h("a", { href: `#/studies/${encodeURIComponent(one.study)}` }, one.study), one.game, one.metric, one.until, figure(one.best?.value ?? null), ago(one.sent_ms)] }))));
+  }
+
+  async refreshComparison() {
+    const games = new Set(this.#runs.filter((run) => this.#chosen.includes(run.name)).map((run) => run.game));
+    await this.comparison.refresh(games.size > 1 ? [] : this.#chosen, this.by);
   }
 
   #draw() {
-    if (!this.#runs) return;
-    const { column, down } = this.#sort;
-    const chosen = this.#runs.filter((run) => this.#chosen.has(run.name));
-    this.compare.disabled = chosen.length < 2 || new Set(chosen.map((run) => run.game)).size > 1;
-    this.compare.title = "Select two or more runs of the same game";
-    const head = COLUMNS.map(([name, , number], i) => h("th", { scope: "col", class: number && "number", "aria-sort": i === column && (down ? "descending" : "ascending") },
-      h("button", { type: "button", class: "quiet", "data-column": i }, name, i === column ? (down ? " ▾" : " ▴") : "")));
-    const rows = listed(this.#runs, this.words.value, column, down).map((run) => this.#row(run));
-    show(this.table, rows.length ? h("table", { id: "runs-table" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "unseen" }, "Compare")), head)), h("tbody", {}, rows))
-      : h("p", { class: "empty" }, this.#runs.length ? "No run matches the filter" : "No runs yet. Start one with `azq up`."));
+    const name = { name: "Run", key: (run) => run.name, cell: (run) => h("td", {}, h("label", { class: "pointer" },
+      h("input", { type: "checkbox", value: run.name, checked: this.#chosen.includes(run.name), "aria-label": `Compare ${run.name}` })),
+    h("a", { href: `#/run/${encodeURIComponent(run.name)}` }, run.name)) };
+    this.grid.draw([name, ...COLUMNS, ...settingColumns(this.#runs)], this.#runs);
   }
+}
 
-  #row(run) {
-    const { measure, text, way, games } = run.figures;
-    const number = (value) => h("td", { class: "number" }, value);
-    return h("tr", { "data-key": run.name },
-      h("td", {}, h("input", { type: "checkbox", value: run.name, checked: this.#chosen.has(run.name), "aria-label": `Compare ${run.name}` })),
-      h("td", {}, h("a", { href: `#/run/${encodeURIComponent(run.name)}` }, run.name)), h("td", {}, run.game.replaceAll("_", " ")),
-      h("td", { title: run.reason }, h("span", { class: `pill ${run.state}` }, run.state)),
-      h("td", {}, measure, " ", sparkline(way)), number(text), number(count(games)), number(clock(run.active_s)), number(ago(run.created_ms)));
-  }
+/** A column of each setting in which the runs differ, for those who choose it. */
+function settingColumns(runs) {
+  const value = (run, section, setting) => run.sections[section]?.[setting] ?? null;
+  const pairs = new Map(runs.flatMap((run) => Object.entries(run.sections).flatMap(([section, settings]) => Object.keys(settings).map((setting) => [`${section}.${setting}`, [section, setting]]))));
+  return [...pairs].filter(([, place]) => new Set(runs.map((run) => settingText(value(run, ...place)))).size > 1).map(([name, place]) => ({
+    name, key: (run) => value(run, ...place) ?? "", cell: (run) => settingText(value(run, ...place)), more: true,
+    number: runs.every((run) => typeof value(run, ...place) === "number") }));
 }
 
 /** A way in the size of a word. */

@@ -1,26 +1,13 @@
-// Studies: all that were reported, and one alone: its trials as lines over all settings, what mattered, a table.
+// A study: its trials as lines over all settings, what mattered, a table.
 
 import { call } from "../web/api.js";
 import { h, s, show } from "../web/dom.js";
 import { ago, percent } from "../web/format.js";
-import { table } from "./tables.js";
+import { Grid } from "./grid.js";
+import { empty, figure, table } from "./tables.js";
 
 const WIDTH = 940;
 const [LEFT, STEP_TOP, TOP, BOTTOM] = [70, 14, 50, 290];
-const SHOWN = 200;  // trials of the table
-
-export class StudiesView {
-  asks = [[5000, this.refresh]];
-  element = h("section", { class: "panel" });
-
-  async refresh() {
-    const studies = await call("/v1/studies");
-    const row = (one) => ({ key: one.study, cells: [
-      h("a", { href: `#/studies/${encodeURIComponent(one.study)}` }, one.study), one.game, one.metric, one.until, figure(one.best?.value ?? null), ago(one.sent_ms)] });
-    show(this.element, h("h1", {}, "Sweeps"), studies.length ? table(["Study", "Game", "Metric", "Until", "#Best", "#Last report"], studies.map(row))
-      : h("p", { class: "empty" }, "No sweeps yet. `azq sweep FILE --url` reports one here."));
-  }
-}
 
 export class StudyView {
   asks = [[5000, this.refresh]];
@@ -30,8 +17,9 @@ export class StudyView {
     this.head = h("div", { class: "head" });
     this.lines = h("section", { class: "panel", id: "parallel" });
     this.mattered = h("section", { class: "panel", id: "importances" });
-    this.trials = h("section", { class: "panel", id: "trials" });
-    this.element = h("div", { class: "run" }, this.head, this.lines, h("div", { class: "columns" }, this.trials, this.mattered));
+    this.trials = new Grid({ id: "trials", title: "Trials", heading: "h2", sort: { by: "Rank", down: false }, none: "No measurements yet",
+      text: (trial) => `${trial.state} ${Object.values(trial.settings).join(" ")}`, key: (trial) => `t${trial.number}` });
+    this.element = h("div", { class: "run" }, this.head, this.lines, h("div", { class: "columns" }, this.trials.element, this.mattered));
     for (const [kind, there] of [["mouseover", true], ["mouseout", false]]) {
       this.element.addEventListener(kind, ({ target }) => this.#point(target.closest("[data-key]")?.dataset.key, there));
     }
@@ -56,13 +44,13 @@ export class StudyView {
     const shares = Object.entries(study.importances);
     show(this.mattered, h("h2", {}, "Parameter importance"), shares.length ? table(["Setting", "#Share", "Bar"], shares.map(([name, share]) => ({
       key: name, cells: [name, percent(share, 0), h("td", { class: "wide" }, bar(share))] }))) : h("p", { class: "empty" }, "Needs 4 finished trials"));
-    show(this.trials, h("h2", {}, "Best trials"), ranked.length ? table(["#Trial", `#${study.metric}`, "State", ...names.map((name) => `#${short(name)}`)],
-      ranked.slice(0, SHOWN).map((trial) => ({ key: `t${trial.number}`, cells: [trial.number, figure(trial.value),
-        h("span", { class: `pill ${trial.state}` }, trial.state), ...names.map((name) => figure(trial.settings[name]))] }))) : h("p", { class: "empty" }, "No measurements yet"));
+    const column = (name, key) => ({ name, key, cell: (trial) => figure(key(trial)), number: true });
+    this.trials.draw([column("Rank", (trial) => ranked.indexOf(trial) + 1), column("Trial", (trial) => trial.number), column(study.metric, (trial) => trial.value),
+      { name: "State", key: (trial) => trial.state, cell: (trial) => h("span", { class: `pill ${trial.state}` }, trial.state) },
+      ...names.map((name) => column(name, (trial) => trial.settings[name]))], ranked);
   }
 }
 
-const figure = (value) => (typeof value === "number" ? (Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)))) : value === null ? "–" : String(value));
 const short = (name) => name.split(".").at(-1);
 
 const bar = (share) => s("svg", { class: "interval share", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },

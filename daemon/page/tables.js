@@ -16,7 +16,12 @@ export function table(columns, rows) {
     h("tbody", {}, rows.map(({ key, cells }) => h("tr", { "data-key": key }, cells.map(cell))))));
 }
 
-const empty = (text) => h("p", { class: "empty" }, text);
+/** A setting or a measured value in a cell. */
+export const figure = (value) => (typeof value === "number" ? (Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)))) : value === null ? "–" : String(value));
+
+export const settingText = (value) => (value !== null && typeof value === "object" ? JSON.stringify(value) : figure(value));
+
+export const empty = (text) => h("p", { class: "empty" }, text);
 
 export function queuesPanel(queues) {
   const rows = queues.map((one) => ({

@@ -278,20 +278,39 @@ def test_a_form_on_a_page_of_another_site_changes_nothing(browser: Any, tmp_path
 def test_runs_of_a_game_are_drawn_over_each_other(visit: Any, site: Site) -> None:
     for name, settings in (("quick", {"speed": 2.0}), ("slow", {"num_simulations": 32}), ("discs", {"game": "othello"})):
         plant_run(site.ledger, site.bus, name, **settings)
-    seen = visit("page/#/compare/quick")
-    seen.page.locator("#common", has_text="Pick another run of this game").wait_for()
-    assert seen.page.locator("#beside option").all_inner_texts() == ["Compare with…", RUN, "slow"]
-    seen.page.locator("#beside").select_option("slow")
+    seen = visit("page/#/runs/quick")
+    seen.page.get_by_label("Compare quick").wait_for()
+    assert seen.page.get_by_label("Compare quick").is_checked()
+    seen.page.get_by_label("Compare discs").check()
+    until(lambda: seen.page.url.endswith("#/runs/quick%2Cdiscs/minutes"), "address")
+    assert not seen.page.locator("#common").is_visible(), "they play another game"
+    seen.page.get_by_label("Compare discs").uncheck()
+    seen.page.get_by_label("Compare slow").check()
     seen.page.locator("#settings td", has_text="search.num_simulations").wait_for()
     seen.page.get_by_role("button", name="steps").click()
     seen.page.locator("#common th", has_text="steps").wait_for()
-    assert seen.page.url.endswith("#/compare/quick/slow/steps")
+    assert seen.page.url.endswith("#/runs/quick%2Cslow/steps")
     errors = seen.page.locator('[data-chart="Graded errors"]')
     assert all("L" in path for path in errors.locator(".series path").evaluate_all("all => all.map((one) => one.getAttribute('d'))"))
     assert seen.page.locator("#common tbody tr").count() == 4
     assert "+0.0 % (+0.0 % … +0.0 %)" in seen.page.locator("#graded tbody").inner_text()
     seen.page.locator("#samples", has_text="slow: too few games").wait_for()
     shot(seen.page, "compare")
+    seen.page.go_back()
+    until(lambda: seen.page.url.endswith("minutes"), "the axis before")
+    names = seen.page.locator("#all-runs tbody tr")
+    seen.page.get_by_role("button", name="Run", exact=True).click()
+    assert [name.split()[0] for name in names.all_inner_texts()] == ["discs", RUN, "quick", "slow"]
+    seen.page.get_by_text("Columns", exact=True).click()
+    seen.page.get_by_label("search.num_simulations").check()
+    seen.page.get_by_label("Active").uncheck()
+    seen.page.reload()  # order and choice last
+    seen.page.get_by_role("button", name="search.num_simulations").click()
+    assert seen.page.locator("#all-runs thead").inner_text().split()[-1] == "▾"
+    assert "Active" not in seen.page.locator("#all-runs thead").inner_text()
+    assert names.last.inner_text().split()[0] == "slow", "it has the fewest"
+    seen.page.get_by_label("Filter runs").fill("othello")
+    assert names.count() == 1
     assert seen.complaints == []
     for name in ("quick", "slow", "discs"):  # the other pages of this site know of one run
         site.ledger.set_run_state(name, RunState.FINISHED)
@@ -315,11 +334,14 @@ def test_a_studys_trials_are_lines_and_rows_and_pointing_at_one_shows_the_other(
     shares = {"learner.learning_rate": 0.9, "search.num_simulations": 0.1}
     log, rates = ["learner.learning_rate"], {"study": "rates", "game": "connect_four", "metric": "errors", "until": "games=900"}
     keep_study(site.bus, StudyReport(best=rows[3], importances=shares, trials=rows, log=log, **rates))  # type: ignore[arg-type]
-    seen = visit("page/#/studies")
+    seen = visit("page/#/runs")
     seen.page.get_by_role("link", name="rates").click()
     seen.page.locator("#parallel polyline").nth(11).wait_for(state="attached")
     assert seen.page.locator("#parallel polyline.good").count() == 4
     assert "90 %" in seen.text("#importances")
+    ranks = seen.page.locator("#trials tbody tr td:first-child")
+    assert ranks.all_inner_texts() == [str(rank) for rank in range(1, 13)]
+    seen.page.locator("#trials").get_by_role("button", name="network.kind").click()
     seen.page.locator("#trials tbody tr").first.hover()
     assert seen.page.locator("#parallel polyline.pointed").count() == 1
     shot(seen.page, "study")

@@ -74,7 +74,7 @@ def sweep(
     file: Annotated[Path, typer.Argument(help=r"The study: `\[study]`, `\[settings]`, `\[space]` (docs/sweeps.md).")],
     only_read: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
     url: Annotated[str, typer.Option("--url", help="The daemon whose dashboard shows the study.")] = "",
-    report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, parallel coordinates, trials.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, trials.")] = None,
 ) -> Answer:
     """Search for better settings: a study of runs, resumed where it was left; Ctrl-C ends it safely."""
     if importlib.util.find_spec("optuna") is None:

@@ -16,7 +16,6 @@ from azq.client import Client
 from azq.config import Config
 from azq.console.remote import client_of
 from azq.console.report import ReportSection
-from azq.console.svg import bars, parallel
 from azq.errors import RequestError
 from azq.parts.lab.sweep.plan import StudyPlan
 from azq.parts.lab.sweep.sweep import Progress, importances, line, sweep
@@ -53,16 +52,13 @@ def as_text(plan: StudyPlan, study: optuna.Study) -> str:
 
 
 def as_sections(plan: StudyPlan, study: optuna.Study) -> list[ReportSection]:
-    """The page's parts: what mattered, all trials as lines, all trials as a table, best first."""
+    """The page's parts: what mattered, and all trials, best first."""
     trials = study.get_trials(deepcopy=False)
     ranked = sorted((trial for trial in trials if trial.value is not None), key=lambda trial: _worth(plan, trial), reverse=True)
     names, shares = list(plan.space), importances(study)
-    lines = [[*(trial.params[name] for name in names), trial.value] for trial in ranked]
-    note = "" if shares else "Too few whole trials."
     return [
         ReportSection("", note=f"{plan.game}, {plan.metric} after {plan.until}: {_counts(trials)}."),
-        ReportSection("What mattered", pictures=[bars(shares)] if shares else (), note=note),
-        ReportSection("All trials", pictures=[parallel([*names, plan.metric], lines, plan.log_scaled)], note="The best third is dark."),
+        ReportSection("What mattered", ("setting", "share"), [(name, f"{share:.0%}") for name, share in shares.items()]),
         ReportSection("Best first", ("trial", plan.metric, "state", *names), [_cells(trial, names) for trial in ranked]),
     ]
 

@@ -81,8 +81,8 @@ def test_a_study_ends_with_its_trials_and_tells_the_best(tmp_path: Path) -> None
     assert values.log == ["learner.learning_rate"]
     assert "best: trial" in as_text(plan(), study)
     page = as_html("Study s", as_sections(plan(), study))
-    assert page.count("<polyline") == 12
-    assert "learner.learning_rate" in page
+    assert page.count("<td>complete</td>") == 12
+    assert "<td>learner.learning_rate</td>" in page
 
 
 def test_the_same_seed_asks_for_the_same(tmp_path: Path) -> None:
