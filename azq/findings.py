@@ -24,15 +24,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check; evidence that is not ok names the remedy."""
+    """The result of one check; evidence that is not ok names the remedy, or `setting` is it."""
 
     rule: str  # what was checked: a part of a fleet, or the place in a file
     severity: Severity
     evidence: str
+    setting: Change | None = None
     history: tuple[int, ...] = ()  # of a game's rule: the actions that led to where it is broken
 
     def __str__(self) -> str:
-        return f"{self.severity:<5}{self.rule:<10} {self.evidence}"
+        return f"{self.severity:<5}{self.rule:<10} {self.evidence}" + (f"; {self.setting}" if self.setting else "")
 
     def values(self) -> dict[str, str]:
         """For machines, by the public names."""

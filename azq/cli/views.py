@@ -51,11 +51,19 @@ def top(
 
 
 @with_settings
-def doctor(settings: Config) -> Answer:
+def doctor(
+    settings: Config,
+    speed: Annotated[bool, typer.Option("--speed", help="Name the bottleneck of a run, and the setting to change, instead.")] = False,
+    run: RunName = None,
+    seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="How long --speed watches.")] = 20.0,
+) -> Answer:
     """Check settings, disk, brokers, clock, daemon, workers and weights from here; exit code 2 if a check fails."""
-    from azq.console.doctor import examine
+    from azq.console.doctor import examine, examine_speed
     from azq.findings import conclusion
 
+    if speed:
+        report = examine_speed(settings, run, seconds)
+        return Answer(report.values(), report.text())
     checks = list(examine(settings))
     failed = any(check.severity == "fail" for check in checks)
     values = {"ok": not failed, "checks": [check.values() for check in checks]}

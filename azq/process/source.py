@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -19,3 +20,11 @@ def commit() -> str:
     except OSError:
         return os.environ.get("AZQ_COMMIT", "")
     return answer.stdout.strip() or os.environ.get("AZQ_COMMIT", "")
+
+
+def files_sha256() -> str:
+    """Of all that azq computes with, names and bytes: its Python files and its compiled core."""
+    folder, answer = Path(azq.__file__).parent, hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".so", ".toml")):
+        answer.update(f"{path.relative_to(folder)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    return answer.hexdigest()

@@ -101,13 +101,16 @@ def sweep(
 def validate(
     game: str = "tic_tac_toe",
     iterations: Annotated[int, typer.Option("--iterations", min=1, help="Versions after the first.")] = 6,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the run.")] = 0,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that play.")] = 2,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the run; with --bands of the first, which the band does not have.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes that play; with --bands, seeds at once.")] = 2,
     evaluator: Evaluator = "stream",
     kill: Annotated[bool, typer.Option("--kill", help="Kill a process with each version.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="Stop everything halfway, and start it again.")] = False,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times through the queue.")] = 1,
-    baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier answer of --json.")] = None,
+    bands: Annotated[str, typer.Option("--bands", metavar="GAME", help="Is what other seeds learn within the game's band?")] = "",
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="With --bands: how many.")] = 5,
+    out: Annotated[Path | None, typer.Option("--out", help="With --bands: folder for curves.")] = None,
+    baseline: Annotated[Path | None, typer.Option("--baseline", help="An earlier answer of --json, or a file of --bands --out.")] = None,
 ) -> Answer:
     """Learn in lockstep in one process and through the queue: the same weights, bit for bit, or the first version that differs."""
     from azq import logs
@@ -116,6 +119,11 @@ def validate(
 
     end_as_ctrl_c()
     logs.setup("validate", level=logging.WARNING)
+    if bands:
+        from azq.parts.lab.validate.banded import BandRequest, check_bands
+
+        judged = check_bands(BandRequest(bands, seeds, seed, workers, baseline, out), _progress)
+        return Answer(judged.values(), judged.as_text(), ExitCode.OK if judged.passed else ExitCode.CRASH)
     report = command(game, iterations, seed, evaluator, FaultPlan(workers, kill, stop), repeat, baseline, _progress)
     return Answer(report.values(), report.as_text(), ExitCode.OK if report.passed else ExitCode.CRASH)
 

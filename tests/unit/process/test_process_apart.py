@@ -114,6 +114,7 @@ WAYS: dict[str, Callable[[Path], None]] = {
         "drill chaos --faults 1",
         "validate --iterations 1",
         "validate --iterations 1 --kill --stop",
+        "validate --bands tic_tac_toe --seeds 4",
         "estimate tic_tac_toe --seconds 5",
         "estimate tic_tac_toe --seconds 5 --config azq.toml --set search.num_simulations=8",
         "tune tic_tac_toe --seconds 30",

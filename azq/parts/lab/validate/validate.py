@@ -10,7 +10,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from itertools import islice
@@ -118,15 +118,22 @@ FOR_EVER_S = 1e6
 
 def play_alone(sections: RunSections, folder: Path) -> Iterator[LockstepVersion]:
     """The versions of such a run, one after the other, for as long as they are asked for; what it makes lies in `folder`."""
+    return (version for version, _ in watch_alone(sections, folder))
+
+
+def watch_alone(sections: RunSections, folder: Path) -> Generator[tuple[LockstepVersion, Evaluator]]:
+    """The same, each version with an evaluator that knows it and all before."""
     game, server = games.load(sections.run.game, **sections.run.params), EmbeddedServer("control", folder / "broker")
     with contextlib.ExitStack() as stack:
         stack.callback(server.stop)
         server.start()
         client = stack.enter_context(contextlib.closing(connect(server.url, blocking=True)))
-        yield from _versions(game, sections, folder, RedisBus(client), Ledger(client))
+        yield from _watch(game, sections, folder, RedisBus(client), Ledger(client))
 
 
-def _versions(game: games.Game, sections: RunSections, folder: Path, bus: RedisBus, ledger: Ledger) -> Iterator[LockstepVersion]:
+def _watch(
+    game: games.Game, sections: RunSections, folder: Path, bus: RedisBus, ledger: Ledger
+) -> Generator[tuple[LockstepVersion, Evaluator]]:
     store = open_store("file", directory=folder / "weights")
     ledger.create_run(record_of(RUN_ALONE, sections, folder, now_ms()))
     prepare_training(sections.learner)
@@ -142,7 +149,7 @@ def _versions(game: games.Game, sections: RunSections, folder: Path, bus: RedisB
                 newest = read_weights(bus, RUN_ALONE)[0]
                 if newest.version > yielded:
                     yielded = newest.version
-                    yield version_of(newest, sections)
+                    yield version_of(newest, sections), evaluator
                     _play(ledger, sections, game, evaluator, arenas)
         finally:
             learner.ranks.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,10 +44,16 @@ LOCKSTEP: dict[str, dict[str, Any]] = {
     },
     "arena": {"every_s": 0},
 }
-#: a game's own, which its baselines were made with
+#: a game's own, which its baselines and bands were made with
 PINNED: dict[str, dict[str, Any]] = {
     "connect_four": {"learner": {"learning_rate": 2e-3}, "network": {"parity": False}, "selfplay": {"random_opening_plies": 6}},
+    "hex": {"selfplay": {"random_opening_plies": 3}},
+    "backgammon": {
+        "search": {"c_scale": 1.0},
+        "learner": {"samples_per_insert": 2.0, "root_value_fraction": 0.5, "value_scaling": "none"},
+    },
 }
+NOTHING: Mapping[str, Mapping[str, Any]] = {}
 HOST = InferenceConfig(device="cpu", precision="float32", threads=1)
 
 
@@ -74,10 +80,10 @@ class FirstDifference:
     expected: str
 
 
-def lockstep_sections(game: str, seed: int, evaluator: str) -> RunSections:
-    """A game's preset in lockstep; raises `ConfigError` where no lockstep goes with it."""
+def lockstep_sections(game: str, seed: int, evaluator: str, more: Mapping[str, Mapping[str, Any]] = NOTHING) -> RunSections:
+    """A game's preset in lockstep, and `more` settings over it; raises `ConfigError` where no lockstep goes with them."""
     ours = merge(merge(LOCKSTEP, PINNED.get(game, {})), {"run": {"seed": seed, "tag": "cpu"}, "selfplay": {"evaluator": evaluator}})
-    return parse_run(merge(preset(game), ours), f"the preset of {game} in lockstep")
+    return parse_run(merge(merge(preset(game), ours), more), f"the preset of {game} in lockstep")
 
 
 def overrides_of(sections: RunSections) -> list[str]:
