@@ -220,10 +220,10 @@ def games_check(
 @games_app.command("import")
 @with_answer
 def games_import(
-    files: Annotated[list[Path], typer.Argument(help="Files of games: .jsonl, .sgf, .pgn, .mat.")],
+    files: Annotated[list[Path], typer.Argument(help="Files of games: .jsonl, .sgf.")],
     run: Annotated[str, typer.Option("--run", help="Name of the new run.")],
     game: Annotated[str | None, typer.Option("--game", help="Name of the game; that of the settings by default.")] = None,
-    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf|pgn|mat", help="Of the files; by their names by default.")] = "",
+    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf", help="Of the files; by their names by default.")] = "",
     finish: Annotated[str, typer.Option(metavar="PLAYER", help="Plays games on that were given up: " + PLAYER_FORMS)] = "",
     num_simulations: Annotated[int, typer.Option(min=1, help="Simulations a move of --finish.")] = 400,
     preset: Preset = "",
@@ -244,12 +244,12 @@ def games_import(
 def games_export(
     settings: Config,
     run: Annotated[str, typer.Argument(help="Name of the run; its folder is on this machine.")],
-    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf|pgn|mat", help="What another program reads.")] = "jsonl",
+    form: Annotated[str, typer.Option("--format", metavar="jsonl|sgf", help="What another program reads.")] = "jsonl",
     most: Annotated[int, typer.Option("--games", min=1, help="The newest so many.")] = 100,
     uid: Annotated[int | None, typer.Option("--game", min=1, help="This one, by its number.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="A file; standard output by default.")] = None,
 ) -> None:
-    """Write a run's recorded games as JSON lines (any game), SGF (gomoku, hex, Othello), PGN (OpenSpiel's chess) or .mat (backgammon)."""
+    """Write a run's recorded games as JSON lines (any game) or SGF (gomoku, hex, Othello)."""
     from azq.console.samples import games_of
     from azq.files import publish_file
     from azq.notation.writing import export

@@ -1,4 +1,4 @@
-"""Whole games of files, as actions from the initial state: JSON lines, SGF, PGN and .mat, as `writing` writes them and others do.
+"""Whole games of files, as actions from the initial state: JSON lines and SGF, as `writing` writes them and others do.
 
 Bytes become text that knows its bytes, text becomes entries of a kind each, and entries meet the rules. Every byte is accounted for: a file
 comes in as the games that it holds, or what is none is named with its place and the reason; the other games are none the worse for it.
@@ -15,9 +15,8 @@ import numpy as np
 
 from azq.errors import AzqError, ConfigError, IllegalActionError
 from azq.games import Game, State
-from azq.notation import mat, pgn, sgf
+from azq.notation import sgf
 from azq.notation.text import BLANK, EntryKind, FileEntry, Found, Replaying, Text, cannot, decode, shown
-from azq.notation.writing import SUFFIXES
 
 IGNORED = (EntryKind.NOTE, EntryKind.CLOCK)
 PLAYED = (EntryKind.MOVE, EntryKind.SWAP)
@@ -37,8 +36,8 @@ class ReadGame:
 
 def form_of(name: str) -> str:
     """The notation that a file's name tells. Raises `ConfigError`."""
-    if (form := SUFFIXES.get(name.rpartition(".")[2].lower())) is None:
-        raise ConfigError(f"{name} does not say what it holds: call it .{', .'.join(SUFFIXES)}, or say --format {'|'.join(READERS)}")
+    if (form := name.rpartition(".")[2].lower()) not in READERS:
+        raise ConfigError(f"{name} does not say what it holds: call it .{', .'.join(READERS)}, or say --format {'|'.join(READERS)}")
     return form
 
 
@@ -155,8 +154,6 @@ Player = Callable[[Game, State, Sequence[FileEntry]], Replaying]
 READERS: dict[str, tuple[frozenset[str], Finder, Player]] = {
     "jsonl": (frozenset(), _json_games, _NumberPlay),
     "sgf": (frozenset(sgf.NUMBERS), sgf.find_games, sgf.BoardPlay),
-    "pgn": (frozenset({pgn.CHESS}), pgn.find_games, pgn.ChessPlay),
-    "mat": (frozenset({"backgammon"}), mat.find_games, mat.TurnPlay),
 }
 
 

@@ -23,8 +23,6 @@ CASES = [(game, name, wanted) for game, files in TABLE["cases"].items() for name
 
 @cache
 def rules(game: str) -> Game:
-    if TABLE["games"][game]["name"].startswith("openspiel"):
-        pytest.importorskip("pyspiel")
     return games.load(TABLE["games"][game]["name"], **TABLE["games"][game]["params"])
 
 

@@ -23,20 +23,10 @@ def read(form: str, game: Game, text: str) -> list[ReadGame]:
     return list(read_games(form, game, text.encode()))
 
 
-def texts(game: Game, actions: tuple[int, ...]) -> list[str]:
-    state, found = game.new_initial_state(), []
-    for action in actions:
-        found.append(state.action_to_string(action))
-        state.apply_action(action)
-    return found
-
-
 @pytest.mark.parametrize(
-    ("name", "form"), [("gomoku", "sgf"), ("othello", "sgf"), ("hex", "sgf"), ("openspiel:chess", "pgn"), ("beasty_bar", "jsonl")]
+    ("name", "form"), [("gomoku", "sgf"), ("othello", "sgf"), ("hex", "sgf"), ("backgammon", "jsonl"), ("beasty_bar", "jsonl")]
 )
 def test_written_games_come_back_move_by_move(name: str, form: str) -> None:
-    if name.startswith("openspiel"):
-        pytest.importorskip("pyspiel")
     game = games.load(name)
     events = [play_game(game, uid) for uid in range(1, 4)]
     found = read(form, game, "".join(export(form, "r", game, events)))
@@ -44,54 +34,6 @@ def test_written_games_come_back_move_by_move(name: str, form: str) -> None:
     assert [list(each.actions) for each in found] == [np.frombuffer(event.record.actions, "<u2").tolist() for event in events]
     if form != "jsonl":
         assert [each.sign for each in found] == [np.sign(event.returns[0]) for event in events]
-
-
-def test_written_turns_of_backgammon_come_back_in_any_order_of_their_dice() -> None:
-    game = games.load("backgammon")
-    events = [play_game(game, uid) for uid in range(1, 5)]
-    found = read("mat", game, "".join(export("mat", "r", game, events)))
-    for each, event in zip(found, events, strict=True):
-        played = np.frombuffer(event.record.actions, "<u2").tolist()
-        rolls = [place for place, text in enumerate(texts(game, each.actions)) if "rolls" in text]
-        assert rolls == [place for place, text in enumerate(texts(game, tuple(played))) if "rolls" in text]
-        ends = [game.new_initial_state(), game.new_initial_state()]
-        for state, actions in zip(ends, (each.actions, played), strict=True):
-            for action in actions:
-                state.apply_action(action)
-        assert each.over
-        assert each.sign == np.sign(ends[1].returns()[0])
-        assert ends[0].notation() == ends[1].notation()
-
-
-SESSION = """; [Site "elsewhere"]
- 5 point match
-
- Game 1
- one : 0                        other : 0
-  1)                             65: 24/18 18/13
-  2) 42: 8/4 6/4                 51: 24/18
-  3)  Doubles => 2               Takes
-  4) 44: 13/9(2) 9/5(2)
-                                  Wins 2 points
-
- Game 2
- one : 0                        other : 2
-  1) 31: 8/5 6/5                 66: 24/18(2) 13/7(2)
-  2) 64: 24/14
-      Wins 1 point
-"""
-
-
-def test_backgammon_as_others_write_it() -> None:
-    game = games.load("backgammon")
-    first, second = read("mat", game, SESSION)
-    assert (first.problem, first.over, first.sign) == ("", False, -1)
-    assert texts(game, first.actions) == [
-        *("o rolls 65", "o 24/18", "o 18/13", "x rolls 42", "x 8/4", "x 6/4", "o rolls 51"),
-        *("o 24/23", "o 23/18", "x rolls 44", "x 13/9", "x 13/9", "x 9/5", "x 9/5"),
-    ]
-    assert (second.problem, second.over, second.sign) == ("", False, 1)
-    assert texts(game, second.actions)[-2:] in (["x 24/20", "x 20/14"], ["x 24/18", "x 18/14"])
 
 
 def test_sgf_of_others_has_asides_variations_long_names_and_no_forced_passes() -> None:
@@ -107,14 +49,14 @@ def test_sgf_of_others_has_asides_variations_long_names_and_no_forced_passes() -
     assert list(whole.actions) == np.frombuffer(event.record.actions, "<u2").tolist()
 
 
-@pytest.mark.parametrize(("form", "name"), [("sgf", "backgammon"), ("pgn", "gomoku"), ("mat", "othello"), ("xml", "othello")])
+@pytest.mark.parametrize(("form", "name"), [("sgf", "backgammon"), ("xml", "othello")])
 def test_a_form_that_does_not_tell_the_game_is_refused_at_once(form: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"--format '?{form}"):
         read_games(form, games.load(name), b"")
 
 
 def test_files_say_what_they_hold() -> None:
-    assert [form_of(name) for name in ("a.SGF", "b.pgn", "c.mat", "d.txt", "e.jsonl")] == ["sgf", "pgn", "mat", "mat", "jsonl"]
+    assert [form_of(name) for name in ("a.SGF", "e.jsonl")] == ["sgf", "jsonl"]
     with pytest.raises(ConfigError, match=r"a\.b does not say what it holds"):
         form_of("a.b")
 
@@ -123,8 +65,6 @@ FORMS = {
     "gomoku": ("sgf", {"size": 9}),
     "hex": ("sgf", {"size": 5, "swap": True}),
     "othello": ("sgf", {"size": 6}),
-    "openspiel:chess": ("pgn", {}),
-    "backgammon": ("mat", {}),
     "connect_four": ("jsonl", {}),
 }
 NAMES = {"cp932": "予定表ソ能サム佐", "gbk": "王昞白棋不好", "latin-1": "éüñçZoe ß", "cp1251": "Крамник ", "utf-8": "のぞみé"}
@@ -133,14 +73,9 @@ NAMES = {"cp932": "予定表ソ能サム佐", "gbk": "王昞白棋不好", "lati
 @cache
 def exported(name: str) -> tuple[Game, str, list[str], list[tuple[int, ...]]]:
     """A game's rules, its notation, two games as they are exported, one a piece, and their moves as they come back."""
-    if name.startswith("openspiel"):
-        pytest.importorskip("pyspiel")
     form, params = FORMS[name]
     game = games.load(name, **params)
     pieces = list(export(form, "r", game, [play_game(game, uid) for uid in (1, 2)]))
-    if form == "mat":
-        text = "".join(pieces)
-        pieces = [text[: (second := text.index("\n Game 2"))], text[second:]]
     found = read(form, game, "".join(pieces))
     assert [each.over for each in found] == [True, True]
     return game, form, pieces, [each.actions for each in found]
@@ -194,7 +129,7 @@ def test_names_in_any_encoding_hide_no_move(codec: str, data: st.DataObject) -> 
         assert [each.actions for each in found] == games_of
 
 
-@pytest.mark.parametrize(("form", "name"), [("sgf", "gomoku"), ("mat", "backgammon"), ("jsonl", "tic_tac_toe")])
+@pytest.mark.parametrize(("form", "name"), [("sgf", "gomoku"), ("jsonl", "tic_tac_toe")])
 @given(st.text(alphabet="(;)[]{}BWSZGM1234567890:/*ab \n\\\"',ameG-", max_size=60))
 def test_whatever_a_file_holds_is_read_or_told(form: str, name: str, text: str) -> None:
     assert form in READERS
