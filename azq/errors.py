@@ -1,4 +1,4 @@
-"""Every error azq raises on purpose, and the exit code each one ends a process with.
+"""Every error azq raises on purpose, with the exit code it ends a process with and the status the REST interface answers it with.
 
 Messages follow one form: what is wrong, where, and what to do about it.
 """
@@ -49,14 +49,15 @@ class AzqError(Exception):
     """Root of all errors that azq raises on purpose."""
 
     exit_code: ExitCode = ExitCode.CRASH
+    http_status: int = 500
 
-    def __init_subclass__(cls, exit_code: ExitCode | None = None) -> None:
+    def __init_subclass__(cls, exit_code: ExitCode | None = None, http_status: int | None = None) -> None:
         super().__init_subclass__()
-        if exit_code is not None:
-            cls.exit_code = exit_code
+        cls.exit_code = cls.exit_code if exit_code is None else exit_code
+        cls.http_status = cls.http_status if http_status is None else http_status
 
 
-class ConfigError(AzqError, exit_code=ExitCode.CONFIG):
+class ConfigError(AzqError, exit_code=ExitCode.CONFIG, http_status=422):
     """A setting, flag or file an operator wrote is wrong."""
 
 
@@ -68,7 +69,7 @@ class GameContractError(ConfigError):
     """A game written in Python breaks a rule of the contract; the message names it."""
 
 
-class UnknownTagError(ConfigError):
+class UnknownTagError(ConfigError, http_status=409):
     """A job asks for a hardware tag that no live worker has."""
 
 
@@ -76,7 +77,7 @@ class IllegalActionError(AzqError, exit_code=ExitCode.CONFIG):
     """An action that the rules forbid in this position; the position is unchanged."""
 
 
-class BrokerError(AzqError):
+class BrokerError(AzqError, http_status=503):
     """The message broker failed."""
 
 
@@ -96,7 +97,7 @@ class AccessRefused(BrokerRefused):
     """The broker does not know this user, its password or its right to the command; to ask again changes nothing."""
 
 
-class WireError(AzqError, exit_code=ExitCode.WIRE):
+class WireError(AzqError, exit_code=ExitCode.WIRE, http_status=502):
     """Bytes that do not decode: too large, wrong shape or wrong schema number."""
 
 
@@ -104,15 +105,15 @@ class SchemaMismatch(WireError, exit_code=ExitCode.SCHEMA):
     """The control plane holds messages of another schema; no restart mends that."""
 
 
-class WeightsError(AzqError, exit_code=ExitCode.WEIGHTS):
+class WeightsError(AzqError, exit_code=ExitCode.WEIGHTS, http_status=502):
     """Weights that are missing, damaged or do not fit the network."""
 
 
-class StoreError(AzqError, exit_code=ExitCode.STORE):
+class StoreError(AzqError, exit_code=ExitCode.STORE, http_status=502):
     """A blob that cannot be read or written."""
 
 
-class SegmentError(AzqError, exit_code=ExitCode.STORE):
+class SegmentError(AzqError, exit_code=ExitCode.STORE, http_status=502):
     """The segment log is damaged in a place that cutting its tail does not mend."""
 
 
@@ -124,11 +125,11 @@ class JobFailed(AzqError):
     """An attempt at a job failed, and the ledger knows it, or its lease ends by itself: Celery's task fails with this reason."""
 
 
-class EvaluationTimeout(AzqError, exit_code=ExitCode.EVALUATION):
+class EvaluationTimeout(AzqError, exit_code=ExitCode.EVALUATION, http_status=503):
     """No inference worker answered a request in time, re-sends included."""
 
 
-class EvaluatorFailure(AzqError, exit_code=ExitCode.EVALUATION):
+class EvaluatorFailure(AzqError, exit_code=ExitCode.EVALUATION, http_status=502):
     """An inference worker answered a request with a named failure."""
 
 
@@ -144,11 +145,11 @@ class EngineError(AzqError, exit_code=ExitCode.EVALUATION):
     """An opponent's process did not start, died, stayed silent or answered nonsense; it has been ended."""
 
 
-class HostError(AzqError, exit_code=ExitCode.HOST):
+class HostError(AzqError, exit_code=ExitCode.HOST, http_status=504):
     """A machine of a cluster is not reached, or does not do its part."""
 
 
-class NotFound(AzqError, exit_code=ExitCode.NOT_FOUND):
+class NotFound(AzqError, exit_code=ExitCode.NOT_FOUND, http_status=404):
     """No such run, job or weights; `run`: the name of a run that the control plane does not know."""
 
     def __init__(self, text: str, run: str = "") -> None:
@@ -156,11 +157,11 @@ class NotFound(AzqError, exit_code=ExitCode.NOT_FOUND):
         self.run = run
 
 
-class StateConflict(AzqError, exit_code=ExitCode.CONFLICT):
+class StateConflict(AzqError, exit_code=ExitCode.CONFLICT, http_status=409):
     """The thing exists, and its state forbids what was asked."""
 
 
-class MissingExtra(AzqError, exit_code=ExitCode.MISSING_EXTRA):
+class MissingExtra(AzqError, exit_code=ExitCode.MISSING_EXTRA, http_status=501):
     """An optional package is not installed."""
 
 
@@ -168,19 +169,19 @@ class RequestError(AzqError, exit_code=ExitCode.REQUEST):
     """A request that the REST interface refuses."""
 
 
-class InvalidRequest(RequestError):
+class InvalidRequest(RequestError, http_status=422):
     """A body, header, cursor or event id that the REST interface cannot use."""
 
 
-class KeyReused(RequestError):
+class KeyReused(RequestError, http_status=422):
     """An Idempotency-Key that was sent before with another body; nothing was changed."""
 
 
-class AccessDenied(RequestError):
+class AccessDenied(RequestError, http_status=403):
     """No token, a wrong one, or one whose scope does not allow this."""
 
 
-class TooManyRequests(RequestError):
+class TooManyRequests(RequestError, http_status=429):
     """More requests, or open streams, than the daemon allows."""
 
 

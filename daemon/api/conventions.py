@@ -154,27 +154,8 @@ def answer(value: Any, headers: Mapping[str, str] | None = None) -> Response:
 
 MEDIA_TYPE = "application/problem+json"
 
-STATUS_OF: dict[type[AzqError], HTTPStatus] = {  # the nearest class of an error's ancestry decides
-    errors.AccessDenied: HTTPStatus.FORBIDDEN,
-    errors.BrokerError: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.ConfigError: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.EvaluationTimeout: HTTPStatus.SERVICE_UNAVAILABLE,
-    errors.EvaluatorFailure: HTTPStatus.BAD_GATEWAY,
-    errors.HostError: HTTPStatus.GATEWAY_TIMEOUT,
-    errors.InvalidRequest: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.KeyReused: HTTPStatus.UNPROCESSABLE_ENTITY,
-    errors.MissingExtra: HTTPStatus.NOT_IMPLEMENTED,
-    errors.NotFound: HTTPStatus.NOT_FOUND,
-    errors.SegmentError: HTTPStatus.BAD_GATEWAY,
-    errors.StateConflict: HTTPStatus.CONFLICT,
-    errors.StoreError: HTTPStatus.BAD_GATEWAY,
-    errors.TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
-    errors.UnknownTagError: HTTPStatus.CONFLICT,
-    errors.WeightsError: HTTPStatus.BAD_GATEWAY,
-    errors.WireError: HTTPStatus.BAD_GATEWAY,
-}
 UNUSABLE = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE})
-RETRY_AFTER_S = {HTTPStatus.SERVICE_UNAVAILABLE: "2", HTTPStatus.TOO_MANY_REQUESTS: "5"}
+RETRY_AFTER_S: dict[int, str] = {HTTPStatus.SERVICE_UNAVAILABLE: "2", HTTPStatus.TOO_MANY_REQUESTS: "5"}
 
 log = logs.get(__name__)
 
@@ -199,11 +180,6 @@ def urn(kind: type[AzqError]) -> str:
     return ERROR_URN + kind.__name__
 
 
-def status_of(error: AzqError) -> HTTPStatus:
-    """The HTTP status of an azq error."""
-    return next((STATUS_OF[kind] for kind in type(error).__mro__ if kind in STATUS_OF), HTTPStatus.INTERNAL_SERVER_ERROR)
-
-
 def install(app: FastAPI) -> None:
     """Makes every error of the app a problem document."""
     app.add_exception_handler(AzqError, _azq_error)
@@ -214,7 +190,7 @@ def install(app: FastAPI) -> None:
 
 async def _azq_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, AzqError)
-    status = status_of(error)
+    status = error.http_status
     headers = {"Retry-After": RETRY_AFTER_S[status]} if status in RETRY_AFTER_S else None
     words = f"{error}{_folder_of(error.run, request)}" if isinstance(error, errors.NotFound) else str(error)
     return problem(status, words, kind=urn(type(error)), instance=request.url.path, headers=headers)

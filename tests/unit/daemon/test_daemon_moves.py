@@ -186,14 +186,17 @@ def test_searches_beyond_the_queue_are_refused_with_a_time_to_ask_again(monkeypa
     assert int(refused.headers["retry-after"]) > 0
 
 
+class Silent(UniformEvaluator):
+    """Never answers."""
+
+    def result(self, handle: int, *, timeout_s: float) -> Any:
+        return None
+
+
 def test_evaluators_that_fail_are_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(UniformEvaluator):
         def result(self, handle: int, *, timeout_s: float) -> Any:
             raise EvaluatorFailure("inference worker: no weights")
-
-    class Silent(UniformEvaluator):
-        def result(self, handle: int, *, timeout_s: float) -> Any:
-            return None
 
     desk.make = lambda *_: Failing(9)
     assert (desk.ask({}).status_code, desk.ask({}).json()["type"]) == (502, "urn:azq:error:EvaluatorFailure")
@@ -233,10 +236,6 @@ def test_who_cannot_answer_is_named(beats: list[Heartbeat], told: str) -> None:
 
 
 def test_without_an_inference_worker_nobody_waits_for_the_deadline(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Silent(UniformEvaluator):
-        def result(self, handle: int, *, timeout_s: float) -> Any:
-            return None
-
     desk.make = lambda *_: Silent(9)
     monkeypatch.setattr("daemon.api.moves.SILENT_S", 0.0)
     answer = desk.ask({})
@@ -260,12 +259,11 @@ def test_readers_may_ask_and_leave_no_line_in_the_audit() -> None:
 
 
 def test_a_daemon_that_stops_ends_its_searches(desk: Desk) -> None:
-    class Silent(UniformEvaluator):
-        def result(self, handle: int, *, timeout_s: float) -> Any:
-            desk.app.state.turns.closing = True
-            return None
+    def stop(*_: Any) -> UniformEvaluator:
+        desk.app.state.turns.closing = True
+        return Silent(9)
 
-    desk.make = lambda *_: Silent(9)
+    desk.make = stop
     answer = desk.ask({})
     assert (answer.status_code, "stopping" in answer.json()["detail"]) == (503, True)
 

@@ -207,14 +207,6 @@ class TestEvaluationRounds:
         assert isinstance(grade, GradeSpec)
         assert (grade.weight_version, grade.positions) == (9, 50)
 
-    def test_the_first_weights_are_graded_a_little_at_once_and_the_next_ones_at_the_usual_pace(self) -> None:
-        arena = SECTIONS.arena.model_copy(update={"grade_positions": 200})
-        sections = SECTIONS.model_copy(update={"arena": arena})
-        [action] = self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=1), sections=sections)
-        assert action.specs == (GradeSpec(1, 50, arena.num_simulations, SECTIONS.run.seed),)
-        after = ObservedRun(EMPTY, jobs=self.busy, weight_version=2, round=EvalRound(1, NOW - 119_999))
-        assert self.rounds(after, sections=sections) == []
-
     def test_the_first_grade_is_no_complaint_while_workers_still_start_nor_the_last_round_of_a_finished_run(self) -> None:
         seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=1, active_ms=1)
         assert not any(isinstance(action, Condition) for action in decide(seen, self.workers[:1], full_ms={"selfplay.cpu": NOW}))
@@ -240,12 +232,6 @@ class TestEvaluationRounds:
     def test_no_round(self, seen: ObservedRun) -> None:
         assert self.rounds(seen) == []
 
-    @pytest.mark.parametrize(("every_s", "steps", "due"), [(120.0, 499, False), (120.0, 500, True), (0.0, 500, True), (0.0, 499, False)])
-    def test_steps_bring_a_round_as_time_does(self, every_s: float, steps: int, due: bool) -> None:
-        sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=every_s, every_steps=500)})
-        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, weight_step=1000 + steps, round=EvalRound(4, NOW - 1, 1000))
-        assert [action.noted.step for action in self.rounds(seen, sections=sections)] == [1000 + steps] * due
-
     def test_never_when_switched_off(self) -> None:
         sections = SECTIONS.model_copy(update={"arena": ArenaConfig(every_s=0)})
         assert self.rounds(ObservedRun(EMPTY, jobs=self.busy, weight_version=9, active_ms=NOW), sections=sections) == []
@@ -254,13 +240,6 @@ class TestEvaluationRounds:
         drained = ObservedRun(EMPTY, weight_version=9, round=EvalRound(4, NOW - 1))
         assert len(self.rounds(drained, state=RunState.FINISHED)) == 1
         assert self.rounds(dataclasses.replace(drained, jobs=(view(1),)), state=RunState.FINISHED) == []
-
-    def test_each_match_of_each_round_has_a_seed_of_its_own_that_any_daemon_would_choose(self) -> None:
-        seen = ObservedRun(EMPTY, jobs=self.busy, weight_version=9, round=EvalRound(4, NOW - 120_000))
-        for seed, first in ((7, 7 * 1_000_003 + 9 * 1_009), (2**62, (2**62 * 1_000_003 + 9 * 1_009) % 2**63)):
-            sections = SECTIONS.model_copy(update={"run": SECTIONS.run.model_copy(update={"seed": seed})})
-            [action] = self.rounds(seen, sections=sections)
-            assert [spec.seed for spec in action.specs] == [seed, first, first + 1]
 
     @pytest.mark.parametrize("positions", [0, 1])
     def test_as_many_positions_are_graded_as_asked_for(self, positions: int) -> None:

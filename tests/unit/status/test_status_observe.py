@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 from typing import Any
 
 import msgspec
-import pytest
 from factories import heartbeat
 from memory_broker import MemoryBus
 from reconcile_worlds import view
@@ -16,7 +14,6 @@ from azq.bus.base import Entry
 from azq.ratings.matches import WholeMatch, put_together, split
 from azq.status.observe import Beats, Standings, split_results, uncut
 from azq.status.summary import under_way
-from azq.status.workers import joined, lag_of, team_of, worker_status
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -77,29 +74,6 @@ def test_a_team_has_its_own_and_the_unbound_workers_and_is_put_together_once() -
     assert world.beats.team("mine", 2000) is team
     world.beats.refresh()
     assert world.beats.team("mine", 2000) is not team
-
-
-def test_lag_is_what_the_versions_of_workers_tell() -> None:
-    silent = [
-        beat("a", weight_versions={"r": 3}),
-        beat("b", weight_versions={"r": 5}),
-        beat("i", role="inference", weight_versions={"r": 0}),
-    ]
-    assert lag_of(silent)("r", 6) == 2.0
-    assert lag_of(silent)("unknown", 6) == 0.0
-    assert lag_of([*silent, beat("begins", weight_versions={"r": 0})])("r", 6) == 2.0
-    assert lag_of([beat("begins", weight_versions={"r": 0})])("r", 40) == 0.0
-    assert team_of([], lambda one: worker_status(one, 0)).lag("r", 9) == 0.0
-
-
-@pytest.mark.parametrize("own", [[], [beat("l", "r", role="learner")], [beat("s", "r", weight_versions={"r": 1})]])
-def test_joining_a_team_is_as_putting_all_of_it_together(own: list[Heartbeat]) -> None:
-    shared = [beat("a", weight_versions={"r": 3}), beat("i", role="inference", by_run={"r": (9.0, 3.0, 0.5)})]
-    status = partial(worker_status, now_ms=0)
-    one, other = joined(team_of(shared, status), own, status), team_of([*shared, *own], status)
-    assert (one.beats, one.workers, one.networks, one.lag("r", 6)) == (other.beats, other.workers, other.networks, other.lag("r", 6))
-    assert msgspec.json.decode(one.encoded) == msgspec.json.decode(other.encoded)
-    assert msgspec.json.decode(joined(team_of([], status), own, status).encoded) == msgspec.json.decode(team_of(own, status).encoded)
 
 
 def test_results_are_read_again_for_each_new_one_and_not_otherwise() -> None:

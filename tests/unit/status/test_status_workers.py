@@ -75,32 +75,26 @@ def test_what_inference_workers_do_is_told_by_run() -> None:
         ([beat("selfplay", {"r": 12})], 0.0),  # newer than what the reader knows
         ([beat("selfplay", {"s": 1})], 0.0),
         ([beat("inference", {"r": 1})], 0.0),
+        ([beat("selfplay", {"r": 0})], 0.0),
+        ([beat("selfplay", {"r": 7}), beat("selfplay", {"r": 0})], 3.0),
     ],
-    ids=["nobody", "by versions", "ahead", "of another run", "none that plays"],
+    ids=["nobody", "by versions", "ahead", "of another run", "none that plays", "begins", "one begins"],
 )
 def test_a_lag_is_what_the_versions_of_workers_tell(workers: list[Heartbeat], lag: float) -> None:
     assert lag_of(workers)("r", 10) == lag
 
 
-def test_a_run_adds_its_own_to_the_shared_workers() -> None:
+LEARNER, PLAYER = beat("learner", run="r", worker="l"), beat("selfplay", {"r": 10}, run="r", worker="p")
+SERVER = beat("inference", {"r": 10}, run="r", worker="i", by_run={"r": (8.0, 4.0, 1.0)})
+
+
+@pytest.mark.parametrize("own", [[], [LEARNER], [PLAYER], [LEARNER, PLAYER, SERVER]])
+@pytest.mark.parametrize("shared", [[], [beat("selfplay", {"r": 8}, worker="a")]])
+def test_joining_a_team_is_as_putting_all_of_it_together(shared: list[Heartbeat], own: list[Heartbeat]) -> None:
     status = partial(worker_status, now_ms=5_000)
-    shared = team_of([beat("selfplay", {"r": 8}, worker="a")], status)
-    learner, player = beat("learner", run="r", worker="l"), beat("selfplay", {"r": 10}, run="r", worker="p")
-    server = beat("inference", {"r": 10}, run="r", worker="i", by_run={"r": (8.0, 4.0, 1.0)})
-    for own, networks, lag in (
-        ([], {}, 2.0),
-        ([learner], {}, 2.0),
-        ([player], {}, 1.0),
-        ([learner, player, server], {"r": NetworkUse(4.0, 1.0)}, 1.0),
-    ):
-        team = joined(shared, own, status)
-        assert team.beats == (*shared.beats, *own)
-        assert [worker.worker for worker in team.workers] == ["a", *(beat.worker for beat in own)]
-        assert [worker["worker"] for worker in json.loads(bytes(team.encoded))] == [worker.worker for worker in team.workers]
-        assert (team.networks, team.lag("r", 10)) == (networks, lag)
-    nobody = joined(team_of([], status), [learner], status)
-    assert [worker["worker"] for worker in json.loads(bytes(nobody.encoded))] == ["l"]
-    assert bytes(joined(team_of([], status), [], status).encoded) == b"[]"
+    one, other = joined(team_of(shared, status), own, status), team_of([*shared, *own], status)
+    assert (one.beats, one.workers, one.networks, one.lag("r", 10)) == (other.beats, other.workers, other.networks, other.lag("r", 10))
+    assert json.loads(bytes(one.encoded)) == json.loads(bytes(other.encoded))
 
 
 def offering(name: str, *queues: str, slots: int = 1) -> Heartbeat:
@@ -138,30 +132,31 @@ def test_evaluation_prefers_the_runs_tag_then_cpu_then_any() -> None:
     assert eval_tag([offering("d", "eval.browser")], "cpu") == "cpu", "tabs play some matches only"
 
 
-def test_a_worker_busy_with_another_queue_counts_as_busy() -> None:
-    both = offering("a", "selfplay.cpu", "eval.cpu")
-    assert is_full([both], leased("selfplay.cpu", 1), "eval.cpu")
-    assert not is_full([both, offering("b", "eval.cpu")], leased("selfplay.cpu", 1), "eval.cpu")
-    helper = offering("c", "selfplay.cpu", slots=2)
-    assert not is_full([both, helper], leased("selfplay.cpu", 2), "eval.cpu")
-    assert is_full([both, helper], leased("selfplay.cpu", 3), "eval.cpu")
+BOTH, HELPER = offering("a", "selfplay.cpu", "eval.cpu"), offering("c", "selfplay.cpu", slots=2)
+PLAY, JUDGE = job("selfplay.cpu", JobState.LEASED), job("eval.cpu", JobState.LEASED)
 
 
-def test_only_jobs_beyond_the_slots_of_their_own_queue_keep_a_shared_worker_busy() -> None:
-    both, helper = offering("a", "selfplay.cpu", "eval.cpu"), offering("c", "selfplay.cpu", slots=2)
-    assert is_full([both, helper], [*leased("eval.cpu", 1), *leased("selfplay.cpu", 1)], "eval.cpu")
-    assert not is_full([both, helper], leased("selfplay.cpu", 1), "eval.cpu")
-    assert is_full([both], leased("eval.cpu", 2), "eval.cpu")
-    assert not is_full([both], leased("eval.cuda", 1), "eval.cpu")
+@pytest.mark.parametrize(
+    ("workers", "jobs", "full"),
+    [
+        ([BOTH], [PLAY], True),  # busy with another queue
+        ([BOTH, offering("b", "eval.cpu")], [PLAY], False),
+        ([BOTH, HELPER], [PLAY] * 2, False),  # only jobs beyond the slots of their own queue keep a shared worker busy
+        ([BOTH, HELPER], [PLAY] * 3, True),
+        ([BOTH, HELPER], [JUDGE, PLAY], True),
+        ([BOTH, HELPER], [PLAY], False),
+        ([BOTH], [JUDGE] * 2, True),
+        ([BOTH], [job("eval.cuda", JobState.LEASED)], False),
+        ([BOTH], [job("eval.cpu", JobState.QUEUED)] * 5, False),
+    ],
+)
+def test_a_queue_is_full_when_no_slot_of_its_workers_is_free(workers: list[Heartbeat], jobs: list[JobView], full: bool) -> None:
+    assert is_full(workers, jobs, "eval.cpu") is full
 
 
 def test_tags_of_a_process_are_those_it_names_and_those_of_its_queues() -> None:
     assert tags_of(offering("a", "selfplay.cpu", "eval.jarvis")) == {"cpu", "jarvis"}
     assert tags_of(msgspec.structs.replace(offering("a", "selfplay.cpu"), tags=("cuda",))) == {"cpu", "cuda"}
-
-
-def test_queued_jobs_keep_nobody_busy() -> None:
-    assert not is_full([offering("a", "eval.cpu")], [job("eval.cpu", JobState.QUEUED)] * 5, "eval.cpu")
 
 
 def test_the_last_full_moment_is_remembered_until_the_queue_goes_away() -> None:
