@@ -17,10 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 from azq.arena.levels import Level
 from azq.client.transport import BACKOFF, START, Transport, parse_events
 from azq.errors import DaemonUnavailable, TooManyRequests, WeightsError, WireError
-from azq.status.cost import RunCost
 from azq.status.history import History
 from azq.status.results import ArenaOut, MatchOut, StudyReport
 from azq.status.schemas import AuditOut, EventOut, HealthOut, JobOut, MovesOut, PromotionOut, RunOut, WeightsOut
+from azq.status.spending import RunCost
 from azq.status.summary import LedgerStatus, RunStatus
 from azq.status.workers import QueueStatus, WorkerStatus
 

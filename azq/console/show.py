@@ -34,8 +34,8 @@ from azq.host.rundir import RunDir
 from azq.ledger import Ledger
 from azq.replay.readers import SegmentReader
 from azq.status.brokers import Plane, PlaneFacts, open_planes
-from azq.status.cost import RunCost
 from azq.status.observe import Watch
+from azq.status.spending import RunCost
 from azq.status.summary import RanksStatus
 from azq.status.why.gather import GAMES, Diagnosis, diagnose
 from azq.wire.connect import open_client

@@ -16,9 +16,8 @@ from azq.ledger.types import JobState, JobView, LedgerCounts, RunState, RunView
 from azq.ratings.elo import ANCHOR
 from azq.ratings.matches import WholeMatch, part_of
 from azq.status.conditions import Died, crash_loops, mended_texts, no_games
-from azq.status.cost import RunCost, cost_of, warning
 from azq.status.history import STILL, Pace, counters, latest
-from azq.status.spending import money_of
+from azq.status.spending import RunCost, cost_of, money_of, warning
 from azq.status.stages import UNSEEN, Evaluated, RunFirsts, RunStage, stages_of
 from azq.status.state import SILENT, stalled
 from azq.status.strength import (

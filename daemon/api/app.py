@@ -17,10 +17,9 @@ from azq.process.site import Guarded, WebFiles
 from azq.status.events import Auditor
 from azq.status.schemas import ProblemOut
 from daemon.api import conventions, events, fleet, jobs, moves, recorded, runs, weights
-from daemon.api.access import IDENTITY, Keyring
+from daemon.api.access import IDENTITY, Guard, Keyring
 from daemon.api.conventions import MEDIA_TYPE
 from daemon.api.events import Trail
-from daemon.api.guard import Guard
 from daemon.api.limits import BURST_S, Limiter, Turns
 from daemon.api.services import Services
 

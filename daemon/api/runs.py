@@ -20,10 +20,10 @@ from azq.ledger.records import record_of
 from azq.ledger.types import RunState
 from azq.presets import preset
 from azq.status import observe
-from azq.status.cost import RunCost, cost_of
 from azq.status.curves import MOST_WEIGHTS
 from azq.status.results import ArenaOut, GradeOut, MatchOut, trends_out
 from azq.status.schemas import NewRun, Reason, Resumption, RunChange, RunFigures, RunOut, goals
+from azq.status.spending import RunCost, cost_of
 from azq.status.state import NOTHING_SPENT
 from azq.status.strength import game_of, headline_kind, measures, trends
 from azq.status.summary import LedgerStatus, RunStatus, ledger_status, network_status, summarise

@@ -8,8 +8,7 @@ from azq.config import BudgetConfig
 from azq.config.host import DRAIN_S
 from azq.goals import BUDGET_SPENT
 from azq.ledger.types import JobState, RunState
-from azq.status.cost import warning
-from azq.status.spending import HOUR_MS, money_of
+from azq.status.spending import HOUR_MS, money_of, warning
 from azq.status.state import Desired, DesiredRun, Observed
 from azq.wire.machines import Spending
 from daemon.decide import actions as do

@@ -18,7 +18,7 @@ from azq.errors import AzqError
 from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.ratings.elo import Rating
-from azq.status.cost import cost_of
+from azq.status.spending import cost_of
 from azq.status.stages import RunPause, RunStage
 from azq.status.strength import Standing
 from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise

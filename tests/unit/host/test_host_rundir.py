@@ -43,11 +43,6 @@ def test_every_game_has_a_preset_for_two_cores_and_one_for_a_gpu(game: str, vari
     assert games.load(game, **sections.run.params).name == game
 
 
-def test_an_unknown_preset_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="connect_four has no preset 'tpu'; it has: gpu"):
-        preset("connect_four", "tpu")
-
-
 def test_a_broken_run_file_is_named(tmp_path: Path) -> None:
     run = rundir.RunDir(tmp_path, "broken")
     run.create(RunSections())
