@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import math
 import random
 import tempfile
 import time
@@ -192,23 +193,19 @@ class LevelPlayer(Player):
 
 
 def measured_levels(name: str, minutes: float) -> list[pretrained.MeasuredLevel]:
-    """Each level against those one and two above it: most games where they cost least, for the least error of all in a time."""
+    """Each level against those one and two above it: most games where they cost least, for the least error of all in a time; those levels
+    that came to play."""
     card, sections = pretrained.card(name), sections_of(pretrained.card(name))
     game = games.GameFiles().load(name, card.params)
     evaluator = LocalEvaluator.from_file(game, pretrained.verified(name), InferenceConfig(device="cpu"))
     search = sections.search.model_copy(update={"leaves_per_step": 1})
     ground = Ground(game, evaluator, search, 1, slots=AT_ONCE, latest=card.version)
-    levels = levels_of(card)
-    players = [LevelPlayer(number, level, ground) for number, level in enumerate(levels, 1)]
+    players = [LevelPlayer(number, level, ground) for number, level in enumerate(levels_of(card), 1)]
     pairs = [(first, second) for apart in (1, 2) for first, second in zip(players[apart:], players, strict=False)]
-    played, results, widest, until_s = (
-        Counter[tuple[LevelPlayer, LevelPlayer]](),
-        list[MatchResult](),
-        NARROW_ELO + 1,
-        time.monotonic() + 60 * minutes,
-    )
-    while widest > NARROW_ELO and (len(results) < len(pairs) or time.monotonic() < until_s):
-        first, second = pair = min(pairs, key=lambda pair: played[pair] * (pair[0].cost + pair[1].cost) ** 0.5)
+    played, results = Counter[tuple[LevelPlayer, LevelPlayer]](), list[MatchResult]()
+    widest, until_s = math.inf, time.monotonic() + 60 * minutes
+    while widest > NARROW_ELO and time.monotonic() < until_s:
+        first, second = pair = min(pairs, key=lambda pair: (played[pair] + AT_ONCE) * (pair[0].cost + pair[1].cost) ** 0.5)
         spec = MatchSpec(first.name, second.name, AT_ONCE, 0, sections.arena.opening_plies, len(results))
         results.append(play_match(spec, game, first, second))
         played[pair] += results[-1].games
@@ -218,7 +215,8 @@ def measured_levels(name: str, minutes: float) -> list[pretrained.MeasuredLevel]
     evaluator.close()
     return [
         pretrained.MeasuredLevel(level.num_simulations, level.temperature, round(one.elo), round(one.elo - one.low), one.games)
-        for level, one in zip(levels, (ratings[player.name] for player in players), strict=True)
+        for level, player in zip(levels_of(card), players, strict=True)
+        if (one := ratings.get(player.name))
     ]
 
 

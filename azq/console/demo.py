@@ -49,9 +49,12 @@ def build(folder: Path, url: str = "") -> list[str]:
     """
     from azq.process.site import PACKED
 
+    packers = {".gz": partial(gzip.compress, mtime=0)}
+    with contextlib.suppress(ImportError):  # where it is installed
+        packers[".br"] = importlib.import_module("brotli").compress
     for path in list(write_pages(folder, url).rglob("*")):
-        if path.suffix in PACKED:  # beside it, for servers that send it so
-            path.with_name(f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
+        for suffix, packed in packers.items() if path.suffix in PACKED else ():  # beside it, for servers that send it so
+            path.with_name(path.name + suffix).write_bytes(packed(path.read_bytes()))
     for game in pretrained.names():
         _write_network(folder, game)
     return list(pretrained.names())

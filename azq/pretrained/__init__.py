@@ -92,7 +92,7 @@ class Card(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rounding: float  # how far half precision moved a prior or a value, at most, over positions of random games
     matches: list[MeasuredMatch] = []
     grades: list[MeasuredGrade] = []
-    levels: list[MeasuredLevel] = []  # weakest first; none where they did not meet
+    levels: list[MeasuredLevel] = []  # the weakest, as many as were measured
 
 
 def names() -> tuple[str, ...]:

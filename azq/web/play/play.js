@@ -265,7 +265,7 @@ async function openOpponent(level) {
   const levels = await guarded(() => page.opponent.levels());
   const { site } = page.source;
   const options = levels.map(({ elo, weight_version, num_simulations, measured }, i) => [`elo:${Math.round(elo)}`, site
-    ? `Level ${i + 1} · ${num_simulations} simulations${i && page.run.levels.length ? ` · ${signed(page.run.levels[i].elo)} Elo` : ""}` : `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
+    ? `Level ${i + 1} · ${num_simulations} simulations${i && page.run.levels[i] ? ` · ${signed(page.run.levels[i].elo)} Elo` : ""}` : `${measured ? "" : "≈ "}${Math.round(elo)} Elo · v${weight_version}, ${num_simulations} simulations`]);
   show($("level"), options.map(([value, text]) => h("option", { value }, text)),
     (site ? [] : BUDGETS).map((budget) => h("option", { value: `simulations:${budget}` }, `Newest weights, ${budget} simulations`)));
   $("level").value = nearest(level, options) ?? (site ? options[FIRST_LEVEL][0] : "simulations:200");

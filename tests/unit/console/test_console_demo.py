@@ -7,7 +7,9 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,11 +76,15 @@ def test_every_link_of_a_page_leads_to_a_file(site: Path, place: str) -> None:
     assert '<meta property="og:title" content="Play ' in text
 
 
-def test_files_lie_packed_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("brotli", [None, SimpleNamespace(compress=lambda data: b"br" + data)])
+def test_files_lie_packed_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, brotli: SimpleNamespace | None) -> None:
     monkeypatch.setattr(demo, "_write_network", lambda folder, game: None)
+    monkeypatch.setitem(sys.modules, "brotli", brotli)  # None: it is not installed
     demo.build(tmp_path)
     core = assets(tmp_path) / "azq.wasm"
     assert gzip.decompress(core.with_name("azq.wasm.gz").read_bytes()) == core.read_bytes()
+    packed = core.with_name("azq.wasm.br")
+    assert packed.read_bytes() == b"br" + core.read_bytes() if brotli else not packed.exists()
 
 
 def test_another_content_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

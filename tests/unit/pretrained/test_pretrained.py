@@ -58,7 +58,7 @@ def test_a_card_says_what_the_file_is(name: str) -> None:
     assert card.rounding < 0.05
     if card.levels:
         assert [(level.num_simulations, level.temperature) for level in card.levels] == [
-            (level.num_simulations, level.temperature) for level in levels_of(card)
+            (level.num_simulations, level.temperature) for level in levels_of(card)[: len(card.levels)]
         ]
         assert card.levels[0].elo == 0
     SearchConfig.model_validate(card.search)
