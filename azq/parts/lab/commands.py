@@ -46,9 +46,6 @@ def tune(
     preset: Preset = "",
     seconds: Annotated[float, typer.Option("--seconds", min=30.0, help="For all trials; more finds smaller differences.")] = 360.0,
     evaluator: Annotated[str, typer.Option("--evaluator", help="stream or local; as `azq up` takes it by default.")] = "",
-    leaves: Annotated[bool, typer.Option("--leaves", help="Take other search.leaves_per_step too, which change what is searched.")] = False,
-    longer: Annotated[float, typer.Option("--longer", min=1.0, help="Take nothing under which a game lasts so many times as long.")] = 2.0,
-    shared: Annotated[bool, typer.Option("--shared", help="Others work on this machine: judge by CPU-seconds alone.")] = False,
     out: Annotated[Path | None, typer.Option("--out", help="Settings file for `azq up --config`; tuned-GAME.toml by default.")] = None,
     overrides: Overrides = None,
     config: MeasuredFile = None,
@@ -56,13 +53,21 @@ def tune(
     """Measure how self-play is best spread over this machine, and write it down where it is faster than what is set by more than noise."""
     from azq import logs
     from azq.host.rundir import name_of
-    from azq.parts.lab.calibrate.tune import TuneRequest
     from azq.parts.lab.calibrate.tune import tune as command
 
     file = out or Path(f"tuned-{name_of(game)}.toml")
     end_as_ctrl_c()
     logs.setup("tune", level=logging.WARNING)
-    report = command(TuneRequest(game, preset, overrides or (), config, seconds, evaluator, leaves, longer, shared, file), _progress)
+    report = command(
+        game,
+        preset=preset,
+        overrides=overrides or (),
+        config_file=config,
+        seconds=seconds,
+        evaluator=evaluator,
+        out=file,
+        progress=_progress,
+    )
     written = [f"written: azq up --game {game} --config {file}"] if report.changes else []
     values = report.values() | {"file": str(file) if report.changes else ""}
     return Answer(values, [*report.as_text(), *written], ExitCode.OK if report.tuned else ExitCode.INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Which arrangement is measured next, and which one is taken: coordinate descent, then a test on fresh figures. Pure.
+"""Which arrangement is measured next, and which one is taken: one setting after the other, then a test on fresh figures. Pure.
 
 Machines drift and others work on them, so only figures of the same round are compared, and rounds are run forwards and backwards. What is
 best of several is so by luck in part; therefore the winner is measured again against what was set, and taken if that test says so.
@@ -7,8 +7,9 @@ best of several is so by luck in part; therefore the winner is measured again ag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -16,7 +17,8 @@ from azq.config import RunSections
 from azq.parts.lab.calibrate.rates import HOUR_S, SampleReuse, Side, TwoSides, rates
 from azq.stats import chance_of_sum
 
-FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+FACTORS = (0.25, 0.5, 2.0, 4.0)  # of processes and threads
+GAME_FACTORS = (0.25, 0.5, 2.0)  # with more of them a game would end, and teach, far later
 MOST_LAYOUTS = 6  # of processes and threads, those nearest to what is set
 MOST = 2**20  # of games, as the settings have it
 MOST_GROUPS = 4  # that are worth a look where fewer are set
@@ -28,67 +30,52 @@ SETTINGS: Mapping[str, tuple[str, str]] = {
     "games": ("selfplay", "games_in_flight"),
     "within_ms": ("selfplay", "answer_within_ms"),
     "groups": ("selfplay", "groups"),
-    "leaves": ("search", "leaves_per_step"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """One way: so many processes of so many threads, each with so many games in so many groups, and leaves of a tree in a step."""
+    """One way: so many processes of so many threads, each with so many games in so many groups."""
 
     processes: int
     threads: int
     games: int  # at most, of one process
     within_ms: float  # that an evaluation may take before games become fewer; 0: they never do
     groups: int
-    leaves: int
 
     @staticmethod
     def of(sections: RunSections, processes: int) -> Arrangement:
         selfplay = sections.selfplay
-        games, within_ms = selfplay.games_in_flight, selfplay.answer_within_ms
-        return Arrangement(processes, selfplay.threads, games, within_ms, selfplay.groups, sections.search.leaves_per_step)
+        return Arrangement(processes, selfplay.threads, selfplay.games_in_flight, selfplay.answer_within_ms, selfplay.groups)
 
-    def sections(self) -> dict[str, dict[str, Any]]:
-        """The settings of a run that make it so."""
-        return {name: values for name, values in self.changes(None).items() if name in RunSections.model_fields}
+    def selfplay(self) -> dict[str, Any]:
+        """The settings of self-play that make it so."""
+        return {SETTINGS[name][1]: value for name, value in asdict(self).items() if name != "processes"}
 
-    def changes(self, before: Arrangement | None) -> dict[str, dict[str, Any]]:
-        """The settings that differ from those of `before`; all of them without it."""
+    def changes(self, before: Arrangement) -> dict[str, dict[str, Any]]:
+        """The settings that differ from those of `before`, by section."""
         changes: dict[str, dict[str, Any]] = {}
-        old = asdict(before) if before else {}
-        for name, value in asdict(self).items():
-            if name not in old or old[name] != value:
+        for name, old in asdict(before).items():
+            if (value := getattr(self, name)) != old:
                 section, key = SETTINGS[name]
                 changes.setdefault(section, {})[key] = value
         return changes
 
     def cells(self) -> tuple[object, ...]:
-        """As a row of a table: processes and threads, games, groups, leaves."""
-        games = f"{self.games}" + (f", {self.within_ms:g}" if self.within_ms else "")
-        return f"{self.processes} x {self.threads}", games, self.groups, self.leaves
+        """As a row of a table: processes and threads, games, groups."""
+        return f"{self.processes} x {self.threads}", f"{self.games}" + (f", {self.within_ms:g}" if self.within_ms else ""), self.groups
 
     def __str__(self) -> str:
         games = f"{self.games} games" + (f" within {self.within_ms:g} ms" if self.within_ms else "")
-        return f"{self.processes} x {self.threads} threads, {games}, {self.groups} groups, {self.leaves} leaves"
+        return f"{self.processes} x {self.threads} threads, {games}, {self.groups} groups"
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """What is varied at once, everything else left as it is."""
-
-    name: str
-    others: Callable[[Arrangement], Sequence[Arrangement]]
+Axis = Callable[[Arrangement], Sequence[Arrangement]]  # what is varied at once, everything else left as it is
 
 
 def axes_of(cores: int) -> tuple[Axis, ...]:
-    """Those that change nothing of what is searched, in the order in which they are looked at."""
-    return Axis("processes and threads", lambda now: layouts(now, cores)), Axis("games at once", games_at_once), Axis("groups", groups)
-
-
-def leaves_axis(num_simulations: int) -> Axis:
-    """Leaves of a tree in a step, which change what is searched."""
-    return Axis("leaves a step", lambda now: [replace(now, leaves=count) for count in _around(now.leaves, num_simulations)])
+    """All of them, in the order in which they are looked at; none changes what is searched."""
+    return partial(layouts, cores=cores), games_at_once, groups
 
 
 def layouts(now: Arrangement, cores: int) -> list[Arrangement]:
@@ -96,8 +83,8 @@ def layouts(now: Arrangement, cores: int) -> list[Arrangement]:
     room = max(cores, now.processes * now.threads)
     near = {
         (processes, threads)
-        for processes in {1, *_around(now.processes, room), now.processes}
-        for threads in {1, *_around(now.threads, room), now.threads}
+        for processes in {1, now.processes, *_around(now.processes, FACTORS)}
+        for threads in {1, now.threads, *_around(now.threads, FACTORS)}
         if processes * threads <= room
     }
     near -= {(now.processes, now.threads)}
@@ -112,8 +99,8 @@ def layouts(now: Arrangement, cores: int) -> list[Arrangement]:
 def games_at_once(now: Arrangement) -> list[Arrangement]:
     """Fewer and more of them: by the time that an evaluation may take where that decides, else by their number."""
     if now.within_ms:
-        return [replace(now, within_ms=value) for value in (now.within_ms / 2, 2 * now.within_ms, 4 * now.within_ms, 0.0)]
-    return [replace(now, games=count) for count in _around(now.games, MOST)]
+        return [replace(now, within_ms=factor * now.within_ms) for factor in GAME_FACTORS]
+    return [replace(now, games=count) for count in _around(now.games, GAME_FACTORS)]
 
 
 def groups(now: Arrangement) -> list[Arrangement]:
@@ -121,14 +108,14 @@ def groups(now: Arrangement) -> list[Arrangement]:
     return [replace(now, groups=count) for count in sorted(near) if count <= now.games]
 
 
-def _around(value: int, most: int) -> Iterator[int]:
-    """Values a quarter to four times as large, other than itself."""
-    near = {round(factor * value) for factor in FACTORS} - {value}
-    return (other for other in sorted(near) if 1 <= other <= most)
+def _around(value: int, factors: Sequence[float]) -> Iterator[int]:
+    """Whole values so many times as large, other than itself."""
+    return (other for other in sorted({round(factor * value) for factor in factors} - {value}) if 1 <= other <= MOST)
 
 
 ALPHA = 0.025  # how often noise alone may change something, at most
 WORTH = math.log(1.02)  # what is not faster by as much does not become the best of its axis
+ROUNDS, CONFIRMATIONS = 2, 8  # of an axis, and of the test
 
 
 class Performance(NamedTuple):
@@ -136,12 +123,9 @@ class Performance(NamedTuple):
 
     simulations_per_s: float
     cpu_s: float  # of a simulation, of all processes
-    evaluations_per_s: float
-    mean_batch: float
-    open_games: float  # in all processes
 
 
-Course = Generator[Arrangement, Performance | None, "TunedChoice"]  # it is sent None where an arrangement cannot be measured
+Measure = Callable[[Arrangement], Performance | None]  # None where an arrangement cannot be measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +136,7 @@ class TrialJudge:
     learner: Side
     reuse: SampleReuse
     simulations: float  # of a sample
-    game_simulations: float | None  # of a game; None: unknown
-    longer: float  # times as long as now that a game may take
     one_device: bool = False
-    shared: bool = False  # others work on the machine: only CPU-seconds count, which they move least
 
     def samples_per_s(self, trial: Performance) -> float:
         """Of self-play with the machine to itself."""
@@ -165,45 +146,9 @@ class TrialJudge:
         return 1 / (trial.cpu_s * self.simulations)
 
     def score(self, trial: Performance) -> float:
-        """Samples per second of the run, whose learner takes its share of the same cores; on a shared machine a CPU-second of self-play."""
-        if self.shared:
-            return self.samples_per_cpu_s(trial)
+        """Samples per second of the run, whose learner takes its share of the same cores."""
         side = Side(self.samples_per_s(trial), trial.cpu_s * self.simulations)
         return rates(TwoSides(self.cores, side, self.learner, 0.0, 0.0, None, None, self.one_device), self.reuse).samples / HOUR_S
-
-    def game_s(self, trial: Performance) -> float | None:
-        """From a game's begin to its end (Little's law)."""
-        return trial.open_games * self.game_simulations / trial.simulations_per_s if self.game_simulations else None
-
-    def too_long(self, trials: Sequence[Performance | None], before: Sequence[Performance | None]) -> bool:
-        """Whether games would take far longer than they do: they would end, and teach, late."""
-        new, old = ([seconds for trial in side if trial and (seconds := self.game_s(trial)) is not None] for side in (trials, before))
-        return bool(new and old) and fmean(new) > self.longer * fmean(old)
-
-
-@dataclass(frozen=True, slots=True)
-class CoursePlan:
-    """What is varied, how often each is measured, and what may be measured at all."""
-
-    axes: Sequence[Axis]
-    rounds: int = 2
-    confirmations: int = 8
-    fits: Callable[[Arrangement], bool] = lambda arrangement: True  # into memory
-
-    def trials(self, start: Arrangement) -> int:
-        """About as many as there will be."""
-        counts = (1 + sum(map(self.fits, axis.others(start))) for axis in self.axes)
-        return 2 * self.confirmations + self.rounds * sum(counts)
-
-
-@dataclass(frozen=True, slots=True)
-class AxisResult:
-    """One axis: the run's samples per second of each arrangement as a ratio to those of what was set."""
-
-    name: str
-    best: Arrangement  # before it was varied
-    ratios: Mapping[Arrangement, float]
-    too_long: frozenset[Arrangement] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,35 +157,37 @@ class TunedChoice:
 
     start: Arrangement
     chosen: Arrangement  # what was set, where nothing was faster by more than noise
-    axes: Sequence[AxisResult]
+    ratios: Mapping[Arrangement, float]  # samples per second of the run to those of what was set, in the rounds of the first axis with it
     candidate: Arrangement  # what the test was of
-    ratio: float  # of it to what was set, in the test
-    p: float  # that noise alone looks as good
-    too_long: bool = False  # it would have been taken, but for games that take far longer
-
-    @property
-    def changes_nothing(self) -> bool:
-        return self.chosen == self.start
+    ratio: float = 1.0  # of it to what was set, in the test
+    p: float = 1.0  # that noise alone looks as good
 
 
-def course(start: Arrangement, plan: CoursePlan, judge: TrialJudge) -> Course:
-    """Yields what to measure, is sent what was measured, and returns what to take."""
-    best, base, results = start, 1.0, []
-    for axis in plan.axes:
-        result = yield from _axis(axis, best, base, plan, judge)
-        results.append(result)
-        faster = {arrangement: ratio for arrangement, ratio in result.ratios.items() if arrangement not in result.too_long}
-        winner = max(faster, key=lambda arrangement: faster[arrangement], default=best)
-        if winner != best and math.log(faster[winner] / base) > WORTH:
-            best, base = winner, faster[winner]
-    ratio, p, too_long = 1.0, 1.0, False
-    if best != start:
-        figures = yield from _rounds([start, best], plan.confirmations)
-        if logs := _logs(figures[best], figures[start], judge):
-            ratio, p = math.exp(fmean(logs)), chance_of_sum(logs)
-            too_long = judge.too_long(figures[best], figures[start])
-    chosen = best if p <= ALPHA and not too_long else start
-    return TunedChoice(start, chosen, results, best, ratio, p, too_long and p <= ALPHA)
+def trials(start: Arrangement, cores: int, fits: Callable[[Arrangement], bool]) -> int:
+    """About as many as there will be."""
+    return 2 * CONFIRMATIONS + ROUNDS * sum(1 + sum(map(fits, axis(start))) for axis in axes_of(cores))
+
+
+def tuned(start: Arrangement, judge: TrialJudge, measure: Measure, fits: Callable[[Arrangement], bool]) -> TunedChoice:
+    """Measures one axis after the other, each from the best so far, then the winner against what was set; what does not fit is left out."""
+    best, base, ratios = start, 1.0, {start: 1.0}
+    for axis in axes_of(judge.cores):
+        options = [best, *filter(fits, axis(best))]
+        if len(options) == 1:
+            continue
+        figures = _rounds(options, ROUNDS, measure)
+        logs = {option: _logs(performances, figures[best], judge) for option, performances in figures.items()}
+        near = {option: base * math.exp(fmean(pairs)) for option, pairs in logs.items() if pairs}
+        winner = max(near, key=near.__getitem__, default=best)
+        ratios = near | ratios
+        if winner != best and math.log(near[winner] / base) > WORTH:
+            best, base = winner, near[winner]
+    if best == start:
+        return TunedChoice(start, start, ratios, start)
+    figures = _rounds([start, best], CONFIRMATIONS, measure)
+    pairs = _logs(figures[best], figures[start], judge)
+    ratio, p = (math.exp(fmean(pairs)), chance_of_sum(pairs)) if pairs else (1.0, 1.0)
+    return TunedChoice(start, best if p <= ALPHA else start, ratios, best, ratio, p)
 
 
 def turns(options: Sequence[Arrangement], number: int) -> list[Arrangement]:
@@ -250,26 +197,12 @@ def turns(options: Sequence[Arrangement], number: int) -> list[Arrangement]:
     return turned[::-1] if number % 2 else turned
 
 
-def _axis(
-    axis: Axis, best: Arrangement, base: float, plan: CoursePlan, judge: TrialJudge
-) -> Generator[Arrangement, Performance | None, AxisResult]:
-    options = [best, *filter(plan.fits, axis.others(best))]
-    figures = yield from _rounds(options, plan.rounds if len(options) > 1 else 0)
-    logs = {option: _logs(trials, figures[best], judge) for option, trials in figures.items()}
-    ratios = {option: base * math.exp(fmean(pairs)) for option, pairs in logs.items() if pairs}
-    return AxisResult(axis.name, best, ratios, frozenset(option for option in ratios if judge.too_long(figures[option], figures[best])))
-
-
-Figures = dict[Arrangement, list[Performance | None]]
-
-
-def _rounds(options: Sequence[Arrangement], rounds: int) -> Generator[Arrangement, Performance | None, Figures]:
+def _rounds(options: Sequence[Arrangement], rounds: int, measure: Measure) -> dict[Arrangement, list[Performance | None]]:
     """Figures of each round in order, None where there were none: what a machine at other work stood still for is tried in the next."""
-    figures: Figures = {option: [] for option in options}
+    figures: dict[Arrangement, list[Performance | None]] = {option: [] for option in options}
     for number in range(rounds):
         for option in turns(options, number):
-            trial = yield option
-            figures[option].append(trial)
+            figures[option].append(measure(option))
     return figures
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,30 +31,15 @@ from azq.parts.lab.calibrate.rates import (
     gigabytes,
     hours_to,
     hours_until,
-    on_cores,
     points_of,
-    rates,
     same_rules,
     total,
 )
 from azq.presets import preset as preset_of
-from azq.prices import catalogue
 from azq.process.proc import usable_memory_bytes
 
 Rows = Iterator[tuple[str, str]]  # a heading and its text
 NOTED_CORES = 0.1  # that others took
-
-
-@dataclass(frozen=True, slots=True)
-class KindPrice:
-    """A kind of machine that the catalogue has: its price, and what its cores would do were they like these."""
-
-    kind: str
-    per_hour: float
-    currency: str
-    as_of: str
-    samples: float | None  # an hour; None: it has GPUs, which were not measured
-    binds: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +65,6 @@ class Estimate:
     usable_bytes: int
     free_disk_bytes: int
     watts: float
-    prices: Sequence[KindPrice]
     reached: Sequence[ReachedLevel]
     unpublished: str  # why no level is named; empty where one is
     trained_game_samples: float | None  # of a game, over the run behind its weights to take home; None: there are none for these rules
@@ -114,7 +98,6 @@ class Estimate:
             *memory_rows(self.needs, self.usable_bytes),
             *self._disk(),
             ("electricity", f"{self.watts / 1000:.3f} kWh an hour at {self.watts:g} W; set what this machine takes at work by --watts"),
-            *(("price", _priced(price)) for price in self.prices),
             *(("until", _reached(reach, self.watts)) for reach in self.reached),
             *([("until", self.unpublished)] if self.unpublished else []),
             *self._noise(),
@@ -167,31 +150,10 @@ def memory_rows(needs: Sequence[Need], usable: int) -> Rows:
         yield "WARNING", remedy
 
 
-def prices_of(catalogue: Mapping[str, Any], sides: TwoSides, reuse: SampleReuse) -> list[KindPrice]:
-    """Machines of the catalogue, services left out; those with GPUs have a price and no rate."""
-    prices = []
-    for kind, facts in catalogue["kinds"].items():
-        if facts.get("service") or facts.get("per_hour") is None:
-            continue
-        there = None if facts.get("gpus") else rates(on_cores(sides, facts["vcpus"]), reuse)
-        price, as_of = float(facts["per_hour"]), str(facts.get("as_of", ""))
-        samples, binds = (there.samples, there.binds) if there else (None, "")
-        prices.append(KindPrice(kind, price, catalogue["currency"], as_of, samples, binds))
-    return prices
-
-
 def reaches(points: Sequence[Point], stages: Sequence[StageRates], cores: int, reuse: SampleReuse) -> list[ReachedLevel]:
     """Hours to each published level."""
     by = {True: "samples", False: "cores"}
     return [ReachedLevel(point.level, point.place, hours_to(point, stages, cores, reuse), by[bool(point.samples)]) for point in points]
-
-
-def _priced(price: KindPrice) -> str:
-    cost = f"{price.kind} {price.per_hour:.2f} {price.currency} an hour ({price.as_of})"
-    if price.samples is None:
-        return f"{cost}: its GPUs were not measured, run this there"
-    million = 1e6 * price.per_hour / price.samples
-    return f"{cost}: {price.samples:,.0f} samples, {million:.2f} a million, if its cores were as these; {price.binds} would bind"
 
 
 def _reached(reach: ReachedLevel, watts: float) -> str:
@@ -240,7 +202,6 @@ def estimate(
         usable_bytes=usable,
         free_disk_bytes=_free_disk(config),
         watts=watts,
-        prices=prices_of(catalogue(), measurement.measured, reuse),
         reached=reaches(points, stages, measurement.measured.cores, reuse),
         unpublished=missing,
         trained_game_samples=game_samples(sections.run.game) if points else None,

@@ -149,12 +149,6 @@ def _rates(measured: TwoSides, samples_per_s: float, steps_per_s: float, binds: 
     )
 
 
-def on_cores(measured: TwoSides, cores: int) -> TwoSides:
-    """The same on so many cores of this kind: self-play spreads over them, one learner does not."""
-    wider = replace(measured.selfplay, per_s=measured.selfplay.per_s * cores / measured.cores)
-    return replace(measured, cores=cores, selfplay=wider, at_once=None)
-
-
 def by_stages(measured: TwoSides, reuse: SampleReuse, budgets: Sequence[tuple[int, int]]) -> list[StageRates]:
     """A run's rates from the samples on at which each budget of simulations begins; the first budget, from nothing on, is the one measured.
 

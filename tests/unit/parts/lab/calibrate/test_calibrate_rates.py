@@ -27,7 +27,6 @@ from azq.parts.lab.calibrate.rates import (
     fits,
     hours_until,
     limits,
-    on_cores,
     rates,
     rates_ahead,
     total,
@@ -61,12 +60,6 @@ def test_one_device_takes_them_in_turn() -> None:
 def test_games_are_unknown_where_too_few_ended() -> None:
     found = rates(dataclasses.replace(sides(), game_samples=None), REUSE)
     assert (found.games, found.disk_bytes, found.samples) == (None, None, 3_600_000)
-
-
-def test_more_cores_play_more_and_train_no_faster() -> None:
-    wide = on_cores(sides(cores=2), 192)
-    assert (wide.selfplay.per_s, wide.learner, wide.cores) == (96_000, sides().learner, 192)
-    assert rates(wide, REUSE).binds == "the learner"
 
 
 @given(st.floats(1, 1e6), st.floats(0.01, 1e4), st.integers(1, 256), st.booleans(), st.floats(0.1, 64), st.integers(1, 4096))
