@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from azq.cli.options import Answer, AsJson, ConfigFile, Overrides, Preset, RunName, names, with_answer, with_settings
-from azq.errors import ConfigError, ExitCode
+from azq.errors import ExitCode
 
 if TYPE_CHECKING:
     from azq.config import Config
@@ -70,28 +70,16 @@ def doctor(
     return Answer(values, [conclusion(checks), *map(str, checks)], ExitCode.CONFIG if failed else ExitCode.OK)
 
 
-@with_answer
+@with_settings
 def profile(
-    run: Annotated[str | None, typer.Argument(help="A running run; not with --local.")] = None,
-    local: Annotated[bool, typer.Option("--local", help="Start a temporary run, and remove it afterwards.")] = False,
-    game: Annotated[str, typer.Option("--game", help="Game of --local, as its preset has it.")] = "connect_four",
+    settings: Config,
+    run: Annotated[str, typer.Argument(help="A running run.")],
     seconds: Annotated[float, typer.Option("--seconds", min=1.0, help="Seconds to watch.")] = 10.0,
-    config: ConfigFile = None,
-    overrides: Overrides = None,
 ) -> Answer:
     """Show where the time of a running run goes: shares of wall time and CPU by role and phase."""
-    from azq.config import load
-    from azq.console.profile import as_text, profile_local, profile_run
-    from azq.process.apart import alone
+    from azq.console.profile import as_text, profile_run
 
-    if local == (run is not None):
-        raise ConfigError("name a running run, or give --local and no name")
-    sets = overrides or []
-    if run is None:
-        with alone():
-            result = profile_local(game, seconds, sets)
-    else:
-        result = profile_run(load(config, sets), run, seconds)
+    result = profile_run(settings, run, seconds)
     return Answer(result, as_text(result))
 
 

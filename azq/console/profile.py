@@ -1,4 +1,4 @@
-"""`azq profile`: where the time of a run's processes goes, from what the heartbeats of a fleet say, or of an `azq up` started for it."""
+"""`azq profile`: where the time of a run's processes goes, from what the heartbeats of a fleet say."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from azq import logs
 from azq.bus.redis import RedisBus
 from azq.config import Config
 from azq.console.table import tabled
 from azq.errors import NotFound
 from azq.host import brokers
-from azq.local import Local
-from azq.phases import CPU, DEVICE, OF_ROLE, WALL, WINDOW_S, merged, of_heartbeat, part
+from azq.phases import CPU, DEVICE, OF_ROLE, WALL, merged, of_heartbeat, part
 from azq.status.observe import read_workers
 from azq.wire.messages import Heartbeat
 
 EVERY_S = 1.0
 T = TypeVar("T")
-RUN = "profile"
-READY_S = 240.0  # on a GPU workers have graphs to record first
-#: what lets a run train within seconds, nothing but self-play and training work, and neither wait for the other
-SOON = ("learner.min_window=4096", "learner.limiter_slack=100000000", "learner.publish_every_s=5.0", "arena.every_s=86400.0")
 
 
 def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float], object] | None = None) -> tuple[RoleProfile, ...]:
@@ -38,16 +32,6 @@ def profile_run(config: Config, run: str, seconds: float, wait: Callable[[float]
     return result
 
 
-def profile_local(game: str, seconds: float, overrides: list[str]) -> tuple[RoleProfile, ...]:
-    """The same of an `azq up` in a temporary folder, once each of its roles works. Raises `EvaluationTimeout` where one does not."""
-    pause = threading.Event().wait
-    with Local(game, run=RUN, settings=[*SOON, *overrides], prefix="azq-profile-") as run:
-        run.until(lambda: _at_work(run.beats()), "work of every role", READY_S)
-        logs.get(__name__).info("profile_begins", after_s=WINDOW_S)
-        pause(WINDOW_S)  # until its figures are those of a run at work
-        return profile_of(looks(run.beats, seconds, pause), RUN)
-
-
 def looks(sample: Callable[[], T], seconds: float, wait: Callable[[float], object]) -> list[T]:
     """What `look` returns each second: as many looks as seconds, at least one."""
     results = [sample()]
@@ -55,12 +39,6 @@ def looks(sample: Callable[[], T], seconds: float, wait: Callable[[float], objec
         wait(EVERY_S)
         results.append(sample())
     return results
-
-
-def _at_work(beats: Sequence[Heartbeat]) -> bool:
-    """Whether every role works."""
-    roles = {beat.role: beat.rates for beat in beats if concerns(beat, RUN)}
-    return set(roles) == set(OF_ROLE) and roles["learner"].get("phase_wall_backward", 0.0) > 0
 
 
 Look = Sequence[Heartbeat]

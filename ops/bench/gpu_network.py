@@ -5,7 +5,7 @@
 Ways on a GPU, in CUDA graphs: `fused` (convolutions of cuDNN with bias, sum and relu in one kernel), `compiled` (torch.compile for this
 one size), `plain` (as torch runs it, channels last). A way that fails is named with its reason, and the next one goes on. Beside the rate:
 `first_s`, until the largest batch's graphs were there (cuDNN's search and torch's compiler included), `again_s`, the same for the next
-version of the weights, `all_s`, until graphs of all sizes were, and the kernels that take longest. With `--learner-batch N` the seconds of
+version of the weights, `all_s`, until graphs of all sizes were. With `--learner-batch N` the seconds of
 a learner's first steps in a new process come instead.
 """
 
@@ -19,13 +19,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from azq import games
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunConfig, RunSections
@@ -41,7 +39,6 @@ from azq.nets.residual import ResNet
 from azq.parts.lab.bench.learner import steps_for, whole_step, workplace
 
 ROUNDS = 3
-KERNELS, PROFILED = 12, 10  # the longest, over so many batches
 RTC = "TORCH_CUDNN_V8_API_RTC_ENABLED"
 
 
@@ -91,7 +88,7 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
             forward, first_s = timed(make, way)
             rates[way] = max(rate_of(forward, packed, engine.in_flight, given.seconds / ROUNDS) for _ in range(ROUNDS))
             figures |= {"batch": len(packed), "evaluations_per_s": round(rates[way]), "first_s": first_s, "again_s": timed(make, way)[1]}
-            say(figures | {"kernels": longest_kernels(forward, packed)})
+            say(figures)
         except Exception as error:  # of a compiler, or of a torch that lacks it
             say({**figures, "failed": reason_of(error)})
     if rates:
@@ -116,18 +113,6 @@ def timed(work: Callable[..., Any], *given: Any) -> tuple[Any, float]:
     began_s = time.perf_counter()
     result = work(*given)
     return result, round(time.perf_counter() - began_s, 2)
-
-
-def longest_kernels(forward: Forward, packed: NDArray[np.uint8]) -> list[list[Any]]:
-    """Name, microseconds a batch and calls a batch of the kernels that take longest."""
-    kinds = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & supported_activities()  # type: ignore[no-untyped-call]
-    with profile(activities=kinds) as seen:
-        for _ in range(PROFILED):
-            forward.launch(packed).wait()
-    time_of = attrgetter("self_device_time_total" if ProfilerActivity.CUDA in kinds else "self_cpu_time_total")
-    spent = [(row.key, time_of(row), row.count) for row in seen.key_averages()]
-    spent.sort(key=lambda row: -row[1])
-    return [[name[:120], round(us / PROFILED, 1), round(count / PROFILED, 1)] for name, us, count in spent[:KERNELS]]
 
 
 def rate_of(forward: Forward, packed: NDArray[np.uint8], in_flight: int, seconds: float) -> float:

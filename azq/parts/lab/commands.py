@@ -79,16 +79,13 @@ def sweep(
     file: Annotated[Path, typer.Argument(help=r"The study: `\[study]`, `\[settings]`, `\[space]` (docs/sweeps.md).")],
     only_read: Annotated[bool, typer.Option("--look", help="Only what is known so far.")] = False,
     url: Annotated[str, typer.Option("--url", help="The daemon whose dashboard shows the study.")] = "",
-    report: Annotated[Path | None, typer.Option("--report", help="Write a page: importance, trials.")] = None,
 ) -> Answer:
     """Search for better settings: a study of runs, resumed where it was left; Ctrl-C ends it safely."""
     if importlib.util.find_spec("optuna") is None:
         raise MissingExtra("azq sweep needs Optuna; `pip install 'azq[sweep]'`, or `pip install optuna`")
     from azq import logs
-    from azq.console.report import as_html
-    from azq.files import publish_file
     from azq.parts.lab.sweep.plan import read_plan
-    from azq.parts.lab.sweep.report import as_sections, as_text, as_values, swept
+    from azq.parts.lab.sweep.report import as_text, as_values, swept
     from azq.parts.lab.sweep.sweep import open_study
 
     end_as_ctrl_c()
@@ -96,9 +93,7 @@ def sweep(
     plan = read_plan(file)
     folder = (settings.home / "sweeps" / plan.name).absolute()
     study = open_study(plan, folder) if only_read else swept(plan, folder, settings, url, _progress)
-    if report:
-        publish_file(report, as_html(f"Study {plan.name}", as_sections(plan, study)).encode())
-    return Answer(as_values(plan, study), as_text(plan, study) + (f"\n{report}" if report else ""))
+    return Answer(as_values(plan, study), as_text(plan, study))
 
 
 @with_answer

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import sys
 
 import msgspec
@@ -19,9 +18,8 @@ from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState, RunView
 from azq.ratings.elo import Rating
 from azq.status.spending import cost_of
-from azq.status.stages import RunPause, RunStage
 from azq.status.strength import Standing
-from azq.status.summary import NetworkStatus, RanksStatus, RunFacts, RunStatus, ranks_status, summarise
+from azq.status.summary import RanksStatus, RunFacts, RunStatus, ranks_status, summarise
 from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import GradeResult, HistoryPoint, LearnerStatus, RunRecord
 
@@ -48,28 +46,11 @@ def drawn(what: RenderableType, width: int = 150) -> str:
     return output.getvalue()
 
 
-def test_the_stages_stand_in_one_line() -> None:
-    stages = (RunStage("spin-up", 0, 9_000, 9.0), RunStage("main", 9_000, None, 61.0, (RunPause(10_000, 15_000), RunPause(16_000, None))))
-    shown = drawn(table.panel(dataclasses.replace(status(), stages=stages)))
-    assert "spin-up 0:00:09 · main 0:01:01 (paused 0:00:05, so far)" in shown
-    assert "first running (main)" in table.line(dataclasses.replace(status(), stages=stages))
-
-
 def test_ranks_are_shown_where_there_are_several() -> None:
     ranks = ranks_status(msgspec.structs.replace(LEARNER, ranks=3, ranks_healthy=2, batch_s=0.02, sync_s=0.001, scaling_efficiency=0.96))
     alone, text = (drawn(table.panel(dataclasses.replace(status(), ranks=shown))) for shown in (RanksStatus(healthy=1), ranks))
     assert "scaling efficiency" not in alone
     assert all(part in text for part in ("2 of 3", "20.0 / 1.0 ms", "96%"))
-
-
-def test_a_network_that_has_grown_is_shown_beside_the_one_it_began_as() -> None:
-    grown = dataclasses.replace(status(), network=NetworkStatus("resnet", 3, 32, 5, 64))
-    for shown in (table.panel(grown), table.runs_table([grown])):
-        assert "5x64, from 3x32" in drawn(shown, 300)
-    assert "network=5x64" in table.line(grown)
-    assert msgspec.to_builtins(grown)["network"] == {
-        "kind": "resnet", "configured_blocks": 3, "configured_channels": 32, "blocks": 5, "channels": 64,
-    }  # fmt: skip
 
 
 def test_the_line_holds_what_matters() -> None:
@@ -88,12 +69,6 @@ def test_time_left_and_cost_are_shown_where_they_are_known() -> None:
     assert "cost=1.00 of 2.44 EUR" in table.line(priced)
     assert "4% of 30 minutes · 0:28:45 left · 1.00 of 2.44 EUR" in drawn(table.panel(priced))
     assert "eta=" not in table.line(dataclasses.replace(known, eta_s=None))
-
-
-def test_the_table_holds_the_same_and_the_verdict() -> None:
-    text = drawn(table.panel(status(), "Stopping", "dashboard http://here"))
-    for part in ("first", "4% of 30 minutes", "31.5", "8.0%", "samples per insert", "Stopping", "dashboard http://here", "eval.cpu"):
-        assert part in text
 
 
 def test_without_a_terminal_lines_come_seldom() -> None:
@@ -207,15 +182,6 @@ def test_errors_that_go_elsewhere_than_to_the_terminal_stay_there(monkeypatch: p
         sys.stderr.write("a line\n")
     assert errors.getvalue() == "a line\n"
     assert "a line" not in output.getvalue()
-
-
-def test_json_lines_are_json() -> None:
-    output = io.StringIO()
-    with table.Screen("first", as_json=True, output=output) as screen:
-        screen.note("not shown")
-        screen.show(status())
-    (line,) = output.getvalue().splitlines()
-    assert json.loads(line)["ledger"]["balanced"]
 
 
 @pytest.mark.parametrize(

@@ -60,15 +60,6 @@ def text_of(frame: Frame, **options: Any) -> str:
     return output.getvalue()
 
 
-def test_the_screen_holds_runs_queues_workers_and_conditions(frame: Frame) -> None:
-    text = text_of(frame)
-    for part in (RUN, "running", "43.0", "182k", "88k", "2048", "87%", "18.2k", "no live worker takes eval.cuda"):
-        assert part in text, part
-    assert [line.split()[:4] for line in text.splitlines() if line.startswith("selfplay.cuda")] == [["selfplay.cuda", "1", "0", "4"]]
-    assert sum(line.startswith(("north", "south")) for line in text.splitlines()) == 2
-    assert "21.5 games/s" in text
-
-
 @pytest.mark.parametrize("width", [80, 100, 140, 200])
 def test_nothing_of_status_and_top_is_cut_or_wrapped_at_the_usual_widths(frame: Frame, width: int) -> None:
     output = io.StringIO()

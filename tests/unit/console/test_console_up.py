@@ -50,11 +50,6 @@ def test_the_preset_of_the_game_is_the_base() -> None:
     assert start.config.search.num_simulations == 9
 
 
-def test_connect_four_is_the_default() -> None:
-    start = read()
-    assert (start.run.name, start.config.run.game) == ("connect_four", "connect_four")
-
-
 def test_a_stored_run_keeps_its_settings(tmp_path: Path) -> None:
     first = read(game="tic_tac_toe", run="mine", overrides=["search.num_simulations=9"])
     RunDir(tmp_path / "runs", "mine").create(first.config.run_sections())
@@ -142,11 +137,6 @@ def test_a_gateway_listens_where_others_reach_this_machine(monkeypatch: pytest.M
     assert (open_to_all.host, open_to_all.port, open_to_all.plaintext, said) == ("192.168.0.5", 8091, True, ["plaintext"])
     with pytest.raises(ConfigError, match=r"gateway\.tls_certificate: .* cannot be read"):
         up.open_gateway(load(None, ['gateway.tls_certificate="absent.pem"', 'gateway.tls_key="absent.pem"']), "192.168.0.5", None)
-
-
-def test_volunteers_are_asked_for_by_the_run() -> None:
-    assert read(game="tic_tac_toe", volunteers=True).config.volunteers.kinds == ("selfplay",)
-    assert read(game="tic_tac_toe").config.volunteers.kinds == ()
 
 
 def test_a_second_azq_takes_another_port_unless_one_was_chosen() -> None:
@@ -261,14 +251,6 @@ def test_what_nobody_means_is_refused_before_anything_is_made(
     with pytest.raises(error, match=named):
         read(**given)
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_run_that_exists_keeps_its_weights(tmp_path: Path) -> None:
-    written(tmp_path / "w.safetensors", "tic_tac_toe", RESNET)
-    start = read(origin="w.safetensors")
-    start.run.create(start.config.run_sections())
-    with pytest.raises(ConfigError, match="exists and keeps its weights"):
-        read(origin="w.safetensors")
 
 
 def test_the_first_weights_are_announced_before_a_learner_is_there(tmp_path: Path) -> None:

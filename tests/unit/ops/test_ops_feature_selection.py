@@ -89,20 +89,3 @@ def test_ranks_draw_the_same_batch_of_what_was_known_at_its_step():
         assert torch.equal(mine, before)
     assert other.batch(4, slice(0, 64))[0][:, 4].any()
     assert not other.batch(3, slice(0, 64))[0][:, 4].any()
-
-
-def test_what_was_evaluated_has_nothing_to_tell_and_a_position_is_worth_its_best_new_end():
-    torch.manual_seed(0)
-    module = example.Metamodel(6)
-    known: dict[tuple[int, ...], float] = {(0, 1): 0.5}
-    with torch.no_grad():
-        guesses = example.Guesses(module, known, 6, choose=2)
-        assert guesses.of_subset(0, (0, 1)) == -1.0
-        ends = [[guesses.of_subset(member, (0, feature)) for feature in range(2, 6)] for member in range(example.MEMBERS)]
-        positions = example.bits([[0]] * example.MEMBERS, 6)
-        logits, values = guesses.of_positions(positions)
-        assert np.allclose(values[:, 0], np.max(ends, 1), atol=1e-3)
-        assert logits.shape == (example.MEMBERS, 6)
-        assert (np.abs(ends) < 1).all()
-        everything: dict[tuple[int, ...], float] = {(0, feature): 0.0 for feature in range(1, 6)}
-        assert (example.Guesses(module, everything, 6, choose=2).of_positions(positions)[1] == -1).all()

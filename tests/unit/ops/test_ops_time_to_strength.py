@@ -74,18 +74,6 @@ def test_the_last_version_of_a_run_that_ends_before_is_graded_and_the_first_is_n
     assert graded(5, 0.0) == [2, 3, 4, 5]
 
 
-def test_the_first_version_at_the_target_counts(script: ModuleType) -> None:
-    rows = [{"seconds": s, "error_share": e} for s, e in ((10, 0.2), (20, 0.04), (30, 0.05), (40, 0.03))]
-    assert script.reached(rows, 0.04) == 20
-    assert script.reached(rows, 0.01) is None
-
-
 def test_the_recipe_of_the_repository_fits_its_preset() -> None:
     (recipe,) = (SCRIPTS / "recipes").glob("*.toml")
     load(recipe, (), preset(recipe.stem))
-
-
-def test_the_curve_is_drawn(script: ModuleType, tmp_path: Path) -> None:
-    rows = [{"low": 0.0, "high": 1.0, "seconds": 60.0 * number, "error_share": (9 - number) / 10} for number in (1, 2)]
-    script.draw(rows, tmp_path / "out.svg", 0.04, "a title")
-    assert "target 4.0%" in (tmp_path / "out.svg").read_text()

@@ -118,7 +118,6 @@ WAYS: dict[str, Callable[[Path], None]] = {
         "estimate tic_tac_toe --seconds 5",
         "estimate tic_tac_toe --seconds 5 --config azq.toml --set search.num_simulations=8",
         "tune tic_tac_toe --seconds 30",
-        "profile --local --game tic_tac_toe",
         "bench inference --game tic_tac_toe",
         "bench selfplay --game tic_tac_toe",
         "bench all --size tiny",

@@ -151,7 +151,7 @@ def _measured(config: Config, setting: str, seconds: float, progress: Progress) 
     start, evaluator = Arrangement.of(sections, devices.processes), sections.selfplay.evaluator
     size, began = game_size(sections, LENGTHS_SHARE * seconds), WorkMoment.now()
     judge, fitting = _judge(sections, devices, size, LEARNER_SHARE * seconds, progress), partial(_fits, sections, devices, size)
-    course, choice = Course(start, judge, trials(start, judge.cores, fitting), seconds, progress), None
+    course, choice = TrialSeries(start, judge, trials(start, judge.cores, fitting), seconds, progress), None
     unlimited = changed(sections, selfplay={"max_waiting_games": EVERY_GAME})
     try:
         with rig(config, unlimited, inference=evaluator == "stream") as machine:
@@ -179,7 +179,7 @@ def _judge(sections: RunSections, devices: DevicePlan, size: GameSize | None, se
     )
 
 
-class Course:
+class TrialSeries:
     """The trials of one course, all of them at any moment, a line each."""
 
     def __init__(self, start: Arrangement, judge: TrialJudge, of: int, seconds: float, progress: Progress) -> None:

@@ -1,4 +1,4 @@
-"""The results of a study: as text, as values, as a page that stands alone."""
+"""The results of a study: as text, as values, and on a daemon's dashboard."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from optuna.trial import FrozenTrial, TrialState
 from azq.client import Client
 from azq.config import Config
 from azq.console.remote import client_of
-from azq.console.report import ReportSection
 from azq.errors import RequestError
 from azq.parts.lab.sweep.plan import StudyPlan
 from azq.parts.lab.sweep.sweep import Progress, importances, line, sweep
@@ -51,18 +50,6 @@ def as_text(plan: StudyPlan, study: optuna.Study) -> str:
     return "\n".join(lines + [f"importance {share:.0%}  {name}" for name, share in importances(study).items()])
 
 
-def as_sections(plan: StudyPlan, study: optuna.Study) -> list[ReportSection]:
-    """The page's parts: what mattered, and all trials, best first."""
-    trials = study.get_trials(deepcopy=False)
-    ranked = sorted((trial for trial in trials if trial.value is not None), key=lambda trial: _worth(plan, trial), reverse=True)
-    names, shares = list(plan.space), importances(study)
-    return [
-        ReportSection("", note=f"{plan.game}, {plan.metric} after {plan.until}: {_counts(trials)}."),
-        ReportSection("What mattered", ("setting", "share"), [(name, f"{share:.0%}") for name, share in shares.items()]),
-        ReportSection("Best first", ("trial", plan.metric, "state", *names), [_cells(trial, names) for trial in ranked]),
-    ]
-
-
 def _counts(trials: Sequence[FrozenTrial]) -> str:
     return ", ".join(f"{sum(trial.state is state for trial in trials)} {state.name.lower()}" for state in ENDS)
 
@@ -82,12 +69,6 @@ def _row(trial: FrozenTrial) -> TrialReport:
     last = trial.last_step
     value = trial.value if last is None or trial.value is not None else trial.intermediate_values[last]
     return TrialReport(number=trial.number, state=trial.state.name.lower(), value=value, settings=trial.params)
-
-
-def _cells(trial: FrozenTrial, names: Sequence[str]) -> list[str]:
-    chosen = [trial.value, *(trial.params[name] for name in names)]
-    value, *texts = [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in chosen]
-    return [str(trial.number), value, trial.state.name.lower(), *texts]
 
 
 SHOWN_EVERY_S = 5.0

@@ -52,47 +52,6 @@ def blocks(kind, text):
     return re.findall(rf'^{kind} ("[^{{]*") {{\n(.*?)^}}', text, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_every_name_that_is_used_is_declared_and_the_reverse(room):
-    text = text_of(room)
-    used = set(re.findall(r"\bvar\.(\w+)", text))
-    assert used == declared("variable", text)
-    own_locals = {
-        name
-        for body in re.findall(r"^locals {\n(.*?)^}", text, re.MULTILINE | re.DOTALL)
-        for name in re.findall(r"^  (\w+)", body, re.MULTILINE)
-    }
-    assert set(re.findall(r"\blocal\.(\w+)", text)) == own_locals
-    labels = re.findall(r'^(data|resource) "(\w+)" "(\w+)" {', text, re.MULTILINE)
-    there = {f"{'data.' if kind == 'data' else ''}{of}.{name}" for kind, of, name in labels}
-    named = re.findall(r"(?<![\w.\"])((?:data\.)?aws_\w+\.\w+|random_\w+\.\w+)", re.sub(r"#.*", "", text))
-    assert set(named) <= there
-
-
-def test_modules_get_what_they_ask_for_and_give_what_is_asked_of_them():
-    root = text_of("")
-    for label, body in blocks("module", root):
-        name = label.strip('"')
-        room = text_of(f"modules/{name}/")
-        given = set(re.findall(r"^  (\w+) +=", body, re.MULTILINE)) - {"source", "count", "for_each"}
-        assert given == declared("variable", room), name
-        assert f'source = "./modules/{name}"' in re.sub(r" +=", " =", body)
-    asked = set(re.findall(r"\bmodule\.(\w+)(?:\[\w*\])?\.(\w+)", re.sub(r"moved {.*?^}", "", root, flags=re.DOTALL | re.MULTILINE)))
-    asked |= {("hosts", name) for name in re.findall(r"\bgroup\.(\w+_i\w+)", root)}
-    assert asked <= {("hosts", output) for output in declared("output", text_of("modules/hosts/"))}
-    shared = set(re.findall(r"^    (\w+) +=", re.search(r"^  shared = {\n(.*?)^  }", root, re.DOTALL | re.MULTILINE)[1], re.MULTILINE))
-    assert set(re.findall(r"\bvar\.shared\.(\w+)", text_of("modules/hosts/"))) <= shared
-
-
-def test_how_many_there_are_hangs_on_nothing_that_is_known_only_once_it_is_there():
-    """Else Terraform plans nothing at all: `Invalid count argument`."""
-    everything = "\n".join(map(text_of, ROOMS))
-    local = dict(re.findall(r"^  (\w+) += (.*)$", everything, re.MULTILINE))
-    counted = re.findall(r"^ +count += (.*)$", everything, re.MULTILINE)
-    assert "local.cached" in counted
-    assert [line for line in counted if "module." in line + "".join(local[name] for name in re.findall(r"\blocal\.(\w+)", line))] == []
-
-
 def test_outputs_are_called_as_those_who_read_them_call_them():
     outputs = declared("output", text_of(""))
     assert {"redis_url", "selfplay_ips", "inference_ips", "trainer_ip", "bucket"} <= outputs
@@ -344,10 +303,3 @@ def test_machines_read_weights_and_the_head_alone_writes_them():
     ]
     assert not re.search("s3:", "".join("".join(each) for each in said[4:]))
     assert re.search(r"for_each = var\.settings\.head \? \[1\] : \[\]\n\n +content {\n +actions +=.*DeleteObject", body)
-
-
-@needs_terraform
-def test_the_template_asks_for_what_it_is_given():
-    shared = re.search(r"^  shared = {\n(.*?)^  }", text_of(""), re.DOTALL | re.MULTILINE)[1]
-    own = re.search(r"merge\(var\.shared, {\n(.*?)\n  }\)\)\)", text_of("modules/hosts/"), re.DOTALL)[1]
-    assert set(re.findall(r"^    (\w+) +=", shared + own, re.MULTILINE)) >= BOOT.keys()

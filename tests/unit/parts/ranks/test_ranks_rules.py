@@ -91,10 +91,6 @@ def test_who_survived_a_rank_0_whose_table_is_gone_joins_the_next_one_all_the_sa
     assert invited(replace(anew, meeting="1" * 32), "a", MEETING)
 
 
-def test_a_process_without_settings_is_the_only_rank():
-    assert RankPlace() == RankPlace(0, 1, 0, "127.0.0.1", launched=False)
-
-
 @given(
     st.lists(st.floats(min_value=1.0, max_value=1e7), min_size=1, max_size=12),
     st.integers(min_value=12, max_value=100_000),

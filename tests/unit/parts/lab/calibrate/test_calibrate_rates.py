@@ -131,15 +131,6 @@ def test_a_learner_that_keeps_up_lets_nobody_run_ahead() -> None:
     assert rates_ahead(sides(steps_per_s=5.0), dataclasses.replace(REUSE, slack=100_000)) is None  # nobody measured
 
 
-def test_the_slower_side_is_the_one_that_is_slower_at_once() -> None:
-    found = rates(at_once(600.0, 4.0, steps_per_s=5.0), REUSE)  # 512 samples a second beside self-play's 600, alone 640
-    assert found.samples / 3600 == pytest.approx(600 * 640 / (600 + 128))
-    found = rates(at_once(600.0, 4.9, steps_per_s=5.0), REUSE)  # self-play: 600 beside 627.2, alone 1,000
-    assert found.samples / 3600 == pytest.approx(627.2 * 1000 / (627.2 + 400))
-    found = rates(at_once(900.0, 5.0, steps_per_s=4.0), REUSE)  # measured to be faster in company, which it is not
-    assert found.samples / 3600 == pytest.approx(512)
-
-
 def test_sides_that_run_ahead_on_few_cores_leave_some_to_the_rest() -> None:
     ahead = rates_ahead(at_once(900.0, 4.0, steps_per_s=5.0, cores=1), dataclasses.replace(REUSE, slack=100_000))
     assert ahead is not None

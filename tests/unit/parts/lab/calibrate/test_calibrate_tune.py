@@ -13,7 +13,7 @@ from azq.errors import ConfigError, EvaluationTimeout
 from azq.parts.lab.calibrate import tune
 from azq.parts.lab.calibrate.course import Arrangement, Performance, TrialJudge, TunedChoice
 from azq.parts.lab.calibrate.rates import SampleReuse, Side
-from azq.parts.lab.calibrate.tune import Course, TuneReport, check_writable, write
+from azq.parts.lab.calibrate.tune import TrialSeries, TuneReport, check_writable, write
 
 START = Arrangement(processes=1, threads=1, games=256, within_ms=25.0, groups=2)
 THREE, FOUR = replace(START, groups=3), replace(START, groups=4)
@@ -52,14 +52,14 @@ def test_what_is_not_taken_has_its_reason() -> None:
 
 def test_a_trial_is_a_line_and_two_of_what_is_set_that_fail_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[str] = []
-    course = Course(START, JUDGE, 40, 100.0, lines.append)
+    course = TrialSeries(START, JUDGE, 40, 100.0, lines.append)
     monkeypatch.setattr(tune, "perform", lambda machine, arrangement, seconds: FIGURES if arrangement == THREE else None)
-    course.trial(None, THREE)  # type: ignore[arg-type]
+    course.trial(None, THREE)
     assert lines[1:] == ["1 of about 40: 1 x 1 threads, 256 games within 25 ms, 3 groups: 1,000 samples/s, 3,125 a CPU-second"]
-    course.trial(None, START)  # type: ignore[arg-type]
+    course.trial(None, START)
     assert lines[-1].endswith("too slow to tell")
     with pytest.raises(EvaluationTimeout, match=r"too slow for trials of 2.3 s; give more --seconds"):
-        course.trial(None, START)  # type: ignore[arg-type]
+        course.trial(None, START)
 
 
 def test_a_choice_is_written_as_settings(tmp_path: Path) -> None:

@@ -53,12 +53,6 @@ def test_what_was_found_before_is_not_found_again(history: tuple[LedgerAccount, 
     assert after.since(Discrepancy()) == after
 
 
-def test_a_balanced_ledger_whose_log_lacks_a_game_and_holds_another_twice_is_found_out() -> None:
-    """By its own sums this ledger balances: three opened, finished and inserted."""
-    found = compare(LedgerAccount(3), Disk({1, 2}, {2: 1}))
-    assert (found.lost, found.doubled) == ({3}, {(2, 1)})
-
-
 @pytest.mark.parametrize(("allowed", "given_up"), [("", 2), ("killed its worker", 1), ("killed", 1), ("no rules", 1), ("r", 0), ("x", 2)])
 def test_a_game_is_given_up_unless_its_reason_is_allowed(allowed: str, given_up: int) -> None:
     found = compare(LedgerAccount(2, abandoned={1: "killed its worker 3 times", 2: "no rules"}), Disk())

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from waiting import PATIENCE_S
 
-from azq.console.report import as_html
 from azq.errors import NotFound, StateConflict, StoreError
 from azq.parts.lab.sweep.plan import StudyPlan
 from azq.parts.lab.sweep.trial import TrialFailed
@@ -19,7 +18,7 @@ from azq.parts.lab.sweep.trial import TrialFailed
 optuna = pytest.importorskip("optuna")
 
 from azq.parts.lab.sweep import sweep as sweeping  # noqa: E402
-from azq.parts.lab.sweep.report import as_sections, as_text, as_values  # noqa: E402
+from azq.parts.lab.sweep.report import as_text, as_values  # noqa: E402
 
 Play = Callable[["Run"], Iterator[tuple[float, float | None]]]  # progress and share of errors
 
@@ -80,9 +79,6 @@ def test_a_study_ends_with_its_trials_and_tells_the_best(tmp_path: Path) -> None
     assert values.importances["learner.learning_rate"] > values.importances["network.blocks"]
     assert values.log == ["learner.learning_rate"]
     assert "best: trial" in as_text(plan(), study)
-    page = as_html("Study s", as_sections(plan(), study))
-    assert page.count("<td>complete</td>") == 12
-    assert "<td>learner.learning_rate</td>" in page
 
 
 def test_the_same_seed_asks_for_the_same(tmp_path: Path) -> None:
