@@ -55,7 +55,7 @@ def _name_of(command: Command | typer.Typer) -> str:
 COMMANDS: dict[str, Command | typer.Typer] = {
     _name_of(command): command
     for command in (
-        *(play.play, play.match, play.move, play.gtp, play.grade, play.solve, play.replay, play.demo),
+        *(play.play, play.match, play.move, play.gtp, play.grade, play.exploitability, play.solve, play.replay, play.demo),
         *(processes.up, processes.worker, processes.inference, processes.learner, processes.daemon, processes.front, processes.broker),
         *(views.status, views.top, views.why, views.report, views.ledger, views.profile, views.compare),
         *(views.doctor, rest.workers, rest.events, fleet.join, fleet.join_token),
@@ -69,7 +69,7 @@ for part in parts.extensions("commands"):
 PANELS = {
     "Start": ("demo up doctor estimate games", "tune sweep validate bench drill devices"),
     "Watch": ("status top why report", "ledger workers events profile compare samples cost"),
-    "Play": ("play match weights", "move gtp grade solve replay site"),
+    "Play": ("play match weights", "move gtp grade exploitability solve replay site"),
     "Fleet": ("runs join cluster config", "join-token worker inference learner daemon gateway front broker "
               "jobs fleet machine volunteers systemd"),
 }  # fmt: skip

@@ -151,6 +151,26 @@ def grade(
 
 
 @with_settings
+def exploitability(
+    settings: Config,
+    game: Game = None,
+    player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
+    run: RunName = None,
+    weights: Latest = "latest",
+    num_simulations: Annotated[int, typer.Option(help="Simulations a position, of networks.")] = 32,
+    max_nodes: Annotated[int, typer.Option("--max-nodes", min=1, help="Give up beyond so many histories.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
+) -> Answer:
+    """Measure exactly what a player of a small game loses to the opponents that know it best; secrets, chance, any number of seats."""
+    from azq.console.grading import exploit_player, exploit_text
+    from azq.console.play import Seating, game_named
+
+    seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed, slots=256)
+    result = exploit_player(settings, seating, player, max_nodes, lambda line: typer.echo(line, err=True))
+    return Answer(result, exploit_text(result))
+
+
+@with_settings
 def replay(
     settings: Config,
     run: Annotated[str, typer.Option("--run", help="Name of the run; its folder is on this machine.")],

@@ -1,4 +1,4 @@
-"""`azq grade`, `azq solve`: what moves lose where the best ones are known, and small games exactly."""
+"""`azq grade`, `azq solve`, `azq exploitability`: what moves lose where the best ones are known, and small games exactly."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from azq import games
+from azq.arena.exploit import grown, measured, policies_of
 from azq.arena.grade import Grade, summarise
 from azq.arena.regret import Mean, Regret, calibration_error, judged, reliability
 from azq.arena.solve import Drawn, Solved, Table, by_looks, by_notation, check_solvable, endgames
@@ -24,8 +25,6 @@ from azq.notation.units import Unit, unit
 from azq.ratings import positions
 from azq.ratings.positions import MARGIN, solved_file
 from azq.stats import Z95
-
-TELL_EVERY_S = 2.0
 
 
 def grade_player(config: Config, seating: Seating, player: str, file: Path | None) -> dict[str, Any]:
@@ -175,6 +174,47 @@ def solve_text(result: Mapping[str, Any]) -> str:
     else:
         first = f"{result['game']}: endgames of at most {result['endgames']} plies, from {result['random_games']:,} random games"
     return f"{first}\n{result['graded']} graded positions in {result['file']}"
+
+
+def exploit_player(config: Config, seating: Seating, player: str, max_nodes: int, report: Callable[[str], object]) -> dict[str, Any]:
+    """NashConv of each of a player's policies, in the unit of returns. Raises `ConfigError` for a game that is too large."""
+    with seated(config, seating, [player]) as (game, (seat,)):
+        seen = 0
+
+        def count() -> None:
+            nonlocal seen
+            seen += 1
+            progress()
+
+        progress = ProgressLine(report, lambda: f"{seen:,} histories")
+        tree = grown(game, max_nodes, count)
+        report(f"{tree.nodes:,} histories, {len(tree.histories):,} information states; {seat.name} is asked in each")
+        rows = {name: measured(tree, policy) for name, policy in policies_of(game, seat, tree.histories).items()}
+        policies = {
+            name: {
+                "exploitability": exploited.exploitability,
+                "nash_conv": exploited.nash_conv,
+                "values": exploited.values,
+                "best_responses": exploited.best,
+            }
+            for name, exploited in rows.items()
+        }
+        sizes = {"histories": tree.nodes, "information_states": len(tree.histories)}
+        return {"game": game.name, "player": seat.name, "num_simulations": seating.num_simulations, **sizes, "policies": policies}
+
+
+def exploit_text(result: Mapping[str, Any]) -> list[str]:
+    """A line a policy and seat."""
+    head = f"{result['player']} at {result['game']}: {result['histories']:,} histories, {result['information_states']:,} information states"
+    rows = (
+        (name, *(f"{policy[figure]:.4f}" for figure in ("exploitability", "nash_conv")), seat, f"{value:+.4f}", f"{best:+.4f}")
+        for name, policy in result["policies"].items()
+        for seat, (value, best) in enumerate(zip(policy["values"], policy["best_responses"], strict=True))
+    )
+    return [head, *tabled(rows, "policy", "#exploitability", "#NashConv", "#seat", "#result", "#best response")]
+
+
+TELL_EVERY_S = 2.0
 
 
 class ProgressLine:

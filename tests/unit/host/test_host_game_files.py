@@ -58,6 +58,7 @@ BY_WEIGHTS = (
     ("gtp", "--weights", "W"),
     ("gtp", "--player", "random", "--weights", "W"),
     ("grade", "--player", "file:W"),
+    ("exploitability", "--player", "file:W"),
 )
 BY_RUN = (
     ("match", "--run", "sent", "random", "uct:1"),
