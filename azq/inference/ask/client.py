@@ -246,8 +246,6 @@ class StreamEvaluator:
     def _read(self, message: EvalReply, waiting: Outstanding) -> Evaluation:
         count, places = waiting.request.count, waiting.wanted
         every = count * self.num_actions
-        if len(message.logits) == 2 * every:  # of a worker, too, that knows of no `legal`
-            places = None
         shapes = 2 * (every if places is None else len(places)), 2 * count * self.value_size
         if message.count != count or (len(message.logits), len(message.values)) != shapes:
             raise WireError(f"reply {message.request_id} holds {message.count} evaluations of other shapes than the {count} asked for")

@@ -103,16 +103,13 @@ def replies(members: Sequence[Pending], weight_version: int, outputs: Outputs) -
 
 
 def reply(pending: Pending, weight_version: int, outputs: Outputs, start: int) -> tuple[str, bytes]:
-    """Reply list and frame for one request whose leaves begin at `start` of a batch; a refusal where they do not fit a frame."""
+    """Reply list and frame for one request whose leaves begin at `start` of a batch; `read_request` saw that they fit one."""
     request, end = pending.request, start + pending.count
     logits, values = outputs[0][start:end], outputs[1][start:end]
     if request.legal:
         logits = logits.reshape(-1)[wanted_places(request.legal, *logits.shape)]
-    try:
-        frame = codec.encode(EvalReply(request.request_id, weight_version, request.count, logits.tobytes(), values.tobytes()))
-    except WireError as error:
-        return refusal(request, str(error), final=True)
-    return keys.reply(request.client), frame
+    message = EvalReply(request.request_id, weight_version, request.count, logits.tobytes(), values.tobytes())
+    return keys.reply(request.client), codec.encode(message)
 
 
 def refusal(request: EvalRequest, reason: str, *, final: bool = False) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""One suite for both buses: whatever runs against memory runs the same against a server."""
+"""What a bus does over a real server."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from azq.wire.connect import connect
 from azq.wire.messages import DeadLetter
 
 
-@pytest.fixture(params=["control", "data"])
-def bus(request):
-    broker = request.getfixturevalue("broker")
-    client = connect(broker.control_url if request.param == "control" else broker.data_url)
+@pytest.fixture
+def bus(broker):
+    client = connect(broker.data_url)
     yield RedisBus(client)
     client.close()
 

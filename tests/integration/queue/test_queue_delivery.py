@@ -18,7 +18,7 @@ from waiting import PATIENCE_S, until
 
 import azq.queue
 from azq.bus.embedded import EmbeddedServer
-from azq.errors import BrokerRefused, BrokerUnavailable, UnknownTagError
+from azq.errors import BrokerRefused, BrokerUnavailable
 from azq.ledger import Ledger
 from azq.ledger.types import JobState
 from azq.queue import make_app, publish
@@ -197,12 +197,3 @@ def test_a_wrong_password_is_refused(own_server):
     with pytest.raises(BrokerRefused, match="refuses the password") as caught:
         publish(app, view)
     assert "wrong-secret" not in str(caught.value)
-
-
-def test_a_malformed_tag_is_refused_before_anything_is_sent(broker, ledger):
-    view = ledger.enqueue(Job("", "r", Kind.SELFPLAY, "No Such Tag"))
-    with pytest.raises(UnknownTagError, match="No Such Tag"):
-        publish(make_app(broker.control_url), view)
-    client = connect(broker.control_url)
-    assert client.keys("azq.*") == []
-    client.close()

@@ -18,6 +18,7 @@ from azq.bus.redis import RedisBus
 from azq.config import ArenaConfig, BrokerConfig, Config, DaemonConfig, RunConfig, RunSections, SelfPlayConfig, WorkerConfig, dump_run
 from azq.errors import JobFailed, LeaseLost
 from azq.ledger import Ledger
+from azq.ledger.ledger import MAX_ATTEMPTS
 from azq.ledger.types import JobState, JobView
 from azq.ratings.matches import split
 from azq.status.observe import Standings, read_standing
@@ -155,7 +156,7 @@ def test_a_grading_counts_errors_by_class(desk: Desk) -> None:
 @pytest.mark.parametrize("payload", [b"", b"\xc1", encode(MatchSpec("stockfish", "random", 2, 8, 0, 0))])
 def test_a_spec_that_makes_no_sense_fails_by_name_and_is_given_up(desk: Desk, payload: bytes) -> None:
     view = desk.job(payload)
-    for _ in range(2):
+    for _ in range(MAX_ATTEMPTS):
         with pytest.raises(JobFailed) as caught:
             desk.run(view)
         view = desk.ledger.job(view.job.job_id)
@@ -190,7 +191,7 @@ def test_a_long_match_keeps_its_lease_and_a_revoked_one_ends(desk: Desk) -> None
 
 def test_a_stopped_worker_leaves_the_match_to_others_without_blame(desk: Desk) -> None:
     view = desk.job(MatchSpec("uct:20000", "uct:20000", 200, 16, 2, 3))
-    for attempt in range(1, 4):  # more often than max_attempts
+    for attempt in range(1, MAX_ATTEMPTS + 2):
         desk.context.board = Board(1)
         threading.Timer(0.1, desk.context.board.stop).start()
         with pytest.raises(JobFailed, match="stopped"):

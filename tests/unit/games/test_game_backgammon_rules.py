@@ -34,47 +34,6 @@ def play(state: State, *moves: str) -> State:
     return state
 
 
-@pytest.mark.parametrize(
-    ("own", "other", "dice", "moves"),
-    [
-        ({24: 1}, {12: 2, 2: 2}, "65", ["24/18"]),  # either die plays, not both: the larger
-        ({24: 1}, {12: 2, 7: 2}, "65", ["24/19"]),  # the larger is blocked
-        ({5: 1}, {1: 1}, "61", ["5/4"]),  # the last checker may not leave by one die where both can be played
-        ({3: 1}, {24: 1}, "65", ["3/off"]),  # one checker, one die: the larger
-        ({BAR: 1, 6: 3}, {1: 2}, "61", ["bar/19"]),  # from the bar first
-        ({BAR: 2, 6: 3}, {1: 2, 3: 2}, "31", ["passes"]),
-        ({BAR: 2, 6: 3}, {1: 2}, "61", ["bar/19"]),  # one enters, the other stays
-        ({6: 1, 3: 1}, {1: 1}, "54", ["6/2", "6/1"]),  # nothing leaves from 3 while 6 is held
-        ({7: 1, 3: 1}, {1: 1}, "64", ["7/3", "7/1"]),  # nor while one is not home
-        ({6: 1, 2: 2}, {1: 1}, "64", ["6/2", "6/off"]),
-        ({4: 2, 2: 1}, {1: 1}, "65", ["4/off", "4/off"]),  # from the highest point below the dice
-        ({8: 1}, {19: 2}, "22", ["passes"]),
-        ({13: 1, 8: 1}, {15: 1}, "32", ["8/6", "8/5", "13/11", "13/10*"]),  # a single checker is hit
-    ],
-)
-def test_legal_are_the_moves_that_begin_a_whole_turn(own: dict[int, int], other: dict[int, int], dice: str, moves: list[str]) -> None:
-    assert legal(place(own, other, dice)) == moves
-
-
-def test_no_die_alone_decides() -> None:
-    """Both dice can be moved from 13 at first; only by 7 or only by 10 the other can follow."""
-    assert legal(place({13: 1}, {18: 2, 2: 2}, "63")) == ["13/10"]  # 7 is closed
-    assert legal(place({13: 1}, {21: 2}, "63")) == ["13/7"]  # 4 is closed: one die alone, the larger
-    # 13/7 plays a die that may be played, and is no legal move: 4 and 17 are closed, so no 3 could follow.
-    assert legal(place({13: 1, 20: 1}, {21: 2, 8: 2}, "63")) == ["13/10", "20/14"]
-
-
-def test_a_double_goes_from_the_rear_and_its_player_stays() -> None:
-    state = place({24: 2, 13: 5, 8: 3, 6: 5}, {24: 2, 13: 5, 8: 3, 6: 5}, "11", ":p1")
-    assert state.current_player() == 1
-    play(state, "8/7")
-    assert legal(state) == ["6/5", "7/6", "8/7"]
-    play(state, "6/5")
-    assert (legal(state), state.current_player()) == (["5/4", "6/5"], 1)
-    play(state, "6/5", "5/4")
-    assert state.is_chance_node()
-
-
 @pytest.mark.parametrize("tail", ["", ":p1"])
 def test_the_value_follows_the_actor_in_the_middle_of_a_double(tail: str) -> None:
     """Four micro-moves by one player: the win is his, whatever the depth it is found at."""

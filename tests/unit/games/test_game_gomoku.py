@@ -9,7 +9,6 @@ import pytest
 from reference.boards import longest_line
 
 from azq import games
-from azq._core import Uct
 
 
 def crowded_games(exact5: bool, count: int, seed: int) -> int:
@@ -55,16 +54,3 @@ def test_planes_are_own_other_and_the_last_move() -> None:
                 np.testing.assert_array_equal(planes[1], cells == "ox"[player])
                 np.testing.assert_array_equal(planes[2].reshape(-1), last)
             state.apply_action(rng.choice(state.legal_actions()))
-
-
-TACTICS = [
-    ("9/9/2xxxx3/9/2ooo4/9/6o2/9/9 x g7", {"b3", "g3"}),  # an open four: five at once, at either end
-    ("9/9/1oxxxx3/9/2ooo4/9/9/9/9 x b3", {"g3"}),  # one end is shut
-]
-
-
-@pytest.mark.parametrize(("text", "moves"), TACTICS)
-def test_uct_makes_the_five_that_is_there(text: str, moves: set[str]) -> None:
-    game = games.load("gomoku", size=9)
-    state = game.state_from_notation(text)
-    assert state.action_to_string(Uct(game, num_simulations=2000, seed=1).best_action(state)) in moves

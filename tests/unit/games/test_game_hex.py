@@ -5,40 +5,8 @@ from __future__ import annotations
 import random
 
 import numpy as np
-import pytest
 
 from azq import games
-
-STEPS = ((0, 1), (0, -1), (1, 0), (-1, 0), (1, -1), (-1, 1))
-
-
-def joined(text: str, mark: str) -> bool:
-    """Whether x reaches the bottom from the top, or o the right from the left."""
-    rows = [line.split() for line in text.splitlines()]
-    size = len(rows)
-    open_cells = [(0, n) if mark == "x" else (n, 0) for n in range(size)]
-    seen = set()
-    while open_cells:
-        row, column = open_cells.pop()
-        if (row, column) in seen or not (0 <= row < size and 0 <= column < size) or rows[row][column] != mark:
-            continue
-        if (row if mark == "x" else column) == size - 1:
-            return True
-        seen.add((row, column))
-        open_cells += [(row + dr, column + dc) for dr, dc in STEPS]
-    return False
-
-
-@pytest.mark.parametrize("swap", [False, True])
-def test_somebody_wins_and_only_by_joining(swap: bool) -> None:
-    game, rng = games.load("hex", size=7, swap=swap), random.Random(33)
-    for _ in range(40):
-        state = game.new_initial_state()
-        while not state.is_terminal():
-            state.apply_action(rng.choice(state.legal_actions()))
-            won = [joined(str(state), mark) for mark in "xo"]
-            assert state.is_terminal() == any(won)
-            assert state.returns() == [float(won[0] - won[1]), float(won[1] - won[0])]
 
 
 def test_planes_tell_stones_seat_and_whether_to_swap() -> None:

@@ -54,24 +54,6 @@ def test_planes_are_own_other_and_placements(size: int) -> None:
             state.apply_action(rng.choice(state.legal_actions()))
 
 
-def test_after_a_pass_values_belong_to_whoever_moves() -> None:
-    game, rng, passes = games.load("othello", size=6), random.Random(16), 0
-    for _ in range(60):
-        state = game.new_initial_state()
-        while not state.is_terminal():
-            legal, before, board = state.legal_actions(), state.current_player(), str(state)
-            own, other, _ = state.observation_tensor()
-            state.apply_action(rng.choice(legal))
-            if legal == [36]:
-                passes += 1
-                assert state.current_player() == 1 - before
-                assert str(state) == board
-                np.testing.assert_array_equal(state.observation_tensor()[:2], (other, own))
-        lead = str(state).count("x") - str(state).count("o")
-        assert state.returns() == [float(np.sign(lead)), float(-np.sign(lead))]
-    assert passes > 10
-
-
 def turned(game: games.Game, state: games.State, symmetry: int) -> games.State:
     """The image of a position under a symmetry, by way of its notation."""
     size = game.observation_planes()[1]

@@ -174,12 +174,6 @@ def test_logits_of_legal_actions_alone_come_to_their_places(bus, client):
     assert client.result(handle, timeout_s=0.0).logits.tolist() == [[0.0, 0.0, 1.0], [2.0, 0.0, 0.0]]
 
 
-def test_a_worker_that_knows_of_no_legal_actions_answers_with_all(bus, client):
-    handle = client.submit(np.zeros((2, 4), np.uint8), legal=np.array([[0b100], [0b001]], np.uint8))
-    replied(bus, sent(bus)[0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert client.result(handle, timeout_s=0.0).logits.tolist() == [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
-
-
 @pytest.mark.parametrize("legal", [np.array([[0b111], [0b011]], np.uint8), np.zeros((2, 0), np.uint8)])
 def test_where_most_actions_are_legal_or_nobody_says_all_are_asked_for(bus, client, legal):
     handle = client.submit(np.zeros((2, 4), np.uint8), legal=legal)

@@ -37,8 +37,15 @@ def clock():
 
 
 @pytest.fixture
-def make(brokers, clock):
+def tries():
+    """Places of the brokers to which a connection was tried."""
+    return []
+
+
+@pytest.fixture
+def make(brokers, clock, tries):
     def connect(place):
+        tries.append(place)
         brokers[place].ping()
         return brokers[place], on_shard("c", place)
 
@@ -119,13 +126,15 @@ def test_a_broker_that_is_back_in_time_is_kept(make, brokers, clock):
     assert client.client == "c#1"
 
 
-def test_with_every_broker_away_it_waits_and_takes_the_first_that_is_back(make, brokers):
-    client = make()
+def test_with_every_broker_away_it_waits_and_takes_the_first_that_is_back(make, brokers, clock, tries):
+    client, began_s = make(), clock.now_s
     handle = submit(client, 1)
     for broker in brokers:
         broker.down = True
     for _ in range(200):
         assert client.result(handle, timeout_s=0.0) is None
+    assert tries[:3] == [1, 0, 2]
+    assert len(tries) <= 1 + 2 * (clock.now_s - began_s) / MOVE_AFTER_S, "both others once in a while"
     brokers[2].down = False
     until_moved(client, handle, 2)
     answer(brokers[2], sent(brokers[2])[0])

@@ -67,20 +67,28 @@ class SlowShelf(Shelf):
         super().__init__(bus)
         self.gate, self.asked = threading.Event(), threading.Event()
 
+    def hold(self, version):
+        if version > 1:
+            self.asked.set()
+            assert self.gate.wait(PATIENCE_S)
+
     def fetch(self, view):
         read = super().fetch(view)
 
         def slow(event):
-            if event.version > 1:
-                self.asked.set()
-                assert self.gate.wait(PATIENCE_S)
+            self.hold(event.version)
             return read(event)
 
         return slow
 
 
-def test_while_a_fetch_hangs_the_old_version_answers(bus):
+@pytest.mark.parametrize("stage", ["fetch", "load and compare"])
+def test_while_new_weights_are_not_ready_the_old_version_answers(bus, monkeypatch, stage):
     shelf = SlowShelf(bus)
+    if stage != "fetch":
+        take, hold = Model.take, shelf.hold
+        monkeypatch.setattr(shelf, "hold", lambda version: None)
+        monkeypatch.setattr(Model, "take", lambda model, state, meta, version: hold(version) or take(model, state, meta, version))
     shelf.publish(1, weights(1))
     server, client, packed = make_server(bus, bus, shelf), client_of(bus), observations(16)
     with serving(server):
@@ -93,28 +101,6 @@ def test_while_a_fetch_hangs_the_old_version_answers(bus):
         assert client.result(pinned, timeout_s=0.0) is None  # waits apart for what is being fetched
         shelf.gate.set()
         assert client.result(pinned, timeout_s=PATIENCE_S).weight_version == 2
-        until(lambda: ask(client, packed).weight_version == 2, "the new version is served")
-
-
-def test_while_weights_are_loaded_and_compared_with_the_reference_the_old_version_answers(bus, monkeypatch):
-    shelf = Shelf(bus)
-    shelf.publish(1, weights(1))
-    server, client, packed = make_server(bus, bus, shelf), client_of(bus), observations(16)
-    take, at_work, gate = Model.take, threading.Event(), threading.Event()
-
-    def slow(model, state, meta, version=None):
-        take(model, state, meta, version)
-        if version == 2:
-            at_work.set()
-            assert gate.wait(PATIENCE_S)
-
-    with serving(server):
-        until(lambda: ask(client, packed).weight_version == 1, "version 1 is served")
-        monkeypatch.setattr(Model, "take", slow)
-        shelf.publish(2, weights(2, version=2))
-        assert at_work.wait(PATIENCE_S)
-        assert all(ask(client, packed).weight_version == 1 for _ in range(50))
-        gate.set()
         until(lambda: ask(client, packed).weight_version == 2, "the new version is served")
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inference_doubles import CONFIG, RUN, OneRun, Shelf, ask, observations, serving, weights
 from memory_broker import MemoryBus
-from waiting import PATIENCE_S, until
+from waiting import PATIENCE_S
 
 from azq.actor import Arenas
 from azq.actor.groups import GameGroup
@@ -117,18 +117,6 @@ def test_the_largest_answer_comes_and_a_larger_one_is_refused_while_others_are_a
             ask(place.client, observations(MOST + 1, spec=WIDE))
         assert len(ask(place.client, observations(3, spec=WIDE)).logits) == 3
     assert place.bus.length(keys.eval_stream(RUN)) == 0
-
-
-def test_an_answer_that_does_not_encode_all_the_same_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "most_leaves", lambda *_shape: 10**9)
-    place = Place()
-    with serving(place.server):
-        large = place.client.submit(observations(MOST + 20, spec=WIDE))
-        small = place.client.submit(observations(2, spec=WIDE))
-        assert len(place.client.result(small, timeout_s=PATIENCE_S).logits) == 2
-        with pytest.raises(EvaluationRefused, match="exceeds 8388608"):
-            place.client.result(large, timeout_s=PATIENCE_S)
-    until(lambda: place.bus.length(keys.eval_stream(RUN)) == 0, "nothing is left pending")
 
 
 def test_a_batch_that_raises_what_nobody_foresaw_costs_the_request_that_does(monkeypatch: pytest.MonkeyPatch) -> None:
