@@ -118,7 +118,8 @@ export class RunView {
   }
 
   async askStatus() {
-    const [status, queues] = await Promise.all([call(path(this.run, "/status")), call("/v1/queues")]);
+    const [status, queues] = await Promise.all([call(path(this.run, "/status")), call("/v1/queues")]).catch((error) => this.#refuse(error));
+    this.element.classList.remove("absent");
     this.#drawHead(status);
     show(this.sentence, sentence(status, this.finding));
     this.strength.drawStages(status.stages);
@@ -128,6 +129,16 @@ export class RunView {
     show(this.conditions, status.conditions.map((text) => h("p", {}, text)));
     show(this.queues, queuesPanel(queues));
     show(this.ledger, ledgerPanel(status.ledger), ranksTable(status.ranks));
+  }
+
+  /** Shows no empty charts where there is no such run. */
+  #refuse(error) {
+    if (error.status === 404) {
+      this.element.classList.add("absent");
+      show(this.head, h("h1", {}, this.run));
+      show(this.sentence, h("p", { class: "headline bad", role: "status" }, error.message));
+    }
+    throw error;
   }
 
   async askHistory() {

@@ -90,6 +90,13 @@ def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit
     assert seen.complaints == []
 
 
+def test_a_run_that_is_not_there_is_named_instead_of_empty_charts(visit: Any) -> None:
+    seen = visit("page/#/run/nosuch")
+    seen.page.locator(".headline.bad", has_text="no run 'nosuch'").wait_for()
+    assert seen.text("h1") == "nosuch"
+    assert not seen.page.locator("#throughput").is_visible()
+
+
 def test_workers_stand_by_host_and_the_late_one_is_marked(visit: Any) -> None:
     seen = visit()
     unfold(seen)

@@ -72,8 +72,8 @@ const lineOf = (text, name) => new RegExp(`^${name} (.*)$`, "m").exec(text)?.[1]
 
 function beast(view, name, player, options = {}) {
   const code = name.slice(0, 2);
-  const label = `${ANIMALS[code]}, strength ${STRENGTH[code]}, ${whose(view, player).toLowerCase().replace("your", "yours")}`;
-  return card(view, [h("b", {}, STRENGTH[code]), h("span", { class: "face", "aria-hidden": "true" }, FACES[code]), h("small", {}, ANIMALS[code])], label, `beast p${player}`, options);
+  const label = `${STRENGTH[code]} ${ANIMALS[code]}, ${whose(view, player).toLowerCase().replace("your", "yours")}`;
+  return card(view, [h("b", {}, STRENGTH[code]), " ", h("span", { class: "face", "aria-hidden": "true" }, FACES[code]), h("small", {}, ANIMALS[code])], label, `beast p${player}`, options);
 }
 
 /** What a card of the hand does: its only action, or a choice among several. */
