@@ -74,6 +74,15 @@ def publish_file(path: Path, data: bytes, mode: int = 0o644) -> None:
     sync_folder(path.parent)
 
 
+def write_output(path: Path, data: bytes) -> None:
+    """Writes the file that a command was given a name for, and makes its folder. Raises `StoreError`."""
+    try:
+        make_folders(path.absolute().parent)
+        publish_file(path, data)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror or error}; name another file") from None
+
+
 @contextlib.contextmanager
 def locked(path: Path, taken: Callable[[str], str] | None = None) -> Iterator[None]:
     """Holds a file for this process, whose id it then keeps; a process that dies holds it no longer.

@@ -17,7 +17,7 @@ from azq.client import Client
 from azq.config import Config, ListenConfig
 from azq.config.access import is_loopback, with_own_token
 from azq.errors import ConfigError, NotFound, StoreError
-from azq.files import publish_file
+from azq.files import write_output
 from azq.host.game_files import load_game
 from azq.notation.units import score_text
 from azq.pretrained import Card, MeasuredGrade, MeasuredMatch
@@ -59,10 +59,7 @@ def export_weights(config: Config, client: Client, run: str, version: str, as_fo
         meta = from_bytes(data)[1]
         data = to_onnx(restore(data, load_game(config, meta.game, meta.params, f"version {number} of {run}")))
     path = out or Path(f"{run}-{number}.{as_format}")
-    try:
-        publish_file(path, data)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror or error}; choose another --out") from None
+    write_output(path, data)
     return {"file": str(path), "version": int(number), "format": as_format, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 

@@ -20,9 +20,10 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.config.loading import to_toml
 from azq.console.samples import figures_of, read
-from azq.console.svg import line_chart, publish_page, span_bar
+from azq.console.svg import line_chart, span_bar
 from azq.console.table import stage_text
 from azq.errors import AzqError, ConfigError, StateConflict
+from azq.files import write_output
 from azq.host.brokers import reading_control
 from azq.ledger import Ledger
 from azq.ledger.types import KEPT_EVENTS, RunState
@@ -75,7 +76,7 @@ def report(config: Config, run: str, out: Path) -> Path:
         raise StateConflict(f"run {run} is still running, and its report would be half a one; stop `azq up`, or `azq runs finish {run}`")
     title, sections = f"Run {run}", [*sections_of(course, events, spent), recorded_games(config, run)]
     page = as_markdown(title, sections) if out.suffix == ".md" else as_html(title, sections)
-    publish_page(out, page)
+    write_output(out, page.encode())
     return out
 
 

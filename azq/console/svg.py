@@ -7,8 +7,8 @@ from html import escape
 from itertools import cycle
 from pathlib import Path
 
-from azq.errors import ConfigError, StoreError
-from azq.files import publish_file
+from azq.errors import ConfigError
+from azq.files import write_output
 from azq.status.curves import CurvePoint
 
 WIDTH, HEIGHT = 460, 190
@@ -84,12 +84,5 @@ def write_charts(charts: Sequence[str], out: Path, columns: int = 2) -> None:
         for chart, (x, y) in zip(charts, places, strict=True)
     )
     box = f'viewBox="-8 -8 {WIDTH * columns + 16} {HEIGHT * -(-len(charts) // columns) + 16}" style="background:white"'
-    publish_page(out, f'<svg xmlns="http://www.w3.org/2000/svg" {box}><style>{STYLE}</style>{"".join(placed)}</svg>\n')
-
-
-def publish_page(out: Path, page: str) -> None:
-    """Writes what a command draws. Raises `StoreError`."""
-    try:
-        publish_file(out, page.encode())
-    except OSError as error:
-        raise StoreError(f"{out} cannot be written: {error.strerror}; name another file") from None
+    page = f'<svg xmlns="http://www.w3.org/2000/svg" {box}><style>{STYLE}</style>{"".join(placed)}</svg>\n'
+    write_output(out, page.encode())

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S
 
-from azq.errors import StateConflict
-from azq.files import locked
+from azq.errors import StateConflict, StoreError
+from azq.files import locked, write_output
 
 HOLD = """
 import sys
@@ -53,3 +53,10 @@ def test_who_gives_no_words_waits(tmp_path: Path) -> None:
         order.append("first")
     thread.join(PATIENCE_S)
     assert order == ["first", "second"]
+
+
+def test_what_a_command_writes_has_its_folder_or_an_error_that_names_it(tmp_path: Path) -> None:
+    write_output(tmp_path / "new" / "out.toml", b"a")
+    assert (tmp_path / "new" / "out.toml").read_bytes() == b"a"
+    with pytest.raises(StoreError, match=r"out\.toml/more cannot be written: .*; name another file"):
+        write_output(tmp_path / "new" / "out.toml" / "more", b"a")

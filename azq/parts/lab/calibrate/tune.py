@@ -15,7 +15,7 @@ from azq.config.loading import to_toml
 from azq.console.table import tabled
 from azq.console.up import UpRequest, read_start
 from azq.errors import ConfigError, EvaluationTimeout
-from azq.files import publish_file
+from azq.files import write_output
 from azq.host.devices import DevicePlan, Wishes, detect, plan
 from azq.parts.lab.bench.rig import Rig, changed, rig
 from azq.parts.lab.bench.selfplay import played
@@ -115,11 +115,7 @@ def tune(
     out: Path,
     progress: Progress,
 ) -> TuneReport:
-    """Measures, chooses, writes; nothing is written where nothing is faster, or Ctrl-C ended it.
-
-    Raises `ConfigError` for a file that cannot be written, before anything is measured.
-    """
-    check_writable(out)
+    """Measures, chooses, writes; nothing is written where nothing is faster, or Ctrl-C ended it."""
     run = f"tune-{os.getpid()}"  # that no folder has
     config = read_start(UpRequest(game, run, overrides, None, config_file, preset)).config
     evaluator = evaluator or plan(detect(), Wishes.of(config)).evaluator
@@ -132,18 +128,9 @@ def tune(
     return report
 
 
-def check_writable(path: Path) -> None:
-    """Raises `ConfigError` for a file that could not be written at the end of a long measurement."""
-    if not (folder := path.absolute().parent).is_dir():
-        raise ConfigError(f"there is no folder {folder} for {path}; make it, or name another file")
-
-
 def write(path: Path, changes: Mapping[str, Mapping[str, Any]], comment: str) -> None:
-    """Writes a file of these settings alone. Raises `ConfigError`."""
-    try:
-        publish_file(path, f"# {comment}\n{to_toml(changes)}".encode())
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error}; name another file") from None
+    """Writes a file of these settings alone. Raises `StoreError`."""
+    write_output(path, f"# {comment}\n{to_toml(changes)}".encode())
 
 
 def _measured(config: Config, setting: str, seconds: float, progress: Progress) -> TuneReport:

@@ -13,8 +13,8 @@ import msgspec
 
 from azq import games
 from azq.console.report import ReportSection, as_markdown
-from azq.errors import ConfigError, StoreError
-from azq.files import make_folders, publish_file
+from azq.errors import ConfigError
+from azq.files import write_output
 from azq.parts.lab.validate.bands import LEAST_SEEDS, Band, BandVerdict, cpu_ratio, judge, spread
 from azq.parts.lab.validate.curve import band_sections, curves_of, metric_of, plan_of
 from azq.parts.lab.validate.validate import machine_kind
@@ -85,7 +85,8 @@ def check_bands(request: BandRequest, progress: Callable[[str], None]) -> BandRe
     left = sorted(set(seeds) - {curve.seed for curve in measured.curves})
     for curve in curves_of(request.game, left, request.processes, progress):
         measured = measured.having([*measured.curves, curve])
-        _write(request.out, measured.file_name, msgspec.json.format(msgspec.json.encode(measured)))
+        if request.out is not None:
+            write_output(request.out / measured.file_name, msgspec.json.format(msgspec.json.encode(measured)))
     return BandReport(band, measured, judge(band, measured) if band else [])
 
 
@@ -134,13 +135,3 @@ def _read(file: Path | Traversable) -> Band:
         return msgspec.json.decode(file.read_bytes(), type=Band)
     except (OSError, msgspec.DecodeError) as error:
         raise ConfigError(f"band {file} cannot be read: {error}; azq validate --bands GAME --out FOLDER writes one") from None
-
-
-def _write(folder: Path | None, name: str, data: bytes) -> None:
-    if folder is None:
-        return
-    try:
-        make_folders(folder)
-        publish_file(folder / name, data)
-    except OSError as error:
-        raise StoreError(f"{folder / name} cannot be written: {error.strerror}; name another --out") from None

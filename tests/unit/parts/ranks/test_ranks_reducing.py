@@ -117,38 +117,6 @@ def alone_on(config: LearnerConfig, begin: int, end: int) -> np.ndarray:
     return numbers(trainer)["weights/policy.weight"]
 
 
-@pytest.mark.release
-@pytest.mark.parametrize(
-    ("changes", "steps"),
-    [
-        ({}, 400),
-        ({"compression": "fp16"}, 400),
-        ({"compression": "topk", "compression_ratio": 0.5}, 800),  # what comes late and at once, Adam makes less of
-        ({"sync_every": 8}, 400),
-    ],
-)
-def test_every_way_to_synchronise_converges_on_a_planted_problem(changes, steps):
-    config = config_of(ema_decay=0.0, **changes)
-
-    def body(group: RankGroup) -> tuple[float, float]:
-        trainer = trainer_of(config)
-        sync = sync_of(trainer.module, config, CPU)
-        sync.share(group.place, (64, 64))
-        trainer.join(sync)
-        spec = NetSpec.of(games.load("connect_four"))
-        for step in range(steps):
-            trainer.train_on(Batch(part(planted(spec, 128, step), 64 * group.place, 64 * group.place + 64)), 0.0)
-        fresh = planted(spec, 1000, 10_000)
-        with torch.no_grad():
-            logits, values = trainer.averaged(*unpack(torch.from_numpy(fresh.packed), spec))
-        hits = (logits.argmax(1).numpy() == fresh.policies.argmax(1)).mean()
-        return float(hits), float(((values.numpy() - fresh.values) ** 2).mean())
-
-    for hits, error in in_ranks(2, body, seconds=120):
-        assert hits > 0.8
-        assert error < 0.1
-
-
 def test_a_group_carries_words_timings_and_a_trainers_state():
     planned = TrainingRound(7, 3, 96, 1000, 0.25)
     spoken = Command("train", planned=planned, rows=(64, 32))

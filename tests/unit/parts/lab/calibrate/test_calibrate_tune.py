@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from azq.config import load
-from azq.errors import ConfigError, EvaluationTimeout
+from azq.errors import EvaluationTimeout
 from azq.parts.lab.calibrate import tune
 from azq.parts.lab.calibrate.course import Arrangement, Performance, TrialJudge, TunedChoice
 from azq.parts.lab.calibrate.rates import SampleReuse, Side
-from azq.parts.lab.calibrate.tune import TrialSeries, TuneReport, check_writable, write
+from azq.parts.lab.calibrate.tune import TrialSeries, TuneReport, write
 
 START = Arrangement(processes=1, threads=1, games=256, within_ms=25.0, groups=2)
 THREE, FOUR = replace(START, groups=3), replace(START, groups=4)
@@ -68,9 +68,3 @@ def test_a_choice_is_written_as_settings(tmp_path: Path) -> None:
     assert file.read_text().startswith("# connect_four on 2 cores\n")
     config = load(file)
     assert (config.selfplay.groups, config.selfplay.answer_within_ms, config.worker.concurrency) == (3, 0.0, 2)
-
-
-def test_a_folder_that_is_missing_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no folder"):
-        check_writable(tmp_path / "nowhere" / "new.toml")
-    check_writable(tmp_path / "new.toml")
