@@ -18,7 +18,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.local                                             a whole azq in one process and one folder: `azq.Local`
     azq.console                                           what a person looks at: `azq up`, the live table, play, doctor
     azq.cli                                               the command line, which finds the parts by `azq.parts.extensions`
-    azq.parts.cluster | azq.parts.volunteers | azq.parts.ranks    machines from one file; browsers' tabs; several learners
+    azq.parts.cluster | azq.parts.volunteers | azq.parts.ranks | azq.parts.sim    machines; tabs; several learners; faults from a seed
     azq.parts.lab.bench | azq.parts.lab.drill             what this machine reaches; failures rehearsed
     azq.parts.lab.validate | azq.parts.lab.sweep | azq.parts.lab.calibrate    learning repeated; settings searched; machine measured
 """

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_TIME_NS: ContextVar[Callable[[], int]] = ContextVar("wall clock", default=time.time_ns)
 
 
 def now_ms() -> int:
     """Milliseconds since 1970, UTC; it may jump where somebody sets the clock, so durations are never measured with it."""
-    return time.time_ns() // 1_000_000
+    return _TIME_NS.get()() // 1_000_000
+
+
+@contextmanager
+def wall_clock(time_ns: Callable[[], int]) -> Iterator[None]:
+    """Another wall clock for the length of the block, in this context alone: that of a simulated host."""
+    token = _TIME_NS.set(time_ns)
+    try:
+        yield
+    finally:
+        _TIME_NS.reset(token)

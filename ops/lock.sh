@@ -13,7 +13,7 @@ echo "pip==26.3" | compile -o $locks/pip.txt
 echo "uv" | compile -o $locks/uv.txt
 "$python" ops/requirements.py group wasm | compile -o $locks/wasm.txt
 "$python" ops/requirements.py group wheels | compile -o $locks/wheels.txt
-"$python" ops/requirements.py direct embedded eval nvml s3 | compile -o constraints.txt
+"$python" ops/requirements.py direct embedded eval nvml s3 sim | compile -o constraints.txt
 sed -i '1{/^#/!i # Every dependency of azq, pinned and hashed, for each Python and machine. Made by `make lock`, not by hand.
 }' constraints.txt
 "$python" ops/requirements.py group extras | compile -c constraints.txt -o $locks/extras.txt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -73,6 +74,8 @@ class Context:
         self.arenas = Arenas()
         self.meter = Meter()
         self.phases = Phases()
+        self.clock: Callable[[], float] = time.monotonic  # of slices, as their wait is; a simulation has its own
+        self.wait: Callable[[float], object] | None = None
         self._evaluators = 0
         self._heartbeat = heartbeat
 

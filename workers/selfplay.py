@@ -38,7 +38,15 @@ def _play(context: Context, lease: Lease) -> SliceEnd:
         weighed = sections.selfplay.evaluator == "uniform" or bool(read_weights(RedisBus(context.control), record.run))
         slice_ = Slice(lease, sections, game, record.created_ms, patience_s(lease.job, weighed=weighed))
         work = SelfPlay(
-            context.ledger, slice_, evaluator, context.arenas, should_stop=context.stopping, report=report, phases=context.phases
+            context.ledger,
+            slice_,
+            evaluator,
+            context.arenas,
+            should_stop=context.stopping,
+            report=report,
+            clock=context.clock,
+            wait=context.wait,
+            phases=context.phases,
         )
         end = work.run()
     if end.stop in (Stop.LEASE_LOST, Stop.BROKER_LOST):

@@ -68,17 +68,17 @@ def take_place(take: Callable[[str], str], mine: str) -> str:
     return take(holder) if holder != mine and surely_dead(holder, process_space()) else holder
 
 
-def wait_for_place(take: Callable[[], T], life_s: float, pause: Callable[[float], bool]) -> T:
+def wait_for_place(take: Callable[[], T], life_s: float, pause: Callable[[float], bool], clock: Callable[[], float] = time.monotonic) -> T:
     """What `take` answers, tried for as long as a dead holder may still have the place; `pause(seconds)` says True to give up waiting.
 
     Raises the last `StateConflict` of `take`.
     """
-    deadline = time.monotonic() + life_s + 1.0
+    deadline = clock() + life_s + 1.0
     while True:
         try:
             return take()
         except StateConflict:
-            if time.monotonic() > deadline or pause(0.1):
+            if clock() > deadline or pause(0.1):
                 raise
 
 
@@ -96,10 +96,15 @@ def lock_folder(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def held_place(ledger: Ledger, run: str, pause: Callable[[float], bool]) -> Iterator[LearnerLease]:
-    """Holds the one learner's place of a run; waits while a dead learner may still have it. Raises `StateConflict` naming who has it."""
-    holder = holder_name()
-    lease = wait_for_place(lambda: ledger.take_learner(run, holder, PLACE_LIFE_S), PLACE_LIFE_S, pause)
+def held_place(
+    ledger: Ledger, run: str, pause: Callable[[float], bool], holder: str = "", clock: Callable[[], float] = time.monotonic
+) -> Iterator[LearnerLease]:
+    """Holds the one learner's place of a run, for `holder` or this process; waits while a dead learner may still have it.
+
+    Raises `StateConflict` naming who has it.
+    """
+    holder = holder or holder_name()
+    lease = wait_for_place(lambda: ledger.take_learner(run, holder, PLACE_LIFE_S), PLACE_LIFE_S, pause, clock)
     try:
         yield lease
     finally:

@@ -3,6 +3,7 @@
     lab          measures this machine, rehearses failures, proves that learning repeats, searches settings
     cluster      many machines from one file: checks, cost, rendered targets, ssh
     volunteers   browsers' tabs that make games: gateway, tickets, verification
+    sim          the protocol in one process under faults, from a seed: simulated clock, broker, delivery, disk
     ranks        training by several processes: membership, gradient exchange, compression
 
 Nothing outside a part imports it (import-linter). A part adds to azq by modules that `extensions` finds by name: `commands` has

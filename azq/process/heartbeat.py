@@ -6,9 +6,9 @@ import math
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,8 @@ from azq.process.proc import usage
 from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import SCHEMA, Heartbeat
+
+Measure: TypeAlias = Callable[[], Mapping[str, float]]
 
 NO_RATES: Mapping[str, float] = MappingProxyType({})
 
@@ -36,14 +38,18 @@ def machine_facts(environment: Mapping[str, str] = os.environ) -> dict[str, Any]
 
 
 class Presence:
-    """A process in the control plane, from its first heartbeat until it leaves; `facts` are fields of all its heartbeats."""
+    """A process in the control plane, from its first heartbeat until it leaves; `facts` are fields of all its heartbeats.
 
-    def __init__(self, role: str, *, life_s: float, every_s: float = 0.0, worker: str = "", **facts: Any) -> None:
+    `measure` says what the process costs: a simulated one has no process id to be measured by.
+    """
+
+    def __init__(self, role: str, *, life_s: float, every_s: float = 0.0, worker: str = "", measure: Measure = usage, **facts: Any) -> None:
         host, pid = socket.gethostname(), os.getpid()
         self.worker = worker or f"{role}@{host}:{pid}"
         always = machine_facts() | facts
         self._always = Heartbeat(role, self.worker, host, pid, __version__, SCHEMA, started_ms=now_ms(), sent_ms=0, **always)
         self._life_s = life_s
+        self._measure = measure
         self._every_s = every_s
         self._last_s = -math.inf
 
@@ -57,7 +63,7 @@ class Presence:
 
     def beat(self, bus: HeartbeatBus, rates: Mapping[str, float] = NO_RATES, **changes: Any) -> None:
         """Says what there is to say now, what this process costs among it. Raises `BrokerError`."""
-        heartbeat = msgspec.structs.replace(self._always, sent_ms=now_ms(), rates={**rates, **usage()}, **changes)
+        heartbeat = msgspec.structs.replace(self._always, sent_ms=now_ms(), rates={**rates, **self._measure()}, **changes)
         bus.put(keys.beat(self.worker), encode(heartbeat), life_s=self._life_s)
 
     def leave(self, bus: HeartbeatBus) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +20,8 @@ from azq.errors import DO_NOT_RESTART, AzqError, BrokerError, StateConflict
 from azq.ledger import Ledger
 from azq.ledger.holder import holder_name, spoken, take_place, wait_for_place
 from azq.ledger.types import RunState
-from azq.process.heartbeat import Presence
+from azq.process.heartbeat import Measure, Presence
+from azq.process.proc import usage
 from azq.ratings import positions
 from azq.status.brokers import fleet_of
 from azq.status.conditions import DeathLog, crash_loops, publish_death
@@ -59,8 +61,11 @@ log = logs.get(__name__)
 class DaemonLock:
     """The right to act on a control plane: a key with a life, renewed in each tick. A holder whose death can be seen loses it at once."""
 
-    def __init__(self, client: redis.Redis, holder: str | None = None, *, life_s: float = LIFE_S) -> None:
+    def __init__(
+        self, client: redis.Redis, holder: str | None = None, *, life_s: float = LIFE_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client = client
+        self._clock = clock
         self._holder = holder or holder_name()
         self.life_s = life_s
 
@@ -76,7 +81,7 @@ class DaemonLock:
 
     def wait(self, pause: Callable[[float], bool]) -> None:
         """Takes the lock, waiting as long as a dead holder may still have it; `pause(seconds)` says True to give up waiting."""
-        wait_for_place(self.hold, self.life_s, pause)
+        wait_for_place(self.hold, self.life_s, pause, self._clock)
 
     def let_go(self) -> None:
         """Gives the lock back, if it is still ours."""
@@ -108,6 +113,7 @@ class Loop:
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     notify: Callable[[Notice], object] = field(default=nothing)
     enter: Callable[[], None] = field(default=nothing)
+    measure: Measure = field(default=usage)
 
     def __post_init__(self) -> None:
         self._history = Recorder(self.bus, HISTORY_EVERY_S)
@@ -118,7 +124,7 @@ class Loop:
         self._ticks = 0
         self._lives: Lives = {}
         self._deaths = DeathLog(self.bus)
-        self._presence = Presence("daemon", life_s=self.life_s)
+        self._presence = Presence("daemon", life_s=self.life_s, measure=self.measure)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,248 @@
+"""The processes of a simulated azq, each as its main runs it: two daemons, workers, two learners of which one learns, an operator.
+
+What is doubled: the network behind search (equal priors after a wait), the Celery worker around a task, and training (nothing is learnt).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from celery.exceptions import Ignore
+
+from azq import games
+from azq.bus.redis import RedisBus
+from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
+from azq.config.host import HostSections
+from azq.errors import BrokerError, JobFailed, NotFound, StateConflict
+from azq.games import Game
+from azq.learner.data.intake import BATCH, Intake, game_key
+from azq.learner.data.intake_loop import IDLE_S, IntakeLoop
+from azq.ledger import Ledger
+from azq.ledger.holder import held_place, lock_folder
+from azq.ledger.records import record_of
+from azq.ledger.types import RunState
+from azq.parts.sim.books import BookedLedger, Books
+from azq.parts.sim.network import Delivery, SimulatedNetwork
+from azq.parts.sim.world import Actor, World
+from azq.phases import Phases
+from azq.process.heartbeat import Presence
+from azq.replay.segments import SegmentLog
+from azq.replay.window import Window
+from azq.search.evaluator import Evaluation, Evaluator, UniformEvaluator
+from azq.status.observe import Beats, Observer
+from azq.wire.connect import agree_on_schema
+from azq.wire.kinds import Kind, queue_name
+from azq.wire.messages import RunRecord
+from daemon.serve.act import Hands
+from daemon.serve.health import Health
+from daemon.serve.loop import TICK_S, DaemonLock, Loop, broker_ms
+from workers.children import Board
+from workers.context import Context
+from workers.selfplay import run as play
+
+if TYPE_CHECKING:
+    from azq.config import Config
+    from workers.children import ChildHeartbeat
+
+RUN = "sim"
+GAMES = 3  # in flight of a job
+SLICE_S = 10.0
+EVALUATION_S = 0.15  # mean
+ROLL_BYTES = 6000  # of a segment, so that some are closed
+WINDOW = 64  # samples
+SECTIONS = RunSections(
+    run=RunConfig(game="tic_tac_toe", seed=5),
+    search=SearchConfig(num_simulations=2, reuse_subtree=False),
+    selfplay=SelfPlayConfig(evaluator="uniform", games_in_flight=GAMES, groups=1, slice_s=SLICE_S, journal_s=2.0, cache_entries=0),
+)
+GAME = games.load(SECTIONS.run.game)
+
+
+@dataclass
+class Site:
+    """What the processes of one simulation share."""
+
+    world: World
+    network: SimulatedNetwork
+    delivery: Delivery
+    folder: Path  # of the run
+    books: Books = field(default_factory=Books)
+    config: HostSections = field(default_factory=HostSections)  # not those of this host
+    wanted: RunState = RunState.RUNNING
+    meddles: bool = True  # the operator pauses and cancels
+
+    @property
+    def segments(self) -> Path:
+        return self.folder / "segments"
+
+    def phases(self) -> Phases:
+        """Where a process's time goes, by the simulation's clock alone."""
+        return Phases(clock=self.world.monotonic, cpu_clock=self.world.monotonic)
+
+
+def daemon(site: Site, actor: Actor) -> None:
+    """As `daemon.main`, without its REST interface: waits for the lock, then ticks."""
+    world, client = site.world, site.network.client()
+    bus, ledger = RedisBus(client), Ledger(client)
+    lock = DaemonLock(client, f"{actor.owner}::", clock=world.monotonic)
+
+    def enter() -> None:
+        lock.wait(world.pause)
+        agree_on_schema(client, upgrade=True)
+
+    loop = Loop(
+        config=site.config.daemon,
+        observer=Observer(ledger, bus, Beats(bus, clock=world.monotonic), clock=world.monotonic),
+        hands=Hands(ledger, bus, site.delivery.publish),
+        bus=bus,
+        hold=lock.hold,
+        clock_ms=lambda: broker_ms(client),
+        has_positions=lambda _: False,
+        health=Health(),
+        life_s=site.config.worker.heartbeat_life_s,
+        enter=enter,
+        measure=dict,
+    )
+    while True:
+        loop.tick()
+        world.pause(TICK_S)
+
+
+def worker_main(site: Site, _: Actor, worker: str) -> None:
+    """The main process of a worker: its heartbeats."""
+    queue = queue_name(Kind.SELFPLAY, "cpu")
+    presence = Presence("selfplay", life_s=site.config.worker.heartbeat_life_s, worker=worker, measure=dict, queues=(queue,), tags=("cpu",))
+    bus = RedisBus(site.network.client())
+    while True:
+        with suppress(BrokerError):
+            presence.beat(bus)
+        site.world.pause(site.config.worker.heartbeat_s)
+
+
+class SimulatedContext(Context):
+    """What a pool child keeps, with the simulation's clock, broker and books."""
+
+    def __init__(self, site: Site, actor: Actor) -> None:
+        super().__init__(cast("Config", site.config), cast("ChildHeartbeat", _Heartbeat()))
+        self.owner = actor.owner
+        self.clock, self.wait = site.world.monotonic, site.world.pause
+        self.phases = site.phases()
+        self._site = site
+        client = site.network.client()
+        ledger = BookedLedger(client)
+        ledger.books = site.books
+        vars(self).update(control=client, ledger=ledger)
+
+    def evaluator(self, record: RunRecord, sections: RunSections, game: Game) -> Evaluator:
+        return _SlowEvaluator(self._site.world, game.num_distinct_actions(), game.value_size())
+
+
+class _Heartbeat:
+    """Of a child that no process looks at."""
+
+    slot = 0
+
+    def __init__(self) -> None:
+        self.board = Board(1)
+
+    def progressed(self) -> None:
+        """Nothing watches."""
+
+    def hold(self, job_id: str, attempt: int = 0) -> None:
+        """Nothing watches."""
+
+
+class _SlowEvaluator(UniformEvaluator):
+    """Equal priors, after a while."""
+
+    def __init__(self, world: World, num_actions: int, value_size: int) -> None:
+        super().__init__(num_actions, value_size)
+        self._world = world
+
+    def result(self, handle: int, *, timeout_s: float) -> Evaluation:
+        self._world.pause(self._world.rng.expovariate(1.0) * EVALUATION_S)
+        return super().result(handle, timeout_s=timeout_s)
+
+
+def worker(site: Site, actor: Actor) -> None:
+    """A pool child: takes messages, runs the task, acknowledges late."""
+    context = SimulatedContext(site, actor)
+    while True:
+        if (message := site.delivery.take()) is None:
+            site.world.pause(0.5)
+            continue
+        with suppress(Ignore, JobFailed):
+            play(context, message.job_id, message.attempt)
+        site.delivery.acknowledge(message)
+
+
+def learner(site: Site, actor: Actor) -> None:
+    """As `workers.learner` and the learner's loop, without training: holds folder and place, takes games in."""
+    world, client = site.world, site.network.client()
+    bus, ledger = RedisBus(client), Ledger(client)
+    agree_on_schema(client)
+    record = ledger.run(RUN).record
+    with ExitStack() as stack:
+        stack.enter_context(lock_folder(site.folder))
+        lease = stack.enter_context(held_place(ledger, RUN, world.pause, f"{actor.owner}::", world.monotonic))
+        segments = SegmentLog(site.segments, game_key(SECTIONS), roll_bytes=ROLL_BYTES, created_ms=record.created_ms)
+        intake = Intake(
+            RUN,
+            GAME,
+            bus=bus,
+            ledger=ledger,
+            segments=segments,
+            window=Window(GAME, WINDOW),
+            consumer=actor.owner,
+            lease=lease,
+            phases=site.phases(),
+        )
+        loop = IntakeLoop(intake, world.monotonic)
+        while True:
+            if loop.turn() < BATCH:
+                world.pause(IDLE_S)
+
+
+def operator(site: Site, _: Actor) -> None:
+    """Creates the run; pauses it, resumes it and cancels jobs now and then; at the end wants what the stage says."""
+    world, ledger = site.world, Ledger(site.network.client())
+    while True:
+        with suppress(BrokerError, NotFound, StateConflict):
+            if not ledger.runs([RUN]):
+                ledger.create_run(record_of(RUN, SECTIONS, site.folder, 1))
+            if not site.meddles:
+                ledger.set_run_state(RUN, site.wanted)
+            elif world.rng.random() < 0.3:
+                _meddle(world, ledger)
+        world.pause(world.rng.uniform(1.0, 4.0) if site.meddles else 1.0)
+
+
+def _meddle(world: World, ledger: Ledger) -> None:
+    match world.rng.randint(0, 3):
+        case 0:
+            ledger.set_run_state(RUN, RunState.PAUSED)
+            world.pause(world.rng.expovariate(0.5))
+            ledger.set_run_state(RUN, RunState.RUNNING)
+        case 1:
+            if jobs := ledger.jobs(RUN):
+                ledger.cancel(world.rng.choice(jobs).job.job_id)
+        case _:
+            ledger.set_run_state(RUN, RunState.RUNNING)
+
+
+def populate(site: Site, workers: int) -> None:
+    """Starts everything."""
+    mains: dict[str, Callable[[Site, Actor], None]] = {"operator": operator, "daemon-1": daemon, "daemon-2": daemon}
+    mains |= {f"worker-{number}": worker for number in range(1, workers + 1)} | {"learner-1": learner, "learner-2": learner}
+    for name, main in mains.items():
+        site.world.spawn(name, _bound(main, site))
+    for number in range(1, workers + 1):
+        site.world.spawn(f"pool-{number}", lambda actor, number=number: worker_main(site, actor, f"selfplay@host{number}"))  # type: ignore[misc]
+
+
+def _bound(main: Callable[[Site, Actor], None], site: Site) -> Callable[[Actor], None]:
+    return lambda actor: main(site, actor)

@@ -1,0 +1,142 @@
+"""Books of what simulated processes truly did, kept beside the protocol, and the verdict on what it kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from azq.ledger import Ledger
+from azq.ledger.types import Directive, Lease
+from azq.parts.sim.keyspace import Hash, Keyspace, Scores, Set
+from azq.parts.sim.streams import Stream
+from azq.replay import framing
+from azq.replay.index import segment_path, segments_in
+from azq.wire import keys
+from azq.wire.codec import decode
+from azq.wire.messages import GameRecord, SampleEvent
+
+Game = tuple[int, bytes]  # number, and a digest of what was played
+
+
+def game_of(event: SampleEvent) -> Game:
+    record = event.record
+    return record.uid, hashlib.sha256(record.actions + record.policies).digest()[:8]
+
+
+@dataclass
+class Books:
+    """What workers finished, and whose commits were taken."""
+
+    tried: set[Game] = field(default_factory=set)  # that a worker handed over, whatever came of it
+    finished: set[Game] = field(default_factory=set)  # that the ledger took, by its answer
+    commits: dict[str, tuple[int, str]] = field(default_factory=dict)  # job -> newest attempt and owner of which a commit was taken
+    wrong: list[str] = field(default_factory=list)
+
+    def committed(self, lease: Lease) -> None:
+        """A commit under a lease was taken: none of an earlier attempt may be, nor of two owners of one attempt."""
+        mine = lease.attempt, lease.owner
+        newest = self.commits.setdefault(lease.job.job_id, mine)
+        if mine[0] > newest[0]:
+            self.commits[lease.job.job_id] = mine
+        elif mine != newest:
+            self.wrong.append(f"job {lease.job.job_id} was held by {newest[1]} (attempt {newest[0]}) and by {mine[1]} (attempt {mine[0]})")
+
+
+class BookedLedger(Ledger):
+    """The ledger as a worker calls it, each call in the books."""
+
+    books: Books
+
+    def replace_games(self, lease: Lease, events: Sequence[SampleEvent], count: int) -> tuple[Directive, list[GameRecord]]:
+        self.books.tried.update(map(game_of, events))
+        answer = super().replace_games(lease, events, count)
+        self.books.finished.update(map(game_of, events))
+        self.books.committed(lease)
+        return answer
+
+    def journal(self, lease: Lease, records: Sequence[GameRecord]) -> Directive:
+        answer = super().journal(lease, records)
+        self.books.committed(lease)
+        return answer
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A run as broker and disk hold it."""
+
+    log: Sequence[Game]
+    open: frozenset[int]
+    abandoned: frozenset[int]
+    opened: int
+    waiting: Sequence[Game]  # finished, in the sample stream
+
+    @classmethod
+    def read(cls, run: str, space: Keyspace, segments: Path) -> Kept:
+        open_uids, abandoned = (frozenset(map(int, space.get(key(run).encode(), Hash))) for key in (keys.open_games, keys.abandoned))
+        opened = int(space.get(keys.ledger(run).encode(), Hash).get(b"opened", 0))
+        stream = space.get(keys.samples(run).encode(), Stream)
+        waiting = [game_of(decode(fields[1], SampleEvent)) for fields in stream.fields.values()]
+        return cls(logged(segments), open_uids, abandoned, opened, waiting)
+
+
+def logged(segments: Path) -> list[Game]:
+    """The games of a run's log, read without its index."""
+    games = []
+    for number in segments_in(segments):
+        data = segment_path(segments, number).read_bytes()
+        start = framing.read_header(data, "").size
+        games += [game_of(decode(frame, SampleEvent)) for frame in framing.frames(data, start, framing.parse(data, start).end)]
+    return games
+
+
+@dataclass(frozen=True)
+class BooksVerdict:
+    """Games lost and doubled, and every promise that was broken."""
+
+    lost: int
+    doubled: int
+    wrong: Sequence[str]
+
+
+def judge(books: Books, record: Kept, *, rolled_back: bool) -> BooksVerdict:
+    """Compares what was kept with what was done.
+
+    Where the broker lost its last commands, a game that it had taken may be open again and end otherwise, or may never have been opened.
+    """
+    counts = Counter(uid for uid, _ in record.log)
+    doubled = [uid for uid, count in counts.items() if count > 1]
+    held = set(record.log) | set(record.waiting)
+    if rolled_back:
+        there = set(counts) | {uid for uid, _ in record.waiting} | record.open | record.abandoned
+        lost = [uid for uid, _ in books.finished if uid not in there and uid <= record.opened]
+    else:
+        lost = [uid for uid, digest in books.finished if (uid, digest) not in held]
+    invented = [uid for uid, digest in held if (uid, digest) not in books.tried]
+    wrong = list(books.wrong) if not rolled_back else []
+    wrong += [f"game {uid} was finished and is lost" for uid in sorted(lost)]
+    wrong += [f"game {uid} is in the log {counts[uid]} times" for uid in sorted(doubled)]
+    wrong += [f"game {uid} was finished by no worker" for uid in sorted(invented)]
+    if not rolled_back:
+        wrong += [f"game {uid} is finished and open" for uid in sorted(record.open & set(counts))]
+    return BooksVerdict(len(lost), len(doubled), wrong)
+
+
+def imbalances(run: str, space: Keyspace) -> list[str]:
+    """What in the ledger's keys contradicts itself at any moment, in the middle of any step."""
+    ledger = {name: int(value) for name, value in space.get(keys.ledger(run).encode(), Hash).items() if value.isdigit()}
+    open_uids = list(space.get(keys.open_games(run).encode(), Hash))
+    pool = list(space.get(keys.pool(run).encode(), list))
+    numbers = [number.decode() for number in space.get(keys.jobs(run).encode(), Scores)]
+    held = [uid for number in numbers for uid in space.get(keys.held(run, number).encode(), Set)]
+    wrong = []
+    if any(count > 1 for count in Counter(pool + held).values()):
+        wrong.append("a game is held twice, by leases or in the pool")
+    if sorted(pool + held) != sorted(open_uids):
+        wrong.append("the open games are not those of the pool and of leases")
+    opened, ended = ledger.get(b"opened", 0), ledger.get(b"finished", 0) + ledger.get(b"abandoned", 0)
+    if opened != ended + len(open_uids):
+        wrong.append(f"opened {opened} is not finished and abandoned {ended} and open {len(open_uids)}")
+    return wrong

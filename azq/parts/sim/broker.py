@@ -1,0 +1,96 @@
+"""A Redis server of one process, by the clock of a simulation, with an append-only file that a crash cuts anywhere."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from azq.parts.sim import streams  # noqa: F401  # adds its commands
+from azq.parts.sim.keyspace import COMMANDS, OK, WRITES, Keyspace, Reply
+from azq.parts.sim.scripts import Scripts, as_bytes, shared
+
+LoggedCommand: TypeAlias = tuple[int, str, Sequence[bytes]]  # when it ran (ms), its name and its arguments
+
+REWRITE_AFTER = 4000  # units of the file
+
+
+class Broker:
+    """One server; `run` and `transact` execute commands. Blocking reads do not wait."""
+
+    def __init__(self, clock_ms: Callable[[], int], scripts: Scripts | None = None) -> None:
+        self._clock_ms = clock_ms
+        self.keys = Keyspace()
+        self._scripts = scripts or shared()
+        self._loaded: set[bytes] = set()
+        self._base = Keyspace()
+        self._file: list[list[LoggedCommand]] = []  # since the base; what a script or transaction wrote stands or falls together
+        self._unit: list[LoggedCommand] = []
+
+    def run(self, *command: Any) -> Reply:
+        """What a command, with its arguments, answers. Raises `ResponseError` as a server answers with an error."""
+        (reply,) = self.transact([command])
+        if isinstance(reply, ResponseError):
+            raise reply
+        return reply
+
+    def transact(self, commands: Sequence[Sequence[Any]]) -> list[Reply]:
+        """The answers to commands that run as one unit; an error takes the place of its answer."""
+        self.keys.now_ms = self._clock_ms()
+        replies: list[Reply] = []
+        for command in commands:
+            try:
+                replies.append(self._do(list(map(as_bytes, command))))
+            except ResponseError as error:
+                replies.append(error)
+        if self._unit:
+            self._file.append(self._unit)
+            self._unit = []
+            if len(self._file) > REWRITE_AFTER:
+                self._base, self._file = copy.deepcopy(self.keys), []
+        return replies
+
+    def written_since(self, at_ms: int) -> int:
+        """Units of the file from a time on."""
+        return sum(unit[0][0] >= at_ms for unit in self._file[-REWRITE_AFTER:])
+
+    def crash(self, lost: int) -> int:
+        """Dies and starts without the newest `lost` units of its file; returns how many there were to lose."""
+        rest = self._file[: max(0, len(self._file) - lost)]
+        gone = len(self._file) - len(rest)
+        self.keys, self._file = copy.deepcopy(self._base), rest
+        self._loaded.clear()
+        for self.keys.now_ms, name, words in (command for unit in rest for command in unit):
+            COMMANDS[name](self.keys, *words)
+        return gone
+
+    def _do(self, words: Sequence[bytes]) -> Reply:
+        name, arguments = words[0].decode().upper(), words[1:]
+        match name:
+            case "EVALSHA":
+                return self._call(arguments[0], arguments[1:])
+            case "EVAL":
+                return self._call(self._load(arguments[0]), arguments[1:])
+            case "SCRIPT":
+                return self._load(arguments[1])
+            case "MULTI" | "EXEC":
+                return OK
+        if name not in COMMANDS:
+            raise ResponseError(f"ERR unknown command '{name}'")
+        reply = COMMANDS[name](self.keys, *arguments)
+        if name in WRITES:
+            self._unit.append((self.keys.now_ms, name, arguments))
+        return reply
+
+    def _load(self, source: bytes) -> bytes:
+        sha = self._scripts.compile(source)
+        self._loaded.add(sha)
+        return sha
+
+    def _call(self, sha: bytes, rest: Sequence[bytes]) -> Reply:
+        if sha not in self._loaded:
+            raise NoScriptError("NOSCRIPT No matching script. Please use EVAL.")
+        count = int(rest[0])
+        return self._scripts.call(sha, rest[1 : 1 + count], rest[1 + count :], self._do)

@@ -1,0 +1,77 @@
+"""`azq sim`: the protocol under faults, from a seed."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from azq.cli.options import Answer, with_answer
+from azq.errors import ExitCode
+from azq.process.interrupts import end_as_ctrl_c
+
+if TYPE_CHECKING:
+    from azq.parts.sim.simulation import SeedOutcome
+
+
+@with_answer
+def sim(
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many, one after the other.")] = 1,
+    rate: Annotated[float, typer.Option("--faults", min=0.0, help="Faults in a simulated second.")] = 1.0,
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="Simulated, with faults; healing and rest come after.")] = 1.0,
+    only: Annotated[
+        list[str] | None, typer.Option("--fault", metavar="FAULT", help="In place of a seed's plan; as a failing seed prints.")
+    ] = None,
+    shrinks: Annotated[bool, typer.Option("--shrink", help="Of each seed that fails, leave out faults while it still fails.")] = False,
+) -> Answer:
+    """Run daemon, workers, learner and broker in this process under faults, and judge what was kept; the same seed, the same course."""
+    from azq import logs
+    from azq.parts.sim.faults import parse, plan
+    from azq.parts.sim.simulation import shrink, simulate
+
+    end_as_ctrl_c()
+    logs.setup("sim", level=logging.CRITICAL)
+    outcomes = []
+    for number in range(seed, seed + seeds):
+        outcome = simulate(number, parse(only) if only else plan(number, rate, 60 * minutes), 60 * minutes)
+        if outcome.failed and shrinks:
+            outcome = shrink(outcome, 60 * minutes)
+        outcomes.append(outcome)
+    values, failed = summary(outcomes), [outcome for outcome in outcomes if outcome.failed]
+    text = [f"{name}: {value}" for name, value in values.items()]
+    text += [line for outcome in failed for line in described(outcome, rate, minutes)]
+    return Answer(values, text, ExitCode.CRASH if failed else ExitCode.OK)
+
+
+def summary(outcomes: Sequence[SeedOutcome]) -> dict[str, object]:
+    """The figures of all seeds; `failed` names those that failed."""
+    hashes = "".join(outcome.trace_hash for outcome in outcomes)
+    return {
+        "seeds": len(outcomes),
+        "faults": sum(len(outcome.faults) for outcome in outcomes),
+        "simulated_s": round(sum(outcome.simulated_s for outcome in outcomes)),
+        "lost": sum(outcome.lost for outcome in outcomes),
+        "doubled": sum(outcome.doubled for outcome in outcomes),
+        "stuck": sum(bool(outcome.stuck) for outcome in outcomes),
+        "failed": [outcome.seed for outcome in outcomes if outcome.failed],
+        "trace_hash": hashlib.sha256(hashes.encode()).hexdigest()[:16],
+        "cpu_s": round(sum(outcome.cpu_s for outcome in outcomes), 2),
+    }
+
+
+def described(outcome: SeedOutcome, rate: float, minutes: float) -> list[str]:
+    """A seed that failed, and how to see it again."""
+    again = f"azq sim --seed {outcome.seed} --faults {rate:g} --minutes {minutes:g}"
+    return [
+        f"seed {outcome.seed} failed: {again}",
+        *([f"  {outcome.stuck}"] if outcome.stuck else []),
+        *(f"  {line}" for line in outcome.wrong[:10]),
+        *(f"  --fault {fault}" for fault in outcome.faults),
+    ]
+
+
+COMMANDS = {"sim": sim}

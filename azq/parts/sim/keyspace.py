@@ -1,0 +1,334 @@
+"""What a simulated server holds, and the commands on it that azq sends, as Redis 6.2 answers them.
+
+A command depends on its arguments, the keys and `now_ms` alone. Iteration follows insertion, never a hash, and is the same in each process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
+from typing import Any, TypeAlias, TypeVar
+
+from redis.exceptions import ResponseError
+
+Reply: TypeAlias = Any  # int, bytes, None, or a list of them
+F = TypeVar("F", bound=Callable[..., Reply])
+
+WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
+
+
+class Status(bytes):
+    """A reply such as OK, which scripts tell from a string."""
+
+
+OK = Status(b"OK")
+
+
+class Hash(dict[bytes, bytes]):
+    """Fields in order of insertion."""
+
+
+class Set(dict[bytes, None]):
+    """Members in order of insertion."""
+
+
+class Scores(dict[bytes, float]):
+    """A sorted set."""
+
+
+#: types of values, as servers name them
+NAMES: dict[type, bytes] = {bytes: b"string", Hash: b"hash", Set: b"set", Scores: b"zset", list: b"list"}
+
+
+@dataclass
+class Keyspace:
+    """All keys and when they expire, at one moment."""
+
+    now_ms: int = 0
+    values: dict[bytes, Any] = field(default_factory=dict)
+    expires: dict[bytes, int] = field(default_factory=dict)
+
+    def has(self, key: bytes) -> bool:
+        """Whether a key is there; one whose time is over goes."""
+        if key in self.expires and self.expires[key] <= self.now_ms:
+            self.drop(key)
+        return key in self.values
+
+    def drop(self, key: bytes) -> None:
+        self.expires.pop(key, None)
+        self.values.pop(key, None)
+
+    def get(self, key: bytes, kind: Any) -> Any:
+        """The value of a type, which is empty and not there where there is no key. Raises `ResponseError` for another type's."""
+        if not self.has(key):
+            return kind()
+        value = self.values[key]
+        if type(value) is not kind:
+            raise ResponseError(WRONG_TYPE)
+        return value
+
+    def made(self, key: bytes, kind: Any) -> Any:
+        """As `get`, and the key is there afterwards."""
+        value = self.get(key, kind)
+        return self.values.setdefault(key, value)
+
+    def trimmed(self, key: bytes, value: Any) -> None:
+        """An empty hash, set or list is no key."""
+        if not value:
+            self.drop(key)
+
+
+COMMANDS: dict[str, Callable[..., Reply]] = {}
+WRITES: set[str] = set()
+
+
+def reads(*names: str) -> Callable[[F], F]:
+    """Makes a function the command of these names."""
+
+    def added(command: F) -> F:
+        COMMANDS.update(dict.fromkeys(names, command))
+        return command
+
+    return added
+
+
+def writes(*names: str) -> Callable[[F], F]:
+    """The same, of commands that change something."""
+    WRITES.update(names)
+    return reads(*names)
+
+
+# -- keys
+
+
+@reads("TIME")
+def _time(keys: Keyspace) -> Reply:
+    seconds, ms = divmod(keys.now_ms, 1000)
+    return [b"%d" % seconds, b"%d" % (1000 * ms)]
+
+
+@writes("DEL", "UNLINK")
+def _del(keys: Keyspace, *names: bytes) -> Reply:
+    there = [name for name in dict.fromkeys(names) if keys.has(name)]
+    for name in there:
+        keys.drop(name)
+    return len(there)
+
+
+@writes("EXPIRE")
+def _expire(keys: Keyspace, key: bytes, seconds: bytes) -> Reply:
+    if keys.has(key):
+        keys.expires[key] = keys.now_ms + 1000 * int(seconds)
+    return int(key in keys.values)
+
+
+@writes("RENAME")
+def _rename(keys: Keyspace, key: bytes, name: bytes) -> Reply:
+    if not keys.has(key):
+        raise ResponseError("ERR no such key")
+    value, until = keys.values[key], keys.expires.get(key)
+    keys.drop(key)
+    keys.drop(name)
+    keys.values[name] = value
+    if until is not None:
+        keys.expires[name] = until
+    return OK
+
+
+@reads("SCAN")
+def _scan(keys: Keyspace, _: bytes, *options: bytes) -> Reply:
+    glob = dict(zip(options[::2], options[1::2], strict=True))[b"MATCH"].decode().replace("\\", "")
+    matched = re.compile(translate(glob))
+    return [b"0", [key for key in list(keys.values) if keys.has(key) and matched.match(key.decode())]]
+
+
+# -- strings
+
+
+@writes("SET")
+def _set(keys: Keyspace, key: bytes, value: bytes, *options: bytes) -> Reply:
+    words = [option.upper() for option in options]
+    if b"NX" in words and keys.has(key):
+        return None
+    keys.drop(key)
+    keys.values[key] = value
+    for unit, length_ms in ((b"PX", 1), (b"EX", 1000)):
+        if unit in words:
+            keys.expires[key] = keys.now_ms + length_ms * int(options[words.index(unit) + 1])
+    return OK
+
+
+@writes("INCR")
+def _incr(keys: Keyspace, key: bytes) -> Reply:
+    count = int(keys.get(key, bytes) or 0) + 1
+    keys.values[key] = b"%d" % count
+    return count
+
+
+# -- hashes
+
+
+@writes("HSET")
+def _hset(keys: Keyspace, key: bytes, *pairs: bytes) -> Reply:
+    if len(pairs) % 2 or not pairs:
+        raise ResponseError("ERR wrong number of arguments for 'hset' command")
+    held = keys.made(key, Hash)
+    before = len(held)
+    held.update(zip(pairs[::2], pairs[1::2], strict=True))
+    return len(held) - before
+
+
+@writes("HSETNX")
+def _hsetnx(keys: Keyspace, key: bytes, name: bytes, value: bytes) -> Reply:
+    return 0 if name in keys.get(key, Hash) else _hset(keys, key, name, value)
+
+
+@writes("HINCRBY")
+def _hincrby(keys: Keyspace, key: bytes, name: bytes, by: bytes) -> Reply:
+    try:
+        count = int(keys.get(key, Hash).get(name, b"0")) + int(by)
+    except ValueError:
+        raise ResponseError("ERR hash value is not an integer") from None
+    _hset(keys, key, name, b"%d" % count)
+    return count
+
+
+@writes("HDEL")
+def _hdel(keys: Keyspace, key: bytes, *names: bytes) -> Reply:
+    held = keys.get(key, Hash)
+    gone = [name for name in dict.fromkeys(names) if held.pop(name, None) is not None]
+    keys.trimmed(key, held)
+    return len(gone)
+
+
+# -- sets
+
+
+@writes("SADD")
+def _sadd(keys: Keyspace, key: bytes, *members: bytes) -> Reply:
+    held = keys.made(key, Set)
+    before = len(held)
+    held.update(dict.fromkeys(members))
+    return len(held) - before
+
+
+@writes("SREM")
+def _srem(keys: Keyspace, key: bytes, *members: bytes) -> Reply:
+    held = keys.get(key, Set)
+    gone = [member for member in dict.fromkeys(members) if member in held]
+    for member in gone:
+        del held[member]
+    keys.trimmed(key, held)
+    return len(gone)
+
+
+# -- sorted sets
+
+
+@writes("ZADD")
+def _zadd(keys: Keyspace, key: bytes, score: bytes, member: bytes) -> Reply:
+    held = keys.made(key, Scores)
+    is_new = member not in held
+    held[member] = float(score)
+    return int(is_new)
+
+
+@writes("ZREM")
+def _zrem(keys: Keyspace, key: bytes, member: bytes) -> Reply:
+    held = keys.get(key, Scores)
+    gone = held.pop(member, None) is not None
+    keys.trimmed(key, held)
+    return int(gone)
+
+
+@reads("ZRANGE")
+def _zrange(keys: Keyspace, key: bytes, first: bytes, last: bytes) -> Reply:
+    held = keys.get(key, Scores)
+    return _span(sorted(held, key=lambda member: (held[member], member)), first, last)
+
+
+@reads("ZSCORE")
+def _zscore(keys: Keyspace, key: bytes, member: bytes) -> Reply:
+    score = keys.get(key, Scores).get(member)
+    return None if score is None else b"%.17g" % score
+
+
+# -- lists
+
+
+@reads("LINDEX")
+def _lindex(keys: Keyspace, key: bytes, place: bytes) -> Reply:
+    items = _span(keys.get(key, list), place, place)
+    return items[0] if items else None
+
+
+@writes("LPUSH")
+def _lpush(keys: Keyspace, key: bytes, *items: bytes) -> Reply:
+    held = keys.made(key, list)
+    held[:0] = items[::-1]
+    return len(held)
+
+
+@writes("RPUSH")
+def _rpush(keys: Keyspace, key: bytes, *items: bytes) -> Reply:
+    held = keys.made(key, list)
+    held.extend(items)
+    return len(held)
+
+
+@writes("LPOP")
+def _lpop(keys: Keyspace, key: bytes) -> Reply:
+    return _popped(keys, key, 0)
+
+
+@writes("RPOP")
+def _rpop(keys: Keyspace, key: bytes) -> Reply:
+    return _popped(keys, key, -1)
+
+
+@writes("LREM")
+def _lrem(keys: Keyspace, key: bytes, count: bytes, item: bytes) -> Reply:
+    held = keys.get(key, list)
+    gone = min(held.count(item), int(count) or len(held))
+    for _ in range(gone):
+        held.remove(item)
+    keys.trimmed(key, held)
+    return gone
+
+
+def _popped(keys: Keyspace, key: bytes, place: int) -> bytes | None:
+    held = keys.get(key, list)
+    item = held.pop(place) if held else None
+    keys.trimmed(key, held)
+    return item
+
+
+def _span(items: Sequence[bytes], first: bytes, last: bytes) -> list[bytes]:
+    start, end = (place if (place := int(word)) >= 0 else max(place + len(items), -1) for word in (first, last))
+    return list(items[max(start, 0) : end + 1]) if end >= 0 else []
+
+
+#: commands that look something up
+LOOKUPS: dict[str, Callable[..., Reply]] = {
+    "PING": lambda keys: Status(b"PONG"),
+    "TYPE": lambda keys, key: Status(NAMES[type(keys.values[key])] if keys.has(key) else b"none"),
+    "EXISTS": lambda keys, *names: sum(map(keys.has, names)),
+    "GET": lambda keys, key: keys.get(key, bytes) if keys.has(key) else None,
+    "MGET": lambda keys, *names: [value if keys.has(name) and isinstance(value := keys.values[name], bytes) else None for name in names],
+    "HGET": lambda keys, key, name: keys.get(key, Hash).get(name),
+    "HMGET": lambda keys, key, *names: list(map(keys.get(key, Hash).get, names)),
+    "HGETALL": lambda keys, key: [part for pair in keys.get(key, Hash).items() for part in pair],
+    "HKEYS": lambda keys, key: list(keys.get(key, Hash)),
+    "HLEN": lambda keys, key: len(keys.get(key, Hash)),
+    "HEXISTS": lambda keys, key, name: int(name in keys.get(key, Hash)),
+    "HRANDFIELD": lambda keys, key, count, *_: [part for pair in list(keys.get(key, Hash).items())[: int(count)] for part in pair],
+    "SMEMBERS": lambda keys, key: list(keys.get(key, Set)),
+    "SISMEMBER": lambda keys, key, member: int(member in keys.get(key, Set)),
+    "SCARD": lambda keys, key: len(keys.get(key, Set)),
+    "ZCARD": lambda keys, key: len(keys.get(key, Scores)),
+    "LLEN": lambda keys, key: len(keys.get(key, list)),
+    "LRANGE": lambda keys, key, first, last: _span(keys.get(key, list), first, last),
+}
+COMMANDS.update(LOOKUPS)

@@ -1,0 +1,131 @@
+"""What lies between simulated processes: round trips to the broker, and Celery's delivery, which loses, doubles, delays and reorders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import redis
+
+from azq.errors import BrokerUnavailable
+from azq.ledger.types import JobView
+from azq.parts.sim.broker import Broker
+from azq.parts.sim.client import Command, SimulatedClient
+from azq.parts.sim.keyspace import Reply
+from azq.parts.sim.world import SECOND, START_NS, World
+
+REPLY_SHARE = 0.3  # of answers that others overtake
+VISIBLE_AGAIN_S = 60.0  # a message that a worker took and never acknowledged
+FILE_LAG_S = 2.0  # of the append-only file behind the broker: what a crash may lose
+
+
+class SimulatedNetwork:
+    """The broker, and who reaches it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.skew_ns = 0  # of the broker's clock
+        self.broker = Broker(lambda: self.broker_ms)
+        self.rolled_back = False
+        self._down_until_ns = 0
+        self._lives = 0
+
+    def client(self) -> SimulatedClient:
+        """A connection for one process."""
+        return SimulatedClient(self.exchange)
+
+    def exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
+        """A round trip of the actor that runs. Raises `redis.ConnectionError`."""
+        world = self.world
+        actor = world.current
+        world.note(" ".join(map(_named, commands)))
+        world.pause(world.latency_s())
+        cut, actor.cut = actor.cut, ""
+        if cut == "before" or self._down_until_ns > world.now_ns:
+            raise redis.ConnectionError("the connection was cut")
+        lives, broker = self._lives, self.broker
+        replies = broker.transact(commands) if atomic else [broker.transact([command])[0] for command in commands]
+        if cut or world.rng.random() < REPLY_SHARE:
+            world.pause(world.latency_s())
+        if cut == "after" or lives != self._lives:
+            raise redis.ConnectionError("the connection was cut")
+        return replies
+
+    def lose(self, share: float, down_s: float) -> None:
+        """The broker dies and comes back with a prefix of its file: this share of what it wrote in the last moments is gone."""
+        recent = self.broker.written_since(self.broker_ms - round(1000 * FILE_LAG_S))
+        self.rolled_back = self.broker.crash(round(share * recent)) > 0 or self.rolled_back
+        self._lives += 1
+        self._down_until_ns = self.world.now_ns + round(down_s * SECOND)
+
+    @property
+    def broker_ms(self) -> int:
+        return (START_NS + self.world.now_ns + self.skew_ns) // 1_000_000
+
+
+def _named(command: Command) -> str:
+    """A command's name, of a script that of its command: the same in each process, as keys with a host's name are not."""
+    return str(command[4] if command[0] == "EVALSHA" else command[0])
+
+
+@dataclass(eq=False)
+class QueuedMessage:
+    """A job's, on its way or with a worker."""
+
+    job_id: str
+    attempt: int
+    visible_ns: int
+
+
+class Delivery:
+    """Celery: messages of one queue."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.messages: list[QueuedMessage] = []
+        self.trouble: list[Callable[[QueuedMessage], list[QueuedMessage]]] = []  # what becomes of the next messages
+
+    def publish(self, view: JobView, _game: str = "") -> None:
+        """As `azq.queue.publish`. Raises `BrokerUnavailable`."""
+        world = self.world
+        actor = world.current
+        world.note(f"publish {view.job.job_id} {view.attempt}")
+        world.pause(world.latency_s())
+        cut, actor.cut = actor.cut, ""
+        if cut == "before":
+            raise BrokerUnavailable("the connection was cut")
+        message = QueuedMessage(view.job.job_id, view.attempt, world.now_ns)
+        self.messages += self.trouble.pop(0)(message) if self.trouble else [message]
+        if cut:
+            raise BrokerUnavailable("the connection was cut")
+
+    def take(self) -> QueuedMessage | None:
+        """A message for the actor that runs, in any order; it comes again where that one dies before it acknowledges."""
+        visible = [message for message in self.messages if message.visible_ns <= self.world.now_ns]
+        if not visible:
+            return None
+        message = self.world.rng.choice(visible)
+        message.visible_ns = self.world.now_ns + round(VISIBLE_AGAIN_S * SECOND)
+        self.world.note(f"take {message.job_id} {message.attempt}")
+        return message
+
+    def acknowledge(self, message: QueuedMessage) -> None:
+        if message in self.messages:
+            self.messages.remove(message)
+
+    def lose(self, keep: Callable[[], bool]) -> None:
+        """What a broker that lost its last commands has forgotten."""
+        self.messages = [message for message in self.messages if keep()]
+
+
+def lost(_: QueuedMessage) -> list[QueuedMessage]:
+    return []
+
+
+def doubled(message: QueuedMessage) -> list[QueuedMessage]:
+    return [message, QueuedMessage(message.job_id, message.attempt, message.visible_ns)]
+
+
+def delayed(seconds: float) -> Callable[[QueuedMessage], list[QueuedMessage]]:
+    """Comes so much later."""
+    return lambda message: [QueuedMessage(message.job_id, message.attempt, message.visible_ns + round(seconds * SECOND))]

@@ -1,0 +1,128 @@
+"""The ledger's Lua files in this process: Lua 5.1 (lupa) with what a server gives to scripts, and its rules for values of both sides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, TypeAlias
+
+import msgpack
+from redis.exceptions import ResponseError
+
+from azq.errors import MissingExtra
+from azq.parts.sim.keyspace import Reply, Status
+
+Run: TypeAlias = Callable[[Sequence[bytes]], Reply]  # executes a command
+
+# Takes the script's source and what `call` and `pcall` reach; answers the script as a function of keys and arguments.
+_LOADER = """
+local source, run, try, pack, unpack_ = ...
+redis = {call = run, pcall = try}
+cmsgpack = {pack = pack, unpack = unpack_}
+local script = assert(loadstring(source))
+return function(keys, arguments)
+  KEYS, ARGV = keys, arguments
+  return script()
+end
+"""
+
+
+def as_bytes(word: Any) -> bytes:
+    """An argument of a command as it is sent."""
+    if isinstance(word, bytes):
+        return word
+    if isinstance(word, str):
+        return word.encode()
+    return repr(word).encode()
+
+
+class Scripts:
+    """Scripts by the SHA-1 of their source, in one interpreter. Raises `MissingExtra` without lupa."""
+
+    def __init__(self) -> None:
+        try:
+            from lupa import lua51
+        except ImportError:
+            raise MissingExtra("the simulation runs the ledger's Lua; `pip install 'azq[sim]'`, or `pip install lupa`") from None
+        self._lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
+        self._type = lua51.lua_type
+        self._loader = self._lua.compile(_LOADER)
+        self._compiled: dict[bytes, Any] = {}
+        self._run: Run = _no_server
+
+    def compile(self, source: bytes) -> bytes:
+        """Makes a script ready; returns its SHA-1 in hexadecimal."""
+        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+        if sha not in self._compiled:
+            self._compiled[sha] = self._loader(source, self._called, self._tried, self._packed, self._unpacked)
+        return sha
+
+    def call(self, sha: bytes, keys: Sequence[bytes], arguments: Sequence[bytes], run: Run) -> Reply:
+        """What a script answers, whose commands `run` executes. Raises `ResponseError`."""
+        self._run = run
+        table = self._lua.table_from
+        return self._reply(self._compiled[sha](table(keys), table(arguments)))
+
+    def _called(self, *words: Any) -> Any:
+        return self._value(self._run([b"%.17g" % word if isinstance(word, float) else as_bytes(word) for word in words]))
+
+    def _tried(self, *words: Any) -> Any:
+        try:
+            return self._called(*words)
+        except ResponseError as error:
+            return self._lua.table_from({b"err": str(error).encode()})
+
+    def _value(self, reply: Reply) -> Any:
+        """A reply as Lua has it: nil is false, a status a table."""
+        if reply is None:
+            return False
+        if isinstance(reply, list):
+            return self._lua.table_from([self._value(part) for part in reply])
+        return self._lua.table_from({b"ok": bytes(reply)}) if isinstance(reply, Status) else reply
+
+    def _reply(self, value: Any) -> Reply:
+        """A value of Lua as a server answers it: a list ends at its first nil, a number loses its fraction."""
+        if self._type(value) == "table":
+            if (error := value[b"err"]) is not None:
+                raise ResponseError(error.decode())
+            if (status := value[b"ok"]) is not None:
+                return Status(status)
+            parts: list[Reply] = []
+            while (part := value[len(parts) + 1]) is not None:
+                parts.append(self._reply(part))
+            return parts
+        if value is None or value is False:
+            return None
+        return value if isinstance(value, bytes) else int(value)
+
+    def _packed(self, value: Any) -> bytes:
+        return bytes(msgpack.packb(self._plain(value), unicode_errors="surrogateescape"))
+
+    def _plain(self, value: Any) -> Any:
+        """A value of Lua, whose strings are text to msgpack."""
+        if self._type(value) != "table":
+            return value.decode(errors="surrogateescape") if isinstance(value, bytes) else value
+        pairs = [(self._plain(name), self._plain(item)) for name, item in value.items()]
+        if sorted(name for name, _ in pairs if isinstance(name, int)) == list(range(1, len(pairs) + 1)):
+            return [item for _, item in sorted(pairs)]
+        return dict(pairs)
+
+    def _unpacked(self, data: bytes) -> Any:
+        return self._table(msgpack.unpackb(data, raw=True, strict_map_key=False))
+
+    def _table(self, value: Any) -> Any:
+        if isinstance(value, list | dict):
+            parts = map(self._table, value) if isinstance(value, list) else {name: self._table(item) for name, item in value.items()}
+            return self._lua.table_from(list(parts) if isinstance(value, list) else parts)
+        return value
+
+
+def _no_server(_: Sequence[bytes]) -> Reply:
+    raise ResponseError("ERR no server runs this script")
+
+
+@cache
+def shared() -> Scripts:
+    """Those of this process: an interpreter is slow to make, and scripts keep nothing between calls."""
+    return Scripts()

@@ -1,0 +1,144 @@
+"""One seed from start to verdict: faults, then healing, then rest, each judged; and what of a failing plan is needed to fail."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from azq.ledger.types import RunState
+from azq.parts.sim.actors import RUN, Site, populate
+from azq.parts.sim.books import Kept, imbalances, judge, logged
+from azq.parts.sim.disk import SimulatedDisk
+from azq.parts.sim.faults import KINDS, Fault
+from azq.parts.sim.keyspace import Hash, Scores
+from azq.parts.sim.network import Delivery, SimulatedNetwork
+from azq.parts.sim.streams import Stream
+from azq.parts.sim.world import World
+from azq.wire import keys
+
+WORKERS = 3
+LOOK_EVERY_S = 1.0
+HEALED_WITHIN_S = 180.0  # after the last fault new games are in the log: a freeze, a message's and a lease's life, strikes
+NEW_GAMES = 10
+AT_REST_WITHIN_S = 120.0  # after the run was paused
+
+
+@dataclass(frozen=True)
+class SeedOutcome:
+    """What became of a seed."""
+
+    seed: int
+    faults: Sequence[Fault]
+    simulated_s: float
+    games: int
+    lost: int
+    doubled: int
+    stuck: str
+    wrong: Sequence[str]
+    trace_hash: str
+    cpu_s: float
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.wrong or self.stuck)
+
+
+class SeedRun:
+    """A seed's world with a plan of faults."""
+
+    def __init__(self, seed: int, faults: Sequence[Fault], folder: Path, *, trace: bool = False) -> None:
+        self.seed = seed
+        self.faults = faults
+        self.world = World(seed, trace=trace)
+        self.network = SimulatedNetwork(self.world)
+        self.delivery = Delivery(self.world)
+        self.site = Site(self.world, self.network, self.delivery, folder / "run")
+        self.site.segments.mkdir(parents=True)
+        self.disk = SimulatedDisk(self.world, self.site.segments)
+        self._wrong: list[str] = []
+
+    def run(self, seconds: float) -> SeedOutcome:
+        """The whole course, with faults for so long."""
+        began = time.process_time()
+        with self.disk.installed():
+            populate(self.site, WORKERS)
+            for fault in self.faults:
+                self.world.at(fault.at_s, lambda fault=fault: self._do(fault))  # type: ignore[misc]
+            self._go_on(seconds)
+            stuck = self._heal() or self._rest()
+            self.world.end()
+        record = Kept.read(RUN, self.network.broker.keys, self.site.segments)
+        verdict = judge(self.site.books, record, rolled_back=self.network.rolled_back)
+        wrong = [*self.world.crashes, *self._wrong, *verdict.wrong]
+        cpu_s = time.process_time() - began
+        facts = (len(record.log), verdict.lost, verdict.doubled, stuck, wrong, self.world.trace_hash, cpu_s)
+        return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts)
+
+    def free_disk(self) -> None:
+        self.disk.full = False
+
+    def _do(self, fault: Fault) -> None:
+        actors = self.world.actors
+        self.world.note(str(fault))
+        KINDS[fault.kind][0](self, actors[fault.pick % len(actors)], fault.amount)
+
+    def _go_on(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
+        """Runs for so long, or until it is over; whether it is."""
+        end_s = self.world.monotonic() + seconds
+        while self.world.monotonic() < end_s:
+            if over():
+                return True
+            self.world.run(min(end_s, self.world.monotonic() + LOOK_EVERY_S))
+            if not self._wrong:
+                self._wrong += imbalances(RUN, self.network.broker.keys)
+        return over()
+
+    def _heal(self) -> str:
+        """Why games no longer reach the log once nothing goes wrong any more; empty where they do."""
+        self.free_disk()
+        self.delivery.trouble.clear()
+        self.site.meddles = False
+        enough = len(logged(self.site.segments)) + NEW_GAMES
+        if self._go_on(HEALED_WITHIN_S, lambda: len(logged(self.site.segments)) >= enough):
+            return ""
+        return f"no {NEW_GAMES} games within {HEALED_WITHIN_S:.0f} s after the last fault; last ends: {self.world.endings[-2:]}"
+
+    def _rest(self) -> str:
+        """Why a paused run does not come to rest; empty where it does."""
+        self.site.wanted = RunState.PAUSED
+        if self._go_on(AT_REST_WITHIN_S, self._is_at_rest):
+            return ""
+        return f"not at rest within {AT_REST_WITHIN_S:.0f} s after the pause"
+
+    def _is_at_rest(self) -> bool:
+        space = self.network.broker.keys
+        jobs = space.get(keys.jobs(RUN).encode(), Scores)
+        states = [space.get(keys.job(RUN, number.decode()).encode(), Hash).get(b"state") for number in jobs]
+        stream = space.get(keys.samples(RUN).encode(), Stream)
+        paused = space.get(keys.run(RUN).encode(), Hash).get(b"state") == b"paused"
+        return paused and b"leased" not in states and not stream.ids
+
+
+def simulate(seed: int, faults: Sequence[Fault], seconds: float) -> SeedOutcome:
+    """A seed with these faults, in a folder that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="azq-sim-", ignore_cleanup_errors=True) as folder:
+        return SeedRun(seed, faults, Path(folder)).run(seconds)
+
+
+def shrink(outcome: SeedOutcome, seconds: float, most: int = 200) -> SeedOutcome:
+    """The same failure with as few faults as can be without leaving out more than parts of the plan; `most` simulations."""
+    size, tried = max(1, len(outcome.faults) // 2), 0
+    while size and tried < most:
+        start, smaller = 0, False
+        while start < len(outcome.faults) and tried < most:
+            rest = [*outcome.faults[:start], *outcome.faults[start + size :]]
+            candidate, tried = simulate(outcome.seed, rest, seconds), tried + 1
+            if candidate.failed:
+                outcome, smaller = candidate, True
+            else:
+                start += size
+        size = size if smaller and size == 1 else size // 2
+    return outcome
