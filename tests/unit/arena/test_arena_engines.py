@@ -14,7 +14,7 @@ from waiting import until
 
 from azq import games
 from azq.arena.engines import process as process_module
-from azq.arena.engines.gtp import GtpPlayer, answered
+from azq.arena.engines.gtp import GtpPlayer
 from azq.arena.engines.process import EngineProcess
 from azq.arena.match import play_match
 from azq.arena.player import RESIGN, Ground, Line
@@ -151,12 +151,6 @@ def test_the_tick_goes_on_while_an_engine_thinks_and_can_end_it() -> None:
     with pytest.raises(Enough):
         process.ask("hello", "here")
     process.kill()
-
-
-def test_gtp_answers_end_with_an_empty_line() -> None:
-    assert not answered(["", "# hm", "= D3"])
-    assert answered(["", "= D3", ""])
-    assert not answered(["? no"])
 
 
 @pytest.mark.parametrize(("name", "size"), [("othello", 8), ("gomoku", 9), ("hex", 7)])

@@ -17,7 +17,7 @@ from azq.errors import ConfigError
 from azq.games import Game
 from azq.learner.step.loss import Symmetries, Targets, all_losses, weighted
 from azq.learner.step.trainer import Trainer
-from azq.nets import NetSpec, Outputs, build, unpack
+from azq.nets import NetSpec, Outputs, build
 from azq.parts.lab.bench.learner import full_window
 from azq.replay.samples import Columns
 from azq.replay.window import Window
@@ -60,21 +60,6 @@ def test_every_loss_falls(kind, players):
     assert last.others["margin"] < 0.5 * first.others["margin"]
 
 
-def test_the_secret_stays_a_guess_but_its_frequencies_are_learned():
-    """The first secret of a game that counts is 0, 1 or 2: nobody can know more, so the belief head must not either."""
-    game = SecretSum(2)
-    window, trainer, rng = window_of(game, ("hidden",), 400), trainer_for(game, ("hidden",)), np.random.default_rng(0)
-    for _ in range(300):
-        train(trainer, drawn_from(window, rng, 128, 5000), rng)
-    state = game.new_initial_state()
-    state.apply_action(1)
-    with torch.no_grad():
-        outputs = trainer.averaged.forward_all(*unpack(torch.from_numpy(state.packed_observation()[None]), NetSpec.of(game)))
-    chances = torch.sigmoid(outputs.hidden)[0]
-    assert (chances[:3] - 1 / 3).abs().max() < 0.15
-    assert chances[3] < 0.1
-
-
 def test_a_symmetry_turns_what_was_played_with_the_policy():
     symmetries = Symmetries(games.load("connect_four"), CPU)
     played = torch.tensor([0, 3, 5])
@@ -86,15 +71,6 @@ def test_a_symmetry_turns_what_was_played_with_the_policy():
         chosen = torch.full((9,), symmetry)
         one_hot = symmetries.actions(torch.eye(9), chosen)
         assert one_hot.argmax(1).tolist() == symmetries.action(torch.arange(9), chosen).tolist()
-
-
-def test_training_with_actions_and_symmetries_runs_on_the_real_rules():
-    game = games.load("tic_tac_toe")
-    window, rng = window_of(game, ("advantage",), 30), np.random.default_rng(0)
-    trainer = trainer_for(game, ("advantage",), kind="resnet", symmetries=Symmetries(game, CPU))
-    for _ in range(5):
-        train(trainer, drawn_from(window, rng, 32, 5000), rng)
-    assert 0 < trainer.mean_losses().others["advantage"] <= 2.3
 
 
 def test_hidden_facts_and_symmetries_do_not_go_together():

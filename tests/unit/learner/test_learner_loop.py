@@ -60,14 +60,6 @@ def test_first_weights_go_out_before_any_data(place):
     assert place.status().waiting
 
 
-def test_no_training_before_the_window_has_its_minimum(place):
-    learner = place.learner(min_window=10_000)
-    place.finish_games(1, 10)
-    turns(learner, 3)
-    assert learner.status().step == 0
-    assert learner.status().waiting
-
-
 def test_weights_and_checkpoints_are_due_at_multiples_of_steps_and_not_again_once_resumed(place):
     options = {"publish_every_steps": 4, "checkpoint_every_steps": 6}
     learner = place.learner(**options)
@@ -270,14 +262,6 @@ def test_a_learner_that_starts_names_and_takes_no_weights_that_cannot_be_served(
     assert second.status().step == first.status().step > 0
     assert second.status().weight_version == first.status().weight_version
     assert second.publisher.next_version() == 10_014
-
-
-def test_weights_that_are_newer_than_the_checkpoint_are_known_again(place):
-    first = life_of_thirty_games(place)
-    first.publish()
-    second = place.learner(seed=2)
-    assert second.status().weight_version == first.status().weight_version
-    assert second.status().step == first.status().step
 
 
 def test_a_version_that_the_control_plane_forgot_is_not_given_again(place):

@@ -10,7 +10,7 @@ from memory_broker import MemoryBus
 
 from azq.config import LearnerConfig
 from azq.errors import ConfigError
-from azq.learner.curves import ResultCurves, elo_difference, match_curves
+from azq.learner.curves import ResultCurves, match_curves
 from azq.learner.opening import pick_threads, training_device
 from azq.learner.step.loss import losses
 from azq.learner.step.optimizer import Ema, decay_at
@@ -65,12 +65,6 @@ def test_device_and_precision_follow_the_settings():
     assert pick_threads(LearnerConfig(), cpu) >= 1
     with pytest.raises(ConfigError, match=r"learner\.device = 'abacus'"):
         training_device(LearnerConfig(device="abacus"))
-
-
-def test_elo_difference_is_odd_and_finite():
-    assert elo_difference(5, 0, 5) == 0.0
-    assert elo_difference(30, 5, 5) == pytest.approx(-elo_difference(5, 5, 30))
-    assert 0 < elo_difference(40, 0, 0) < 1000
 
 
 def test_a_match_against_uct_gives_the_elo_curve():

@@ -17,7 +17,7 @@ from azq import games
 from azq.config import NetworkConfig
 from azq.errors import ConfigError, GameContractError
 from azq.games.adapter import AdaptedGame
-from azq.nets import NetSpec, Network, WeightsMeta, build, load_into, restore, to_bytes, unpack
+from azq.nets import NetSpec, Network, build, load_into, unpack
 from azq.nets.network import pooled
 from azq.nets.onnx import to_onnx
 from azq.parts.volunteers.model_maker import probe_positions
@@ -147,19 +147,6 @@ def test_it_begins_undecided_and_learns() -> None:
     assert loss.item() < 0.5 * first, "of passes too: the last target is one"
 
 
-def test_weights_say_so_and_restore_and_average() -> None:
-    game = games.load("gomoku", size=9)
-    ones = [shaken(network(), NetSpec.of(game), seed) for seed in (1, 2)]
-    data = [to_bytes(one, WeightsMeta("gomoku", network=network().description())) for one in ones]
-    again = restore(data[0], games.load("gomoku", size=11))
-    assert all(torch.equal(again.state_dict()[name], tensor) for name, tensor in ones[0].state_dict().items())
-
-
-def test_weights_of_flat_heads_say_what_they_always_said() -> None:
-    assert "global_heads" not in NetworkConfig().description()
-    assert network().description()["global_heads"] is True
-
-
 def test_compiled_it_trains_and_evaluates_alike() -> None:
     spec = NetSpec.of(games.load("tic_tac_toe"))
     module = shaken(network(1, 8), spec)
@@ -167,13 +154,6 @@ def test_compiled_it_trains_and_evaluates_alike() -> None:
     planes = torch.randint(0, 2, (5, spec.planes, 3, 3)).float()
     for one, other in zip(module(planes, torch.zeros(5, 0)), compiled(planes, torch.zeros(5, 0)), strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_only_the_heads_learn_where_the_trunk_is_frozen() -> None:
-    module = build(network(), games.load("othello", size=6))
-    module.freeze_trunk()
-    learning = {name for name, parameter in module.named_parameters() if parameter.requires_grad}
-    assert learning == {"policy.weight", "policy.bias", "policy.beyond.weight", "policy.beyond.bias", "value.weight", "value.bias"}
 
 
 def test_games_and_networks_that_have_none_are_refused_in_one_line() -> None:

@@ -66,18 +66,6 @@ def one_thread():
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("kind", ["resnet", "mlp", "transformer"])
-@pytest.mark.parametrize("spec", SPECS)
-def test_shapes_and_the_uniform_start(kind, spec):
-    module = build(NetworkConfig(kind=kind, blocks=2, channels=16), spec, seed=0)
-    packed = torch.randint(0, 256, (5, spec.packed_size), dtype=torch.uint8)
-    logits, values = module(*unpack(packed, spec))
-    assert logits.shape == (5, spec.num_actions)
-    assert values.shape == (5, spec.value_size)
-    assert not logits.any()
-    assert not values.any()
-
-
 def test_equal_seeds_give_equal_weights_and_leave_the_global_generator_alone():
     config = NetworkConfig(blocks=1, channels=8)
     torch.manual_seed(5)

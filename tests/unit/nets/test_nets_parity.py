@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
 from azq import games
@@ -65,14 +64,3 @@ def test_weights_say_so_and_restore(heads: bool) -> None:
     packed = torch.from_numpy(game.new_initial_state().packed_observation()[None])
     for one, other in zip(module(*unpack(packed, module.spec)), again(*unpack(packed, again.spec)), strict=True):
         torch.testing.assert_close(one, other)
-
-
-def test_weights_without_it_say_what_they_always_said() -> None:
-    assert "parity" not in NetworkConfig().description()
-    assert NetworkConfig(parity=True).description()["parity"] is True
-
-
-@pytest.mark.parametrize("kind", ["mlp", "transformer"])
-def test_other_kinds_have_none(kind: str) -> None:
-    with pytest.raises(ValidationError, match=f"parity is of kind = 'resnet'; a network of kind '{kind}' has none: leave it out"):
-        NetworkConfig.model_validate({"kind": kind, "parity": True})

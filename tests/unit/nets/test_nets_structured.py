@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from azq import games
 from azq.config import NetworkConfig, parse_run
+from azq.config.run import OF_ONE_KIND
 from azq.errors import ConfigError, GameContractError, WeightsError
 from azq.games.adapter import AdaptedGame
 from azq.nets import NetSpec, WeightsMeta, build, from_bytes, load_into, restore, to_bytes, unpack
@@ -90,11 +91,6 @@ def test_tokens_of_a_group_are_told_apart_by_their_place() -> None:
     assert not torch.allclose(module(bits(6), scalars)[1], module(bits(8), scalars)[1], atol=1e-4)
 
 
-def test_layers_of_each_encoder_are_as_many_as_asked_for() -> None:
-    module: Any = build(network(encoders={"left": 3}), SPEC, seed=0)
-    assert [len(encoder.layers) for encoder in module.encoders.values()] == [3, 0]
-
-
 def test_the_asked_for_network_learns_and_answers() -> None:
     """The full size of the preset, one step on the rules' own positions: forward, backward, and a smaller loss after it."""
     config = parse_run(preset("beasty_bar", "gpu,structured"), "the preset")
@@ -135,7 +131,7 @@ def test_weights_say_their_encoders_and_fit_no_others() -> None:
     module = shaken(config, SPEC)
     state, meta = from_bytes(to_bytes(module, WeightsMeta("own", 1, network=config.description())))
     assert meta.network["encoders"] == {"left": 2, "right": 1}
-    assert "encoders" not in NetworkConfig().description()
+    assert not OF_ONE_KIND.keys() & NetworkConfig().description().keys(), "what is not in use is not named"
     assert "places" not in {name.rpartition(".")[2] for name in state}
     with pytest.raises(WeightsError, match=r"compare network\.kind, blocks and channels"):
         load_into(build(network(encoders={"left": 1}), SPEC), state)

@@ -38,39 +38,6 @@ def test_a_known_share_gives_the_known_elo() -> None:
     assert ratings["uct:100"].elo == ratings["uct:100"].low == ratings["uct:100"].high == 0
 
 
-def test_true_strengths_are_recovered_inside_their_intervals() -> None:
-    rng = np.random.default_rng(3)
-    truth = {"uct:100": 0.0, "weights:1": -120.0, "weights:2": 80.0, "weights:3": 260.0}
-    names = list(truth)
-    results = []
-    for i, first in enumerate(names):
-        for second in names[i + 1 :]:
-            expected = 1 / (1 + 10 ** ((truth[second] - truth[first]) / 400))
-            wins = int(rng.binomial(600, expected))
-            results.append(match(first, second, wins, 0, 600 - wins))
-    for name, rating in by_name(results).items():
-        assert rating.low <= truth[name] <= rating.high
-        assert rating.high - rating.low < 90
-
-
-@given(st.integers(0, 60), st.integers(0, 30), st.integers(0, 60))
-def test_who_scores_more_is_rated_higher(wins: int, draws: int, losses: int) -> None:
-    ratings = by_name([match("weights:1", "uct:100", wins, draws, losses)])
-    if not wins + draws + losses:
-        assert ratings == {}
-        return
-    assert np.sign(round(ratings["weights:1"].elo, 6)) == np.sign(wins - losses)
-
-
-@given(st.integers(1, 30), st.integers(0, 10), st.integers(1, 30), st.integers(2, 8))
-def test_the_interval_shrinks_with_more_games_of_the_same_kind(wins: int, draws: int, losses: int, times: int) -> None:
-    def width(factor: int) -> float:
-        rating = by_name([match("weights:1", "uct:100", wins * factor, draws * factor, losses * factor)])["weights:1"]
-        return rating.high - rating.low
-
-    assert width(times) < width(1)
-
-
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.integers(0, 9), st.integers(0, 9)), max_size=12))
 def test_seats_do_not_matter_and_nothing_overflows(games: list[tuple[str, str, int, int]]) -> None:
     there = by_name([match(a, b, wins, 0, losses) for a, b, wins, losses in games])
@@ -85,24 +52,6 @@ def test_seats_do_not_matter_and_nothing_overflows(games: list[tuple[str, str, i
             assert rating.elo == pytest.approx(back[name].elo, abs=1e-3)
 
 
-def test_an_undefeated_player_has_a_finite_rating_with_a_wide_interval() -> None:
-    best = by_name([match("weights:7", "uct:100", 40, 0, 0)])["weights:7"]
-    assert 400 < best.elo < 2000
-    assert best.high - best.low > 500
-
-
-def test_a_chain_of_matches_adds_up_and_order_is_kept() -> None:
-    results = [
-        match("weights:1", "uct:100", 30, 0, 10),
-        match("weights:2", "weights:1", 30, 0, 10),
-        match("weights:3", "weights:2", 30, 0, 10),
-    ]
-    assert [rating.player for rating in rate(results)] == ["weights:3", "weights:2", "weights:1", "uct:100"]
-    one, three = by_name(results)["weights:1"], by_name(results)["weights:3"]
-    assert three.elo == pytest.approx(3 * one.elo, rel=0.05)
-    assert three.high - three.low > one.high - one.low
-
-
 def test_without_the_anchor_the_first_fixed_opponent_is_zero() -> None:
     ratings = by_name([match("weights:1", "solver", 1, 0, 9), match("weights:1", "random", 9, 0, 1)])
     assert ratings["solver"].elo == 0
@@ -113,18 +62,6 @@ def field_match(first: str, second: str, games: int, share: float, seats: int) -
     wins = round(games * share)
     spec = MatchSpec(first, second, games, 64, 0, 0)
     return MatchResult(spec, first, second, wins, 0, games - wins, 0, seats=seats, share=share)
-
-
-@given(st.integers(2, 8))
-def test_equals_who_win_their_share_of_first_places_are_rated_equal(seats: int) -> None:
-    ratings = by_name([field_match("weights:1", "uct:100", 840, 1 / seats, seats)])
-    assert ratings["weights:1"].elo == pytest.approx(0, abs=2)
-
-
-def test_first_places_follow_plackett_and_luce() -> None:
-    # strength 10 to 1 is 400 Elo: against three of strength 1 the strong one wins 10 / 13
-    ratings = by_name([field_match("weights:1", "uct:100", 13_000, 10 / 13, 4)])
-    assert ratings["weights:1"].elo == pytest.approx(400, abs=3)
 
 
 def test_a_match_that_an_engine_ended_rates_nobody() -> None:
@@ -155,6 +92,7 @@ def log_posterior(elo: Mapping[str, float], results: Sequence[MatchResult]) -> f
 )
 def test_ratings_are_the_peak_of_what_is_probable_and_intervals_its_width(results: list[MatchResult]) -> None:
     ratings = by_name(results)
+    assert [rating.elo for rating in rate(results)] == sorted((rating.elo for rating in ratings.values()), reverse=True)
     free = [name for name in ratings if name != "uct:100"]
     moves = np.eye(len(free))
 

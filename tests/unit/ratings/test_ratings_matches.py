@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from azq import games
-from azq.arena.match import MatchGame, deal, failed, play_match, result_of, whole_groups
+from azq.arena.match import MatchGame, failed, play_match, result_of, whole_groups
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.config import SearchConfig
@@ -186,11 +186,3 @@ def test_a_part_that_an_engine_ended_is_told_and_the_others_count() -> None:
     assert (match.games, match.wins, match.error) == (200, 100, "gtp:x died")
     [match] = put_together([part(100, 50, 50), broken])
     assert (match.games, match.error) == (100, ""), "the part was played after all"
-
-
-def test_a_part_is_dealt_as_in_the_whole_match() -> None:
-    game = games.load("backgammon")
-    spec = MatchSpec("a", "b", 30, 1, 3, 9)
-    dealt = [(one.history, one.luck.random(), one.first_seat) for one in deal(game, spec)]
-    again = [(one.history, one.luck.random(), one.first_seat) for each in split(spec, 7) for one in deal(game, each)]
-    assert again == dealt

@@ -51,14 +51,6 @@ def test_no_more_games_come_than_were_asked_for_and_the_last_ones_come_in_order(
     assert [event.record.uid for event in reader.last(count)] == list(range(1, 41))[-count:]
 
 
-def test_indexes_that_were_read_last_are_kept(tmp_path: Path) -> None:
-    log_of(tmp_path, *range(1, 41), roll_bytes=600).close()
-    reader = SegmentReader(tmp_path)
-    reader.newest(40)
-    last = list(reader._indexes)
-    assert last == list(range(KEPT_INDEXES, 0, -1))
-
-
 def test_every_game_is_found_by_number_and_is_the_one_that_was_written(tmp_path: Path) -> None:
     log_of(tmp_path, *range(1, 41), roll_bytes=PER_FILE).close()
     reader = SegmentReader(tmp_path)
@@ -99,15 +91,6 @@ def test_a_file_that_was_cut_and_written_anew_is_read_anew(tmp_path: Path) -> No
     next(tmp_path.glob("*.seg")).unlink()
     log_of(tmp_path, *range(5, 7), roll_bytes=1 << 20).close()
     assert uids(reader, 9) == [6, 5]
-
-
-def test_reading_changes_nothing_on_disk(tmp_path: Path) -> None:
-    log_of(tmp_path, *range(1, 10), roll_bytes=PER_FILE).close()
-    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
-    reader = SegmentReader(tmp_path)
-    reader.newest(9)
-    reader.find(3)
-    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
 
 
 def test_no_log_here_is_said_with_where_it_is(tmp_path: Path) -> None:

@@ -44,13 +44,6 @@ def test_what_was_appended_is_there_after_reopening(tmp_path):
     assert list(log.tail(1 << 40)) == [one.frame for one in entries]
 
 
-def test_a_new_file_holds_nothing_of_one_that_lay_there(tmp_path):
-    path = tmp_path / "1.seg"
-    path.write_bytes(b"x" * 1000)
-    segments.OpenSegment.create(path, GAME, 7).close()
-    assert path.read_bytes() == framing.header(GAME, 7)
-
-
 def test_segments_roll_and_the_log_goes_on_in_the_last(tmp_path):
     entries = filled(tmp_path, 6, roll_bytes=len(entry(1).frame) * 2)
     assert len(list(tmp_path.glob("*.seg"))) >= 3
