@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from azq import _core
 from azq.arena.player import position
-from azq.arena.searcher import Searcher, values_of
+from azq.arena.searcher import Searcher
 from azq.config import SearchConfig
-from azq.errors import ConfigError
 from azq.search.evaluator import Evaluator, WithOutcomes
 from azq.search.search import Result
 from azq.wire.messages import LATEST
 
-MAX_LEAVES = 1 << 16
 OUTCOME_NAMES: dict[str, tuple[str, ...]] = {
     "backgammon": ("win", "win_gammon", "win_backgammon", "lose_gammon", "lose_backgammon")  # "gammon": or better
 }
@@ -86,69 +84,3 @@ def outcomes_of(game: _core.Game, evaluator: Evaluator, states: Sequence[_core.S
     if len(names) != rows.shape[1]:
         names = tuple(f"outcome_{number}" for number in range(rows.shape[1]))
     return [{name: round(float(share), 4) for name, share in zip(names, row, strict=True)} for row in rows]
-
-
-def over_chance(game: _core.Game, evaluator: Evaluator, state: _core.State, answer: dict[str, Any]) -> dict[str, Any]:
-    """An answer decided among the actions that the search visited, by their exact values over all chance outcomes that follow.
-
-    Adds `expected_values`: per action (A long), None where not visited. Raises `ConfigError` as `expected_values` does.
-    """
-    player = state.current_player()
-    visited = [action for action, count in enumerate(answer["visit_counts"]) if count > 0]
-    candidates = visited or [answer["action"]]
-    children = [_after(state, action) for action in candidates]
-    values = dict(zip(candidates, expected_values(game, evaluator, children, player), strict=True))
-    best = max(candidates, key=lambda action: (values[action], answer["visit_counts"][action]))
-    listed = [round(values[action], 6) if action in values else None for action in range(game.num_distinct_actions())]
-    decided = {**answer, "action": best, "action_text": state.action_to_string(best), "expected_values": listed}
-    if best != answer["action"]:  # the line is that of another move
-        decided |= {"principal_variation": [best], "principal_variation_texts": [decided["action_text"]]}
-    return decided
-
-
-def expected_values(game: _core.Game, evaluator: Evaluator, states: Sequence[_core.State], player: int) -> list[float]:
-    """What each state is worth to one player, over all outcomes of its chance nodes up to the next decisions.
-
-    Ends count as they are; decisions as the evaluator values them for their player to move. Raises
-    `ConfigError` for a game with hidden hands, where a state knows more than its player, and for more than `MAX_LEAVES` outcomes.
-    """
-    if game.is_hidden():
-        raise ConfigError(f"the expectation over chance would see the hidden cards of {game.name}; let the search sample them")
-    leaves: list[tuple[int, float, _core.State]] = []  # the index of the state it came from, its probability, and itself
-    for owner, state in enumerate(states):
-        for probability, leaf in _over_chance(state, 1.0):
-            leaves.append((owner, probability, leaf))
-            if len(leaves) > MAX_LEAVES:
-                raise ConfigError(
-                    f"chance has more than {MAX_LEAVES} outcomes before the next decision in {game.name}; let the search sample"
-                )
-    decisions = [leaf for _, _, leaf in leaves if not leaf.is_terminal()]
-    result = iter(values_of(evaluator, decisions) if decisions else ())
-    totals = [0.0] * len(states)
-    for owner, probability, leaf in leaves:
-        ended = leaf.is_terminal()
-        value = leaf.returns()[player] if ended else for_player(next(result), leaf.current_player(), player, game.num_players())
-        totals[owner] += probability * value
-    return totals
-
-
-def for_player(values: Sequence[float], mover: int, player: int, num_players: int) -> float:
-    """A player's entry of the values of a position, which are relative to its player to move: one of two, or one a seat. Pure."""
-    if len(values) == 1:
-        return float(values[0]) if mover == player else -float(values[0])
-    return float(values[(player - mover) % num_players])
-
-
-def _over_chance(state: _core.State, probability: float) -> Iterator[tuple[float, _core.State]]:
-    """The decisions and ends that chance can lead to, with their probabilities."""
-    if not state.is_chance_node():
-        yield probability, state
-        return
-    for outcome, share in state.chance_outcomes():
-        yield from _over_chance(_after(state, outcome), probability * share)
-
-
-def _after(state: _core.State, action: int) -> _core.State:
-    child = state.clone()
-    child.apply_action(action)
-    return child

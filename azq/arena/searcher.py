@@ -23,7 +23,6 @@ from azq.wire.messages import LATEST
 
 POLL_S = 0.1
 PATIENCE_S = 60.0  # without any evaluation for so long: give up
-MAX_BATCH = 1024
 
 T = TypeVar("T")
 
@@ -38,15 +37,6 @@ def evaluate(evaluator: Evaluator, packed: NDArray[np.uint8], *, weight_version:
 
     failure = f"no evaluation of {len(packed)} leaves for {PATIENCE_S:.0f} s; is an inference worker alive?"
     return until(check, failure, PATIENCE_S, every_s=0.0)
-
-
-def values_of(evaluator: Evaluator, states: Sequence[_core.State]) -> NDArray[np.float32]:
-    """The network's values (B, V) of states where a player is to move, relative to him. Raises as `evaluate`."""
-    parts = []
-    for start in range(0, len(states), MAX_BATCH):
-        packed = np.stack([state.packed_observation() for state in states[start : start + MAX_BATCH]])
-        parts.append(evaluate(evaluator, packed).values.astype(np.float32))
-    return np.concatenate(parts)
 
 
 class Searcher:

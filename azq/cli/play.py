@@ -74,16 +74,13 @@ def move(
     run: RunName = None,
     weights: Annotated[str, typer.Option("--weights", help="A file, a version, `latest`, `azq:GAME`, or several: `3,7`.")] = "latest",
     num_simulations: Annotated[int, typer.Option(help="Simulations a position.")] = 400,
-    chance: Annotated[
-        str, typer.Option("--chance", help="Dice: `sampled` by the search, or `expected`, exact over all that follow the candidates.")
-    ] = "sampled",
 ) -> None:
     """Read positions as JSON lines {"actions": [..]} or {"position": "<notation>"}, write {"action", "value", ..} for each."""
     from azq.console.move import move as command
     from azq.console.play import game_named
 
     with answers_apart() as sink:
-        command(settings, game_named(settings, game, run, weights), run, weights, num_simulations, sys.stdin, sink, chance)
+        command(settings, game_named(settings, game, run, weights), run, weights, num_simulations, sys.stdin, sink)
 
 
 @with_settings

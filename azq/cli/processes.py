@@ -39,9 +39,6 @@ def up(
         typer.Option("--from", metavar="RUN[:VERSION]|FILE|azq:GAME", help="Begin with these weights, its network theirs."),
     ] = None,
     freeze: Annotated[str, typer.Option("--freeze", metavar="trunk", help="With --from: `trunk` lets only the heads learn.")] = "",
-    final_games: Annotated[
-        int | None, typer.Option("--final-games", min=1, help="Games against each opponent once the run is over; else as in other rounds.")
-    ] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -50,9 +47,7 @@ def up(
     from azq.console.up import up as command
 
     with answers_apart() as output:
-        request = UpRequest(
-            game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze, final_games, output
-        )
+        request = UpRequest(game, run, overrides or (), until, config, preset, as_json, volunteers, port, origin, freeze, output)
         raise typer.Exit(command(request, listen=listen, plaintext=plaintext))
 
 

@@ -249,7 +249,7 @@ class InferenceConfig(Section):
 
 
 class TrackingConfig(Section):
-    """Where this host's learners send curves, settings and weights; services' addresses and keys are in the environment."""
+    """Where this host's learners send curves and settings; services' addresses and keys are in the environment."""
 
     retired: ClassVar = {"weights_every_s": 600.0}
 

@@ -117,13 +117,6 @@ class NetworkConfig(Section):
     global_heads: bool = False  # of a resnet: a logit from each cell, all else pooled over the board, whose size they do not depend on
     parity: bool = False  # of a resnet: it reads whether the bits set are odd in number, too; on a board that fills, whose turn it is
 
-    @field_validator("auxiliary", mode="before")
-    @classmethod
-    def _no_retired_head(cls, names: Any) -> Any:
-        if retired := [name for name in ("soft", "reply") if isinstance(names, list | tuple) and name in names]:
-            raise ValueError(f"{', '.join(retired)}: heads of earlier versions; leave them out (CHANGELOG.md)")
-        return names
-
     @model_validator(mode="after")
     def _sound(self) -> NetworkConfig:
         for name, kind in OF_ONE_KIND.items():
@@ -269,13 +262,13 @@ class ArenaConfig(Section):
         "grade_every_s": None,
         "grade_every_steps": None,
         "promotion_threshold": None,
+        "final_games": None,
     }
 
     every_s: SecondsOrNever = 120.0  # less while the run is young: 20, 40, 80 ... s; 0: never
     every_steps: Natural = 0  # also once weights are published so many steps after the ones evaluated last; 0: by time alone
     num_simulations: Simulations = 64
     games: Positive = 40  # per match, colours swapped in pairs
-    final_games: Natural = 0  # per match of a finished run's last round; 0: as many as in the others
     sprt: tuple[()] | tuple[Elo, Elo] = ()  # elo0, elo1: a match in parts ends once it is clear which; none: all games are played
     opponents: tuple[str, ...] = ("previous", "uct:100")
     grade_positions: Natural = 200  # graded positions per evaluation, where the game has a set

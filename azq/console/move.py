@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from azq import games, logs, pretrained
-from azq.arena.analyse import analyse, outcomes_of, over_chance
+from azq.arena.analyse import analyse, outcomes_of
 from azq.arena.player import position, requested_history
 from azq.config import Config, RunSections, SearchConfig, merge, parse_run
 from azq.errors import AzqError, ConfigError, NotFound, WeightsError, WireError, meant
@@ -36,15 +36,11 @@ PRINTED = (
     "value",
     "visit_counts",
     "priors",
-    "expected_values",
     "principal_variation",
     "principal_variation_texts",
 )
-CHANCE = ("sampled", "expected")
 
 log = logs.get(__name__)
-
-Chance = Literal["sampled", "expected"]  # sampled by the search, or exact over all outcomes that follow the root's candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +59,10 @@ class Agent:
         """One answer per list of actions from the initial state, or `Line`; all are searched at once."""
         return analyse(self.game, self.evaluator, histories, num_simulations=self.num_simulations, config=self.search)
 
-    def answers(self, histories: Sequence[Sequence[int]], chance: Chance = "sampled") -> list[dict[str, Any]]:
+    def answers(self, histories: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
         """What `azq move` prints: the moves, with the distribution of outcomes and the value in the game's unit where it has them."""
         states = [position(self.game, history) for history in histories]
         answers = self.moves(histories)
-        if chance == "expected":
-            answers = [over_chance(self.game, self.evaluator, state, answer) for state, answer in zip(states, answers, strict=True)]
         lines = [{key: answer[key] for key in PRINTED if key in answer} for answer in answers]
         scale = unit(self.game)
         if not scale.plain:
@@ -217,16 +211,11 @@ def move(
     num_simulations: int,
     source: TextIO,
     sink: TextIO,
-    chance: str = "sampled",
 ) -> None:
-    """Answers every line of `source` in order. A line that is wrong ends with `WireError` naming it; answers before it stand.
-
-    Raises `ConfigError` for a wrong flag, and where `chance` is exact and the game has no chance, or hidden hands.
-    """
+    """Answers every line of `source` in order. A line that is wrong ends with `WireError` naming it; answers before it stand."""
     if num_simulations < 1:
         raise ConfigError(f"--num-simulations {num_simulations} must be at least 1")
     player = open_player(config, game=game, run=run, weights=weights, num_simulations=num_simulations)
-    mode = check_chance(player.game, chance)
     for batch in batches(source):
         histories: list[Sequence[int]] = []
         problem: AzqError | None = None
@@ -236,23 +225,11 @@ def move(
             except AzqError as error:
                 problem = error
                 break
-        for answer in player.answers(histories, mode) if histories else []:
+        for answer in player.answers(histories) if histories else []:
             sink.write(json.dumps(answer) + "\n")
         sink.flush()
         if problem:
             raise problem
-
-
-def check_chance(game: games.Game, chance: str) -> Chance:
-    """The flag `--chance`, where the game allows it; `ConfigError` otherwise."""
-    if chance == "sampled":
-        return "sampled"
-    if chance != "expected":
-        raise ConfigError(f"--chance {chance!r} is not one of {', '.join(CHANCE)}")
-    if not game.is_chance() or game.is_hidden():
-        why = "has hidden hands" if game.is_hidden() else "has no chance"
-        raise ConfigError(f"--chance expected: {game.name} {why}; drop the flag")
-    return "expected"
 
 
 def batches(source: TextIO) -> Iterator[list[tuple[int, str]]]:

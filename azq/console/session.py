@@ -208,7 +208,5 @@ class Session:
         latest = read_round(self.watch.bus, self.start.run.name)
         if not weights:
             return True
-        requested = (
-            latest is not None and latest.weight_version >= weights[0].version and (latest.final or not self.config.arena.final_games)
-        )
+        requested = latest is not None and latest.weight_version >= weights[0].version
         return requested and not self.ledger.jobs(self.start.run.name)

@@ -75,7 +75,6 @@ class UpRequest:
     port: int | None = None  # of the gateway
     origin: str | None = None  # of the weights that a new run begins with
     freeze: str = ""
-    final_games: int | None = None  # per match of the last round
     output: TextIO | None = None  # of its lines; standard output by default
 
 
@@ -217,8 +216,6 @@ def _chosen(request: UpRequest, game: str | None) -> Iterator[str]:
         if not request.origin:
             raise ConfigError("--freeze keeps weights that came from elsewhere as they are; name them with --from")
         yield f'learner.freeze="{request.freeze}"'
-    if request.final_games is not None:
-        yield f"arena.final_games={request.final_games}"
     if request.volunteers:
         yield 'volunteers.kinds=["selfplay"]'
 

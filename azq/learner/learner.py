@@ -284,7 +284,6 @@ class Learner:
         event = self.publisher.publish(data, version, step, samples=self._samples_made(), **fields)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
-        self.tracker.published(event, partial(self.publisher.fetch, event))
         self._track()
         self.trainer.reset_losses()
 

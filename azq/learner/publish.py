@@ -86,10 +86,6 @@ class Publisher:
             self._forget_old()
         return event
 
-    def fetch(self, event: WeightEvent) -> bytes:
-        """Weights that were published, as their file; raises `StoreError`."""
-        return self._store.get(event.uri, event.sha256)
-
     def offer_again(self, events: Iterable[WeightEvent]) -> None:
         """Announces the newest whole weights to an empty stream, whose control plane lost them."""
         for event, _ in self.whole(sorted(events, key=lambda event: event.version, reverse=True)):

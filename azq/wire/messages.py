@@ -230,7 +230,6 @@ class EvalRound(Message, frozen=True):
     weight_version: int
     asked_ms: int
     step: int = 0  # of these weights
-    final: bool = False  # of a finished run, with `arena.final_games`
 
 
 class Heartbeat(Message, frozen=True):

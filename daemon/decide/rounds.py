@@ -22,7 +22,6 @@ SETTLE_MS = 4_000  # a finished run's learner still publishes what it learned la
 SEED_LIMIT = 2**63
 GAMES_PER_JOB = 100  # a longer match is played in parts of so many, by several workers at once
 ERROR_RATE = 0.05  # of a sequential test, of taking elo0 for elo1 and the other way round
-FINAL_SEED = 500  # seeds of final matches lie so far above those of other rounds of the same weights, which have fewer opponents
 FIRST_POSITIONS = 50  # a few seconds of work: what a run begins with, so that its first figure of strength is there at once
 FIRST_MS = 20_000  # of active time, when the first round is due; the next ones when it has doubled, until `arena.every_s` is shorter
 TABS_MATCHES = queue_name(Kind.EVAL, BROWSER)
@@ -90,38 +89,34 @@ def _round(arena: Arena) -> do.EnqueueEval | None:
     Due: new weights since the last round, its time come (20, 40, 80 ... s of active time, then each `arena.every_s`) or `arena.every_steps`
     trained, no evaluation job outstanding.
     Where moves can be graded, the first weights are graded on a few positions as soon as a worker takes that.
-    A finished run waits for no time: its last weights get their round as soon as self-play has given its games back, and a longer one
-    than all others where `arena.final_games` says so, even if they had one before.
+    A finished run waits for no time: its last weights get their round as soon as self-play has given its games back.
     """
     settings, seen, last = arena.sections.arena, arena.seen, arena.seen.round
-    final = arena.finished and settings.final_games > 0
-    fresh = seen.weight_version > last.weight_version or (final and not last.final and seen.weight_version > 0)
-    if not settings.evaluates or not fresh:
+    if not settings.evaluates or seen.weight_version <= last.weight_version:
         return None
     if any(arena.finished or (view.job.kind == Kind.EVAL and not is_trial(view.job)) for view in seen.jobs):
         return None
-    noted = replace(last, weight_version=seen.weight_version, asked_ms=arena.now_ms, step=seen.weight_step, final=final)
+    noted = replace(last, weight_version=seen.weight_version, asked_ms=arena.now_ms, step=seen.weight_step)
     begins = not (last.weight_version or arena.finished) and slots_of(arena.offers, queue_name(Kind.EVAL, arena.tag))
     if begins and (first := _grades(arena, most=FIRST_POSITIONS)):
         return arena.asks(noted, first)
     if not (arena.finished or arena.waited()):
         return None
-    matches = _matches(arena, final)
+    matches = _matches(arena)
     tabs = Kind.EVAL in arena.sections.volunteers.kinds and not arena.finished and slots_of(arena.offers, TABS_MATCHES)
     for_tabs = [match for match in matches if tabs and match.second.removeprefix("weights:").isdecimal()]
     parts = [part for match in matches if match not in for_tabs for part in split(match, GAMES_PER_JOB)]
     return arena.asks(noted, [*_grades(arena), *parts], for_tabs)  # what takes seconds goes first
 
 
-def _matches(arena: Arena, final: bool) -> list[MatchSpec]:
+def _matches(arena: Arena) -> list[MatchSpec]:
     settings, version, last = arena.sections.arena, arena.seen.weight_version, arena.seen.round.weight_version
     newest = f"weights:{version}"
     previous = f"weights:{last}" if last else newest
     opponents = [previous if opponent == "previous" else opponent for opponent in settings.opponents]
-    games, sprt = settings.final_games if final else settings.games, _sprt(settings)
-    seeds = [_seed(arena.sections.run.seed, version, index + final * FINAL_SEED) for index in range(len(opponents))]
+    seeds = [_seed(arena.sections.run.seed, version, index) for index in range(len(opponents))]
     return [
-        MatchSpec(newest, opponent, games, settings.num_simulations, settings.opening_plies, seed, sprt=sprt)
+        MatchSpec(newest, opponent, settings.games, settings.num_simulations, settings.opening_plies, seed, sprt=_sprt(settings))
         for seed, opponent in zip(seeds, opponents, strict=True)
         if opponent not in (newest, "latest")
     ]

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import ConfigError, IllegalActionError
-from azq.search.evaluator import Evaluation
-from azq.wire.messages import LATEST
 
 CHANCE, TERMINAL = -1, -4
 
@@ -196,28 +194,3 @@ class Choosing:
 
     def close(self) -> None:
         self.closed = True
-
-
-class Knowing:
-    """An evaluator by a function of one observation: its values (V,), relative to the player to move."""
-
-    resent = 0
-
-    def __init__(self, value: Callable[[NDArray[np.uint8]], Sequence[float]], num_actions: int) -> None:
-        self._value = value
-        self._num_actions = num_actions
-        self._waiting: dict[int, NDArray[np.uint8]] = {}
-        self.batches: list[int] = []
-
-    def submit(self, packed: NDArray[np.uint8], *, legal: NDArray[np.uint8] | None = None, weight_version: int = LATEST) -> int:
-        self.batches.append(len(packed))
-        self._waiting[len(self.batches)] = packed.copy()
-        return len(self.batches)
-
-    def result(self, handle: int, *, timeout_s: float) -> Evaluation:
-        packed = self._waiting.pop(handle)
-        values = np.array([self._value(row) for row in packed], np.float16)
-        return Evaluation(np.zeros((len(packed), self._num_actions), np.float16), values, 1)
-
-    def close(self) -> None:
-        pass

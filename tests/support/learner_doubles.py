@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from azq.nets import NetSpec, build
 from azq.replay.samples import Samples
 from azq.store.objects import ObjectPrefix
 from azq.wire import keys
-from azq.wire.messages import RunRecord, WeightEvent
+from azq.wire.messages import RunRecord
 
 
 def trainer_of(network: NetworkConfig, game: str = "connect_four", *, seed: int = 1, symmetries: bool = False, **options: Any) -> Trainer:
@@ -138,8 +138,6 @@ class ListTracker:
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         self.seen.append((step, dict(values)))
-
-    def published(self, event: WeightEvent, fetch: Callable[[], bytes]) -> None: ...
 
     def close(self) -> None: ...
 

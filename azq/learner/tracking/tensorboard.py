@@ -8,12 +8,11 @@ from collections.abc import Mapping
 
 from torch.utils.tensorboard import SummaryWriter
 
-from azq.learner.tracking.tracker import Fetch, TrackedRun
-from azq.wire.messages import WeightEvent
+from azq.learner.tracking.tracker import TrackedRun
 
 
 class TensorboardTracker:
-    """Writes the files of `tensorboard --logdir`; weights lie in the run's folder already."""
+    """Writes the files of `tensorboard --logdir`."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._writer = SummaryWriter(str(run.directory / "tensorboard"), filename_suffix=f".{socket.gethostname()}")
@@ -23,8 +22,6 @@ class TensorboardTracker:
         for tag, value in values.items():
             self._writer.add_scalar(tag, value, step)
         self._writer.flush()
-
-    def published(self, event: WeightEvent, fetch: Fetch) -> None: ...
 
     def close(self) -> None:
         self._writer.close()

@@ -1,4 +1,4 @@
-"""Sends a run's training curves, settings and weights to the trackers that a host's settings name.
+"""Sends a run's training curves and settings to the trackers that a host's settings name.
 
 A service that is slow, down or refuses costs training nothing but its curves. Tags: loss/policy loss/value loss/<further head> train/lr
 train/samples_per_s replay/samples_per_insert replay/window replay/games selfplay/policy_lag selfplay/plies weights/version
@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,17 +21,13 @@ from azq import logs
 from azq.config import TrackingConfig
 from azq.errors import MissingExtra, reason_of
 from azq.waiting import Backoff
-from azq.wire.messages import WeightEvent
 
-WEIGHTS_EVERY_S = 600.0  # between two versions that a service gets, the last aside
 WAITING = 5_000  # calls; beyond that the oldest are forgotten
 TRIES = 10  # of one call: some are refused for what they say
 BACKOFF = Backoff(1.0, 60.0)
 CLOSE_S = 20.0
 
 log = logs.get(__name__)
-
-Fetch = Callable[[], bytes]  # of published weights, as their file has them
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,51 +56,29 @@ class Tracker(Protocol):
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         """Records figures by tag at a training step, readable by others at once."""
 
-    def published(self, event: WeightEvent, fetch: Fetch) -> None:
-        """A version of the weights was published."""
-
     def close(self) -> None:
         """Flushes, and says that the learner ends."""
 
 
 class AsyncTracker:
-    """Makes a tracker and calls it in a thread, in order; a call that fails is retried `TRIES` times.
+    """Makes a tracker and calls it in a thread, in order; a call that fails is retried `TRIES` times."""
 
-    Of published weights it passes one version in `weights_every_s` on, and the last.
-    """
-
-    def __init__(self, name: str, make: Callable[[], Tracker], *, weights_every_s: float, backoff: Backoff = BACKOFF) -> None:
+    def __init__(self, name: str, make: Callable[[], Tracker], backoff: Backoff = BACKOFF) -> None:
         self._name = name
         self._make = make
-        self._weights_every_s = weights_every_s
         self._backoff = backoff
         self._tracker: Tracker | None = None
         self._calls: deque[Callable[[Tracker], None]] = deque(maxlen=WAITING)
         self._changed = threading.Condition()
         self._closing = False
-        self._weights_due_s = 0.0
-        self._last_weights: Callable[[Tracker], None] | None = None
         self._thread = threading.Thread(target=self._work, name=f"tracker {name}", daemon=True)
         self._thread.start()
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         self._put(lambda tracker: tracker.scalars(values, step))
 
-    def published(self, event: WeightEvent, fetch: Fetch) -> None:
-        def call(tracker: Tracker) -> None:
-            tracker.published(event, fetch)
-
-        if time.monotonic() < self._weights_due_s:
-            self._last_weights = call
-            return
-        self._weights_due_s = time.monotonic() + self._weights_every_s
-        self._last_weights = None
-        self._put(call)
-
     def close(self) -> None:
         """Waits for pending calls, 20 seconds at most."""
-        if self._last_weights:
-            self._put(self._last_weights)
         self._put(lambda tracker: tracker.close())
         with self._changed:
             self._closing = True
@@ -154,10 +127,6 @@ class Trackers:
         for tracker in self._trackers:
             tracker.scalars(values, step)
 
-    def published(self, event: WeightEvent, fetch: Fetch) -> None:
-        for tracker in self._trackers:
-            tracker.published(event, fetch)
-
     def close(self) -> None:
         for tracker in self._trackers:
             tracker.close()
@@ -170,7 +139,7 @@ def open_trackers(config: TrackingConfig, run: TrackedRun) -> Trackers:
         if importlib.util.find_spec(name) is None:
             raise MissingExtra(f"tracking.backends names {name}, which is not installed; `pip install {name}`")
         make = partial(_import_tracker, name, run)
-        trackers.append(make() if name == "tensorboard" else AsyncTracker(name, make, weights_every_s=WEIGHTS_EVERY_S))
+        trackers.append(make() if name == "tensorboard" else AsyncTracker(name, make))
     return Trackers(trackers)
 
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 import wandb
 
-from azq.learner.tracking.tracker import Fetch, TrackedRun
-from azq.wire.messages import WeightEvent
+from azq.learner.tracking.tracker import TrackedRun
 
 # What curves are drawn over: a learner that went back to a checkpoint says lower steps again, which the library's own must not be.
 STEP = "step"
@@ -20,7 +19,6 @@ class WandbTracker:
     def __init__(self, run: TrackedRun) -> None:
         folder = run.directory / "wandb"
         folder.mkdir(exist_ok=True)
-        self._name = run.name
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "azq"),
             id=run.id,
@@ -36,12 +34,6 @@ class WandbTracker:
 
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         self._run.log({**values, STEP: step})
-
-    def published(self, event: WeightEvent, fetch: Fetch) -> None:
-        artifact = wandb.Artifact(f"{self._name}-weights", type="model", metadata={"version": event.version, "step": event.step})
-        with artifact.new_file(f"{event.sha256}.safetensors", "wb") as file:
-            file.write(fetch())
-        self._run.log_artifact(artifact, aliases=["latest", f"version-{event.version}"])
 
     def close(self) -> None:
         self._run.finish()

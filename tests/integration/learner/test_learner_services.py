@@ -8,10 +8,8 @@ import pytest
 
 from azq.config import TrackingConfig
 from azq.learner.tracking.tracker import TrackedRun, open_trackers
-from azq.wire.messages import WeightEvent
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of libraries whose warnings are not ours
-EVENT = WeightEvent("r", 3, "ab" * 32, "file:x", 40, 1)
 
 
 def run_twice(folder: Path) -> None:
@@ -21,16 +19,15 @@ def run_twice(folder: Path) -> None:
         trackers = open_trackers(TrackingConfig(backends=("wandb",)), run)
         for step in steps:
             trackers.scalars({"loss/policy": 1.0 / step, "arena/score_uct_100": 0.5, "phase/wall_forward": 0.25}, step)
-        trackers.published(EVENT, lambda: b"weights")
         trackers.close()
 
 
-def test_wandb_offline_has_curves_settings_and_weights(tmp_path, monkeypatch):
+def test_wandb_offline_has_curves_and_settings(tmp_path, monkeypatch):
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     run_twice(tmp_path)
     records = sorted((tmp_path / "wandb" / "wandb").glob("offline-run-*/run-r-17.wandb"))
     assert records
     written = b"".join(path.read_bytes() for path in records)
-    for part in (b"loss/policy", b"arena/score_uct_100", b"phase/wall_forward", b"batch_size", b"tic_tac_toe", b"version-3", b"r-weights"):
+    for part in (b"loss/policy", b"arena/score_uct_100", b"phase/wall_forward", b"batch_size", b"tic_tac_toe"):
         assert part in written, part

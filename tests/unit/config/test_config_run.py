@@ -75,5 +75,5 @@ def test_runs_that_name_settings_of_earlier_versions_go_on_without_them_where_th
     with pytest.raises(ConfigError, match=r"learner: Value error, population = 4 is a setting of earlier versions; leave it out"):
         parse_run({"learner": {"population": 4}}, "an older run")
     assert parse_run({"arena": {"grade_every_s": 30.0, "games_per_job": 50}}, "an older run").arena == ArenaConfig()
-    with pytest.raises(ConfigError, match=r"network\.auxiliary: Value error, soft, reply: heads of earlier versions; leave them out"):
+    with pytest.raises(ConfigError, match=r"network\.auxiliary\.0: Input should be 'advantage', 'margin' or 'hidden'"):
         parse_run({"network": {"auxiliary": ["reply", "margin", "soft"]}}, "an older run")

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from arena_doubles import Knowing, Walk, WalkGame
 
 from azq import games, pretrained
 from azq.arena import analyse
@@ -22,7 +21,6 @@ from azq.search.evaluator import UniformEvaluator
 from azq.wire.messages import MatchResult, MatchSpec
 
 GAME = games.load("tic_tac_toe")
-WALK: Any = WalkGame()
 
 
 def request(game: str, **more: Any) -> play.Seating:
@@ -36,9 +34,9 @@ def player(monkeypatch: pytest.MonkeyPatch) -> move.Agent:
     return made
 
 
-def answers(text: str, chance: str = "sampled") -> list[dict[str, Any]]:
+def answers(text: str) -> list[dict[str, Any]]:
     sink = io.StringIO()
-    move.move(load(), "tic_tac_toe", None, "latest", 400, io.StringIO(text), sink, chance)
+    move.move(load(), "tic_tac_toe", None, "latest", 400, io.StringIO(text), sink)
     return [json.loads(line) for line in sink.getvalue().splitlines()]
 
 
@@ -83,26 +81,6 @@ def test_files_of_weights_play_each_other_and_those_that_come_with_azq(tmp_path:
         assert told["wins"] == told["losses"], "the same network from each seat of each opening"
 
 
-def test_expectation_over_dice_needs_dice(player: move.Agent) -> None:
-    with pytest.raises(ConfigError, match="no chance"):
-        answers('{"actions": []}\n', "expected")
-    with pytest.raises(ConfigError, match="sampled, expected"):
-        answers('{"actions": []}\n', "often")
-
-
-def test_the_candidates_are_compared_over_all_dice() -> None:
-    state = Walk()
-    for action in (2, 1):
-        state.apply_action(action)
-    evaluator = Knowing(lambda packed: [(int(packed[1]) - int(packed[2])) / 10 * (1 if packed[0] // 3 % 2 == 0 else -1)], 2)
-    searched = {"action": 0, "action_text": "<0>", "visit_counts": [9, 7], "value": 0.0}
-    told = analyse.over_chance(WALK, evaluator, state, searched)  # type: ignore[arg-type]
-    assert (told["action"], told["action_text"]) == (1, "<1>")
-    assert told["expected_values"] == pytest.approx([0.2, 0.3], abs=1e-3)
-    only = analyse.over_chance(WALK, evaluator, state, {**searched, "visit_counts": [9, 0]})  # type: ignore[arg-type]
-    assert (only["action"], only["expected_values"][1]) == (0, None)
-
-
 def test_outcomes_are_told_by_name_where_game_and_network_have_them() -> None:
     class MemberReport:
         def __init__(self, game: games.Game, name: str) -> None:
@@ -130,7 +108,7 @@ def test_a_match_is_told_with_its_interval() -> None:
     assert result["points"] > result["points_95"] > 0
     assert "uct:20 - random" in play.match_text(result)
     three = MatchResult(MatchSpec("a", "b", 3, 1, 0, 0), "a", "b", 2, 0, 1, 0, seats=3, share=2 / 3, points=0.5, points_se=0.1)
-    text = play.match_text(play.match_figures(three, unit(WALK)))
+    text = play.match_text(play.match_figures(three, unit(GAME)))
     assert "a - 2 x b" in text
     assert "33.3% between equals" in text
 

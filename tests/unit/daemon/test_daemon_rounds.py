@@ -61,39 +61,13 @@ def test_tabs_get_a_match_as_one() -> None:
     assert [(match.games, match.of_games) for match in action.for_tabs] == [(250, 0)]
 
 
-def test_a_finished_run_plays_a_longer_round_once_also_of_weights_that_had_one() -> None:
-    assert asked(LAST, RunState.FINISHED) is None
-    action = asked(LAST, RunState.FINISHED, final_games=1000)
-    assert action is not None
-    parts = [spec for spec in action.specs if isinstance(spec, MatchSpec)]
-    assert ({part.second for part in parts}, sum(part.games for part in parts), len(parts)) == ({"uct:100"}, 1000, 10)
-    assert action.noted.final
-    usual = asked(DUE, games=8)
-    assert usual is not None
-    assert not {spec.seed for spec in parts} & {spec.seed for spec in usual.specs if isinstance(spec, MatchSpec)}
-    assert asked(dataclasses.replace(LAST, round=action.noted), RunState.FINISHED, final_games=1000) is None
-    assert asked(LAST, RunState.RUNNING, final_games=1000) is None
-    assert asked(LAST, RunState.FINISHED, final_games=1000, every_s=0) is None, "a run without evaluations has no last one"
-
-
-def test_the_last_round_is_of_the_first_weights_too_and_of_as_few_games_as_asked_for() -> None:
-    first = dataclasses.replace(LAST, weight_version=1, round=EvalRound(1, NOW - 500_000))
-    action = asked(first, RunState.FINISHED, final_games=1)
-    assert action is not None
-    assert [spec.games for spec in action.specs if isinstance(spec, MatchSpec)] == [1]
-    nothing_learned = dataclasses.replace(LAST, weight_version=0, round=EvalRound(0, 0))
-    assert asked(nothing_learned, RunState.FINISHED, final_games=1) is None
-
-
 def test_a_round_keeps_its_seed_whoever_asks_for_it() -> None:
     for seed, first in ((3, 3_009_090), (2**62, (2**62 * 1_000_003 + 9 * 1_009) % 2**63)):
         sections = with_arena(games=8)
         sections = sections.model_copy(update={"run": sections.run.model_copy(update={"seed": seed})})
         [action] = [each for each in decide(DUE, WORKERS, sections=sections) if isinstance(each, EnqueueEval)]
         assert [spec.seed for spec in action.specs] == [seed, first, first + 1]  # the positions that are graded stay the same
-    final = asked(LAST, RunState.FINISHED, final_games=8)
-    assert final is not None
-    assert [spec.seed for spec in final.specs if isinstance(spec, MatchSpec)] == [9_582]
+    assert asked(LAST, RunState.FINISHED) is None, "its last weights had their round"
 
 
 @pytest.mark.parametrize(("positions", "graded"), [(0, []), (1, [1]), (400, [50])])

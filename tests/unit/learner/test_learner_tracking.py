@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,10 @@ from waiting import PATIENCE_S
 from azq.config import TrackingConfig
 from azq.errors import MissingExtra
 from azq.learner.tracking.tensorboard import TensorboardTracker
-from azq.learner.tracking.tracker import TRIES, AsyncTracker, TrackedRun, Trackers, open_trackers
+from azq.learner.tracking.tracker import TRIES, AsyncTracker, TrackedRun, open_trackers
 from azq.waiting import Backoff
-from azq.wire.messages import WeightEvent
 
 NO_PAUSE = Backoff(0.0, 0.0)
-EVENT = WeightEvent("r", 3, "ab" * 32, "file:x", 40, 1)
 
 
 def tracked(folder: Path) -> TrackedRun:
@@ -35,9 +33,6 @@ class Service:
     def scalars(self, values: Mapping[str, float], step: int) -> None:
         self._take((step, dict(values)))
 
-    def published(self, event: WeightEvent, fetch: Callable[[], bytes]) -> None:
-        self._take((event.version, fetch()))
-
     def close(self) -> None:
         self.said.append("closed")
 
@@ -54,21 +49,15 @@ def test_tensorboard_reads_back_what_was_tracked(tmp_path):
 
     tracker = TensorboardTracker(tracked(tmp_path))
     tracker.scalars({"loss/policy": 1.5, "train/lr": 0.25}, 7)
-    tracker.published(EVENT, lambda: b"")
     tracker.close()
     events = [event for file in (tmp_path / "tensorboard").iterdir() for event in EventFileLoader(str(file)).Load()]
     seen = {value.tag: event.step for event in events for value in event.summary.value}
     assert seen == {"loss/policy": 7, "train/lr": 7, "run/text_summary": 0}
 
 
-def test_a_run_of_the_same_name_made_anew_is_another_to_services(tmp_path):
-    assert tracked(tmp_path).id == "r-17"
-    assert tracked(tmp_path).game == "tic_tac_toe"
-
-
 def test_a_service_gets_all_calls_in_order_whatever_fails_in_between(caplog):
     service = Service(failures=3)
-    tracker = AsyncTracker("wandb", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
+    tracker = AsyncTracker("wandb", lambda: service, backoff=NO_PAUSE)
     tracker.scalars({"a": 1.0}, 1)
     tracker.scalars({"a": 2.0}, 2)
     tracker.close()
@@ -77,7 +66,7 @@ def test_a_service_gets_all_calls_in_order_whatever_fails_in_between(caplog):
 
 def test_what_a_service_never_takes_is_given_up_and_the_next_call_is_made():
     service = Service(failures=TRIES)
-    tracker = AsyncTracker("wandb", lambda: service, weights_every_s=600.0, backoff=NO_PAUSE)
+    tracker = AsyncTracker("wandb", lambda: service, backoff=NO_PAUSE)
     tracker.scalars({"refused": 1.0}, 1)
     tracker.scalars({"a": 2.0}, 2)
     tracker.close()
@@ -92,7 +81,7 @@ def test_a_service_that_cannot_be_reached_is_made_later():
             raise error
         return service
 
-    tracker = AsyncTracker("wandb", make, weights_every_s=600.0, backoff=NO_PAUSE)
+    tracker = AsyncTracker("wandb", make, backoff=NO_PAUSE)
     tracker.scalars({"a": 1.0}, 1)
     tracker.close()
     assert service.said == [(1, {"a": 1.0}), "closed"]
@@ -105,30 +94,12 @@ def test_a_slow_service_keeps_nobody_waiting():
         release.wait(PATIENCE_S)
         return service
 
-    tracker = AsyncTracker("wandb", make, weights_every_s=600.0)
+    tracker = AsyncTracker("wandb", make)
     for step in range(100):
         tracker.scalars({"a": 1.0}, step)  # returns, though nobody answers
     release.set()
     tracker.close()
     assert len(service.said) == 101
-
-
-def test_services_get_the_first_and_the_last_of_many_versions():
-    service = Service()
-    tracker = AsyncTracker("wandb", lambda: service, weights_every_s=600.0)
-    for version in range(1, 6):
-        tracker.published(WeightEvent("r", version, "ab" * 32, "file:x", version, 1), str(version).encode)
-    tracker.close()
-    assert service.said == [(1, b"1"), (5, b"5"), "closed"]
-
-
-def test_several_trackers_are_told_the_same():
-    services = [Service(), Service()]
-    trackers = Trackers(services)
-    trackers.scalars({"a": 1.0}, 1)
-    trackers.published(EVENT, lambda: b"weights")
-    trackers.close()
-    assert services[0].said == services[1].said == [(1, {"a": 1.0}), (3, b"weights"), "closed"]
 
 
 def test_a_service_without_its_package_is_named_before_training(tmp_path, monkeypatch):
