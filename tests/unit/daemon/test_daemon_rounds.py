@@ -41,7 +41,7 @@ def eval_job(number: int, spec: MatchSpec | GradeSpec, state: JobState = JobStat
 
 
 def test_a_long_match_is_handed_out_in_parts_and_its_test_with_them() -> None:
-    action = asked(DUE, games=201, sprt=[0, 20])
+    action = asked(DUE, games=201, sprt=[0, 20], opponents=["latest", "previous", "uct:100"])
     assert action is not None
     parts = [spec for spec in action.specs if isinstance(spec, MatchSpec)]
     assert [(part.second, part.first_game, part.games) for part in parts] == [

@@ -21,14 +21,14 @@ from azq.console import table
 from azq.console.remote import weights_row
 from azq.errors import InvalidRequest, NotFound
 from azq.samples.diff import TOO_FEW
-from azq.status.compare import SettingDifference, checked, compare
+from azq.status.compare import SettingDifference, checked, compare, same_game
 from azq.status.curves import Course
 from azq.status.history import read
 from azq.status.observe import gather
 from azq.status.schemas import WeightsOut
 from azq.status.strength import UNRATED, Standing
 from azq.status.summary import RunStatus, summarise
-from azq.wire.messages import GradeResult
+from azq.wire.messages import GradeResult, RunRecord
 
 
 def test_figures_stand_where_all_were_and_settings_that_differ_are_named() -> None:
@@ -44,9 +44,12 @@ def test_figures_stand_where_all_were_and_settings_that_differ_are_named() -> No
 def test_runs_of_different_games_are_named() -> None:
     with pytest.raises(InvalidRequest, match="a learns connect_four, b learns othello"):
         compare(courses({"name": "a"}, {"name": "b", "game": "othello"}), "minutes")
+    sizes = [msgspec.json.encode({"run": {"game": "hex", "params": {"size": size}}}) for size in (5, 7)]
+    with pytest.raises(InvalidRequest, match=r"a learns hex {'size': 5}, b learns hex {'size': 7}"):
+        same_game(RunRecord("a", sizes[0], {}, "", 0), RunRecord("b", sizes[1], {}, "", 0))
 
 
-@pytest.mark.parametrize("names", [[], ["a"], ["a", "a"], [f"run{number}" for number in range(9)]])
+@pytest.mark.parametrize("names", [[], ["a"], ["a", "a"], ["a", "b", "a"], [f"run{number}" for number in range(9)]])
 def test_two_to_eight_runs_are_compared(names: list[str]) -> None:
     with pytest.raises(InvalidRequest, match="needs two to 8 runs"):
         checked(names)
