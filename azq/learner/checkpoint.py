@@ -23,7 +23,7 @@ from torch import Tensor
 from azq import logs
 from azq.errors import StoreError
 from azq.files import make_folders, publish_file
-from azq.wire.ranks import RankStatus
+from azq.wire.messages import RankStatus
 
 SCHEMA = 1
 KEEP = 3

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from azq.learner.step.stepper import Stepper
-from azq.wire.ranks import RankStatus
+from azq.wire.messages import RankStatus
 
 AnyStepper = TypeVar("AnyStepper", bound=Stepper)
 

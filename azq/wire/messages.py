@@ -12,7 +12,6 @@ from typing import Literal
 import msgspec
 
 from azq.wire.kinds import Kind
-from azq.wire.ranks import RankStatus
 
 SCHEMA = 3
 DENSE = 2  # records with whole policies alone
@@ -288,6 +287,25 @@ class WantedRuns(Message, frozen=True):
     """Runs that inference workers are to serve whatever their state: somebody wants moves of them."""
 
     runs: tuple[str, ...]
+
+
+class RankStatus(msgspec.Struct, frozen=True, array_like=True):
+    """One of the processes that train a network together, as heartbeats and the learner's status have it; times are of one step."""
+
+    rank: int = 0
+    state: str = ""  # trains, waits, away, or left_out for its errors
+    host: str = ""
+    device: str = ""
+    rows: int = 0  # of a step
+    samples_per_s: float = 0.0  # if it never waited
+    batch_s: float = 0.0
+    sync_s: float = 0.0  # of it, waiting for others
+    memory_bytes: int = 0  # that its process has of the device
+    micro_batch: int = 0  # most samples of one pass; 0: all of its rows
+    errors: int = 0
+    reason: str = ""  # of the last error
+    seen_ms: int = 0  # its last sign of life; 0: never
+    state_bytes: int = 0  # of weights, gradients, optimiser and average, as far as it holds them
 
 
 class LearnerStatus(Message, frozen=True):

@@ -28,8 +28,7 @@ from azq.process.liveness import STILL_S, patient
 from azq.process.proc import resident_bytes
 from azq.wire import keys
 from azq.wire.codec import decode, encode
-from azq.wire.messages import RankBeat, RankTable
-from azq.wire.ranks import RankStatus
+from azq.wire.messages import RankBeat, RankStatus, RankTable
 
 POLL_S = 1.0  # between two polls of the ranks
 SETTLE_S = 0.5  # after a loss, until the others have noticed it too

@@ -33,8 +33,7 @@ from azq.status.summary import RunFacts, RunStatus, ranks_status, summarise
 from azq.status.why.gather import diagnose
 from azq.wire.codec import encode
 from azq.wire.machines import ProcessDeath
-from azq.wire.messages import HistoryPoint, LearnerStatus, RunRecord
-from azq.wire.ranks import RankStatus
+from azq.wire.messages import HistoryPoint, LearnerStatus, RankStatus, RunRecord
 from daemon.api import figures
 
 

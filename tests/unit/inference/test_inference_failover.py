@@ -88,6 +88,23 @@ def test_the_first_broker_that_answers_is_used(make, brokers):
         make()
 
 
+def test_brokers_take_turns_but_for_the_one_in_use():
+    away = set()
+
+    def connect(place):
+        if place in away:
+            raise BrokerUnavailable(f"no broker {place}")
+        return None, str(place)
+
+    choose = BrokerRotation(connect, (1, 0, 2))
+    assert [choose()[1] for _ in range(4)] == ["1", "0", "2", "1"]
+    away |= {0, 2}
+    with pytest.raises(BrokerUnavailable, match="no broker 0"):
+        choose()
+    away.clear()
+    assert choose()[1] == "0"
+
+
 def test_a_broker_that_is_lost_is_left_with_everything_unanswered(make, brokers):
     client = make()
     handles = [submit(client, number) for number in (1, 2, 3, 4)]  # the last of which waits for a credit

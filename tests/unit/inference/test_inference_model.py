@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from inference_doubles import CONFIG, NETWORK, SPEC, observations, weights
 
-from azq.config import InferenceConfig
-from azq.errors import ConfigError, WeightsError
+from azq.errors import WeightsError
 from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.weights import ResidentModels, fetch_from
 from azq.nets import NetSpec, WeightsMeta, from_bytes, network_of
-from azq.nets.device import place
 from azq.store import open_store
 from azq.wire.messages import WeightEvent
 
@@ -128,16 +125,3 @@ def test_weights_name_their_network():
     assert network_of(from_bytes(weights(1))[1]) == NETWORK
     with pytest.raises(WeightsError, match="describe no network"):
         network_of(WeightsMeta("connect_four", network={"kind": "telepathy"}))
-
-
-def test_placement():
-    assert place(InferenceConfig(device="cpu", precision="float32", threads=3)) == place(
-        InferenceConfig(device="cpu", precision="float32", threads=3)
-    )
-    assert place(InferenceConfig(device="cpu", precision="float32")).dtype == torch.float32
-    assert place(InferenceConfig(device="cpu", threads=3)).threads == 3
-    assert place(InferenceConfig(device="cpu")).threads >= 1
-    with pytest.raises(ConfigError, match="'tpu:x' is not a device"):
-        place(InferenceConfig(device="tpu:x"))
-    with pytest.raises(ConfigError, match="'cuda:99' is not on this host"):
-        place(InferenceConfig(device="cuda:99"))

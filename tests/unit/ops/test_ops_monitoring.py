@@ -22,8 +22,7 @@ from azq.status.brokers import PlaneFacts
 from azq.status.strength import Standing
 from azq.status.summary import RunFacts, summarise
 from azq.wire.kinds import Kind
-from azq.wire.messages import GradeResult, Job, LearnerStatus, RunRecord
-from azq.wire.ranks import RankStatus
+from azq.wire.messages import GradeResult, Job, LearnerStatus, RankStatus, RunRecord
 from daemon.api import figures
 from daemon.serve.health import Health
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import inspect
 from collections import Counter
 
 from hypothesis import given
@@ -48,14 +47,6 @@ def test_a_name_tells_where_its_owner_listens(client, shard):
 def test_other_names_are_at_home_on_the_first_broker():
     for name in ("c1", "selfplay@host:7:1", "odd#", "odd#x", "odd#-1", "odd#²", "odd#3"):
         assert shards.shard_named(name, 3) == 0
-
-
-def test_all_keys_of_a_run_share_a_slot_of_a_cluster_and_no_two_runs_share_keys():
-    of_runs = [make for _, make in inspect.getmembers(keys, inspect.isfunction) if next(iter(inspect.signature(make).parameters)) == "name"]
-    assert len(of_runs) > 15
-    made = [make("run", *(7 if "number" in p else "k" for p in list(inspect.signature(make).parameters)[1:])) for make in of_runs]
-    assert len({key_slot(key.encode()) for key in made}) == 1
-    assert all("{run}" in key for key in made)
 
 
 def test_a_script_of_the_ledger_touches_keys_of_one_slot():

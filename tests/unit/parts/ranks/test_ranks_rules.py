@@ -32,8 +32,7 @@ from azq.parts.ranks.rules import (
     shares,
     smoothed,
 )
-from azq.wire.messages import RankBeat, RankTable
-from azq.wire.ranks import RankStatus
+from azq.wire.messages import RankBeat, RankStatus, RankTable
 
 EMPTY = RankTable()
 MEETING = "0" * 32
