@@ -1,6 +1,6 @@
 """Are the tests sharp? Small wrong changes are made to the modules that decide, and their unit tests have to notice.
 
-Usage: mutants.py [MODULE ...] [--sample N --seed S] [--jobs J] [--json]
+Usage: mutants.py [MODULE ...] [--sample N --seed S] [--jobs J]
 
 The changes are Cosmic Ray's: comparisons, constants, signs, branches; in Lua those of `LUA_CHANGES`. None is written to disk: each runs in
 a process of its own, forked with the libraries loaded, that reads one module from its changed text. `mutants.toml` beside this file names
@@ -17,7 +17,6 @@ import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import json
 import os
 import re
 import signal
@@ -241,16 +240,15 @@ def run_each(
         time.sleep(0.01)  # between two looks at processes; nothing depends on its length
 
 
-def judge(todo: Sequence[Mutant], limits_s: dict[str, float], jobs: int, tell: bool) -> list[Mutant]:
+def judge(todo: Sequence[Mutant], limits_s: dict[str, float], jobs: int) -> list[Mutant]:
     """Runs the tests of each and returns those that went unnoticed. Tests that do not end in time have noticed."""
     unnoticed: list[Mutant] = []
     for done, (module, mutant, code, _) in enumerate(run_each([(mutant.module, mutant) for mutant in todo], limits_s, jobs)):
-        if tell and done % 50 == 0:
+        if done % 50 == 0:
             print(f"{done:5} of {len(todo)}: {module.path}", flush=True)
         if code == 0 and mutant:
             unnoticed.append(mutant)
-            if tell:
-                print(f"unnoticed  {mutant}", flush=True)
+            print(f"unnoticed  {mutant}", flush=True)
     return unnoticed
 
 
@@ -265,7 +263,7 @@ def patience_s(modules: Iterable[Decider], jobs: int) -> dict[str, float]:
 
 
 def report(done: Sequence[Mutant], unnoticed: Sequence[Mutant], known: Sequence[Survivor], whole: bool) -> dict[str, object]:
-    """What came of it, for machines; `passed` says whether that is good enough."""
+    """What came of it; `passed` says whether that is good enough."""
     named = [(mutant, next((survivor for survivor in known if survivor.names(mutant)), None)) for mutant in unnoticed]
     equal = {id(mutant) for mutant, survivor in named if survivor and survivor.equal}
     scores = {}
@@ -289,7 +287,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sample", type=int, default=0, help="so many changes of all, by chance")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--json", action="store_true")
     wish = parser.parse_args(arguments)
     listed = tomllib.loads(LIST.read_text("utf-8"))
     deciders = [Decider(entry["path"], tuple(entry["tests"])) for entry in listed["module"]]
@@ -304,12 +301,9 @@ def main(arguments: Sequence[str]) -> int:
     todo = list(islice(programs(texts, sources), wish.sample or None))
     touched = dict.fromkeys(mutant.module for mutant in todo)
     with tempfile.TemporaryDirectory() as elsewhere, contextlib.chdir(elsewhere):  # what a wrong program writes is nobody's
-        unnoticed = judge(todo, patience_s(touched, wish.jobs), wish.jobs, not wish.json)
+        unnoticed = judge(todo, patience_s(touched, wish.jobs), wish.jobs)
     found = report(todo, unnoticed, known, whole=not wish.sample)
-    if wish.json:
-        print(json.dumps(found, indent=2))
-    else:
-        say(found)
+    say(found)
     return 0 if found["passed"] else 1
 
 

@@ -44,6 +44,7 @@ from azq.inference.ask.local import LocalEvaluator
 from azq.ledger import Ledger
 from azq.nets import WeightsMeta, from_bytes
 from azq.nets.weights import state_to_bytes
+from azq.parts.lab.bench.suite import processor
 from azq.presets import preset
 from azq.process.source import commit
 from azq.ratings import positions
@@ -123,9 +124,7 @@ def training(course: Course, sections: RunSections, made: str) -> pretrained.Tra
 
 def machine() -> str:
     """Cores and the CPU's name; runs are trained where their cards are made."""
-    cpuinfo = Path("/proc/cpuinfo").read_text("utf-8").splitlines() if Path("/proc/cpuinfo").is_file() else []
-    name = next((line.partition(":")[2].strip() for line in cpuinfo if line.startswith("model name")), "a CPU")
-    return f"{detect().cores} cores of {name}"
+    return f"{detect().cores} cores of {processor()}"
 
 
 def changes(found: Mapping[str, Any], usual: Mapping[str, Any], under: str = "") -> Iterator[str]:

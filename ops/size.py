@@ -1,6 +1,6 @@
 """Lines of Python, words of documentation, the import closure of the services and words to avoid, each beside its budget in pyproject.toml.
 
-Usage: size.py [--rooms] [--words]    exits with 1 where a budget is passed. Budgets only fall: lower the number with the size. `--words`
+Usage: size.py [--words]    exits with 1 where a budget is passed. Budgets only fall: lower the number with the size. `--words`
 lists where words to avoid stand.
 """
 
@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -89,17 +88,7 @@ def measured() -> dict[str, int]:
     }
 
 
-def rooms() -> Counter[str]:
-    found: Counter[str] = Counter()
-    for path in tracked(*(f"{name}/*.py" for name in PRODUCT)):
-        found["/".join(path.relative_to(ROOT).parts[:2] if path.parent.parent != ROOT.parent else path.parts[:1])] += lines(path)
-    return found
-
-
 def main() -> None:
-    if "--rooms" in sys.argv[1:]:
-        for room, count in rooms().most_common():
-            print(f"{count:7,} {room}")
     if "--words" in sys.argv[1:]:
         print(*(place for places in avoided().values() for place in places), sep="\n")
     budgets = SETTINGS["size"]

@@ -12,6 +12,7 @@ from azq.files import write_output
 from azq.status.curves import CurvePoint
 
 WIDTH, HEIGHT = 460, 190
+COLUMNS = 2  # of charts in a file
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 24
 BAR_WIDTH, BAR_HEIGHT = 940, 26
 LETTER = 6.3  # width of one, about
@@ -74,15 +75,15 @@ def span_bar(spans: Sequence[tuple[str, float]]) -> str:
     return f'<svg viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT}" role="img" aria-label="timeline">{"".join(parts)}</svg>'
 
 
-def write_charts(charts: Sequence[str], out: Path, columns: int = 2) -> None:
+def write_charts(charts: Sequence[str], out: Path) -> None:
     """Line charts in rows, as one SVG file. Raises `ConfigError` for a file called otherwise, `StoreError`."""
     if out.suffix != ".svg":
         raise ConfigError(f"{out} does not end in .svg; charts are SVG, so name it so")
-    places = ((WIDTH * (at % columns), HEIGHT * (at // columns)) for at in range(len(charts)))
+    places = ((WIDTH * (at % COLUMNS), HEIGHT * (at // COLUMNS)) for at in range(len(charts)))
     placed = (
         chart.replace("<svg", f'<svg x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}"', 1)
         for chart, (x, y) in zip(charts, places, strict=True)
     )
-    box = f'viewBox="-8 -8 {WIDTH * columns + 16} {HEIGHT * -(-len(charts) // columns) + 16}" style="background:white"'
+    box = f'viewBox="-8 -8 {WIDTH * COLUMNS + 16} {HEIGHT * -(-len(charts) // COLUMNS) + 16}" style="background:white"'
     page = f'<svg xmlns="http://www.w3.org/2000/svg" {box}><style>{STYLE}</style>{"".join(placed)}</svg>\n'
     write_output(out, page.encode())

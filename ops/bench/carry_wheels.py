@@ -1,9 +1,9 @@
 """Fetches and builds the wheels that run azq on a machine without network: all but PyTorch, at the versions installed here, and azq's own.
 
-Usage: carry_wheels.py FOLDER [--python INTERPRETER] [--skip NAME ...] [--also NAME ...] [--limit-mb 64]
+Usage: carry_wheels.py FOLDER [--python INTERPRETER] [--skip NAME ...] [--also NAME ...]
 `--python` is one here of the other machine's version, with which azq's core is compiled (python3.12; from there on one wheel fits all
 later versions). `--skip` leaves out what the other machine has, `--also` adds packages without their dependencies (pgx, mctx where JAX is
-there; pytest). `gpu_first.py` installs them there. Ends with code 1 where wheels and working tree weigh more than the limit together.
+there; pytest). `gpu_first.py` installs them there.
 """
 
 from __future__ import annotations
@@ -81,12 +81,6 @@ def build(interpreter: str, folder: Path) -> None:
     subprocess.run([interpreter, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder.resolve()), str(ROOT)], check=True)
 
 
-def tree_bytes() -> int:
-    """What of the working tree travels: tracked files, and others that git does not ignore."""
-    names = subprocess.check_output(["git", "ls-files", "-coz", "--exclude-standard"], cwd=ROOT, text=True).split("\0")
-    return sum((ROOT / name).lstat().st_size for name in names if name and (ROOT / name).is_file())
-
-
 def _applies(needed: Requirement, extras: set[str], python: str) -> bool:
     if needed.marker is None:
         return True
@@ -94,30 +88,22 @@ def _applies(needed: Requirement, extras: set[str], python: str) -> bool:
     return any(needed.marker.evaluate({**environment, "extra": extra}) for extra in (*extras, ""))
 
 
-def main() -> int:
-    """Reads the arguments, downloads, builds, weighs."""
+def main() -> None:
+    """Reads the arguments, downloads, builds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--skip", nargs="*", default=[])
     parser.add_argument("--also", nargs="*", default=[])
-    parser.add_argument("--limit-mb", type=float, default=64.0)
     given = parser.parse_args()
     python = version_of(given.python)
     given.folder.mkdir(parents=True, exist_ok=True)
     pins = closure(wanted(ROOT / "pyproject.toml"), python, frozenset(map(canonicalize_name, given.skip)))
     download([*(f"{name}=={version}" for name, version in pins.items()), *given.also], given.folder, python)
     build(given.python, given.folder)
-    sizes = {wheel.name: wheel.stat().st_size / 2**20 for wheel in given.folder.glob("*.whl")}
-    for name, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:8]:
-        print(f"{size:8.1f} MiB  {name}")
-    tree = tree_bytes() / 2**20
-    total = tree + sum(sizes.values())
-    print(f"{len(sizes)} wheels and {tree:.1f} MiB of working tree: {total:.1f} MiB of {given.limit_mb:.0f}")
-    if total > given.limit_mb:
-        print("too heavy: --skip what the other machine has, the heaviest first")
-    return int(total > given.limit_mb)
+    for wheel in sorted(given.folder.glob("*.whl"), key=lambda wheel: -wheel.stat().st_size):
+        print(f"{wheel.stat().st_size / 2**20:8.1f} MiB  {wheel.name}")
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

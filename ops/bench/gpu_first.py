@@ -172,13 +172,6 @@ def up(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
     return [Command([site.python, "-m", "azq", *words, *settings], {**chosen.env, "AZQ_HOME": str(site.scratch / "home")})]
 
 
-def peers(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
-    size, kind = site.size, "cuda" if site.device.startswith("cuda") else "cpu"
-    shape = [f"--blocks={size.blocks}", f"--channels={size.channels}", f"--games={size.batch}", f"--device={kind}"]
-    words = [site.python, str(REPO / "ops/bench/peers.py"), "pgx", str(size.seconds), *shape]
-    return [Command([*words, f"--num-simulations={simulations}"]) for simulations in (200, 32)]
-
-
 def strength(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
     """Up to 1 % of errors; the curve says when it was at 4 %."""
     words = [site.python, str(REPO / "ops/bench/time_to_strength.py"), str(site.scratch / "strength.json"), *site.size.preset]
@@ -208,7 +201,6 @@ STEPS = (
     Step("selfplay-32", 30, 100, part("selfplay", 32)),
     Step("learner", 20, 70, learner),
     Step("up", 60, 130, up),
-    Step("pgx", 40, 90, peers),
     Step("strength", 90, 260, strength),
     Step("tests", 40, 180, tests),
 )

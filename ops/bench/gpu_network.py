@@ -4,9 +4,8 @@
 
 Ways on a GPU, in CUDA graphs: `fused` (convolutions of cuDNN with bias, sum and relu in one kernel), `compiled` (torch.compile for this
 one size), `plain` (as torch runs it, channels last). A way that fails is named with its reason, and the next one goes on. Beside the rate:
-`first_s`, until the largest batch's graphs were there (cuDNN's search and torch's compiler included), `again_s`, the same for the next
-version of the weights, `all_s`, until graphs of all sizes were. With `--learner-batch N` the seconds of
-a learner's first steps in a new process come instead.
+`first_s`, until the largest batch's graphs were there (cuDNN's search and torch's compiler included), and `again_s`, the same for the next
+version of the weights. With `--learner-batch N` the seconds of a learner's first steps in a new process come instead.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def main() -> None:
 
 
 def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
-    """A line for each way, then one that says how long all graphs of the fastest take."""
+    """A line for each way."""
     spec, config = NetSpec.of(games.load("connect_four")), InferenceConfig(device=given.device, max_batch=given.batch, compile=True)
     placement = place(config)
     prepare_process(placement.threads)
@@ -78,7 +77,6 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
             forward.refresh(largest_only=True)
         return forward
 
-    rates: dict[str, float] = {}
     names = engine.to_measure(fastest_layout(module), engine.execution, (spec, network)) or ("",)
     for way in names:
         if given.only and (way or "plain") != given.only:
@@ -86,15 +84,11 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
         figures = {"way": way or "plain", "rtc": os.environ.get(RTC, ""), "blocks": given.blocks, "channels": given.channels}
         try:
             forward, first_s = timed(make, way)
-            rates[way] = max(rate_of(forward, packed, engine.in_flight, given.seconds / ROUNDS) for _ in range(ROUNDS))
-            figures |= {"batch": len(packed), "evaluations_per_s": round(rates[way]), "first_s": first_s, "again_s": timed(make, way)[1]}
+            rate = max(rate_of(forward, packed, engine.in_flight, given.seconds / ROUNDS) for _ in range(ROUNDS))
+            figures |= {"batch": len(packed), "evaluations_per_s": round(rate), "first_s": first_s, "again_s": timed(make, way)[1]}
             say(figures)
         except Exception as error:  # of a compiler, or of a torch that lacks it
             say({**figures, "failed": reason_of(error)})
-    if rates:
-        best = max(rates, key=rates.__getitem__)
-        forward = engine.forward(module, replace(engine.execution, kernels=best), (spec, network))[1]
-        say({"fastest": best or "plain", "all_s": timed(forward.refresh)[1]})
 
 
 def first_steps(network: NetworkConfig, device: str, batch: int) -> list[float]:

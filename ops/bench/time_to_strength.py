@@ -2,16 +2,14 @@
 
 Usage: time_to_strength.py OUT.json [--target 0.04] [--num-simulations 400] [--minutes 30] [--preset NAME] [--config RECIPE.toml]
            [--set section.key=value ...]                        stops at the target
-Writes the figures as JSON after each grade, and the curve beside them as SVG. A version counts from the moment it was
-published; what grading costs in the run is in `cpu_s.grader`. Ctrl-C drains the run and leaves what was written.
+Writes the figures as JSON after each grade. A version counts from the moment it was published; what grading costs in the run is in
+`cpu_s.grader`. Ctrl-C drains the run and leaves what was written.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -25,15 +23,12 @@ from azq.arena.regret import judged
 from azq.config import load as load_config
 from azq.console.move import weight_version
 from azq.console.play import Seating, seated
-from azq.console.svg import line_chart, write_charts
 from azq.local import Local
-from azq.ratings.positions import Position, choose, load, read
+from azq.ratings.positions import Position, choose, load
 from azq.stats import wilson
-from azq.status.curves import CurvePoint
 
 RUN = "strength"
 LOOK_S = 0.5
-REGRETS = ("search", "policy", "value_error")  # of `azq.arena.regret.Regret`
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +39,6 @@ class Exam:
     num_simulations: int
     target: float
     every_s: float
-    device: str = "auto"
 
 
 def reached(rows: Sequence[dict[str, Any]], target: float) -> float | None:
@@ -54,10 +48,10 @@ def reached(rows: Sequence[dict[str, Any]], target: float) -> float | None:
 
 def grade_weights(game: str, folder: Path, weights: Path, exam: Exam, begun: float) -> dict[str, Any]:
     """One row of the curve: when these weights were published, seconds after the start, and which positions they get wrong."""
-    config = load_config(overrides=[f'home="{folder.parent}"', "inference.threads=1", f'inference.device="{exam.device}"'])
+    config = load_config(overrides=[f'home="{folder.parent}"', "inference.threads=1"])
     seating = Seating(game, folder.name, str(weights), exam.num_simulations, slots=MAX_SLOTS)
     with seated(config, seating, ["latest"]) as (rules, (player,)):
-        marks, regret = judged(rules, player, exam.positions)
+        marks, _ = judged(rules, player, exam.positions)
     wrong = [index for index, mark in enumerate(marks) if mark.loses_class]
     low, high = wilson(len(wrong), len(exam.positions))
     return {
@@ -68,8 +62,6 @@ def grade_weights(game: str, folder: Path, weights: Path, exam: Exam, begun: flo
         "error_share": round(len(wrong) / len(exam.positions), 4),
         "low": round(low, 4),
         "high": round(high, 4),
-        # which moves on with every weight, where errors jump from move to move
-        "regret": {name: round(float(getattr(regret, name).mean()), 4) for name in REGRETS} if regret else {},
         "wrong": wrong,
     }
 
@@ -89,7 +81,7 @@ def curve(run: Local, exam: Exam, begun: float) -> Iterator[dict[str, Any]]:
             due = time.monotonic() + exam.every_s
             row = grade_weights(run.game, run.folder / RUN, weights, exam, begun)
             share = f"{row['error_share']:6.1%} ({row['low']:.1%} to {row['high']:.1%})"
-            say(f"{row['seconds']:7.1f} s  version {row['version']:4d}  {share}  {row.get('regret', '')}")
+            print(f"{row['seconds']:7.1f} s  version {row['version']:4d}  {share}", file=sys.stderr, flush=True)
             graded, over = row["version"], over or row["error_share"] <= exam.target
             yield row
         for _ in run.statuses(LOOK_S):
@@ -109,17 +101,6 @@ def figures_of(run: Local, rows: Sequence[dict[str, Any]], target: float, begun:
     return {"reached_s": reached(rows, target), "wall_s": round(time.time() - begun, 1), **counts, "cpu_s": cpu_s, "rows": list(rows)}
 
 
-def draw(rows: Sequence[dict[str, Any]], out: Path, target: float, title: str) -> None:
-    """The share of errors with its 95 % interval."""
-    curve = [CurvePoint(row["seconds"] / 60, row["error_share"], row["low"], row["high"]) for row in rows]
-    level = [CurvePoint(0.0, target), CurvePoint(curve[-1].x if curve else 1.0, target)]
-    write_charts([line_chart(title, {"errors": curve, f"target {target:.1%}": level}, "minutes", "{:.0%}".format)], out, columns=1)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
@@ -131,40 +112,31 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--config", default="")
     parser.add_argument("--set", dest="overrides", action="append", default=[])
     parser.add_argument("--every-s", type=float, default=60.0, help="seconds between two gradings in the run, each of which costs it some")
-    parser.add_argument("--positions", type=Path, help="JSON lines of graded positions; those of the game by default")
     parser.add_argument("--count", type=int, default=0, help="of the positions, so many at most, in equal shares of the classes")
-    parser.add_argument("--grade-device", default="auto")
-    parser.add_argument("--keep", type=Path, help="folder for the run; a temporary one by default")
     return parser.parse_args()
 
 
 def main() -> None:
-    """Reads the arguments, measures, draws."""
+    """Reads the arguments, measures."""
     given = parse()
-    positions = read(given.positions) if given.positions else load(given.game)
-    positions = choose(positions, given.count, seed=0) if given.count else positions
-    exam = Exam(positions, given.num_simulations, given.target, given.every_s, given.grade_device)
+    positions = choose(load(given.game), given.count, seed=0) if given.count else load(given.game)
+    exam = Exam(positions, given.num_simulations, given.target, given.every_s)
     title = f"{given.game}, {exam.num_simulations} simulations, {len(positions)} solved positions"
     about = {
         "title": title,
         "target": exam.target,
         "num_simulations": exam.num_simulations,
         "positions": len(positions),
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
-        "settings": given.overrides,
-        "minutes": given.minutes,
     }
     options = ["--until", f"minutes={given.minutes:g}", *(["--preset", given.preset] if given.preset else [])]
     options += ["--config", str(Path(given.config).absolute())] if given.config else []
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="azq-strength-") as scratch:
-        begun, folder = time.time(), given.keep or Path(scratch)
+        begun, folder = time.time(), Path(scratch)
         with Local(given.game, run=RUN, settings=given.overrides, options=options, folder=folder) as run:
             for row in curve(run, exam, begun):
                 rows.append(row)
                 given.out.write_text(json.dumps({**about, **figures_of(run, rows, exam.target, begun)}, indent=1) + "\n", "utf-8")
-    if rows:
-        draw(rows, given.out.with_suffix(".svg"), exam.target, title)
 
 
 if __name__ == "__main__":

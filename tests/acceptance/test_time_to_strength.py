@@ -30,4 +30,3 @@ def test_a_small_network_reaches_an_easy_target(tmp_path: Path) -> None:
     assert run["reached_s"] == last["seconds"] < run["wall_s"]
     assert run["games"] > 0
     assert min(run["cpu_s"].values()) > 0
-    assert out.with_suffix(".svg").stat().st_size > 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,15 +22,6 @@ def test_everything_but_pytorch_is_carried_with_what_it_needs() -> None:
 def test_a_package_that_is_not_here_is_named_with_who_asks_for_it() -> None:
     with pytest.raises(SystemExit, match="no-such-package"):
         carry.closure([Requirement("no-such-package>=1")], "3.11", frozenset())
-
-
-def test_the_tree_travels_too_and_what_git_ignores_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carry, "ROOT", tmp_path)
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    for name, size in (("new", 1000), (".wheels", 4000), (".gitignore", 0)):
-        (tmp_path / name).write_bytes(bytes(size))
-    (tmp_path / ".gitignore").write_text(".wheels\n")
-    assert carry.tree_bytes() == 1000 + len(".wheels\n")
 
 
 def test_a_python_that_does_not_run_is_named() -> None:
