@@ -17,11 +17,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WASM = ROOT / "azq" / "web" / "azq.wasm"
-CORE = ROOT / "azq" / "core"
+FOLDERS = ("azq/core/include", "azq/core/games", "azq/core/wasm", "azq/nets/native")
+NATIVE = {"bind.cpp", "cpu.hpp"}  # of these, what only a native build has
 VERSION = "ziglang 0.17.0"  # as in pyproject.toml: another gives other bytes
 # The floats of the native build to the last bit: no contraction, no reassociation, no relaxed SIMD.
 FLOATS = ["-O3", "-msimd128", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
-COMPILE = ["-std=c++20", *FLOATS, "-fno-exceptions", "-fno-rtti", "-DNDEBUG", "-Iazq/core/include", "-Iazq/core"]
+COMPILE = ["-std=c++20", *FLOATS, "-fno-exceptions", "-fno-rtti", "-DNDEBUG", "-Iazq/core/include", "-Iazq/core", "-Iazq/nets/native"]
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
 ZIG = [sys.executable, "-m", "ziglang", "c++", "-target", "wasm32-wasi", *WARNINGS]
 LINK = ["-mexec-model=reactor", "-Wl,-z,stack-size=1048576,--strip-all"]
@@ -29,7 +30,7 @@ LINK = ["-mexec-model=reactor", "-Wl,-z,stack-size=1048576,--strip-all"]
 
 def sources() -> list[Path]:
     """Every file that is compiled, in one order."""
-    return sorted(file for folder in ("include", "games", "wasm") for file in (CORE / folder).rglob("*.[ch]pp"))
+    return sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.[ch]pp") if file.name not in NATIVE)
 
 
 def digest() -> str:
@@ -44,7 +45,7 @@ def build(out: Path, compiler: list[str]) -> None:
     """Compiles every source and links them. Raises `CalledProcessError` where the compiler fails."""
     with tempfile.TemporaryDirectory() as folder:
         units = [file for file in sources() if file.suffix == ".cpp"]
-        objects = [str(Path(folder) / f"{file.stem}.o") for file in units]
+        objects = [str(Path(folder) / f"{file.parent.name}-{file.stem}.o") for file in units]
         told = {"exchange.cpp": [f'-DAZQ_SOURCES="{digest()}"']}
 
         def compiled(unit: Path, made: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from azq.config.base import (
     Few,
@@ -231,6 +231,10 @@ class WorkerConfig(Section):
         return 4 * self.heartbeat_s
 
 
+def _without_int16(precision: object) -> object:
+    return "int8" if precision == "int16" else precision  # which earlier versions had on CPUs with AVX2
+
+
 class InferenceConfig(Section):
     """This host's inference worker."""
 
@@ -238,7 +242,7 @@ class InferenceConfig(Section):
 
     device: str = "auto"
     devices: tuple[str, ...] = ()  # of `azq up`, a worker each; empty: by its device plan
-    precision: Literal["auto", "float32", "bfloat16", "int8", "int16"] = "auto"
+    precision: Annotated[Literal["auto", "float32", "bfloat16", "int8"], BeforeValidator(_without_int16)] = "auto"
     max_batch: Positive = 8192  # on a CPU a batch is 4096 at most, and larger requests are evaluated in pieces
     batch: Natural = 0  # leaves that a batch waits for; 0: chosen by measurement at the start
     deadline_ms: Annotated[float, Field(ge=0.0, le=60_000.0)] | Literal["auto"] = "auto"  # at most; auto: a part of what a batch takes

@@ -149,15 +149,14 @@ def has_bfloat16(flags: frozenset[str]) -> bool:
 
 
 def whole_numbers(flags: frozenset[str]) -> str:
-    """In what the native forward pass multiplies on such a CPU: `int8`, `int16`, or "" where torch is faster (AMX) or nothing was measured.
+    """In what the native forward pass computes on such a CPU: `int8`, or "" where torch is faster (AMX) or nothing was measured.
 
-    Bytes take AVX512-VNNI, and bfloat16 beside them; AVX2 alone multiplies 16 bits twice as fast as float32.
+    AVX512-VNNI multiplies bytes; AVX2 alone multiplies them as 16 bits, twice as fast as float32.
     """
     if "amx_bf16" in flags:
         return ""
-    if flags >= {"avx512_bf16", "avx512_vnni"}:
-        return "int8"
-    return "int16" if flags >= {"avx2", "fma", "f16c"} and "avx512f" not in flags else ""
+    vnni, avx2 = flags >= {"avx512_bf16", "avx512_vnni"}, flags >= {"avx2", "fma", "f16c"} and "avx512f" not in flags
+    return "int8" if vnni or avx2 else ""
 
 
 def device_mark(*, blocking: bool = False) -> DeviceEvent:
@@ -251,7 +250,7 @@ class Gauge(threading.Thread):
                 time.sleep(GAUGE_EVERY_S)
 
 
-NEEDS = {"int8": "a CPU with AVX512-VNNI, AVX512-BF16 and no AMX", "int16": "a CPU with AVX2 and no AVX512"}
+NEEDS = {"int8": "a CPU with AVX512-VNNI, AVX512-BF16 and no AMX, or with AVX2 and no AVX512"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,11 +261,11 @@ class Placement:
     dtype: torch.dtype
     threads: int  # of the CPU, for one forward pass
     cores: int = 1  # that this process may use
-    whole: str = ""  # int8 or int16: convolutions multiply such numbers where a forward pass can; dtype is for all else
+    whole: str = ""  # int8: networks with a form in whole numbers are evaluated in it; dtype is for all else
 
     @property
     def precision(self) -> str:
-        """The lowest precision that networks may be run in here: `int8`, `int16`, `bfloat16`, `float32`."""
+        """The lowest precision that networks may be run in here: `int8`, `bfloat16`, `float32`."""
         return self.whole or str(self.dtype).removeprefix("torch.")
 
 

@@ -1,7 +1,7 @@
 // Rules and search of azq's games in page, Web Worker and Node: the module azq.wasm behind objects.
 //
 // Letters: A actions, P bytes of a packed observation, L leaves of a collect, V values of a position, T plies.
-// Views that `packed` and `planes` return are valid until the next call into the module: memory may move when it grows.
+// Views that `packed` and `owners` return are valid until the next call into the module: memory may move when it grows.
 // Whatever is wrong with an argument is an Error that names the thing, the place and the remedy, and nothing has changed then.
 
 import { Calls, encoded, integer, word64 } from "./calls.js"
@@ -50,6 +50,12 @@ class Core {
     return new Game(this.#calls, this.#calls.make("azq_load_game"))
   }
 
+  /** A network in whole numbers, of its description's bytes. */
+  network(description) {
+    this.#calls.input(description)
+    return new WholeNetwork(this.#calls, this.#calls.make("azq_network"))
+  }
+
   /** The hash of the sources that were compiled. */
   sources() {
     return this.#calls.words("azq_sources")
@@ -58,6 +64,30 @@ class Core {
   /** Bytes of memory that the module has, which never shrinks. */
   memoryBytes() {
     return this.#calls.exports.memory.buffer.byteLength
+  }
+}
+
+/** A network evaluated here, as network.js has them. */
+class WholeNetwork {
+  #calls
+  #address
+
+  constructor(calls, address) {
+    Object.assign(this, { backend: "wasm", fallback: "" })
+    this.#calls = calls
+    this.#address = address
+  }
+
+  /** Logits (L, A), unmasked, and values (L, V) of packed observations (L, P) of a game; both as they count in a search. */
+  async evaluate(packed, count, { numActions, valueSize, packedSize }) {
+    this.#calls.input(packed.slice(0, count * packedSize)) // a copy: a view may end as the module's memory grows
+    const take = this.#calls.numbers("azq_evaluate", this.#address, count)
+    return { logits: take(Float32Array, count * numActions), values: take(Float32Array, count * valueSize) }
+  }
+
+  async close() {
+    if (this.#address !== 0) this.#calls.exports.azq_free_network(this.#address)
+    this.#address = 0
   }
 }
 

@@ -1,18 +1,22 @@
-// Evaluations of a network in this thread: ONNX Runtime Web, on WebAssembly or, where a real adapter answers, on WebGPU.
+// Evaluations of a network in this thread. Those in whole numbers run in azq.wasm, with the same bits as everywhere; others in ONNX Runtime
+// Web, which is fetched for them: on WebAssembly or, where a real adapter answers, on WebGPU.
 
 const RUNTIMES = {
   wasm: { script: "ort.wasm.min.mjs", binary: "ort-wasm-simd-threaded.wasm.gz" },
   webgpu: { script: "ort.jspi.min.mjs", binary: "ort-wasm-simd-threaded.jspi.wasm.gz" },
 };
 const VENDOR = new URL("vendor/", import.meta.url);
+const MAGIC = [..."azq1"].map((letter) => letter.charCodeAt(0)); // of a network in whole numbers
 const loaded = new Map();
 
 /**
  * The network of a model's bytes; `network.backend` says what runs it, `network.fallback` why that is not WebGPU where it was asked for.
+ * `core`: what loadCore gave, for networks in whole numbers.
  * `test`: {positions, logits, values, tolerance, game}, as ModelUpdate has them: what it must answer before it is used.
  * Throws an Error where no backend opens the model and passes the test.
  */
-export async function openNetwork(model, { backend = "auto", vendor = VENDOR, test = null } = {}) {
+export async function openNetwork(model, { core = null, backend = "auto", vendor = VENDOR, test = null } = {}) {
+  if (core && MAGIC.every((byte, i) => model[i] === byte)) return tested(core.network(model), test);
   let fallback = "";
   if (backend !== "wasm") {
     try {
@@ -27,7 +31,7 @@ export async function openNetwork(model, { backend = "auto", vendor = VENDOR, te
 }
 
 /** Float planes (L, C, H, W) and scalars (L, S) of packed observations (L, P) of a game {planes: [C, H, W], scalars: S, packedSize: P}. */
-export function unpack(packed, count, { planes: [channels, rows, columns], scalars, packedSize }) {
+function unpack(packed, count, { planes: [channels, rows, columns], scalars, packedSize }) {
   const bits = channels * rows * columns;
   const found = { planes: new Float32Array(count * bits), scalars: new Float32Array(count * scalars) };
   for (let leaf = 0; leaf < count; leaf++) {
@@ -48,11 +52,12 @@ class Network {
     this.#Tensor = Tensor;
   }
 
-  /** Logits (L, A), unmasked, and values (L, V) of L leaves of a game {planes: [C, H, W], scalars: S}. */
-  async evaluate({ planes, scalars }, count, game) {
+  /** Logits (L, A), unmasked, and values (L, V) of packed observations (L, P) of a game {planes: [C, H, W], scalars: S, packedSize: P}. */
+  async evaluate(packed, count, game) {
+    const { planes, scalars } = unpack(packed, count, game);
     const size = game.planes.reduce((one, other) => one * other);
-    const inputs = { planes: new this.#Tensor("float32", planes.subarray(0, count * size), [count, ...game.planes]) };
-    if (game.scalars) inputs.scalars = new this.#Tensor("float32", scalars.subarray(0, count * game.scalars), [count, game.scalars]);
+    const inputs = { planes: new this.#Tensor("float32", planes, [count, ...game.planes]) };
+    if (game.scalars) inputs.scalars = new this.#Tensor("float32", scalars, [count, game.scalars]);
     const { logits, values } = await this.#session.run(inputs);
     return { logits: logits.data, values: values.data };
   }
@@ -65,7 +70,10 @@ class Network {
 async function opened(backend, model, vendor, test, fallback) {
   const ort = await runtime(backend, vendor);
   const session = await ort.InferenceSession.create(model, { executionProviders: [backend] });
-  const network = new Network(backend, fallback, session, ort.Tensor);
+  return tested(new Network(backend, fallback, session, ort.Tensor), test);
+}
+
+async function tested(network, test) {
   try {
     if (test) await check(network, test);
   } catch (error) {
@@ -113,7 +121,7 @@ async function whyNoGpu(backend) {
 
 async function check(network, { positions, logits, values, tolerance, game }) {
   const count = positions.length / game.packedSize;
-  const answer = await network.evaluate(unpack(positions, count, game), count, game);
+  const answer = await network.evaluate(positions, count, game);
   for (const [name, wanted] of [["logits", logits], ["values", values]]) {
     const off = wanted.reduce((most, value, i) => Math.max(most, Math.abs(value - answer[name][i])), 0);
     if (answer[name].length !== wanted.length || !(off <= tolerance)) {

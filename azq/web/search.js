@@ -91,14 +91,6 @@ export class Search {
     return this.#calls.view(Uint8Array, this.#calls.exports.azq_packed(this.#own), this.#awaited * this.game.packedSize)
   }
 
-  /** The same as a network takes them: planes (L, C, H, W) in {0, 1} and scalars (L, S), a sixteenth of their counts; views. */
-  planes() {
-    const cells = this.game.planes.reduce((product, size) => product * size)
-    const at = this.#calls.exports.azq_planes(this.#own) >>> 0
-    const planes = this.#calls.view(Float32Array, at, this.#awaited * cells)
-    return { planes, scalars: this.#calls.view(Float32Array, at + planes.byteLength, this.#awaited * this.game.scalars) }
-  }
-
   /** Gives the leaves their evaluations: logits (L, A) and values (L, V), which count as float16. */
   apply(logits, values, version = 0) {
     const leaves = this.#awaited

@@ -12,6 +12,7 @@ from browsing import launched
 from network_cases import write_cases
 from nodejs import SUPPORT
 from tab_site import TabSite
+from whole_networks import GOLDEN, write_whole
 
 LOGITS_OFF = 2e-6  # of the largest logit
 GPU_OFF = 1e-5  # the same on WebGPU
@@ -34,6 +35,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TabSite]:
 
 def rows(browser: Any, site: TabSite, folder: Path, **options: Any) -> list[dict[str, Any]]:
     """What the networks of a folder answer in a page of the site."""
+    return list(in_page(browser, site, folder, "await tryNetworks(network, read, options)", options))
+
+
+def in_page(browser: Any, site: TabSite, folder: Path, call: str, options: Any) -> Any:
+    """What an expression of try_networks.mjs gives in a page of the site."""
     page = browser.new_page()
     page.set_default_timeout(300_000)
     page.route("**/cases/*", lambda route: route.fulfill(body=(folder / route.request.url.rpartition("/")[2]).read_bytes()))
@@ -41,15 +47,16 @@ def rows(browser: Any, site: TabSite, folder: Path, **options: Any) -> list[dict
     page.route("**/web/try_networks.mjs", lambda route: route.fulfill(body=script, content_type="text/javascript"))
     page.goto(f"{site.url}/web/progress/")
     found = page.evaluate(
-        """async (options) => {
-            const [network, { tryNetworks }] = [await import("/web/network.js"), await import("/web/try_networks.mjs")];
-            const read = async (name) => new Uint8Array(await (await fetch(`/cases/${name}`)).arrayBuffer());
-            return JSON.stringify(await tryNetworks(network, read, options));
-        }""",
+        f"""async (options) => {{
+            const [network, core] = [await import("/web/network.js"), await import("/web/core.js")];
+            const {{ tryNetworks, hashWhole }} = await import("/web/try_networks.mjs");
+            const read = async (name) => new Uint8Array(await (await fetch(`/cases/${{name}}`)).arrayBuffer());
+            return JSON.stringify({call});
+        }}""",
         options,
     )
     page.close()
-    return list(json.loads(found))
+    return json.loads(found)
 
 
 def test_trained_networks_answer_as_in_pytorch(site: TabSite, cases: tuple[Path, dict[str, Any]]) -> None:
@@ -62,6 +69,13 @@ def test_trained_networks_answer_as_in_pytorch(site: TabSite, cases: tuple[Path,
         assert row["logitsOff"] <= LOGITS_OFF * cases[1][row["kind"]]["scale"]
         assert row["sameAlone"]
         assert "values are off" in row["refused"]
+
+
+def test_networks_in_whole_numbers_evaluate_to_the_golden_bits(site: TabSite, tmp_path: Path) -> None:
+    write_whole(tmp_path)
+    with launched() as browser:
+        call = 'await hashWhole(core, network, "/web/azq.wasm", read, options)'
+        assert in_page(browser, site, tmp_path, call, list(GOLDEN)) == GOLDEN
 
 
 @pytest.mark.release

@@ -101,16 +101,13 @@ const checks = {
     const search = backgammon.search(settings, { slots: 3, seed: 5n })
     for (let slot = 0; slot < 3; slot++) search.start(slot, { uid: BigInt(slot) })
     const leaves = search.collect()
-    const { planes, scalars } = search.planes()
-    const packed = search.packed()
-    const cells = backgammon.planes.reduce((product, size) => product * size)
-    const bytes = Math.ceil(cells / 8)
     assert.deepEqual([...search.owners()], [0, 1, 2])
-    assert.deepEqual([planes.length, scalars.length], [leaves * cells, leaves * backgammon.scalars])
+    const packed = search.packed().slice()
+    assert.equal(packed.length, leaves * backgammon.packedSize)
     for (let leaf = 0; leaf < leaves; leaf++) {
-      const row = packed.subarray(leaf * backgammon.packedSize, (leaf + 1) * backgammon.packedSize)
-      for (let bit = 0; bit < cells; bit++) assert.equal(planes[leaf * cells + bit], (row[bit >> 3] >> (bit & 7)) & 1)
-      for (let i = 0; i < backgammon.scalars; i++) assert.equal(scalars[leaf * backgammon.scalars + i], ((row[bytes + i] << 24) >> 24) / 16)
+      const state = search.state(leaf)
+      assert.deepEqual(packed.subarray(leaf * backgammon.packedSize, (leaf + 1) * backgammon.packedSize), state.observe())
+      state.free()
     }
     search.free()
   },

@@ -32,6 +32,7 @@ def write_cases(folder: Path) -> list[dict[str, Any]]:
             (folder / f"{kind}.{suffix}").write_bytes(data)
         spec, scale = module.spec, float(np.abs(logits).max())
         shape = {"planes": [spec.planes, spec.rows, spec.cols], "scalars": spec.scalars, "packedSize": spec.packed_size}
+        shape |= {"numActions": spec.num_actions, "valueSize": spec.value_size}
         cases.append({"kind": kind, "game": shape, "scale": scale, "tolerance": TOLERANCE * scale})
     (folder / "cases.json").write_text(json.dumps(cases))
     return cases

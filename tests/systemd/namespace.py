@@ -56,7 +56,7 @@ def lay_out(prefix: Path) -> None:
     site = make_site(prefix)
     for name in PACKAGES:
         shutil.copytree(REPOSITORY / name, site / name, ignore=shutil.ignore_patterns("__pycache__", "bench"))
-    for module in ("azq._core", "azq._nn", "azq._nn_avx2"):
+    for module in ("azq._core", "azq._nn", "azq._nn_avx2", "azq._nn_plain"):
         spec = importlib.util.find_spec(module)
         if spec is not None and spec.origin is not None:
             shutil.copy(spec.origin, site / "azq")

@@ -8,8 +8,6 @@
 namespace azq::wasm {
 namespace {
 
-constexpr float kScalarScale = 1.0f / 16.0f;  ///< As networks take scalars (azq/nets/network.py).
-
 constexpr double kMostMemory = 3.0e9;  ///< Of 4 GiB that have addresses.
 
 /// A search with the arrays of its leaves.
@@ -22,8 +20,6 @@ struct Leaves {
     std::size_t actions() const { return static_cast<std::size_t>(size.actions); }
     std::size_t values() const { return static_cast<std::size_t>(size.value_size); }
     std::size_t row_numbers() const { return actions() + values(); }
-    std::size_t cells() const { return static_cast<std::size_t>(size.planes * size.rows * size.columns); }
-    std::size_t scalars() const { return static_cast<std::size_t>(size.scalars); }
 
     Dimensions size;
     std::size_t rows;  ///< Most leaves of a collect.
@@ -37,7 +33,6 @@ struct Leaves {
     std::vector<std::int32_t> slots_of;
     std::vector<float> numbers;  ///< Written by JavaScript: logits (L, A), then values (L, V).
     std::vector<Half> halves;    ///< The same as they count.
-    std::vector<float> planes;   ///< (rows, C, H, W), then scalars (rows, S); made when they are first asked for.
 };
 
 /// What is wrong with a value; "" where it fits.
@@ -101,7 +96,7 @@ AZQ_EXPORT(azq_search) Leaves* make(const AnyGame& game, int slots, std::uint64_
         all.refuse("search: batch_root and decisive_moves must be false in " + game.name() + ", which has chance or hidden hands");
         return nullptr;
     }
-    const double row = 6.0 * (size.actions + size.value_size) + size.packed_size + 4.0 * (size.planes * size.rows * size.columns + size.scalars);
+    const double row = 6.0 * (size.actions + size.value_size) + size.packed_size;
     const double bytes = game.search_bytes(config, slots) + row * slots * most_leaves(config, size.actions);
     if (bytes > kMostMemory || !fits_in_memory(static_cast<std::size_t>(bytes))) {
         all.refuse("search: " + std::to_string(slots) + " games of " + game.name() + " with " + std::to_string(config.num_simulations) + " simulations need " +
@@ -157,20 +152,6 @@ AZQ_EXPORT(azq_collect) int collect(Leaves& self) {
 
 AZQ_EXPORT(azq_packed) const std::uint8_t* packed(const Leaves& self) { return self.packed.data(); }
 AZQ_EXPORT(azq_slots_of) const std::int32_t* slots_of(const Leaves& self) { return self.slots_of.data(); }
-
-/// Planes (L, C, H, W) of the last collect; its scalars (L, S) follow.
-AZQ_EXPORT(azq_planes) const float* planes(Leaves& self) {
-    const auto row_bytes = static_cast<std::size_t>(self.size.packed_size);
-    const auto leaves = static_cast<std::size_t>(self.awaited);
-    self.planes.resize(self.rows * (self.cells() + self.scalars()));
-    float* plane = self.planes.data();
-    float* scalar = plane + leaves * self.cells();
-    for (const std::uint8_t* row = self.packed.data(); row < self.packed.data() + leaves * row_bytes; row += row_bytes) {
-        for (std::size_t bit = 0; bit < self.cells(); ++bit) *plane++ = static_cast<float>(row[bit / 8] >> bit % 8 & 1);
-        for (std::size_t byte = row_bytes - self.scalars(); byte < row_bytes; ++byte) *scalar++ = static_cast<float>(static_cast<std::int8_t>(row[byte])) * kScalarScale;
-    }
-    return self.planes.data();
-}
 
 /// Where the evaluations are to be written.
 AZQ_EXPORT(azq_numbers) float* numbers(Leaves& self) { return self.numbers.data(); }

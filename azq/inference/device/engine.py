@@ -22,7 +22,6 @@ from azq.inference.device.forward import EagerForward, Failure, Forward, buckets
 from azq.inference.device.kernels import COMPILED, Compilations, Pass, can_compile, kernel_choices
 from azq.nets import NetSpec, Network
 from azq.nets.device import Placement, explained, place
-from azq.nets.residual import ResNet
 from azq.waiting import Backoff
 
 SMALLEST_BATCH = 64  # leaves below which a smaller batch saves no memory worth having
@@ -137,8 +136,8 @@ class Engine:
         if execution.mode is Mode.PLAIN:
             return reference, EagerForward(reference, CPU, sizes)
         module = copy.deepcopy(reference)
-        if execution.mode is Mode.FAST and isinstance(module, ResNet) and (kernel := native.kernel_for(module, self.placement)):
-            return module, native.NativeForward(kernel, module, lambda: self.threads, quantised=bool(self.placement.whole))
+        if execution.mode is Mode.FAST and (kernel := native.kernel_for(module, self.placement)):
+            return module, native.NativeForward(kernel, module, lambda: self.threads)
         # On CUDA torch frees and takes memory here, which is not to meet another thread's capture.
         with self._streams.capturing if self._streams is not None else self.exclusive:
             if self._streams is not None and execution != self._best(shape):

@@ -28,13 +28,11 @@ inline bool kept(unsigned parts) {
 
 constexpr unsigned kYmm = 0x06, kZmm = 0xe6;
 
-inline bool has_avx2() { return kept(kYmm) && all_of(cpuid(1).c, bit_FMA | bit_F16C) && all_of(cpuid(7).b, bit_AVX2); }
+inline bool has_avx2() { return kept(kYmm) && all_of(cpuid(7).b, bit_AVX2); }
 
 inline bool has_avx512() {
     const Registers seven = cpuid(7);
-    constexpr unsigned kBf16 = 1u << 5;  // leaf 7, part 1
-    return kept(kZmm) && all_of(seven.b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) && all_of(seven.c, bit_AVX512VNNI) &&
-           all_of(cpuid(7, 1).a, kBf16);
+    return kept(kZmm) && all_of(seven.b, bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ) && all_of(seven.c, bit_AVX512VNNI);
 }
 
 }  // namespace azq::nn

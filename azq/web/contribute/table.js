@@ -35,7 +35,7 @@ export class Table {
 
   /** The leaves' evaluations by one network. */
   async evaluate({ network, version }, leaves) {
-    const { logits, values } = await network.evaluate(this.search.planes(), leaves, this.game);
+    const { logits, values } = await network.evaluate(this.search.packed(), leaves, this.game);
     this.search.apply(logits, values, version);
   }
 
@@ -43,13 +43,12 @@ export class Table {
   async evaluateByMover(networks, leaves) {
     const { game, search } = this;
     const logits = new Float32Array(leaves * game.numActions), values = new Float32Array(leaves * game.valueSize);
+    const packed = search.packed().slice(); // the view ends where a state or an evaluation makes the memory grow
     const sides = [...search.owners()].map((slot) => Number(this.#mover(slot) !== this.slots[slot].uid % GROUP_UIDS));
-    const { planes, scalars } = search.planes(); // views, which a state that is made may end
-    const cells = planes.length / leaves;
     for (const [side, { network }] of networks.entries()) {
       const rows = [...sides.keys()].filter((row) => sides[row] === side);
       if (!rows.length) continue;
-      const found = await network.evaluate({ planes: taken(planes, cells, rows), scalars: taken(scalars, game.scalars, rows) }, rows.length, game);
+      const found = await network.evaluate(taken(packed, game.packedSize, rows), rows.length, game);
       rows.forEach((row, i) => {
         logits.set(found.logits.subarray(i * game.numActions, (i + 1) * game.numActions), row * game.numActions);
         values.set(found.values.subarray(i * game.valueSize, (i + 1) * game.valueSize), row * game.valueSize);
@@ -113,7 +112,7 @@ export class Table {
 }
 
 function taken(array, width, rows) {
-  const some = new Float32Array(rows.length * width);
+  const some = new Uint8Array(rows.length * width);
   rows.forEach((row, i) => some.set(array.subarray(row * width, (row + 1) * width), i * width));
   return some;
 }

@@ -97,7 +97,7 @@ const handlers = {
 async function open({ name, params, version, bytes, test }) {
   const same = [...networks.values()].find((each) => each.game.name === name && each.params === JSON.stringify(params));
   const game = same?.game ?? core.game(name, params);
-  const network = bytes ? await openNetwork(bytes, { backend, test: { ...test, game } }) : UNIFORM;
+  const network = bytes ? await openNetwork(bytes, { core, backend, test: { ...test, game } }) : UNIFORM;
   return { game, params: JSON.stringify(params), network, version };
 }
 

@@ -1,4 +1,4 @@
-// A run's networks in a thread of the tab: the core searches, ONNX Runtime evaluates; answers have the shape of the REST interface's.
+// A run's networks in a thread of the tab: the core searches and evaluates, or ONNX Runtime does; answers have the shape of the REST interface's.
 //
 // Messages in: {id, play: {game, params, search}} {id, model: {version, bytes}} {id, moves: {positions, version, simulations, temperature}};
 // out: {id, answer} or {id, error}.
@@ -7,18 +7,18 @@ import { loadCore } from "../core.js";
 import { openNetwork } from "../network.js";
 
 const NETWORKS = 2;  // that stay open
-let game = null, settings = null;
+let core = null, game = null, settings = null;
 const networks = new Map();
 
 const handlers = {
   async play({ game: name, params, search }) {
-    const core = await loadCore(new URL("../azq.wasm", import.meta.url));
+    core = await loadCore(new URL("../azq.wasm", import.meta.url));
     game = core.game(name, params);
     settings = search;
   },
 
   async model({ version, bytes }) {
-    networks.set(version, await openNetwork(bytes));
+    networks.set(version, await openNetwork(bytes, { core }));
     for (const old of [...networks.keys()].slice(0, -NETWORKS)) {
       await networks.get(old).close();
       networks.delete(old);
@@ -33,7 +33,7 @@ const handlers = {
     try {
       states.forEach((state, slot) => search.startAt(slot, BigInt(slot + 1), state));
       for (let leaves = search.collect(); leaves; leaves = search.collect()) {
-        const { logits, values } = await network.evaluate(search.planes(), leaves, game);
+        const { logits, values } = await network.evaluate(search.packed(), leaves, game);
         search.apply(logits, values, version);
       }
       return states.map((state, slot) => evaluation(state, search.result(slot), temperature));

@@ -75,7 +75,7 @@ def test_the_committed_module_is_what_the_compiler_makes(tmp_path: Path, monkeyp
     """In another folder and with an empty cache: minutes."""
     pytest.importorskip("ziglang", reason="ziglang is not installed; `make wasm` installs it")
     monkeypatch.setenv("ZIG_GLOBAL_CACHE_DIR", str(tmp_path / "cache"))
-    for folder in ("azq/core/include", "azq/core/games", "azq/core/wasm", "ops"):
+    for folder in ("azq/core/include", "azq/core/games", "azq/core/wasm", "azq/nets/native", "ops"):
         shutil.copytree(ROOT / folder, tmp_path / "elsewhere" / folder)
     script = build_script(tmp_path / "elsewhere")
     made = tmp_path / "azq.wasm"

@@ -35,9 +35,9 @@ STORY = """
     const core = await loadCore(readFileSync("{web}/azq.wasm"));
     const game = core.game(networks[0].game, networks[0].params);
     const asked = {{}};
-    const {{ planes: [c, h, w], numActions, valueSize }} = game;
-    const network = ({{ version }}) => ({{ version, network: {{ evaluate: async ({{ planes, scalars }}, count) => {{
-      if (planes.length !== count * c * h * w || scalars.length !== count * game.scalars) throw new Error("other leaves than were said");
+    const {{ packedSize, numActions, valueSize }} = game;
+    const network = ({{ version }}) => ({{ version, network: {{ evaluate: async (packed, count) => {{
+      if (packed.length !== count * packedSize) throw new Error("other leaves than were said");
       asked[version] = (asked[version] ?? 0) + count;
       return {{
         logits: Float32Array.from({{ length: count * numActions }}, (_, i) => (((i % numActions) * 7 + version * 3) % 5) / 4),

@@ -1,61 +1,45 @@
-"""The compiled forward pass against the plain one."""
+"""The compiled forward pass: what its description says, in the same bits on every kind of CPU, near the float32 network."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from inference_doubles import observations
+from sharp_nets import sharp_bytes
+from whole_networks import GOLDEN, hash_of, positions_of, shipped
 
+from azq import games
 from azq.config import InferenceConfig, NetworkConfig
 from azq.errors import ConfigError
 from azq.inference.device import native
-from azq.nets import NetSpec, build, unpack
+from azq.nets import NetSpec, build, restore, unpack
 from azq.nets.device import Placement, cpu_flags, place, whole_numbers
-from azq.nets.network import pooled
+from azq.nets.network import PlaceLinear
 from azq.nets.residual import POLICY_CHANNELS, GlobalResNet, with_parity
+from azq.nets.whole import MAGIC, has_whole_form, to_whole
+from azq.parts.volunteers.model_maker import probe_positions
 
-
-@dataclass(frozen=True)
-class Kind:
-    """One way that the forward pass is compiled, and the numbers that it multiplies."""
-
-    name: str
-    kernel: ModuleType | None  # None: not built
-    dtype: torch.dtype
-    flags: frozenset[str]  # of a CPU for it
-    most_weight: int
-    most_activation: int  # where sums have room
-
-    def rounded(self, x):
-        return x.to(self.dtype).float()
-
-    def most(self, products):
-        return min(self.most_activation, (2**31 - 1) // (products * self.most_weight))
-
-    def forward(self, module, threads=1, *, quantised=False):
-        return native.NativeForward(self.kernel, module, lambda: threads, quantised=quantised)
-
-
-AVX512 = Kind(
-    "int8", native.AVX512, torch.bfloat16, frozenset({"avx512_bf16", "avx512_vnni", "avx512bw", "avx512vl", "avx512dq"}), 127, 255
-)
-AVX2 = Kind("int16", native.AVX2, torch.float32, frozenset({"avx2", "fma", "f16c"}), 1023, 4095)
-KINDS = [
-    pytest.param(
-        kind, id=kind.name, marks=pytest.mark.skipif(kind.kernel is None or not kind.kernel.supported(), reason="not built, or another CPU")
-    )
-    for kind in (AVX512, AVX2)
+AVX512 = frozenset({"avx512_bf16", "avx512_vnni", "avx512f", "avx512bw", "avx512vl", "avx512dq"})
+AVX2 = frozenset({"avx2", "fma", "f16c"})
+KERNELS = [
+    pytest.param(kernel, id=name, marks=pytest.mark.skipif(kernel is None or not kernel.supported(), reason="not built, or another CPU"))
+    for name, kernel in (("avx512", native.AVX512), ("avx2", native.AVX2), ("plain", native.PLAIN))
 ]
-of_each_kind = pytest.mark.parametrize("kind", KINDS)
+on_each_kernel = pytest.mark.parametrize("kernel", KERNELS)
 
 
-def placed(kind, whole=None, dtype=None):
-    return Placement(torch.device("cpu"), dtype or kind.dtype, 1, whole=kind.name if whole is None else whole)
+def evaluate(kernel, module, packed, threads=1):
+    return native.NativeForward(kernel, module, lambda: threads).launch(packed).wait()
+
+
+def exact(module, packed):
+    with torch.inference_mode():
+        return [output.numpy() for output in module(*unpack(torch.from_numpy(packed), module.spec))]
+
+
+def same_bits(one, other):
+    return all(np.array_equal(a.view(np.uint16), b.view(np.uint16)) for a, b in zip(one, other, strict=True))
 
 
 SHAPES = [
@@ -85,75 +69,128 @@ def network(spec, blocks, channels, *, parity=False):
     return module
 
 
-@of_each_kind
+def whole(x, most):
+    """A position's numbers as whole ones, and what 1 of them is worth."""
+    largest = x.reshape(len(x), -1).max(1).astype(np.float32)
+    factor = np.where(largest > 0, np.float32(most) / np.where(largest > 0, largest, 1), np.float32(0)).astype(np.float32)
+    over = (len(x),) + (1,) * (x.ndim - 1)
+    return np.rint(x * factor.reshape(over)), (largest / np.float32(most)).reshape(over)
+
+
+def linear(layer, x, most, worth, *, first=False, bytewise=False):
+    """sum * (scale * worth) + bias of whole numbers `x` (B, I, ...), in float32 but for the sum, which is exact."""
+    weight, bias = layer.weight.detach().numpy(), layer.bias.detach().numpy()
+    flat = weight.reshape(len(weight), -1)
+    largest = 127 if bytewise else min(32767, (2**31 - 1) // (flat.shape[1] * 128)) if first else 1023
+    scale = np.abs(flat).max(1) / np.float32(largest)
+    rounded = torch.from_numpy(np.rint(flat / np.where(scale > 0, scale, 1)[:, None]).reshape(weight.shape)).double()
+    if isinstance(layer, torch.nn.Conv2d):
+        sums = torch.nn.functional.conv2d(torch.from_numpy(x).double(), rounded, padding=weight.shape[-1] // 2).numpy()
+    else:
+        sums = torch.nn.functional.linear(torch.from_numpy(x).double(), rounded).numpy()
+    over = (1, -1) + (1,) * (x.ndim - 2)
+    return sums.astype(np.float32) * (scale.reshape(over) * np.float32(worth)) + bias.reshape(over)
+
+
+def room(inputs):
+    return min(4095, (2**31 - 1) // (inputs * 1023))
+
+
+def oracle(module, packed):
+    """Logits and values of a residual network, step by step as azq/nets/native/network.hpp says."""
+    spec, relu = module.spec, lambda x: np.maximum(x, np.float32(0))
+    bits = unpack(torch.from_numpy(packed), spec)[0]
+    planes = (with_parity(bits) if module.parity else bits).numpy() * 16
+    x = relu(linear(module.stem, planes, 0, 1 / 16, first=True))
+    for block in module.blocks:
+        h = relu(linear(block.a, *in_bytes(x), bytewise=True))
+        x = relu(linear(block.b, *in_bytes(h), bytewise=True) + x)
+    squeezed = relu(linear(module.squeeze, *in_words(x, x.shape[1])))
+    if isinstance(module, GlobalResNet):
+        logits, hidden = global_heads(module, squeezed)
+    else:
+        q, most, worth = in_words(squeezed, POLICY_CHANNELS * spec.cells)
+        logits = linear(module.policy, q[:, :POLICY_CHANNELS].reshape(len(q), -1), most, worth.reshape(-1, 1))
+        hidden = relu(linear(module.value_hidden, q[:, POLICY_CHANNELS:].reshape(len(q), -1), most, worth.reshape(-1, 1)))
+    return logits.astype(np.float16), np.tanh(linear(module.value, *in_words(hidden, 64)))
+
+
+def in_bytes(x):
+    q, worth = whole(x, 255)
+    return q, 255, worth
+
+
+def in_words(x, inputs):
+    q, worth = whole(x, room(inputs))
+    return q, room(inputs), worth
+
+
+def global_heads(module, squeezed):
+    spec, policy = module.spec, module.policy
+    assert isinstance(policy, PlaceLinear)
+    q, most, worth = in_words(squeezed, POLICY_CHANNELS)
+    maps = np.stack(
+        [linear(plain(policy), q[:, :POLICY_CHANNELS, r, c], most, worth[:, :, 0, 0]) for r in range(spec.rows) for c in range(spec.cols)],
+        2,
+    )  # (B, planes, cells)
+    if policy.by_column:
+        share, columns = np.float32(1 / spec.rows), np.zeros((len(q), maps.shape[1], spec.cols), np.float32)
+        for cell in range(spec.cells):
+            columns[:, :, cell % spec.cols] += share * maps[:, :, cell]
+        maps = columns
+    total = np.zeros(squeezed.shape[:2], np.float32)
+    for cell in range(spec.cells):
+        total += squeezed[:, :, cell // spec.cols, cell % spec.cols]
+    pooled = np.stack((total * np.float32(1 / spec.cells), squeezed.max((2, 3))), 2)  # (B, channels, 2)
+    value_inputs = 2 * module.value_channels
+    inputs = max(value_inputs, 2 * POLICY_CHANNELS) if policy.beyond is not None else value_inputs
+    q, most, worth = in_words(pooled, inputs)
+    hidden = np.maximum(linear(module.value_hidden, q[:, POLICY_CHANNELS:].reshape(len(q), -1), most, worth[:, :, 0]), np.float32(0))
+    logits = maps.reshape(len(q), -1)
+    if policy.beyond is not None:
+        logits = np.concatenate((logits, linear(policy.beyond, q[:, :POLICY_CHANNELS].reshape(len(q), -1), most, worth[:, :, 0])), 1)
+    return logits, hidden
+
+
+def plain(layer):
+    """A linear layer's own weights, without what its class does with them."""
+    linear_layer = torch.nn.Linear(layer.in_features, layer.out_features)
+    linear_layer.weight, linear_layer.bias = layer.weight, layer.bias
+    return linear_layer
+
+
+@on_each_kernel
 @pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
 @pytest.mark.parametrize(("spec", "blocks", "channels"), SHAPES)
-def test_it_agrees_with_float32_as_well_as_torchs_bfloat16_does(kind, spec, blocks, channels, parity):
-    module, packed = network(spec, blocks, channels, parity=parity), observations(53, spec=spec)
-    logits, values = kind.forward(module).launch(packed).wait()
-    with torch.inference_mode():
-        inputs = unpack(torch.from_numpy(packed), spec)
-        exact_logits, exact_values = (output.numpy() for output in module(*inputs))
-        rough_logits, rough_values = (output.numpy() for output in module.trunk_to(torch.bfloat16)(*inputs))
-    assert exact_logits.std() > 0.01
-    for got, exact, rough in ((logits, exact_logits, rough_logits), (values, exact_values, rough_values)):
-        assert got.shape == exact.shape
-        assert np.abs(got - exact).max() <= 2 * np.abs(rough - exact).max() + 2e-3 * np.abs(exact).max() + 1e-4
-
-
-def in_whole_numbers(kind, x, conv):
-    """What is to be computed: weights rounded with a scale an output, activations with a scale a position, sums exact."""
-    scale = conv.weight.abs().amax((1, 2, 3)) / kind.most_weight
-    worth = x.amax((1, 2, 3), keepdim=True) / kind.most(9 * x.shape[1])
-    weights = (conv.weight / scale[:, None, None, None]).round()
-    sums = F.conv2d((x / worth).nan_to_num().round().double(), weights.double(), padding=1)
-    return (sums * scale[None, :, None, None] * worth).float() + conv.bias[None, :, None, None]
-
-
-def oracle(kind, module, packed):
-    def relu(x):
-        return kind.rounded(F.relu(x))
-
-    def rounded(layer):
-        return kind.rounded(layer.weight)
-
-    with torch.inference_mode():
-        x = unpack(torch.from_numpy(packed), module.spec)[0].float()
-        x = with_parity(x) if module.parity else x
-        x = relu(F.conv2d(x, rounded(module.stem), module.stem.bias, padding=1))
-        for block in module.blocks:
-            x = relu(x + in_whole_numbers(kind, relu(in_whole_numbers(kind, x, block.a)), block.b))
-        x = relu(F.conv2d(x, rounded(module.squeeze), module.squeeze.bias))
-        if isinstance(module, GlobalResNet):
-            means = kind.rounded(pooled(x[:, POLICY_CHANNELS:]))
-            hidden = relu(F.linear(means, rounded(module.value_hidden), module.value_hidden.bias))
-            return module.policy(x[:, :POLICY_CHANNELS]).numpy(), torch.tanh(
-                F.linear(hidden, rounded(module.value), module.value.bias)
-            ).numpy()
-        policy, value = x[:, :POLICY_CHANNELS].flatten(1), x[:, POLICY_CHANNELS:].flatten(1)
-        hidden = relu(F.linear(value, rounded(module.value_hidden), module.value_hidden.bias))
-        logits = F.linear(policy, rounded(module.policy), module.policy.bias)
-        return logits.numpy(), torch.tanh(F.linear(hidden, rounded(module.value), module.value.bias)).numpy()
-
-
-@of_each_kind
-@pytest.mark.parametrize("parity", [False, True], ids=["", "parity"])
-@pytest.mark.parametrize(("spec", "blocks", "channels"), SHAPES)
-def test_quantised_it_computes_what_dynamic_quantisation_says(kind, spec, blocks, channels, parity):
+def test_it_computes_what_its_description_says(kernel, spec, blocks, channels, parity):
     module, packed = network(spec, blocks, channels, parity=parity), observations(53, spec=spec)
     packed[5] = 0  # a stem of its bias alone
-    got = kind.forward(module, quantised=True).launch(packed).wait()
-    with torch.inference_mode():
-        exact = [output.numpy() for output in module(*unpack(torch.from_numpy(packed), spec))]
-    for found, expected, free in zip(got, oracle(kind, module, packed), exact, strict=True):
-        spread = np.abs(free).max()
-        bits = 0.015 if spec.action_layout or parity else 0.01  # the largest of a channel is the one that rounding raised most
-        assert np.abs(found - expected).max() <= bits * spread, "only the last bits may differ"
-        assert 0 < np.abs(found - free).mean() <= 0.02 * spread
+    logits, values = evaluate(kernel, module, packed)
+    expected_logits, expected_values = oracle(module, packed)
+    assert np.array_equal(logits.view(np.uint16), expected_logits.view(np.uint16))
+    assert np.abs(values - expected_values).max() <= 1e-3  # numpy's tanh, and float16
+    for found, free in zip((logits, values), exact(module, packed), strict=True):
+        assert 0 < np.abs(found - free).mean() <= 0.02 * np.abs(free).max()
 
 
-@of_each_kind
-def test_the_largest_sums_do_not_overflow(kind):
+@on_each_kernel
+@pytest.mark.parametrize("game", GOLDEN)
+def test_shipped_networks_evaluate_to_the_golden_bits(kernel, game):
+    assert hash_of(evaluate(kernel, shipped(game), positions_of(game))) == GOLDEN[game]
+
+
+@on_each_kernel
+@pytest.mark.parametrize("kind", ["mlp", "outcomes"])
+def test_perceptrons_are_near_float32(kernel, kind):
+    game = games.load({"mlp": "tic_tac_toe", "outcomes": "backgammon"}[kind])
+    module, packed = restore(sharp_bytes(kind), game), probe_positions(game, 60)
+    assert module.spec.scalars or kind == "mlp"
+    for found, free in zip(evaluate(kernel, module, packed), exact(module, packed), strict=True):
+        assert np.abs(found - free).max() <= 0.005 * np.abs(free).max()
+
+
+@on_each_kernel
+def test_the_largest_sums_do_not_overflow(kernel):
     spec, channels = NetSpec(1, 3, 3, 0, 9, 1), 256
     module = network(spec, 1, channels)
     with torch.no_grad():  # a block whose every product is the largest there is, and of one sign
@@ -163,47 +200,39 @@ def test_the_largest_sums_do_not_overflow(kind):
             conv.weight.fill_(1e-3)
             conv.bias.zero_()
     packed = np.full((2, 2), 255, np.uint8)
-    got = kind.forward(module, quantised=True).launch(packed).wait()
-    with torch.inference_mode():
-        exact = [output.numpy() for output in module(*unpack(torch.from_numpy(packed), spec))]
-    for found, free in zip(got, exact, strict=True):
+    for found, free in zip(evaluate(kernel, module, packed), exact(module, packed), strict=True):
         assert np.abs(found - free).max() <= 0.02 * np.abs(free).max()
 
 
-@of_each_kind
-def test_a_position_without_any_activation_is_its_biases(kind):
-    spec, blocks, channels = SHAPES[0]
-    module = network(spec, blocks, channels)
+@on_each_kernel
+def test_a_position_without_any_activation_is_its_biases(kernel):
+    module = network(*SHAPES[0])
     with torch.no_grad():
         module.stem.weight.zero_()
         module.stem.bias.fill_(-1.0)
-    packed = observations(3, spec=spec)
-    with torch.inference_mode():
-        exact = [output.numpy() for output in module(*unpack(torch.from_numpy(packed), spec))]
-    for found, expected in zip(kind.forward(module, quantised=True).launch(packed).wait(), exact, strict=True):
+    packed = observations(3, spec=SHAPES[0][0])
+    for found, expected in zip(evaluate(kernel, module, packed), exact(module, packed), strict=True):
         assert np.allclose(found, expected, atol=0.02)
 
 
-@of_each_kind
-@pytest.mark.parametrize("quantised", [False, True])
+@on_each_kernel
 @pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[9]])
-def test_an_evaluation_depends_on_neither_batch_nor_threads(kind, shape, quantised):
-    spec, blocks, channels = shape
-    module, packed = network(spec, blocks, channels), observations(200, spec=spec)
-    whole = kind.forward(module, quantised=quantised).launch(packed).wait()
-    threaded = kind.forward(module, 3, quantised=quantised).launch(packed).wait()
-    assert all(np.array_equal(one.view(np.uint16), other.view(np.uint16)) for one, other in zip(whole, threaded, strict=True))
-    alone = kind.forward(module, quantised=quantised)
+def test_an_evaluation_depends_on_neither_batch_nor_threads(kernel, shape):
+    spec, packed = shape[0], observations(200, spec=shape[0])
+    module = network(*shape)
+    together = evaluate(kernel, module, packed)
+    assert same_bits(evaluate(kernel, module, packed, 3), together)
     for start, count in ((0, 1), (7, 5), (20, 24), (33, 60), (199, 1)):
-        for part, all_of_it in zip(alone.launch(packed[start : start + count]).wait(), whole, strict=True):
-            assert np.array_equal(part.view(np.uint16), all_of_it[start : start + count].view(np.uint16))
+        part = evaluate(kernel, module, packed[start : start + count])
+        assert same_bits(part, [output[start : start + count] for output in together])
+    assert spec.packed_size == packed.shape[1]
 
 
-@of_each_kind
-def test_refresh_takes_the_modules_new_weights(kind):
+@on_each_kernel
+def test_refresh_takes_the_modules_new_weights(kernel):
     spec, blocks, channels = SHAPES[2]
     module, packed = network(spec, blocks, channels), observations(9, spec=spec)
-    forward = kind.forward(module)
+    forward = native.NativeForward(kernel, module, lambda: 1)
     before = forward.launch(packed).wait()[0]
     with torch.no_grad():
         module.policy.bias += 1.0
@@ -212,79 +241,77 @@ def test_refresh_takes_the_modules_new_weights(kind):
     assert np.allclose(forward.launch(packed).wait()[0], before + 1.0, atol=0.01)
 
 
-@of_each_kind
-def test_it_refuses_what_it_cannot_take(kind):
-    net = kind.kernel.ResNet(
-        planes=3, rows=6, cols=7, actions=7, values=1, blocks=1, channels=16, policy_channels=16, value_channels=8, value_hidden=64
-    )
+def at(description, place, number):
+    """A description whose int32 at a place is another."""
+    return description[:place] + np.int32(number).tobytes() + description[place + 4 :]
+
+
+@on_each_kernel
+def test_it_refuses_what_it_cannot_take(kernel):
+    description = to_whole(network(NetSpec(3, 6, 7, 0, 7, 1), 1, 16))
+    net = kernel.Network(description)
     packed, logits, values = np.zeros((2, 16), np.uint8), np.zeros((2, 7), np.uint16), np.zeros((2, 1), np.uint16)
-    with pytest.raises(RuntimeError, match="no weights"):
-        net.forward(packed, logits, values, 1)
-    with pytest.raises(ValueError, match="too few tensors"):
-        net.load([np.zeros((16, 3, 3, 3), np.float32)])
-    with pytest.raises(ValueError, match="another size"):
-        net.load([np.zeros(4, np.float32)] * 20)
-    module = network(NetSpec(3, 6, 7, 0, 7, 1), 1, 16)
-    net.load([tensor for layer in native._layers(module) for tensor in native._arrays(layer)])
     for arrays in ((packed[:, :15].copy(), logits, values), (packed, logits[:1], values), (packed, logits, np.zeros((2, 2), np.uint16))):
         with pytest.raises(ValueError, match="other shapes"):
             net.forward(*arrays, 1)
-    head = {"policy_channels": 16, "value_channels": 8, "value_hidden": 64}
-    with pytest.raises(ValueError, match="fewer actions"):
-        kind.kernel.ResNet(planes=3, rows=6, cols=7, actions=7, values=1, blocks=1, channels=16, action_planes=1, **head)
-    with pytest.raises(ValueError, match="not supported"):
-        kind.kernel.ResNet(
-            planes=1, rows=17, cols=17, actions=7, values=1, blocks=1, channels=16, policy_channels=16, value_channels=8, value_hidden=64
-        )
+    stem = len(MAGIC) + 64
+    wrong = {
+        "no network": b"onnx" + description[4:],
+        "too early": description[:-1],
+        "after its end": description + bytes(4),
+        "shape": at(description, 8, 17 * 17),  # rows
+        "not finite": description[:-4] + np.float32(np.nan).tobytes(),
+        "have no room": description[:stem] + np.int16(-32768).tobytes() + description[stem + 2 :],
+    }
+    for reason, data in wrong.items():
+        with pytest.raises(ValueError, match=reason):
+            kernel.Network(data)
+    with pytest.raises(ValueError, match="too early"):
+        kernel.Network(MAGIC)
 
 
-@of_each_kind
-def test_where_it_is_used(kind):
-    module, flags = network(*SHAPES[0]), kind.flags
-    assert native.kernel_for(module, placed(kind), flags) is kind.kernel
-    assert native.kernel_for(module, placed(kind), frozenset()) is (kind.kernel if kind is AVX2 else None)
-    assert native.kernel_for(module, placed(AVX512, whole="", dtype=torch.float32), flags) is None, "float32 by name stays torch's"
-    assert native.kernel_for(build(NetworkConfig(kind="mlp"), SHAPES[0][0]), placed(kind), flags) is None
-    for spec in (NetSpec(3, 6, 7, 2, 7, 1), NetSpec(4, 1, 26, 0, 9, 1, (1.0, -1.0))):  # scalars, outcomes
-        assert native.kernel_for(build(NetworkConfig(blocks=1), spec), placed(kind), flags) is None
+def test_which_networks_have_a_form_in_whole_numbers():
+    spec = SHAPES[0][0]
+    assert has_whole_form(network(*SHAPES[0]))
+    assert has_whole_form(build(NetworkConfig(kind="mlp"), spec))
+    for more in (NetSpec(3, 6, 7, 2, 7, 1), NetSpec(4, 1, 26, 0, 9, 1, (1.0, -1.0))):  # scalars, outcomes
+        assert not has_whole_form(build(NetworkConfig(blocks=1), more))
+    assert not has_whole_form(build(NetworkConfig(blocks=1, channels=16), NetSpec(1, 17, 17, 0, 7, 1))), "cells"
+    assert not has_whole_form(build(NetworkConfig(kind="transformer", channels=32, heads=4), spec))
 
 
-@pytest.mark.parametrize("kind", [AVX512, AVX2])
-def test_the_cpu_says_of_itself_what_the_system_says_of_it(kind):
-    assert kind.kernel is None or kind.kernel.supported() == (kind.flags <= cpu_flags())
-
-
-def test_torch_does_the_work_where_it_is_not_built(monkeypatch):
+def test_where_it_is_used(monkeypatch):
+    module, whole_placed = network(*SHAPES[0]), Placement(torch.device("cpu"), torch.float32, 1, whole="int8")
+    assert native.kernel_for(module, whole_placed) is (None if native.fastest_kernel() is native.PLAIN else native.fastest_kernel())
+    assert native.kernel_for(module, Placement(torch.device("cpu"), torch.float32, 1)) is None, "float32 by name stays torch's"
+    assert native.kernel_for(build(NetworkConfig(blocks=1), NetSpec(3, 6, 7, 2, 7, 1)), whole_placed) is None
     monkeypatch.setattr(native, "AVX512", None)
     monkeypatch.setattr(native, "AVX2", None)
-    for kind in (AVX512, AVX2):
-        assert native.kernel_for(network(*SHAPES[0]), placed(kind), kind.flags) is None
+    assert native.fastest_kernel() is native.PLAIN
+    assert native.kernel_for(module, whole_placed) is None, "torch is faster"
 
 
-def test_bfloat16_by_name_is_native_too_where_the_cpu_multiplies_it():
-    there = native.AVX512 is not None and native.AVX512.supported()
-    found = native.kernel_for(network(*SHAPES[0]), placed(AVX512, whole=""), AVX512.flags)
-    assert found is (native.AVX512 if there else None)
-    assert native.kernel_for(network(*SHAPES[0]), placed(AVX512), AVX512.flags | {"amx_bf16"}) is None
+@pytest.mark.parametrize(("kernel", "flags"), [(native.AVX512, AVX512 - {"avx512_bf16"}), (native.AVX2, {"avx2"})])
+def test_the_cpu_says_of_itself_what_the_system_says_of_it(kernel, flags):
+    assert kernel is None or kernel.supported() == (flags <= cpu_flags())
 
 
-def test_what_a_cpu_multiplies_by_its_flags():
-    assert whole_numbers(AVX512.flags) == whole_numbers(AVX512.flags | AVX2.flags | {"avx512f"}) == "int8"
-    assert whole_numbers(AVX2.flags) == "int16"
-    for neither in (frozenset[str](), frozenset({"avx2", "fma"}), AVX2.flags | {"avx512f"}, AVX512.flags | AVX2.flags | {"amx_bf16"}):
+def test_what_a_cpu_computes_by_its_flags():
+    assert whole_numbers(AVX512) == whole_numbers(AVX512 | AVX2) == whole_numbers(AVX2) == "int8"
+    for neither in (frozenset[str](), frozenset({"avx2", "fma"}), AVX2 | {"avx512f"}, AVX512 | AVX2 | {"amx_bf16"}):
         assert whole_numbers(neither) == ""
 
 
-@pytest.mark.parametrize("kind", [AVX512, AVX2])
-def test_whole_numbers_are_taken_where_the_cpu_has_them_and_refused_elsewhere(monkeypatch, kind):
-    monkeypatch.setattr("azq.nets.device.cpu_flags", lambda: kind.flags)
-    assert place(InferenceConfig(device="cpu")).whole == kind.name
-    assert place(InferenceConfig(device="cpu")).precision == kind.name
-    assert place(InferenceConfig(device="cpu", precision=kind.name)).whole == kind.name
+@pytest.mark.parametrize("flags", [AVX512, AVX2], ids=["avx512", "avx2"])
+def test_whole_numbers_are_taken_where_the_cpu_has_them_and_refused_elsewhere(monkeypatch, flags):
+    monkeypatch.setattr("azq.nets.device.cpu_flags", lambda: flags)
+    assert place(InferenceConfig(device="cpu")).whole == place(InferenceConfig(device="cpu")).precision == "int8"
+    for by_name in ("int8", "int16"):  # the latter as earlier versions had it
+        assert place(InferenceConfig.model_validate({"device": "cpu", "precision": by_name})).whole == "int8"
     for other in ("bfloat16", "float32"):
         assert place(InferenceConfig(device="cpu", precision=other)).whole == ""
         assert place(InferenceConfig(device="cpu", precision=other)).precision == other
     monkeypatch.setattr("azq.nets.device.cpu_flags", frozenset)
     assert place(InferenceConfig(device="cpu")).whole == ""
-    with pytest.raises(ConfigError, match="AVX512-VNNI" if kind is AVX512 else "AVX2"):
-        place(InferenceConfig(device="cpu", precision=kind.name))
+    with pytest.raises(ConfigError, match="AVX512-VNNI"):
+        place(InferenceConfig(device="cpu", precision="int8"))
