@@ -15,7 +15,7 @@ from typing import Any
 from azq.config import RunSections
 from azq.errors import NotFound
 from azq.ratings.elo import Rating, version_of
-from azq.search.search import exploring_values, greedy, largest_budget
+from azq.search.search import greedy, largest_budget
 from azq.wire.messages import ModelEvent
 
 # Connect four, a network after four minutes of training, 200 games each against itself with 64 simulations and no temperature.
@@ -107,5 +107,6 @@ def playable(run: str, sections: RunSections, models: Sequence[ModelEvent], rati
     networks = [TabNetwork(model.version, model.sha256, model.size) for model in sorted(models, key=lambda model: model.version)]
     there = {network.version for network in networks}
     levels = ladder((rating for rating in ratings if version_of(rating.player) in there), sections.arena.num_simulations, TAB_SIMULATIONS)
-    search = exploring_values(greedy(sections.search, largest_budget(sections.search))) | {"leaves_per_step": 1}
+    search = greedy(sections.search, largest_budget(sections.search)).model_dump(exclude={"schedule"})
+    search |= {"random_opening_plies": 0, "leaves_per_step": 1}
     return Playable(run, sections.run.game, dict(sections.run.params), search, networks, levels)

@@ -49,14 +49,8 @@ class SearchStage(Stage):
     num_simulations: Simulations
 
 
-C_VISIT = 50.0  # visits that c_scale counts beside those of the most visited action (Danihelka et al., equation 8)
-FPU_REDUCTION = 0.25  # of PUCT's first-play urgency: the node's mean less so much
-
-
 class SearchConfig(Section):
     """Tree search. Gumbel: Danihelka et al., ICLR 2022. PUCT: Silver et al., Science 2018."""
-
-    retired: ClassVar = {"c_visit": C_VISIT, "fpu_reduction": FPU_REDUCTION}
 
     algorithm: Literal["gumbel", "puct"] = "gumbel"
     num_simulations: Simulations = 64
@@ -66,9 +60,11 @@ class SearchConfig(Section):
     reuse_subtree: bool = True
     max_considered_actions: Positive = 16
     gumbel_scale: Weight = 1.0
+    c_visit: Real = 50.0
     c_scale: Real = 1.0
     q_range: Annotated[float, Field(gt=0.0, le=2.0)] = 2.0  # below 2: q counts by the range a node has seen, this at least; for scores
     c_puct: Real = 1.5
+    fpu_reduction: Real = 0.25
     dirichlet_alpha: Factor = 1.0
     dirichlet_fraction: Fraction = 0.25
     temperature: Weight = 1.0

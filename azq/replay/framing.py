@@ -10,6 +10,8 @@ Damage with a mark somewhere behind it is a loss of what was on disk, and an err
 never synced, hence never acknowledged, and it is cut off. After a power cut the last mark may be missing behind a batch that was synced and
 acknowledged. But that batch is whole, since it was synced, and whole records are kept, marked or not. So only a disk that loses what was
 synced, up to the file's end, goes unnoticed here; the ledger, which counts what was acknowledged, detects that.
+
+Older logs have a header without time and checksum, and no marks. There damage before a whole record is no tail.
 """
 
 from __future__ import annotations
@@ -27,14 +29,18 @@ from azq.wire.codec import MAX_FRAME_BYTES
 from azq.wire.messages import READABLE, SCHEMA
 
 MAGIC = b"AZQSEG2\n"
+UNMARKED_MAGIC = b"AZQSEG1\n"
 LONGEST_HEADER = 24 + 0xFFFF
 MARK_BYTES = 16
 _MARK_SIGN = b"SYNC"  # as a length it is more than a frame may have
 _MARK_LENGTH = int.from_bytes(_MARK_SIGN, "little")
 _HEADER = struct.Struct("<8sHHQ")
+_UNMARKED_HEADER = struct.Struct("<8sHH")
 _RECORD = struct.Struct("<II")
 _OFFSET = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
+_TAG = b"\xabSampleEvent"  # every frame carries it just behind its first bytes: a landmark for finding records behind damage
+_TAG_OFFSETS = (3, 9)  # array, schema, since schema 2 a checksum of six bytes, array of five
 
 Buffer = bytes | memoryview
 
@@ -45,6 +51,7 @@ class Header:
 
     game: str
     created_ms: int  # of the run that wrote it; 0: not known
+    marked: bool  # False: an older segment, which holds no marks
     size: int  # bytes
 
 
@@ -83,17 +90,23 @@ def check_header(data: Buffer, game: str, place: str) -> int:
 
 def read_header(data: Buffer, place: str) -> Header:
     """The header; raises `SegmentError` naming `place` when it is none in this schema."""
-    if len(data) < _HEADER.size:
+    magic = bytes(data[: len(MAGIC)])
+    shape = _UNMARKED_HEADER if magic == UNMARKED_MAGIC else _HEADER
+    if len(data) < shape.size:
         raise SegmentError(f"{place} at offset 0: {len(data)} bytes hold no segment header; restore the file from a copy")
-    if bytes(data[: len(MAGIC)]) != MAGIC:
+    if magic not in (MAGIC, UNMARKED_MAGIC):
         raise SegmentError(f"{place} at offset 0: not a segment file; move it out of the segments folder")
-    _, schema, length, created_ms = _HEADER.unpack_from(data)
+    _, schema, length, *rest = shape.unpack_from(data)
     if schema not in READABLE:
         raise SegmentError(f"{place} at offset 0: written with schema {schema}, this azq reads {SCHEMA}; use the azq that wrote it")
-    end = _HEADER.size + int(length)
+    end = shape.size + int(length)
+    name = bytes(data[shape.size : end]).decode("utf-8", "replace")
+    if not rest:
+        return Header(name, 0, False, end)
     if bytes(data[end : end + _CHECKSUM.size]) != _CHECKSUM.pack(zlib.crc32(data[:end])):
         raise SegmentError(f"{place} at offset 0: the header's checksum does not match; restore the file from a copy")
-    return Header(bytes(data[_HEADER.size : end]).decode("utf-8", "replace"), created_ms, end + _CHECKSUM.size)
+    (created_ms,) = rest
+    return Header(name, created_ms, True, end + _CHECKSUM.size)
 
 
 def is_begun(data: bytes, game: str) -> bool:
@@ -153,10 +166,9 @@ def is_marked(data: bytes, offset: int) -> bool:
     return offset >= MARK_BYTES and data[offset - MARK_BYTES : offset] == mark(offset - MARK_BYTES)
 
 
-def was_synced(data: bytes, offset: int) -> bool:
-    """Whether damaged bytes at an offset had been synced: a mark follows."""
-    signs = re.compile(re.escape(_MARK_SIGN)).finditer(data, offset + 1)
-    return any(data[sign.start() : sign.start() + MARK_BYTES] == mark(sign.start()) for sign in signs)
+def was_synced(data: bytes, offset: int, *, marked: bool) -> bool:
+    """Whether damaged bytes at an offset had been synced: a mark follows, or in an unmarked segment a whole record."""
+    return _mark_follows(data, offset) if marked else _record_follows(data, offset)
 
 
 def _size_at(data: Buffer, offset: int) -> int:
@@ -179,3 +191,17 @@ def _damage_at(data: Buffer, offset: int) -> str:
     if zlib.crc32(memoryview(data)[body : body + length]) != checksum:
         return "checksum does not match"
     return ""
+
+
+def _mark_follows(data: bytes, offset: int) -> bool:
+    return any(data[place : place + MARK_BYTES] == mark(place) for place in _places(_MARK_SIGN, data, offset + 1))
+
+
+def _record_follows(data: bytes, offset: int) -> bool:
+    tags = _places(_TAG, data, offset)
+    starts = (tag - before - _RECORD.size for tag in tags for before in _TAG_OFFSETS)
+    return any(start > offset and not _damage_at(data, start) for start in starts)
+
+
+def _places(sign: bytes, data: bytes, start: int) -> Iterator[int]:
+    return (match.start() for match in re.compile(re.escape(sign)).finditer(data, start))

@@ -53,6 +53,7 @@ class OpenSegment:
     def __init__(self, path: Path, header: framing.Header, data: bytes) -> None:
         self.path = path
         self.created_ms = header.created_ms
+        self.is_marked = header.marked
         self.end = len(data)
         self.uids: array[int] = array("Q")
         self.samples: array[int] = array("I")  # of each game
@@ -86,7 +87,7 @@ class OpenSegment:
         framing.check_header(data, game, str(path))
         header = framing.read_header(data, str(path))
         parsed = framing.parse(data, header.size)
-        if parsed.damage and (not is_last or framing.was_synced(data, parsed.end)):
+        if parsed.damage and (not is_last or framing.was_synced(data, parsed.end, marked=header.marked)):
             raise SegmentError(
                 f"{path} at offset {parsed.end}: {parsed.damage}, and records follow; restore the file from a copy, "
                 f"or cut it there (truncate -s {parsed.end}) and give up the games behind it"
@@ -173,6 +174,8 @@ class OpenSegment:
 
     def _mark(self) -> None:
         """Marks all before it as synced. Without room for the mark the games are safe; `append` cuts off a partial mark."""
+        if not self.is_marked:
+            return
         mark = framing.mark(self.end)
         try:
             write_all(self._opened(), mark)
@@ -293,11 +296,14 @@ class SegmentLog:
 
     def _room(self, size: int) -> OpenSegment:
         opened = self._open
-        if opened is not None and (opened.created_ms != self._created_ms or (opened.uids and opened.end + size > self._roll_bytes)):
+        if opened is not None and (not self._is_ours(opened) or (opened.uids and opened.end + size > self._roll_bytes)):
             self._seal(opened)
         if self._open is None:
             self._open = OpenSegment.create(segment_path(self._directory, len(self._closed) + 1), self.game, self._created_ms)
         return self._open
+
+    def _is_ours(self, opened: OpenSegment) -> bool:
+        return opened.is_marked and opened.created_ms == self._created_ms
 
     def _seal(self, opened: OpenSegment) -> None:
         self._closed.append(msgspec.structs.replace(opened.seal(), pages={}))

@@ -6,7 +6,6 @@ from typing import Any
 
 from azq import _core
 from azq.config import SearchConfig
-from azq.config.run import C_VISIT, FPU_REDUCTION
 from azq.errors import ConfigError
 from azq.search.portable import PortableRecord, PortableResult, PortableSearch
 
@@ -71,8 +70,7 @@ def exploring(search: SearchConfig, *, random_opening_plies: int = 0) -> _core.S
 
 def exploring_values(search: SearchConfig, *, random_opening_plies: int = 0) -> dict[str, Any]:
     """The same by their names, as the core takes them wherever it runs."""
-    constants = {"c_visit": C_VISIT, "fpu_reduction": FPU_REDUCTION, "random_opening_plies": random_opening_plies}
-    return search.model_dump(exclude={"schedule"}) | constants
+    return {**search.model_dump(exclude={"schedule"}), "random_opening_plies": random_opening_plies}
 
 
 def greedy(search: SearchConfig, num_simulations: int) -> SearchConfig:

@@ -27,7 +27,6 @@ from azq.parts.volunteers.plausibility import QUALITIES, tab_budget
 from azq.parts.volunteers.sessions import Sessions, TabPatience
 from azq.parts.volunteers.verifier import Judge
 from azq.process.webserver import client_of
-from azq.search.search import exploring_values
 from azq.wire import keys
 from azq.wire.arrays import legal_bytes
 from azq.wire.connect import translate
@@ -124,8 +123,8 @@ class RunHub:
 
     def play(self, handed: list[tuple[GameRecord, bytes]], terms: Terms) -> PlayGames:
         """The message with which a tab gets games."""
-        settings = exploring_values(self.search, random_opening_plies=self.sections.selfplay.random_opening_plies)
-        settings["num_simulations"] = terms.budget
+        settings = self.search.model_dump(exclude={"schedule"})
+        settings |= {"num_simulations": terms.budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
         return PlayGames(self.record.run, str(self.sections.run.seed), settings, in_hand(handed), version=terms.version)
 
 

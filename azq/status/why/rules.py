@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from azq.config import SearchConfig
-from azq.config.run import C_VISIT
 from azq.findings import Change
 from azq.replay.window import stall_selfplay
 from azq.status.why.facts import Counted, CurveFacts, Facts, PlayedFacts
@@ -282,7 +281,7 @@ def _mute(search: SearchConfig, legal: float) -> bool:
     A game that is played well has targets near the network's priors, too.
     """
     if search.algorithm == "gumbel":
-        return search.c_scale * (C_VISIT + search.num_simulations) < 5  # times a difference of values (Danihelka et al., eq. 8)
+        return search.c_scale * (search.c_visit + search.num_simulations) < 5  # times a difference of values (Danihelka et al., eq. 8)
     return search.num_simulations < legal
 
 

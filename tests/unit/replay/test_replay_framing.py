@@ -12,6 +12,8 @@ from azq.replay import framing
 from azq.replay.framing import Header, Parsed, header, mark, records
 
 HEAD = header("ab", 7)  # 26 bytes
+UNMARKED = b"AZQSEG1\n\1\0\2\0ab"
+TAG = b"\xabSampleEvent"
 
 
 def crc(data: bytes) -> bytes:
@@ -29,9 +31,11 @@ def test_the_bytes_of_a_header_a_record_and_a_mark():
     assert len(header("x" * 0xFFFF)) == framing.LONGEST_HEADER
 
 
-def test_a_header_is_read_back():
-    assert framing.read_header(HEAD + b"behind", "x.seg") == Header("ab", 7, 26)
+def test_headers_of_both_kinds_are_read_back():
+    assert framing.read_header(HEAD + b"behind", "x.seg") == Header("ab", 7, True, 26)
+    assert framing.read_header(UNMARKED + b"behind", "x.seg") == Header("ab", 0, False, 14)
     assert framing.check_header(HEAD, "ab", "x.seg") == 26
+    assert framing.read_header(b"AZQSEG1\n\2\0\0\0", "x.seg") == Header("", 0, False, 12)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ def test_a_header_is_read_back():
     [
         (b"", "x.seg at offset 0: 0 bytes hold no segment header"),
         (HEAD[:19], "19 bytes hold no segment header"),
-        (b"AZQSEG1" + HEAD[7:], "not a segment file"),
+        (UNMARKED[:11], "11 bytes hold no segment header"),
         (bytes(20), "not a segment file"),
         (b"AZQSEG3\n" + HEAD[8:], "not a segment file"),
         (b"AZQSEG2\n\4" + HEAD[9:], "written with schema 4, this azq reads 3"),
@@ -133,4 +137,26 @@ def test_a_mark_ends_where_it_ends_and_says_where_it_stands():
     ],
 )
 def test_damage_was_on_disk_where_a_mark_stands_behind_it(behind, synced):
-    assert framing.was_synced(DATA + behind, 65) is synced
+    assert framing.was_synced(DATA + behind, 65, marked=True) is synced
+
+
+FRAME = b"\x96\2\xc6\1\2\3\4\5\6" + TAG + b"rest"  # the tag stands behind nine bytes
+OLD_FRAME = b"\x95\1\x95" + TAG + b"rest"  # or three
+
+
+@pytest.mark.parametrize(
+    ("behind", "synced"),
+    [
+        (b"", False),
+        (b"t" + records(FRAME), True),
+        (b"torn" + records(OLD_FRAME), True),
+        (records(FRAME), False),  # not behind it
+        (b"torn" + records(FRAME)[:-1], False),
+        (b"torn" + FRAME, False),
+        (TAG + TAG + records(FRAME), True),
+        (b"torn" + records(b"nothing of ours"), False),
+        (b"torn" + mark(69), False),
+    ],
+)
+def test_damage_of_an_older_file_was_on_disk_where_a_whole_record_stands_behind_it(behind, synced):
+    assert framing.was_synced(DATA + behind, 65, marked=False) is synced

@@ -17,8 +17,19 @@ from azq.files import write_all
 from azq.replay import framing, segments
 from azq.replay.index import BLOCK_GAMES, read_index, write_index
 from azq.replay.segments import LogEntry, SegmentLog, _start_of_tail
+from azq.wire.codec import decode
+from azq.wire.messages import SampleEvent
 
 GAME = "tic_tac_toe"
+OLD = Path(__file__).parents[2] / "golden" / "segments"  # games 3, 1, 2, 5, 4, 7, 6, 8 as azq wrote them before it had indexes
+
+
+def event_of(uid: int) -> SampleEvent:
+    return decode(entry(uid).frame, SampleEvent)
+
+
+def all_games(folder: Path) -> list[SampleEvent]:
+    return [decode(frame, SampleEvent) for frame in all_frames(folder)]
 
 
 def filled(folder: Path, count: int, **options: Any) -> list[LogEntry]:
@@ -218,6 +229,12 @@ def test_opening_syncs_games_that_no_mark_says_were_synced(tmp_path, synced, cut
     assert path.stat().st_size == size, "and says so"
 
 
+def test_opening_syncs_an_older_file_which_says_nothing(tmp_path, synced):
+    (tmp_path / "000001.seg").write_bytes((OLD / "000001.seg").read_bytes())
+    SegmentLog(tmp_path, GAME)
+    assert [name for name in synced if name.endswith(".seg")] == ["000001.seg"]
+
+
 def test_others_may_read_a_file_and_not_write_it(tmp_path):
     before = os.umask(0)
     try:
@@ -362,6 +379,31 @@ def test_a_mark_the_disk_does_not_take_costs_nothing_but_the_mark(tmp_path, monk
         log.append([entry(3)])
     log.close()
     assert all_frames(tmp_path) == [entry(uid).frame for uid in (1, 2, 3)]
+
+
+def test_a_log_of_older_files_gets_indexes_and_goes_on_in_a_new_file(tmp_path):
+    for path in OLD.glob("*.seg"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    log = SegmentLog(tmp_path, GAME)
+    assert (log.games, log.samples, log.created_ms) == (8, sum(entry(uid).samples for uid in range(1, 9)), 0)
+    assert [path.name for path in sorted(tmp_path.glob("*.idx"))] == ["000001.idx", "000002.idx"]
+    log.append([entry(9)])
+    log.close()
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [f"00000{n}.{kind}" for n in (1, 2, 3) for kind in ("idx", "seg")] + [
+        "000004.seg"
+    ]
+    assert all_games(tmp_path) == [event_of(uid) for uid in (3, 1, 2, 5, 4, 7, 6, 8, 9)]
+
+
+def test_damage_before_a_whole_record_of_an_older_file_is_no_tail_and_the_rest_of_one_is(tmp_path):
+    path = tmp_path / "000001.seg"
+    whole = (OLD / "000001.seg").read_bytes()
+    path.write_bytes(whole)
+    flip(path, 200)
+    with pytest.raises(SegmentError, match="records follow"):
+        SegmentLog(tmp_path, GAME)
+    path.write_bytes(whole[:-3])
+    assert all_games(tmp_path) == [event_of(uid) for uid in (3, 1)]
 
 
 def test_opening_reads_indexes_and_the_newest_file_only(tmp_path, monkeypatch):
