@@ -49,9 +49,9 @@ uninstall:
 	$(PREFIX)/bin/azq systemd uninstall
 	rm -rf $(PREFIX)
 
-# Tests mostly wait for processes; a file's tests stay together, for they share what they start.
+# Tests mostly wait for processes; a file's tests stay together, for they share what they start. Tests and azq are compiled once, not by each.
 test: setup
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist loadfile
 
 # What rarely tells and takes long, hours in all: before a release.
 release-tests: setup

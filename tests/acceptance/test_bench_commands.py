@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import azq
+from commands import azq, azq_here
 from waiting import PATIENCE_S
 
 from azq.parts.lab.bench.plan import cases, parts
@@ -58,7 +58,7 @@ def test_two_processes_play_side_by_side(tmp_path: Path) -> None:
 
 
 def test_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
-    done = azq(tmp_path, "bench", "selfplay", "--evaluator", "magic")
+    done = azq_here(tmp_path, "bench", "selfplay", "--evaluator", "magic")
     assert done.returncode == 2
     assert "magic" in done.stderr
 

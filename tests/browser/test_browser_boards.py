@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from board_site import board_site, moves_of
-from browsing import launched
 from PIL import Image
 
 from azq import pretrained
@@ -32,12 +31,6 @@ MEAN, MOST = 4.0, 60.0  # of 255, over all squares and in one
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with board_site(tmp_path_factory.mktemp("site") / "site") as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as one:
-        yield one
 
 
 def scaled(picture: Image.Image, width: int) -> Image.Image:

@@ -6,20 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browsing import launched, shot
+from browsing import visiting
 from tab_site import FAR, OTHER, RUN, TabSite
-from waiting import PATIENCE_S, until
+from waiting import until
 
 from azq.wire.arrays import unpack_record
 
 HOST = "volunteers.test"  # a name that is not this machine's: from plain http the browser trusts the page with little
 GAMES = 12
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched(f"--host-resolver-rules=MAP {HOST} 127.0.0.1") as one:
-        yield one
 
 
 @pytest.fixture
@@ -35,27 +29,15 @@ def site(tmp_path: Any, request: Any) -> Iterator[TabSite]:
 
 @pytest.fixture
 def visit(browser: Any, site: TabSite) -> Iterator[Any]:
-    opened: list[Any] = []
+    """Opens a page; `complaints` of it are those it made."""
+    with visiting(browser, f"{site.url.replace('127.0.0.1', HOST)}/web") as visit:
 
-    def go(path: str = "contribute/", script: str = "", **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        context.set_default_timeout(1000 * PATIENCE_S)
-        page = context.new_page()
-        page.complaints = []
-        page.on(
-            "console",
-            lambda message: page.complaints.append(message.text) if message.type == "error" else None,
-        )
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
-        if script:
-            page.add_init_script(script)
-        page.goto(f"{site.url.replace('127.0.0.1', HOST)}/web/{path}")
-        opened.append(context)
-        return page
+        def page(path: str = "contribute/", script: str = "", **options: Any) -> Any:
+            seen = visit(path, script, **options)
+            seen.page.complaints = seen.complaints
+            return seen.page
 
-    yield go
-    for one in opened:
-        one.close()
+        yield page
 
 
 def tile(page: Any, name: str) -> str:
@@ -103,7 +85,6 @@ def test_a_tab_plays_games_that_count(visit: Any, site: TabSite) -> None:
     until(lambda: counted(page) >= GAMES, "the page's own count")  # the page's policy forbids to have it evaluate a text
     assert tile(page, "backend") == "WebAssembly"
     page.locator("#board .scene svg").wait_for()
-    shot(page, "contribute")
     page.locator("#go").click()
     page.get_by_text("Stopped").wait_for()
     until(lambda: site.ledger.counts(RUN).finished == len(site.finished()), "the last games")
@@ -208,14 +189,12 @@ def test_a_visitor_chooses_the_run(visit: Any, site: TabSite) -> None:
     until(lambda: len(site.finished()) >= GAMES, "games of the other")
     assert (versions(site, OTHER, 1000), versions(site, RUN, 1000)) == ({1 + FAR}, {1})
     assert page.locator("#runs").input_value() == RUN
-    shot(page, "contribute-runs")
     lost = visit("contribute/?run=gone")
     lost.get_by_text("gone needs no volunteers right now").wait_for()
     seen = visit(f"progress/?run={OTHER}")
     seen.locator("#about").get_by_text(f"of run {OTHER},").wait_for()
     seen.locator("#runs").select_option(RUN)
     seen.locator("#about").get_by_text(f"of run {RUN},").wait_for()
-    shot(seen, "progress-runs")
     nowhere = visit("progress/?run=gone")
     nowhere.get_by_text(f"no run gone wants volunteers here; there is: {OTHER}, {RUN}").wait_for()
     assert page.complaints == seen.complaints == []
@@ -296,10 +275,8 @@ def test_everybody_sees_what_was_done_and_can_replay_it(visit: Any, site: TabSit
     seen.locator(".game .position").wait_for()
     seen.keyboard.press("End")
     assert "Result" in seen.locator("#facts").inner_text()
-    shot(seen, "progress-dark")
     seen.set_viewport_size({"width": 390, "height": 844})
     assert seen.evaluate("document.documentElement.scrollWidth") <= 390
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    shot(page, "contribute-phone")
     assert seen.complaints == []

@@ -8,19 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit, launched, shot
+from browsing import Visit, visiting
 from page_site import RUN, Site
 from run_courses import plant_run
 from waiting import until
 
 from azq.ledger.types import RunState
 from azq.status.results import StudyReport, TrialReport, keep_study
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
@@ -34,15 +28,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def visit(browser: Any, site: Site) -> Iterator[Any]:
-    opened: list[Visit] = []
-
-    def go(address: str = "", **options: Any) -> Visit:
-        opened.append(Visit(browser, site, address, **options))
-        return opened[-1]
-
-    yield go
-    for one in opened:
-        one.context.close()
+    with visiting(browser, site.url) as visit:
+        yield visit
 
 
 def unfold(visit: Visit) -> None:
@@ -86,7 +73,6 @@ def test_the_figures_are_those_that_were_planted_and_nothing_else_is_asked(visit
     assert "39 / 0 / 1" in seen.text("#matches")
     assert "weights:12" in seen.text("#ratings")
     assert all(url.startswith(site.url) for url in seen.asked)
-    shot(seen.page, "dashboard-light")
     assert seen.complaints == []
 
 
@@ -160,7 +146,6 @@ def test_a_match_is_enqueued_with_what_the_form_says(visit: Any, site: Site) -> 
     seen.page.get_by_role("button", name="Enqueue…").click()
     seen.page.get_by_label("Evaluation match").check()
     seen.page.get_by_role("textbox", name="Second").fill("random")
-    shot(seen.page, "dashboard-enqueue")
     seen.page.get_by_role("button", name="Enqueue", exact=True).click()
     seen.page.locator("#answer", has_text="waits in eval.cpu").wait_for()
     (job,) = [view.job for view in site.ledger.jobs(RUN) if view.job.job_id not in before]
@@ -181,7 +166,6 @@ def test_the_viewer_steps_through_a_recorded_game(visit: Any, site: Site) -> Non
     assert seen.text("#moves .played").startswith("column ")
     seen.page.get_by_role("button", name="One ply back").click()
     assert discs.count() == 1
-    shot(seen.page, "viewer")
     seen.page.keyboard.press("End")
     moves = seen.page.locator("#moves button").count()
     assert discs.count() == moves
@@ -198,14 +182,12 @@ def test_dark_and_narrow(visit: Any) -> None:
     light, dark = visit(color_scheme="light"), visit(color_scheme="dark")
     assert light.page.evaluate(ground) != dark.page.evaluate(ground)
     dark.page.locator("#headline").wait_for()
-    shot(dark.page, "dashboard-dark")
     light.page.locator("#theme").click()
     light.page.locator("#theme").click()
     assert light.page.evaluate(ground) == dark.page.evaluate(ground)
     light.page.set_viewport_size({"width": 420, "height": 900})
     light.page.locator("#headline").wait_for()
     assert light.page.evaluate("document.documentElement.scrollWidth") <= 420
-    shot(light.page, "dashboard-narrow")
 
 
 def test_a_daemon_that_goes_away_is_told_and_asked_again(visit: Any, site: Site) -> None:
@@ -224,7 +206,7 @@ def test_a_daemon_that_goes_away_is_told_and_asked_again(visit: Any, site: Site)
 def test_a_token_is_asked_for_once_and_sent_from_then_on(browser: Any, tmp_path: Path) -> None:
     guarded = Site(tmp_path, token="long-secret-1")
     guarded.start()
-    seen = Visit(browser, guarded)
+    seen = Visit(browser, guarded.url)
     try:
         field = seen.page.locator("#token")
         field.fill("wrong-secret-1")
@@ -248,7 +230,7 @@ def test_a_token_is_asked_for_once_and_sent_from_then_on(browser: Any, tmp_path:
 def test_the_link_that_azq_up_prints_brings_the_token_and_leaves_it_nowhere(browser: Any, tmp_path: Path, path: str) -> None:
     guarded = Site(tmp_path, token="long-secret-1")
     guarded.start()
-    seen = Visit(browser, guarded, f"{path}#token=long-secret-1")
+    seen = Visit(browser, f"{guarded.url}/{path}#token=long-secret-1")
     try:
         seen.page.locator("#state", has_text="running").wait_for()
         assert "secret" not in seen.page.url
@@ -302,7 +284,6 @@ def test_runs_of_a_game_are_drawn_over_each_other(visit: Any, site: Site) -> Non
     assert seen.page.locator("#common tbody tr").count() == 4
     assert "+0.0 % (+0.0 % … +0.0 %)" in seen.page.locator("#graded tbody").inner_text()
     seen.page.locator("#samples", has_text="slow: too few games").wait_for()
-    shot(seen.page, "compare")
     seen.page.go_back()
     until(lambda: seen.page.url.endswith("minutes"), "the axis before")
     names = seen.page.locator("#all-runs tbody tr")
@@ -351,7 +332,6 @@ def test_a_studys_trials_are_lines_and_rows_and_pointing_at_one_shows_the_other(
     seen.page.locator("#trials").get_by_role("button", name="network.kind").click()
     seen.page.locator("#trials tbody tr").first.hover()
     assert seen.page.locator("#parallel polyline.pointed").count() == 1
-    shot(seen.page, "study")
     assert seen.complaints == []
 
 

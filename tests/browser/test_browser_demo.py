@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browsing import launched, shot
-from waiting import PATIENCE_S, until
+from browsing import Visit
+from waiting import until
 
 from azq import pretrained
 from azq.process.start import AZQ
@@ -28,23 +28,12 @@ def url() -> Iterator[str]:
     assert process.returncode in (0, 130)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as one:
-        yield one
-
-
 def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(1000 * PATIENCE_S)
-    page, complaints = context.new_page(), list[str]()
-    page.on("console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(url)
+    seen = Visit(browser, url)
+    page = seen.page
     page.locator('section[data-game="tic_tac_toe"] .preview .scene svg').wait_for()
     assert page.locator("section[data-game]").count() == len(pretrained.names())
     assert f"level 10 is {pretrained.card('tic_tac_toe').levels[-1].elo} ±" in page.locator('section[data-game="tic_tac_toe"]').inner_text()
-    shot(page, "gallery")
     page.get_by_role("link", name="Play Tic-tac-toe").click()
     page.locator(".scene [data-action]").first.click()
     until(lambda: page.locator("#played li").count() == 2, "its answer")
@@ -61,8 +50,8 @@ def test_a_visitor_chooses_a_game_and_plays_it_in_the_tab(url: str, browser: Any
     page.locator(".scene [data-action]").first.click()
     until(lambda: page.locator("#played li").count() == 2, "its answer")
     assert page.title() == "Your turn · Hex · azq"
-    assert complaints == []
-    context.close()
+    assert seen.complaints == []
+    seen.context.close()
 
 
 def test_what_is_not_shipped_is_not_there(url: str, browser: Any) -> None:

@@ -1,21 +1,18 @@
-"""Flower's own pages over azq's Celery app, as a browser renders them: nothing without the password, a worker and its task with it."""
+"""Flower's own pages over azq's Celery app, as a browser renders them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from browsing import launched, shot
-from waiting import PATIENCE_S, until
+from flower_site import PASSWORD, USER, flower
+from waiting import until
 from worker_doubles import RUN, Fleet
 
 from azq.config.host import with_user
@@ -24,42 +21,6 @@ from azq.wire import acl
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchSpec
-
-ROOT = Path(__file__).parents[2]
-PASSWORD = "s3cret-of-ops"
-
-
-@contextlib.contextmanager
-def flower(broker: Any, folder: Path, port: int) -> Iterator[None]:
-    """Flower with a password, on this port, as the unit starts it."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AZQ_", "FLOWER_"))}
-    own_url = with_user(broker.control_url, acl.role_user("flower"), acl.role_password(broker.control.password, "flower"))
-    settings = {"AZQ_BROKER__CONTROL_URL": own_url, "AZQ_BROKER__DATA_URL": broker.data_url}
-    command = [sys.executable, "-m", "celery", "-A", "workers.app", "flower", f"--conf={ROOT / 'ops/flower/flowerconfig.py'}"]
-    with (folder / "flower.log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, f"--port={port}", f"--db={folder / 'flower.db'}"],
-            cwd=folder,
-            env={**inherited, **settings, "FLOWER_BASIC_AUTH": f"ops:{PASSWORD}", "PYTHONPATH": str(ROOT)},
-            stdout=log,
-            stderr=log,
-        )
-    try:
-        yield
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_S)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture
@@ -71,46 +32,18 @@ def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
 
 def answered(context: Any, url: str) -> Any:
     """What a page answers, or None while nobody listens there."""
-    with contextlib.suppress(playwright_error()):
+    from playwright.sync_api import Error  # the browser may be absent
+
+    with contextlib.suppress(Error):
         return context.request.get(url)
     return None
 
 
-def playwright_error() -> type[Exception]:
-    """The browser's complaints; imported late, as the browser may be absent."""
-    from playwright.sync_api import Error
-
-    return Error
-
-
-def test_flower_shows_a_worker_and_its_task_only_with_the_password(broker: Any, fleet: Fleet, tmp_path: Path, free_port: int) -> None:
-    url = f"http://127.0.0.1:{free_port}"
-    with launched() as browser, flower(broker, tmp_path, free_port):
-        stranger = browser.new_context()
-        refused = until(lambda: answered(stranger, f"{url}/workers"), "answer of Flower")
-        assert (refused.status, refused.text()) == (401, "Access denied")
-        with pytest.raises(playwright_error(), match="INVALID_AUTH"):
-            stranger.new_page().goto(f"{url}/workers")
-        context = browser.new_context(viewport={"width": 1400, "height": 800}, http_credentials={"username": "ops", "password": PASSWORD})
-        page = context.new_page()
-        fleet.create_run()
-        fleet.start()
-        until(fleet.beats, "heartbeat")
-        fleet.send(slice_s=0.5)
-        until(lambda: fleet.finished() > 0, "finished game")
-        until(lambda: worker_of(page, url), "worker on Flower's page")
-        shot(page, "flower-workers")
-        assert "Online" in page.content()
-        until(lambda: task_of(page, url), "task on Flower's page")
-        shot(page, "flower-tasks")
-        assert f"{RUN}:1" in page.locator("#tasks-table tbody").inner_text()
-
-
 @pytest.mark.slow
-def test_every_link_of_every_page_leads_somewhere_and_says_how_it_is(broker: Any, fleet: Fleet, tmp_path: Path, free_port: int) -> None:
-    url = f"http://127.0.0.1:{free_port}"
-    with launched() as browser, flower(broker, tmp_path, free_port):
-        context = browser.new_context(http_credentials={"username": "ops", "password": PASSWORD})
+def test_every_link_of_every_page_leads_somewhere_and_says_how_it_is(browser: Any, broker: Any, fleet: Fleet, tmp_path: Path) -> None:
+    own_url = with_user(broker.control_url, acl.role_user("flower"), acl.role_password(broker.control.password, "flower"))
+    with flower(own_url, tmp_path) as url:
+        context = browser.new_context(http_credentials={"username": USER, "password": PASSWORD})
         page = context.new_page()
         until(lambda: answered(context, f"{url}/healthcheck"), "answer of Flower")
         fleet.create_run()
@@ -165,10 +98,3 @@ def worker_of(page: Any, url: str) -> bool:
     """Whether Flower's page names a worker."""
     page.goto(f"{url}/workers")
     return bool(page.locator("#workers-table tbody a").count())
-
-
-def task_of(page: Any, url: str) -> bool:
-    """Whether Flower's page has a row for the self-play task."""
-    page.goto(f"{url}/tasks")
-    page.wait_for_timeout(200)
-    return "selfplay" in page.locator("#tasks-table tbody").inner_text()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import Visit, launched, shot
+from browsing import Visit
 from page_site import RUN, Site
 from waiting import until
 
@@ -24,14 +24,8 @@ def site(tmp_path: Path) -> Iterator[Site]:
     place.stop()
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    with launched() as one:
-        yield one
-
-
 def test_the_stages_of_a_run_are_shaded_in_its_chart_with_their_times(browser: Any, site: Site) -> None:
-    seen = Visit(browser, site)
+    seen = Visit(browser, site.url)
     seen.page.locator('#stages [data-stage="main"]', has_text="Main 50 min so far").wait_for()
     shades = seen.page.locator('[data-chart="Graded errors"] .stage')
     assert shades.locator("title").all_text_contents()[-1].endswith("so far")
@@ -45,7 +39,7 @@ def test_jobs_are_listed_newest_first_by_state_with_why_they_failed(browser: Any
     lease = site.ledger.claim(failed, 1, "worker@south:9", 60.0)
     assert lease is not None
     site.ledger.fail(lease, "no memory left", max_attempts=1)
-    seen = Visit(browser, site, f"page/#/jobs/{RUN}")
+    seen = Visit(browser, f"{site.url}/page/#/jobs/{RUN}")
     rows = seen.page.locator("#jobs tbody tr")
     rows.nth(2).wait_for()
     assert [text.split()[0] for text in rows.all_inner_texts()] == [f"{RUN}:3", f"{RUN}:2", f"{RUN}:1"]
@@ -55,7 +49,6 @@ def test_jobs_are_listed_newest_first_by_state_with_why_they_failed(browser: Any
     until(lambda: rows.count() == 1, "other states gone")
     assert [row.locator("td").nth(place).inner_text() for place in (1, 2, 3)] == ["eval.cpu", "failed", "1"]
     assert seen.page.url.endswith(f"#/jobs/{RUN}/failed")
-    shot(seen.page, "jobs")
     seen.page.get_by_role("button", name="cancelled").click()
     seen.page.locator("#jobs", has_text="No cancelled jobs").wait_for()
     assert seen.complaints == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browsing import launched, shot
+from browsing import launched
 from numpy.typing import NDArray
 from sharp_nets import sharp_bytes
 from tab_site import RUN, Believer, TabSite
@@ -82,7 +82,6 @@ def test_two_tabs_play_a_match_to_its_end(tmp_path: Path, kind: str) -> None:
             spec = MatchSpec("weights:2", "weights:1", GAMES, 32, 2, 9)
             job = site.ask(Job("", RUN, Kind.EVAL, "browser", games=GAMES, payload=encode(spec)))
             pages[0].get_by_text("evaluation match, version 2 against 1").wait_for()
-            shot(pages[0], f"contribute-match-{kind}")
             until(lambda: site.ledger.job(job).state is JobState.DONE, "the match")
             count = len(site.finished())
             until(lambda: len(site.finished()) > count, "self-play after it")

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from board_site import base36
-from browsing import launched, shot
+from browsing import Visit
 from page_site import RUN, Site, now_ms
 from sharp_nets import KINDS, sharp_bytes
-from waiting import PATIENCE_S, until
+from waiting import until
 
 from azq import games
 from azq.bus.catalog import ModelCatalog
@@ -29,25 +29,13 @@ RESULTS = ("You win", "You lose", "Draw", "You share first place", "Game over")
 LOST = "Connection lost. Trying again…"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with launched() as one:
-        yield one
-
-
-class Table:
+class Table(Visit):
     """A page at the site of one game; opponents know nothing, so that games are quick."""
 
     def __init__(self, browser: Any, site: Any, address: str = "", **options: Any) -> None:
         self.site = site
         self.site.start()
-        self.context = browser.new_context(viewport={"width": 1100, "height": 900}, **options)
-        self.context.set_default_timeout(1000 * PATIENCE_S)
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.goto(f"{self.site.url}/web/play/#{address or f'run={RUN}&level=simulations:16'}")
+        super().__init__(browser, f"{self.site.url}/web/play/#{address or f'run={RUN}&level=simulations:16'}", **options)
 
     def close(self) -> None:
         self.context.close()
@@ -108,12 +96,10 @@ def test_connect_four_is_played_to_the_end_by_clicks_and_analysed(table: Any) ->
     seen.play()
     discs = seen.page.locator(".scene [data-disc]").count()
     assert discs == seen.page.locator("#played li").count() > 6
-    shot(seen.page, "play-connect-four")
     link = seen.page.url
     seen.page.get_by_role("button", name="Analyse").click()
     seen.page.locator("#analysis .targets .target").first.wait_for()
     assert seen.page.locator("#analysis #moves button").count() == discs
-    shot(seen.page, "play-analysis")
     seen.page.goto("about:blank")
     seen.page.goto(link)
     until(lambda: seen.page.locator(".scene [data-disc]").count() == discs, "the shared position")
@@ -125,7 +111,6 @@ def test_backgammon_is_played_with_dice(table: Any) -> None:
     seen = table("backgammon")
     assert seen.wait()
     assert 1 <= seen.page.locator(".scene [data-die]").count() <= 4
-    shot(seen.page, "play-backgammon")
     seen.play(plies=40)
     assert seen.page.locator(".scene .disc").count() > 10
     moves = seen.page.locator("#played li").all_inner_texts()
@@ -149,7 +134,6 @@ def test_hands_at_blob_are_dealt_and_those_of_others_are_nowhere_in_the_page(tab
     assert "moves=" not in text
     assert " to 1" not in text
     assert seen.page.get_by_role("button", name="Link").is_disabled()
-    shot(seen.page, "play-blob")
     seen.play()
     assert seen.page.locator(".scene .card.back").count() == 0
     assert seen.complaints == []
@@ -161,7 +145,6 @@ def test_every_other_game_is_played_by_clicks(table: Any, game: str) -> None:
     seen.play(plies=5)
     seen.wait()
     assert seen.page.locator("#played li").count() >= 5
-    shot(seen.page, f"play-{game}")
     assert seen.complaints == []
 
 
@@ -176,7 +159,6 @@ def test_a_game_for_one_is_played_by_keys_to_its_end_and_has_no_opponent(table: 
     until(lambda: seen.page.locator("#played li").count() == before + 2, "a move and a new tile")
     seen.play()
     assert seen.status == "Game over"
-    shot(seen.page, "play-2048")
     assert seen.complaints == []
 
 
@@ -229,7 +211,6 @@ def test_dark_and_narrow(table: Any) -> None:
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 400
     seen.page.get_by_role("button", name="Hint").click()
     seen.page.locator(".scene .hint").first.wait_for()
-    shot(seen.page, "play-dark-phone")
 
 
 @pytest.mark.parametrize(

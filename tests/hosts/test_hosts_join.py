@@ -21,7 +21,7 @@ from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import SampleEvent
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not()), reason=f"no hosts can be made here: {why_not()}")]
 
 SELFPLAY = ("--roles", "selfplay", "-c", "1")
 

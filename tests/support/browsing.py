@@ -1,15 +1,14 @@
-"""A headless browser for tests of pages, where there is one; what it saw is kept under build/screenshots."""
+"""A headless browser for tests of pages, where there is one."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nodejs import WEB
-from page_site import Site
 from waiting import PATIENCE_S
 
 ORIGIN = "https://azq.test"  # answered here: nothing leaves the browser
@@ -23,8 +22,8 @@ ARGUMENTS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP volunteers.test 127.0.0.1",  # a name that is not this machine's
 )
-SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 
 
 @contextlib.contextmanager
@@ -40,10 +39,10 @@ def launched(*more: str) -> Iterator[Any]:
 
 
 class Visit:
-    """A page with everything that it asked for and complained about."""
+    """A page, in a context of its own, with everything that it asked for and complained about; `script` runs before its own."""
 
-    def __init__(self, browser: Any, site: Site, address: str = "", **options: Any) -> None:
-        self.context = browser.new_context(viewport={"width": 1400, "height": 900}, **options)
+    def __init__(self, browser: Any, url: str, script: str = "", **options: Any) -> None:
+        self.context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
         self.context.set_default_timeout(1000 * PATIENCE_S)
         self.page = self.context.new_page()
         self.complaints: list[str] = []
@@ -51,11 +50,26 @@ class Visit:
         self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in ("error", "warning") else None)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(f"{site.url}/{address}")
+        if script:
+            self.page.add_init_script(script)
+        self.page.goto(url)
 
     def text(self, selector: str) -> str:
         """The text of the one element, once it is there."""
         return str(self.page.locator(selector).inner_text())
+
+
+@contextlib.contextmanager
+def visiting(browser: Any, site: str) -> Iterator[Callable[..., Visit]]:
+    """Visits addresses of a site, with options of `Visit`; their pages are closed at the end."""
+    with contextlib.ExitStack() as opened:
+
+        def visit(address: str = "", *arguments: Any, **options: Any) -> Visit:
+            seen = Visit(browser, f"{site}/{address}", *arguments, **options)
+            opened.callback(seen.context.close)
+            return seen
+
+        yield visit
 
 
 def open_tab(browser: Any, script: Path) -> Any:
@@ -79,9 +93,3 @@ def in_browser(script: Path, run: str, given: Any = None) -> Any:
     with launched() as browser:
         page = open_tab(browser, script)
         return page.evaluate(f"async (given) => ({run})(window.core, await import('/{script.name}'), given)", given)
-
-
-def shot(page: Any, name: str) -> None:
-    """Keeps a picture of the whole page."""
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=str(SCREENSHOTS / f"{name}.png"), full_page=True)

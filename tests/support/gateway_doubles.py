@@ -13,6 +13,7 @@ from typing import Any
 from match_tabs import MatchTab
 from simulated_tab import SimulatedTab
 from waiting import PATIENCE_S, until
+from websockets.sync.client import ClientConnection
 from worker_doubles import RUN, Fleet
 
 from azq.config import VolunteersConfig
@@ -23,6 +24,7 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import BROWSER, Kind
 from azq.wire.messages import Job, MatchResult, MatchSpec
+from azq.wire.tabs import from_gateway
 
 
 class Hall(Fleet):
@@ -110,3 +112,13 @@ class Hall(Fleet):
                         self.publish(view)
                 if sum(view.job.kind is Kind.SELFPLAY for view in jobs) < 2:
                     self.publish(self.ledger.enqueue(Job("", RUN, Kind.SELFPLAY, BROWSER)))
+
+
+def heard(socket: ClientConnection, kind: Any, within_s: float = PATIENCE_S) -> Any:
+    """The next message of a kind that a gateway sends a tab."""
+    while True:
+        frame = socket.recv(within_s)
+        assert isinstance(frame, bytes)
+        message = from_gateway(frame)
+        if isinstance(message, kind):
+            return message

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from azq.process.proc import alive
 NETWORK = "10.213.47"  # seen inside only
 LONGEST_END_S = 5.0
 _INTERFACE = "eth0"
-_OURS = re.compile(r"azq(\d+)-[a-z0-9]+")
+_OURS = re.compile(r"azq(\d+)-[0-9a-f]+-[a-z0-9]+")
 
 
 def why_not() -> str:
@@ -65,7 +66,7 @@ def lan(*names: str) -> Iterator[dict[str, Host]]:
     if reason := why_not():
         raise MissingExtra(f"no hosts can be made here: {reason}")
     sweep()
-    prefix = f"azq{os.getpid()}-"
+    prefix = f"azq{os.getpid()}-{secrets.token_hex(3)}-"  # a test may have several networks
     switch = f"{prefix}switch"
     hosts = {name: Host(name, f"{NETWORK}.{number}", f"{prefix}{name}", switch) for number, name in enumerate(names, 1)}
     try:

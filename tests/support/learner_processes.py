@@ -14,7 +14,7 @@ from waiting import PATIENCE_S
 
 from azq import games
 from azq.bus.redis import RedisBus
-from azq.config import RunSections
+from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.ledger import Ledger
 from azq.store.signing import make_key
 from azq.wire import keys
@@ -24,6 +24,20 @@ from azq.wire.kinds import Kind
 from azq.wire.messages import Job, LearnerStatus, RunRecord
 
 RUN = "ttt"
+SECTIONS = RunSections(
+    run=RunConfig(game="tic_tac_toe"),
+    network=NetworkConfig(blocks=1, channels=8),
+    learner=LearnerConfig(
+        device="cpu",
+        threads=1,
+        batch_size=16,
+        min_window=50,
+        samples_per_insert=1.0,
+        warmup_steps=2,
+        publish_every_s=0.3,
+        checkpoint_every_s=1.0,
+    ),
+)
 
 
 class Place:
@@ -62,7 +76,7 @@ class Place:
         return process
 
     def status(self) -> LearnerStatus | None:
-        frame = self.bus.get(keys.learner_status(RUN))
+        frame = self.bus.get(keys.learner_status(RUN)) or self.bus.get(keys.learned(RUN))  # the latter stays
         return decode(frame, LearnerStatus) if frame else None
 
     def all_inserted(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import shutil
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo  # 1.2 s that an optimiser would load in every rank anew
 from torch._C._distributed_c10d import FileStore
 
 from azq.parts.ranks.group import RankGroup, listen_towards
@@ -27,6 +27,7 @@ def in_ranks(size: int, body: Callable[[RankGroup], Any], *, seconds: float = 60
 
     Forked, so that ranks need not import torch again; each computes in one thread.
     """
+    importlib.import_module("torch._dynamo")  # 1.2 s that an optimiser would load again in every rank
     context = multiprocessing.get_context("fork")
     doors = [context.Pipe() for _ in range(size)]
     folder = tempfile.mkdtemp(prefix="azq-ranks-")

@@ -37,10 +37,12 @@ class RestSite:
         doubles: dict[str, Any] | None = None,
         **config: Any,
     ) -> None:
-        bus = MemoryBus()
+        if plane is None:
+            bus = MemoryBus()
+            plane = MemoryLedger(bus, clock_ms=clock_ms), bus
         self.ledger: MemoryLedger
         self.bus: MemoryBus
-        self.ledger, self.bus = plane or (MemoryLedger(bus, clock_ms=clock_ms), bus)
+        self.ledger, self.bus = plane
         self.health = health or Health()
         self.config = DaemonConfig(**config)
         given: dict[str, Any] = {**({"clock_ms": clock_ms} if clock_ms else {}), **(doubles or {})}

@@ -17,16 +17,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 from waiting import PATIENCE_S, until
 
-from azq.config import DaemonConfig
 from azq.process import webserver
-from azq.process.webserver import BODY_S, HEADERS_S, open_listener, url_of
-from daemon.api.app import create_app
-from daemon.api.rest import rest_server
-from daemon.api.services import Services
-from daemon.serve.health import Health
+from azq.process.webserver import BODY_S, HEADERS_S
 
 IDLE = 1100
 DESCRIPTORS = 1024  # what a process has where nobody sets it
@@ -83,14 +78,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     ahead = types.SimpleNamespace(s=0.0, url="")
     clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + ahead.s)
     monkeypatch.setattr(webserver, "time", clock)
-    bus, config = MemoryBus(), DaemonConfig(port=0)
-    app = create_app(Services(MemoryLedger(bus), bus, config, Health(), tmp_path, list))
-    with open_listener(config) as listener:
-        serving = rest_server(app, listener, config)
-        serving.start()
-        ahead.url = url_of(listener)
+    with RestSite(tmp_path, port=0).serving() as ahead.url:
         yield ahead
-        serving.stop()
 
 
 @pytest.mark.parametrize(

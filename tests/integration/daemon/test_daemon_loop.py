@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import redis
 from factories import heartbeat
-from fastapi.testclient import TestClient
+from rest_site import RestSite
 from waiting import until
 
 from azq import queue as jobs
@@ -33,8 +33,6 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect, open_client
 from azq.wire.messages import EvalRound, Fleet, GradeSpec, MatchSpec, WeightEvent
-from daemon.api.app import create_app
-from daemon.api.services import Services
 from daemon.serve.act import Hands
 from daemon.serve.health import Health
 from daemon.serve.loop import DaemonLock, Loop, broker_ms
@@ -64,9 +62,7 @@ class Plane:
             health=self.health,
             life_s=5.0,
         )
-        names = lambda: ["connect_four", "tic_tac_toe"]  # noqa: E731
-        services = Services(self.ledger, self.bus, CONFIG, self.health, Path("runs"), names)
-        self.rest = TestClient(create_app(services), base_url="http://localhost", raise_server_exceptions=False)
+        self.rest = RestSite(plane=(self.ledger, self.bus), health=self.health).http
 
     def tick_for(self, seconds: float) -> None:
         """Ticks every two seconds, on all clocks."""

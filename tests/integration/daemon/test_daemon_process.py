@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import azq_here
 from notifications import Notifications
 from waiting import PATIENCE_S, until
 
@@ -146,37 +147,30 @@ def test_a_token_protects_a_daemon_bound_beyond_loopback(broker: Any, start: Cal
     assert get(address, "/v1/runs", Authorization="Bearer s3cret-s3cret") == (200, [])
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, list[str]]:
-    _, errors = process.communicate(timeout=PATIENCE_S)
-    return process.returncode, errors.splitlines()
-
-
-def test_what_forbids_a_start_is_one_line_and_a_documented_exit_code(broker: Any, start: Callable[..., Any]) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        cases = [
-            (start(broker.control_url, AZQ_DAEMON__PORT=port), ExitCode.CONFIG, f"127.0.0.1:{port} is in use"),
-            (start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0"), ExitCode.CONFIG, "daemon.token"),
-            (start(broker.control_url, AZQ_DAEMON__HOST="0.0.0.0", AZQ_DAEMON__TOKEN="s3cret-s3cret"), ExitCode.CONFIG, "daemon.plaintext"),
-            (start(""), ExitCode.CONFIG, "broker.control_url"),
-            (start(broker.control_url.replace("://:", "://:wrong", 1)), ExitCode.BROKER_REFUSED, "password"),
+def test_what_forbids_a_start_is_one_line_and_a_documented_exit_code(broker: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port, everywhere, token = str(taken.getsockname()[1]), {"AZQ_DAEMON__HOST": "0.0.0.0"}, {"AZQ_DAEMON__TOKEN": "s3cret-s3cret"}
+        wrong = broker.control_url.replace("://:", "://:wrong", 1)
+        cases: list[tuple[str, dict[str, str], ExitCode, str]] = [
+            (broker.control_url, {"AZQ_DAEMON__PORT": port}, ExitCode.CONFIG, f"127.0.0.1:{port} is in use"),
+            (broker.control_url, everywhere, ExitCode.CONFIG, "daemon.token"),
+            (broker.control_url, everywhere | token, ExitCode.CONFIG, "daemon.plaintext"),
+            ("", {}, ExitCode.CONFIG, "broker.control_url"),
+            (wrong, {}, ExitCode.BROKER_REFUSED, "password"),
         ]
-        for process, code, words in cases:
-            returned, lines = ended(process)
-            assert (returned, len(lines)) == (code, 1), lines
-            assert words in lines[0]
-            assert "Traceback" not in lines[0]
+        for url, settings, code, words in cases:
+            done = azq_here(tmp_path, "daemon", **{"AZQ_BROKER__CONTROL_URL": url, "AZQ_DAEMON__PORT": "0", **settings})
+            assert (done.returncode, len(done.stderr.splitlines())) == (code, 1), done.stderr
+            assert words in done.stderr
 
 
 def test_a_second_daemon_is_refused_and_a_killed_one_is_succeeded(broker: Any, start: Callable[..., Any]) -> None:
     first = start(broker.control_url)
     address_of(first)
     second = start(broker.control_url)
-    returned, lines = ended(second)
-    assert returned == ExitCode.CONFLICT
-    assert f"pid {first.pid}" in lines[-1]
+    _, errors = second.communicate(timeout=PATIENCE_S)
+    assert second.returncode == ExitCode.CONFLICT
+    assert f"pid {first.pid}" in errors.splitlines()[-1]
     first.kill()
     first.wait()
     successor = start(broker.control_url)
@@ -201,10 +195,9 @@ def test_a_daemon_that_was_given_no_token_has_its_own_which_azq_finds(broker: An
     assert token not in process.communicate(timeout=PATIENCE_S)[1]
 
 
-def test_a_token_file_that_others_may_read_stops_a_daemon_with_one_line(broker: Any, start: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / ".token").write_text("known-to-everybody-here\n")
-    (tmp_path / "runs" / ".token").chmod(0o644)
-    returned, lines = ended(start(broker.control_url))
-    assert (returned, len(lines), "open to other users" in lines[0]) == (ExitCode.CONFIG, 1, True)
-    assert "known-to" not in lines[0]
+def test_a_token_file_that_others_may_read_stops_a_daemon_with_one_line(broker: Any, tmp_path: Path) -> None:
+    (tmp_path / ".token").write_text("known-to-everybody-here\n")
+    (tmp_path / ".token").chmod(0o644)
+    done = azq_here(tmp_path, "daemon", AZQ_BROKER__CONTROL_URL=broker.control_url, AZQ_DAEMON__PORT="0")
+    assert (done.returncode, len(done.stderr.splitlines()), "open to other users" in done.stderr) == (ExitCode.CONFIG, 1, True)
+    assert "known-to" not in done.stderr

@@ -27,7 +27,7 @@ from azq.wire.codec import encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import GradeResult, Job, MatchResult, MatchSpec, RunRecord, WeightEvent
 
-EXAMPLES = 12  # for each operation
+EXAMPLES = 8  # for each operation
 
 
 def make_app(home: Path) -> FastAPI:

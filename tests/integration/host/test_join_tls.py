@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,23 +16,13 @@ from azq.config import Config, load
 from azq.errors import BrokerRefused, BrokerUnavailable, ConfigError
 from azq.host import fronts
 from azq.host.brokers import Brokers
-from azq.host.fronts import Listen
+from azq.host.fronts import Listen, free_port
 from azq.host.join.join import Wish, join
 from azq.host.join.token import Invitee, Token, invitation, parse_token
 from azq.status.brokers import fleet_of
 from azq.wire import keys, tls
 from azq.wire.codec import encode
 from azq.wire.connect import connect
-
-
-def free_ports() -> int:
-    """A free port with a free one behind it."""
-    for _ in range(50):
-        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError, OverflowError):
-            first.bind(("127.0.0.1", 0))
-            second.bind(("127.0.0.1", first.getsockname()[1] + 1))
-            return int(first.getsockname()[1])
-    raise AssertionError("no two free ports side by side")
 
 
 @dataclass(frozen=True)
@@ -55,10 +44,11 @@ class First:
         return int(self.brokers.control.info("stats")["total_connections_received"])
 
 
-@pytest.fixture
-def first(tmp_path: Path) -> Iterator[First]:
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[First]:
     """Brokers on unix sockets, with their fronts and a daemon's word of them."""
-    port, config = free_ports(), load(overrides=[f'home="{tmp_path}"'])
+    tmp_path = tmp_path_factory.mktemp("first")
+    port, config = free_port(2), load(overrides=[f'home="{tmp_path}"'])
     with Brokers(config, tmp_path, Listen("127.0.0.1", port)) as brokers, contextlib.ExitStack() as stack:
         for plan in brokers.fronts:
             server = EmbeddedServer("control" if plan.role == "control" else "data", tmp_path / ".broker" / plan.role)
@@ -97,7 +87,7 @@ def test_the_token_names_the_certificate_and_a_look_finds_the_way(first: First) 
     assert not (first.config.home / "second").exists()
 
 
-def test_what_is_written_is_all_it_takes_to_connect(first: First, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_is_all_it_takes_to_connect(first: First, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Config] = []
 
     class Idle:
@@ -108,10 +98,10 @@ def test_what_is_written_is_all_it_takes_to_connect(first: First, monkeypatch: p
             return 0
 
     monkeypatch.setattr("azq.host.join.join.MachineWork", Idle)
-    folder = first.config.home / "second"
+    folder = tmp_path / "second"
     token = first.token()
     for _ in range(2):  # and again
-        ask(wish(first, token, dry_run=False))
+        ask(wish(first, token, dry_run=False, folder=folder))
     assert (folder / "broker.pem").read_text() == first.brokers.fronts[0].certificate.read_text()
     secrets = dict(line.split("=", 1) for line in (folder / "azq.env").read_text().splitlines())
     for name, value in secrets.items():
@@ -148,7 +138,7 @@ def test_a_token_for_tls_is_not_sent_in_the_clear(first: First) -> None:
         ask(wish(first, token, tls_ca=Path("/none")))
 
 
-def test_brokers_of_an_operator_are_known_by_tls_ca(first: First, tmp_path: Path) -> None:
+def test_brokers_of_an_operator_are_known_by_tls_ca(first: First) -> None:
     own = first.brokers.fronts[0].certificate
     control = first.brokers.apply(first.config).broker.control_url
     config = load(overrides=[f'broker.control_url="{control}"', f'broker.public_control_url="{first.url}"', f'broker.tls_ca="{own}"'])

@@ -6,26 +6,22 @@ import itertools
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 from inference_doubles import RUN, SECTIONS, OneRun, serving, weights
 from memory_broker import MemoryBus, MemoryLedger
+from rest_site import RestSite
 from waiting import until
 
 from azq import games
 from azq.arena.searcher import Searcher
-from azq.config import BrokerConfig, DaemonConfig, InferenceConfig, dump_run
+from azq.config import BrokerConfig, InferenceConfig, dump_run
 from azq.inference.ask.local import LocalEvaluator
 from azq.ledger.types import RunState
 from azq.wire import keys
 from azq.wire.messages import RunRecord
 from daemon.api import rest
-from daemon.api.app import create_app
 from daemon.api.moves import for_latency
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 
 @pytest.fixture
@@ -38,9 +34,9 @@ def http(broker, control, ledger):
     ledger.create_run(RunRecord(RUN, json.dumps(dump_run(SECTIONS)).encode(), {}, "", 1))
     planes = BrokerConfig(control_url=broker.control_url, data_url=broker.data_url)
     evaluator_of = partial(rest._evaluator, planes, itertools.count(1))
-    app = create_app(Services(ledger, control, DaemonConfig(), Health(), Path("runs"), games.names, evaluator_of=evaluator_of))
-    yield TestClient(app, base_url="http://127.0.0.1")
-    app.state.turns.close()
+    site = RestSite(plane=(ledger, control), doubles={"evaluator_of": evaluator_of})
+    yield site.http
+    site.app.state.turns.close()
 
 
 def test_moves_are_those_of_the_same_search_over_the_same_network(http, connect, shelf):

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
-from learner_processes import RUN, Place
+from learner_processes import RUN, SECTIONS, Place
 from waiting import until
 
 from azq.bus.embedded import EmbeddedServer
-from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode, StateConflict
 from azq.ledger.holder import held_place
 from azq.wire import keys
 
-SECTIONS = RunSections(
-    run=RunConfig(game="tic_tac_toe"),
-    network=NetworkConfig(blocks=1, channels=8),
-    learner=LearnerConfig(
-        device="cpu", threads=1, batch_size=16, min_window=50, samples_per_insert=1.0, publish_every_s=0.5, checkpoint_every_s=1.0
-    ),
-)
 ELSEWHERE = "elsewhere:17:1:another-boot/1"
-
-
-@pytest.fixture
-def place(broker: Any, tmp_path: Path) -> Iterator[Place]:
-    where = Place(broker.control_url, tmp_path, SECTIONS)
-    yield where
-    where.close()
 
 
 def written(place: Place) -> set[str]:
@@ -58,6 +39,7 @@ def test_a_learner_whose_place_was_taken_over_writes_nothing_more_and_ends(place
     assert place.client.xlen(keys.weights(RUN)) == published
 
 
+@pytest.mark.slow
 def test_a_killed_learner_of_this_host_is_succeeded_at_once(place):
     process = place.learner()
     place.finish_games(20)

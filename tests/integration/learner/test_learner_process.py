@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from learner_processes import RUN, Place
+from commands import azq_here
+from learner_processes import RUN, SECTIONS, Place
 from waiting import PATIENCE_S, until
 
 from azq.bus.embedded import EmbeddedServer
-from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode
 from azq.learner import checkpoint
 from azq.ledger.holder import lock_folder
 from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.messages import Heartbeat, WeightEvent
-
-SECTIONS = RunSections(
-    run=RunConfig(game="tic_tac_toe"),
-    network=NetworkConfig(blocks=1, channels=8),
-    learner=LearnerConfig(
-        device="cpu",
-        threads=1,
-        batch_size=16,
-        min_window=50,
-        samples_per_insert=1.0,
-        warmup_steps=2,
-        publish_every_s=0.5,
-        checkpoint_every_s=1.0,
-    ),
-)
-
-
-@pytest.fixture
-def place(broker: Any, tmp_path: Path) -> Iterator[Place]:
-    where = Place(broker.control_url, tmp_path, SECTIONS)
-    yield where
-    where.close()
 
 
 def test_learns_beats_publishes_stops_and_resumes(place):
@@ -94,15 +69,6 @@ def test_killed_again_and_again_every_game_is_stored_once(place):
     assert counts.inserted == counts.finished == 60
 
 
-def test_an_unknown_run_is_one_line_and_an_exit_code(place):
-    place.client.flushall()
-    process = place.learner()
-    output = place.output(process)
-    assert process.returncode == ExitCode.NOT_FOUND
-    assert RUN in output
-    assert "Traceback" not in output
-
-
 def test_a_broker_that_comes_back_finds_everything_kept(tmp_path):
     server = EmbeddedServer("control", tmp_path / "broker")
     server.start()
@@ -126,10 +92,14 @@ def test_a_broker_that_comes_back_finds_everything_kept(tmp_path):
         server.stop()
 
 
-def test_a_folder_that_another_learner_holds_is_refused_by_name(place):
+def test_an_unknown_run_and_a_folder_that_another_learner_holds_are_one_line_and_an_exit_code(place):
+    command = ("learner", "--run", RUN)
     with lock_folder(place.folder / RUN):
-        process = place.learner()
-        output = place.output(process)
-    assert process.returncode == ExitCode.CONFLICT
-    assert f"process {os.getpid()}" in output
-    assert "Traceback" not in output
+        held = azq_here(place.folder, *command, AZQ_BROKER__CONTROL_URL=place.url)
+    assert held.returncode == ExitCode.CONFLICT
+    assert f"process {os.getpid()}" in held.stderr
+    place.client.flushall()
+    unknown = azq_here(place.folder, *command, AZQ_BROKER__CONTROL_URL=place.url)
+    assert unknown.returncode == ExitCode.NOT_FOUND
+    assert RUN in unknown.stderr
+    assert len(held.stderr.splitlines()) == len(unknown.stderr.splitlines()) == 1

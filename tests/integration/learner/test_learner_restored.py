@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from learner_processes import RUN, Place
-from waiting import PATIENCE_S, until
+from commands import azq_here
+from learner_processes import RUN, SECTIONS, Place
+from waiting import until
 
-from azq.config import LearnerConfig, NetworkConfig, RunConfig, RunSections
 from azq.errors import ExitCode
 from azq.host.restore import create_from_folder
 from azq.ledger.records import sections_of
@@ -24,21 +20,6 @@ from azq.wire import keys
 from azq.wire.codec import decode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, WeightEvent
-
-SECTIONS = RunSections(
-    run=RunConfig(game="tic_tac_toe"),
-    network=NetworkConfig(blocks=1, channels=8),
-    learner=LearnerConfig(
-        device="cpu", threads=1, batch_size=16, min_window=50, samples_per_insert=1.0, publish_every_s=0.3, checkpoint_every_s=1.0
-    ),
-)
-
-
-@pytest.fixture
-def place(broker: Any, tmp_path: Path) -> Iterator[Place]:
-    where = Place(broker.control_url, tmp_path, SECTIONS)
-    yield where
-    where.close()
 
 
 def versions(place: Place) -> list[int]:
@@ -130,13 +111,8 @@ def test_a_folder_that_is_not_the_one_stops_its_learner_until_the_loss_is_accept
 
 
 def restore_kept(place: Place, home: Path, store: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "azq", "runs", "restore", "--run", RUN, "--from-store"],
-        env={**os.environ, "AZQ_BROKER__CONTROL_URL": place.url, "AZQ_HOME": str(home), "AZQ_STORE__URL": store},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-    )
+    addresses = {"AZQ_BROKER__CONTROL_URL": place.url, "AZQ_STORE__URL": store}
+    return azq_here(home, "runs", "restore", "--run", RUN, "--from-store", **addresses)
 
 
 def test_after_brokers_and_folder_are_lost_a_run_goes_on_from_its_store(place, tmp_path):

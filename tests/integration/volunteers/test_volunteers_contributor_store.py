@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from fastapi.testclient import TestClient
-from memory_broker import MemoryBus, MemoryLedger
 from replay_games import play_game
+from rest_site import RestSite
 from typer.testing import CliRunner
 
 from azq import games
 from azq.cli.app import app
-from azq.config import Config, DaemonConfig, GatewayConfig
+from azq.config import Config, GatewayConfig
 from azq.errors import NotFound
 from azq.ledger import Ledger
 from azq.parts.volunteers.contribution_counts import DAY_S
@@ -30,8 +30,6 @@ from azq.wire.machines import PurgedGames, PurgeOrders
 from azq.wire.messages import RunRecord, SampleEvent
 from azq.wire.tabs import Refused
 from daemon.api.app import create_app
-from daemon.api.services import Services
-from daemon.serve.health import Health
 
 GAME = games.load("tic_tac_toe")
 NOW_MS = 1_770_000_000_000
@@ -176,11 +174,10 @@ def test_what_is_done_with_games_is_kept_of_contributors_and_for_a_day_of_addres
 
 
 def test_rest_tells_what_a_contributor_and_his_address_did(client: Any, tmp_path: Path) -> None:
-    door, bus = Door(client), MemoryBus()
+    door = Door(client)
     ann = door.come()
     door.all.add_hand_outs({ann.contributor: HandOuts(4, 3, 1), "@10.0.0.1": HandOuts(8, 3, 5)})
-    services = Services(MemoryLedger(bus), bus, DaemonConfig(), Health(), tmp_path, list)
-    with TestClient(create_app(services, [make_router(Config(), client)]), "http://127.0.0.1") as rest:
+    with TestClient(create_app(RestSite(tmp_path).services, [make_router(Config(), client)]), "http://127.0.0.1") as rest:
         told = rest.get(f"/v1/volunteers/{ann.name}").json()
         assert (told["contributor"], told["handed"], told["dropped"], told["address_dropped"]) == (ann.contributor, 4, 1, 5)
         assert rest.get("/v1/volunteers/nobody").status_code == 404

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_doubles import Hall
+from gateway_doubles import Hall, heard
 from match_tabs import play_match, uniform
 from simulated_tab import PATH
 from waiting import PATIENCE_S, until
@@ -31,7 +31,6 @@ from azq.wire.tabs import (
     TabGame,
     WorkerReady,
     encode_tab,
-    from_gateway,
     is_match,
 )
 
@@ -61,13 +60,6 @@ def came_in(hall: Hall, features: tuple[str, ...] = (MATCHES,)) -> Iterator[Clie
         heard(socket, ModelUpdate)
         socket.send(encode_tab(WorkerReady("wasm", 1, "", features, games=1)))
         yield socket
-
-
-def heard(socket: ClientConnection, kind: Any, within_s: float = PATIENCE_S) -> Any:
-    while True:
-        message = from_gateway(socket.recv(within_s))  # type: ignore[arg-type]
-        if isinstance(message, kind):
-            return message
 
 
 def test_tabs_play_a_match_beside_self_play_and_the_standing_has_it(hall: Hall) -> None:
@@ -151,12 +143,21 @@ def test_a_page_that_knows_no_matches_gets_none_and_nobody_is_asked_for_any(hall
         assert {beat.queues for beat in hall.beats()} == {("selfplay.browser",)}, "nobody is asked for matches"
 
 
-@pytest.mark.parametrize("second", ["uct:100", "solver"])
-def test_an_opponent_that_no_tab_is_fails_the_job_at_once(hall: Hall, second: str) -> None:
+def test_an_opponent_that_no_tab_is_fails_the_job_at_once_and_accepted_is_said_once_a_result_stands(hall: Hall) -> None:
     hall.start_gateway()
-    job = hall.ask_match(second=second)
-    until(lambda: hall.ledger.job(job).state is JobState.FAILED, "end of the job")
-    assert hall.ledger.job(job).error == f"tabs play weights only, not {second}; give such matches another tag than browser"
+    for second in ("uct:100", "solver"):
+        job = hall.ask_match(second=second)
+        until(lambda job=job: hall.ledger.job(job).state is JobState.FAILED, "end of the job")
+        assert hall.ledger.job(job).error == f"tabs play weights only, not {second}; give such matches another tag than browser"
+    before = len(hall.results())
+    with came_in(hall) as ann:
+        hall.ask_match(games=4)
+        asked = heard(ann, EvalGames)
+        ann.send(encode_tab(EvalResult(tuple(play_match(asked, uniform(asked))))))
+        accepted = heard(ann, Accepted)
+        assert set(accepted.uids) == {game.uid for game in asked.games}
+        assert accepted.totals == {"games": 4, "samples": 0}
+        assert len(hall.results()) == before + 1
 
 
 @pytest.mark.slow
@@ -172,15 +173,3 @@ def test_what_nobody_plays_goes_back_to_the_queue(broker: Any, tmp_path: Path) -
         assert ended(hall).games == GAMES
     finally:
         hall.close()
-
-
-def test_accepted_is_said_once_the_result_stands(hall: Hall) -> None:
-    hall.start_gateway()
-    with came_in(hall) as ann:
-        hall.ask_match(games=4)
-        asked = heard(ann, EvalGames)
-        ann.send(encode_tab(EvalResult(tuple(play_match(asked, uniform(asked))))))
-        accepted = heard(ann, Accepted)
-        assert set(accepted.uids) == {game.uid for game in asked.games}
-        assert accepted.totals == {"games": 4, "samples": 0}
-        assert len(hall.results()) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,9 @@ SEED = 4
 LEARNER = f"import sys; from azq.config import load; from workers.learner import main; sys.exit(main(load(), {RUN!r}))"
 
 
-@pytest.fixture
-def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(broker, tmp_path)
+@pytest.fixture(autouse=True)
+def run(fleet: Fleet) -> None:
     fleet.create_run(evaluator="stream", games_in_flight=16)
-    yield fleet
-    fleet.close()
 
 
 def flipped(frame: bytes, luck: random.Random) -> bytes:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,12 +22,9 @@ DAEMON = (
 LEARNER = f"import sys; from azq.config import load; from workers.learner import main; sys.exit(main(load(), {RUN!r}))"
 
 
-@pytest.fixture
-def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(broker, tmp_path)
+@pytest.fixture(autouse=True)
+def run(fleet: Fleet) -> None:
     fleet.create_run(games_in_flight=IN_FLIGHT, max_waiting_games=LIMIT, slice_s=60.0)
-    yield fleet
-    fleet.close()
 
 
 def memory(fleet: Fleet) -> int:

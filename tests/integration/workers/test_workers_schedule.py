@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,6 @@ from azq.wire.codec import decode, encode
 from azq.wire.messages import Fleet, SampleEvent, WeightEvent
 from workers.children import Board, ChildHeartbeat
 from workers.context import Context
-
-
-@pytest.fixture
-def fleet(broker: Any, tmp_path: Path) -> Iterator[Workers]:
-    fleet = Workers(broker, tmp_path)
-    yield fleet
-    fleet.close()
 
 
 def test_a_slice_searches_as_its_share_of_the_horizon_says(fleet: Workers) -> None:

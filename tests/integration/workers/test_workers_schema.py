@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,13 +24,6 @@ MAINS = {
     "daemon": "from daemon.api.rest import serving; from daemon.main import main; "
     "sys.exit(run_main('daemon', lambda: main(load(None, ['daemon.port=0']), lambda: serving)))",
 }
-
-
-@pytest.fixture
-def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(broker, tmp_path)
-    yield fleet
-    fleet.close()
 
 
 @pytest.mark.parametrize("roles", [("selfplay", "daemon"), pytest.param(("inference", "learner"), marks=pytest.mark.release)])

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from waiting import PATIENCE_S, until
@@ -18,35 +15,22 @@ from azq.queue import publish
 from azq.wire.messages import RunRecord
 
 
-@pytest.fixture
-def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(broker, tmp_path)
+@pytest.fixture(autouse=True)
+def run(fleet: Fleet) -> None:
     fleet.create_run()
-    yield fleet
-    fleet.close()
 
 
-def test_a_job_is_played_for_its_slice_and_its_games_go_back(fleet: Fleet) -> None:
+def test_a_job_is_played_for_its_slice_and_the_main_process_beats_while_its_child_is_busy(fleet: Fleet) -> None:
     fleet.start()
     view = fleet.send(slice_s=1.0)
     until(lambda: fleet.ledger.job(view.job.job_id).state is JobState.DONE, "end of the job")
-    assert fleet.finished() > 50
     assert fleet.ledger.counts(RUN).open <= 16
     assert fleet.balanced()
-    assert "torch" not in fleet.log()
-
-
-def test_the_main_process_beats_while_its_child_is_busy(fleet: Fleet) -> None:
-    fleet.start()
-    fleet.send(slice_s=30.0)
-    fleet.playing()
+    busy = fleet.send(slice_s=300.0)
     until(lambda: [beat for beat in fleet.beats() if beat.rates.get("games_per_s", 0) > 1], "heartbeat with rates")
     (beat,) = fleet.beats()
-    assert beat.role == "selfplay"
-    assert beat.queues == ("eval.cpu", "selfplay.cpu")
+    assert (beat.role, beat.queues, beat.slots, beat.pid) == ("selfplay", ("eval.cpu", "selfplay.cpu"), 1, fleet.processes[0].pid)
     assert "cpu" in beat.tags
-    assert beat.slots == 1
-    assert beat.pid == fleet.processes[0].pid
     (served,) = [line for line in fleet.log().splitlines() if "serving" in line]
     assert "selfplay.cpu" in served
     assert "concurrency=1" in served
@@ -56,6 +40,13 @@ def test_the_main_process_beats_while_its_child_is_busy(fleet: Fleet) -> None:
     assert beat.rates["exact_simulations_per_s"] > 0
     assert beat.rates["cache_lookups_per_s"] >= beat.rates["cache_hits_per_s"] > 0
     assert RUN in beat.weight_versions
+    fleet.ledger.update_run(RunRecord(RUN, b'{"run": {"game": "checkers"}}', {}, "", 0))
+    unread = fleet.send(slice_s=1.0)
+    fleet.ledger.cancel(busy.job.job_id)
+    until(lambda: fleet.ledger.job(unread.job.job_id).error, "reason of the failure")
+    assert "checkers" in fleet.ledger.job(unread.job.job_id).error
+    assert "torch" not in fleet.log()
+    assert "Traceback" not in fleet.log()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP])
@@ -177,13 +168,3 @@ def test_a_frozen_worker_whose_lease_was_taken_over_commits_nothing(fleet: Fleet
     assert fleet.balanced()
     with pytest.raises(LeaseLost):
         fleet.ledger.renew(taken)
-
-
-def test_a_run_that_this_azq_cannot_read_fails_its_job_by_name(fleet: Fleet) -> None:
-    fleet.ledger.update_run(RunRecord(RUN, b'{"run": {"game": "checkers"}}', {}, "", 0))
-    fleet.start()
-    view = fleet.send(slice_s=1.0)
-    until(lambda: fleet.ledger.job(view.job.job_id).error, "reason of the failure")
-    assert "checkers" in fleet.ledger.job(view.job.job_id).error
-    assert "Traceback" not in fleet.log()
-    assert fleet.balanced()

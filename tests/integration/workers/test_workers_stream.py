@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from waiting import PATIENCE_S, until
@@ -19,13 +17,6 @@ from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job, MatchResult, MatchSpec, SampleEvent, WeightEvent
-
-
-@pytest.fixture
-def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(broker, tmp_path)
-    yield fleet
-    fleet.close()
 
 
 def publish_weights(fleet: Fleet, directory: Path, version: int) -> None:

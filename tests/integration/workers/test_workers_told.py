@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,13 +34,10 @@ def url_of(broker: Any, role: Role) -> str:
     return with_user(broker.control_url, acl.role_user(role), acl.role_password(broker.control.password, role))
 
 
-@pytest.fixture
-def fleet(broker: Any, tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(broker, tmp_path)
+@pytest.fixture(autouse=True)
+def run(broker: Any, fleet: Fleet) -> None:
     fleet.create_run()
     fleet.work_as(url_of(broker, "worker"))
-    yield fleet
-    fleet.close()
 
 
 @contextlib.contextmanager
