@@ -10,7 +10,7 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from azq.parts.sim import streams  # noqa: F401  # adds its commands
 from azq.parts.sim.keyspace import COMMANDS, OK, WRITES, Keyspace, Reply
-from azq.parts.sim.scripts import Scripts, as_bytes, shared
+from azq.parts.sim.scripts import as_bytes, shared
 
 LoggedCommand: TypeAlias = tuple[int, str, Sequence[bytes]]  # when it ran (ms), its name and its arguments
 
@@ -20,10 +20,10 @@ REWRITE_AFTER = 4000  # units of the file
 class Broker:
     """One server; `run` and `transact` execute commands. Blocking reads do not wait."""
 
-    def __init__(self, clock_ms: Callable[[], int], scripts: Scripts | None = None) -> None:
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self.keys = Keyspace()
-        self._scripts = scripts or shared()
+        self._scripts = shared()
         self._loaded: set[bytes] = set()
         self._base = Keyspace()
         self._file: list[list[LoggedCommand]] = []  # since the base; what a script or transaction wrote stands or falls together
@@ -54,7 +54,7 @@ class Broker:
 
     def written_since(self, at_ms: int) -> int:
         """Units of the file from a time on."""
-        return sum(unit[0][0] >= at_ms for unit in self._file[-REWRITE_AFTER:])
+        return sum(unit[0][0] >= at_ms for unit in self._file)
 
     def crash(self, lost: int) -> int:
         """Dies and starts without the newest `lost` units of its file; returns how many there were to lose."""

@@ -26,6 +26,7 @@ def sim(
     only: Annotated[
         list[str] | None, typer.Option("--fault", metavar="FAULT", help="In place of a seed's plan; as a failing seed prints.")
     ] = None,
+    trace: Annotated[bool, typer.Option("--trace", help="Print what happened, line by line: time, process, call.")] = False,
     shrinks: Annotated[bool, typer.Option("--shrink", help="Of each seed that fails, leave out faults while it still fails.")] = False,
 ) -> Answer:
     """Run daemon, workers, learner and broker in this process under faults, and judge what was kept; the same seed, the same course."""
@@ -37,12 +38,12 @@ def sim(
     logs.setup("sim", level=logging.CRITICAL)
     outcomes = []
     for number in range(seed, seed + seeds):
-        outcome = simulate(number, parse(only) if only else plan(number, rate, 60 * minutes), 60 * minutes)
+        outcome = simulate(number, parse(only) if only else plan(number, rate, 60 * minutes), 60 * minutes, trace=trace)
         if outcome.failed and shrinks:
             outcome = shrink(outcome, 60 * minutes)
         outcomes.append(outcome)
     values, failed = summary(outcomes), [outcome for outcome in outcomes if outcome.failed]
-    text = [f"{name}: {value}" for name, value in values.items()]
+    text = [*(line for outcome in outcomes for line in outcome.trace), *(f"{name}: {value}" for name, value in values.items())]
     text += [line for outcome in failed for line in described(outcome, rate, minutes)]
     return Answer(values, text, ExitCode.CRASH if failed else ExitCode.OK)
 

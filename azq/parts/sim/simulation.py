@@ -40,6 +40,7 @@ class SeedOutcome:
     wrong: Sequence[str]
     trace_hash: str
     cpu_s: float
+    trace: Sequence[str] = ()
 
     @property
     def failed(self) -> bool:
@@ -75,7 +76,7 @@ class SeedRun:
         wrong = [*self.world.crashes, *self._wrong, *verdict.wrong]
         cpu_s = time.process_time() - began
         facts = (len(record.log), verdict.lost, verdict.doubled, stuck, wrong, self.world.trace_hash, cpu_s)
-        return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts)
+        return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts, self.world.lines)
 
     def free_disk(self) -> None:
         self.disk.full = False
@@ -122,14 +123,14 @@ class SeedRun:
         return paused and b"leased" not in states and not stream.ids
 
 
-def simulate(seed: int, faults: Sequence[Fault], seconds: float) -> SeedOutcome:
-    """A seed with these faults, in a folder that goes with it."""
+def simulate(seed: int, faults: Sequence[Fault], seconds: float, *, trace: bool = False) -> SeedOutcome:
+    """A seed with these faults, in a folder that goes with it; with its trace where that is wanted."""
     with tempfile.TemporaryDirectory(prefix="azq-sim-", ignore_cleanup_errors=True) as folder:
-        return SeedRun(seed, faults, Path(folder)).run(seconds)
+        return SeedRun(seed, faults, Path(folder), trace=trace).run(seconds)
 
 
 def shrink(outcome: SeedOutcome, seconds: float, most: int = 200) -> SeedOutcome:
-    """The same failure with as few faults as can be without leaving out more than parts of the plan; `most` simulations."""
+    """The same failure with fewer faults, none of which can be left out alone, as far as `most` simulations get."""
     size, tried = max(1, len(outcome.faults) // 2), 0
     while size and tried < most:
         start, smaller = 0, False

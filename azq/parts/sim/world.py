@@ -60,7 +60,8 @@ class World:
         self.actors: list[Actor] = []
         self.crashes: list[str] = []  # ends that no process of azq may have
         self.endings: list[str] = []
-        self.lines: list[str] | None = [] if trace else None
+        self.lines: list[str] = []  # of the trace, where it is wanted
+        self._traces = trace
         self.is_over = False
         self._waiting: list[tuple[int, int, Actor | Callable[[], None], int]] = []
         self._number = 0
@@ -105,7 +106,7 @@ class World:
         """Adds a line to the trace."""
         line = f"{self.now_ns} {self._current.owner if self._current else '-'} {what}"
         self._hash.update(line.encode())
-        if self.lines is not None:
+        if self._traces:
             self.lines.append(line)
 
     # -- of who stages
