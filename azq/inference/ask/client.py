@@ -165,7 +165,7 @@ class StreamEvaluator:
         self._try(self._send_unsent)
 
     def _ask_again(self) -> None:
-        """Puts what was sent back among the unsent: whoever had it has it no more."""
+        """Puts what was sent back among the unsent: its receiver is gone."""
         for number, waiting in self._outstanding.items():
             if waiting.sent_s is not None:
                 waiting.sent_s = None
