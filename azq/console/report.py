@@ -20,7 +20,7 @@ from azq.clock import now_ms
 from azq.config import Config
 from azq.config.loading import to_toml
 from azq.console.samples import figures_of, read
-from azq.console.svg import line_chart, span_bar
+from azq.console.svg import line_chart
 from azq.console.table import stage_text
 from azq.errors import AzqError, ConfigError, StateConflict
 from azq.files import write_output
@@ -146,8 +146,7 @@ def _timeline(course: Course, events: Sequence[RunEvent]) -> ReportSection:
     rows: list[tuple[str, str, str]] = [(stage.name, _time(stage.began_ms), stage_text(stage)) for stage in stages]
     rows += [(event.kind, _time(event.at_ms), event.about.get("reason", "")) for event in events if event.kind.startswith("run.")]
     note = "To the first finished game, to the first step of training, to the run's end, to its last evaluation; pauses do not count."
-    spans = [(stage.name, stage.lasted_s) for stage in stages]
-    return ReportSection("Timeline", ("stage or change", "began", ""), rows, [span_bar(spans)], note=note)
+    return ReportSection("Timeline", ("stage or change", "began", ""), rows, note=note)
 
 
 def _charts(course: Course) -> Iterator[str]:
@@ -253,8 +252,7 @@ def as_html(title: str, sections: Sequence[ReportSection]) -> str:
     parts = [f"<h1>{escape(title)}</h1>"]
     for section in sections:
         parts.append(f"<h2>{escape(section.title)}</h2>" if section.title else "")
-        charts = "charts" if len(section.pictures) > 1 else "picture"
-        parts.append(f'<div class="{charts}">{"".join(section.pictures)}</div>' if section.pictures else "")
+        parts.append(f'<div class="charts">{"".join(section.pictures)}</div>' if section.pictures else "")
         parts.append(f"<p>{escape(section.note)}</p>" if section.note else "")
         parts.append(_html_table(section) if section.rows else "")
         parts.append(f"<pre>{escape(section.text)}</pre>" if section.text else "")

@@ -14,7 +14,6 @@ from azq.status.curves import CurvePoint
 WIDTH, HEIGHT = 460, 190
 COLUMNS = 2  # of charts in a file
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 24, 24
-BAR_WIDTH, BAR_HEIGHT = 940, 26
 LETTER = 6.3  # width of one, about
 COLOURS = ("#2460c8", "#b4530f", "#6b3fb5", "#2f855a", "#a8325f", "#0c7a6f", "#7a7320", "#6d7480")
 STYLE = "text{font:11px system-ui,sans-serif;fill:#5a5f66}.title{font-weight:600;fill:#1c1e21}.end{text-anchor:end}.grid{stroke:#e3e3e0}"
@@ -60,19 +59,6 @@ def _curve(curve: Sequence[CurvePoint], colour: str, place: Callable[[float, flo
     return parts + [
         f'<circle cx="{at[0]}" cy="{at[1]}" r="2.2" fill="{colour}"/>' for at in (place(point.x, point.y).split(",") for point in marked)
     ]
-
-
-def span_bar(spans: Sequence[tuple[str, float]]) -> str:
-    """Consecutive spans of time as one bar; those of no length are left out."""
-    total, left, parts = sum(length for _, length in spans) or 1.0, 0.0, []
-    for (name, length), colour in zip(spans, cycle(COLOURS), strict=False):
-        share, bar = BAR_WIDTH * length / total, f'height="{BAR_HEIGHT}" fill="{colour}" opacity="0.8"'
-        if share:
-            parts.append(f'<rect x="{left:.1f}" y="0" width="{share:.1f}" {bar}><title>{escape(name)}</title></rect>')
-        if share > LETTER * len(name) + 12:
-            parts.append(f'<text x="{left + 6:.1f}" y="18" style="fill:white">{escape(name)}</text>')
-        left += share
-    return f'<svg viewBox="0 0 {BAR_WIDTH} {BAR_HEIGHT}" role="img" aria-label="timeline">{"".join(parts)}</svg>'
 
 
 def write_charts(charts: Sequence[str], out: Path) -> None:

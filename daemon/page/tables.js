@@ -1,6 +1,6 @@
 // Tables from the daemon's answers: queues, ledger, matches, ratings. Each function gives the content of its panel.
 
-import { h, s } from "../web/dom.js";
+import { h } from "../web/dom.js";
 import { ago, count, fewGames, fixed, percent, signed, span, whole } from "../web/format.js";
 
 const MATCHES_SHOWN = 14;
@@ -70,18 +70,12 @@ export function arenaPanel({ matches }) {
 }
 
 export function ratingsPanel(ratings) {
-  const low = Math.min(0, ...ratings.map((one) => Math.max(one.low, one.elo - 400)));
-  const high = Math.max(0, ...ratings.map((one) => Math.min(one.high, one.elo + 400)));
-  const at = (elo) => (100 * (Math.min(high, Math.max(low, elo)) - low)) / (high - low || 1);
-  const bar = (one) => s("svg", { class: "interval", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
-    s("line", { x1: at(0), x2: at(0), y1: 0, y2: 10, class: "zero" }),
-    s("line", { x1: at(one.low), x2: at(one.high), y1: 5, y2: 5, class: "range" }), s("rect", { x: at(one.elo) - 1, y: 1, width: 2, height: 8 }));
   const interval = ({ low, high }) => (fewGames(low, high) ? "too few games" : low === high ? "–" : `${signed(low)} … ${signed(high)}`);
   const rows = ratings.slice(0, MATCHES_SHOWN).map((one) => ({
     key: one.player,
-    cells: [one.player, signed(one.elo), interval(one), h("td", { class: "wide" }, fewGames(one.low, one.high) ? "" : bar(one)), count(one.games), fixed(1)(one.score)],
+    cells: [one.player, signed(one.elo), interval(one), count(one.games), fixed(1)(one.score)],
   }));
-  return [h("h2", {}, "Ratings"), rows.length ? table(["Player", "#Elo", "#95 % interval", "Range", "#Games", "#Points"], rows) : empty("No ratings yet")];
+  return [h("h2", {}, "Ratings"), rows.length ? table(["Player", "#Elo", "#95 % interval", "#Games", "#Points"], rows) : empty("No ratings yet")];
 }
 
 /** Mean scores of a game for one, which has no ratings. */

@@ -43,6 +43,7 @@ export class Viewer {
     if (this.wanted && String(this.shown?.uid) !== this.wanted.uid) await this.#open(this.wanted);
     if (this.games.length && (this.shown || this.games.length > PAGE || this.list.matches(":hover, :focus-within"))) return;  // somebody reads
     await this.newest();
+    if (!this.shown && !this.wanted && this.games.length) await this.#open({ uid: this.games[0].uid, ply: 0 });
   }
 
   async newest() {

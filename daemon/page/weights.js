@@ -33,7 +33,7 @@ export class Weights {
     const found = await call(path(this.run, `/weights?limit=${SHOWN}`));
     this.general.querySelector("[data-do=unpin]").hidden = !found.some((one) => one.pinned);
     show(this.table, found.length ? table(
-      ["Version", "Action", "State", "#Step", "#Bytes", "#Elo", "#Graded", "#Served by", "Played"], found.map((one) => this.#row(one)))
+      ["Version", "Action", "State", "#Step", "#Bytes", "#Elo", "#Graded", "#Served by"], found.map((one) => this.#row(one)))
       : h("p", { class: "empty" }, "No weights yet"));
   }
 
@@ -42,12 +42,11 @@ export class Weights {
     const elo = one.score !== null && one.score !== undefined ? `score ${count(one.score)} ± ${count((one.score_high - one.score_low) / 2)}` : one.elo === null ? "–" : eloText(one.elo, one.elo_low, one.elo_high);
     const share = one.loss !== null && one.loss !== undefined ? `${(1000 * one.loss).toFixed(1)} millipoints` : one.errors === null ? "" : percent(one.errors / one.graded_positions);
     const graded = share ? `${share} of ${count(one.graded_positions)}` : "–";
-    const played = Object.entries(one.opponents).map(([name, games]) => `${games} with ${name}`).join(", ");
     return { key: one.version, cells: [
       h("td", { title: one.sha256 }, `v${one.version} `, one.serves ? pill(one.served_by) : ""),
       h("td", {}, one.serves ? button("rollback", "Roll back") : button("promote", "Promote", one.version), one.pinned ? "" : button("pin", "Pin", one.version)),
       state ? h("span", { class: "tag" }, state) : "", count(one.step), one.size ? count(one.size) : "–", elo, graded,
-      one.served_by ? String(one.served_by) : "", h("td", { class: "muted", title: played }, shortened(played)),
+      one.served_by ? String(one.served_by) : "",
     ] };
   }
 }
@@ -56,5 +55,3 @@ export class Weights {
 const pill = (servers) => h("span", servers ? { class: "pill good" } : { class: "pill", title: "No inference worker has it loaded; a request for a move loads it" }, servers ? "Serves" : "At rest");
 
 const button = (what, text, version) => h("button", { type: "button", class: "quiet", "data-do": what, "data-version": version }, text);
-
-const shortened = (text) => (text.length > 42 ? `${text.slice(0, 40)}…` : text);
