@@ -205,7 +205,7 @@ class GatewayConfig(ListenConfig):
     port: Annotated[int, Field(ge=0, le=65535)] = 8090
     url: str = ""  # how people reach it, for links and behind a proxy; empty: host and port
     proxies: tuple[Annotated[str, AfterValidator(_network)], ...] = ()  # addresses or networks whose X-Forwarded headers count
-    max_tabs: Positive = 2000  # of which one address has a thirtieth at most
+    max_tabs: Positive = 2000  # of which one address has 64, or a thirtieth where that is more
     invited_only: bool = False  # new devices need an invitation; `azq volunteers invite`
     keys_per_day: Positive = 50  # new devices from one address
     games_per_hour: Many = 20_000  # of one device; ten times as many from one address

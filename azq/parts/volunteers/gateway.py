@@ -53,7 +53,7 @@ GAMES_AT_ONCE = 8  # of each of a tab's workers
 UNREADABLE = 8  # frames after which a tab has to go
 THREADS = 16
 PATIENCE = TabPatience(silent_s=30.0, late_s=90.0, batch_s=30.0)
-SHARE_OF_ADDRESS = 30  # of all tabs one address has as many as this part
+TABS_OF_ADDRESS = 64  # at most, or a thirtieth of all where that is more
 
 T = TypeVar("T")
 log = logs.get(__name__)
@@ -105,7 +105,7 @@ class Gateway:
             await link.close()
 
     def _is_full(self, address: str) -> bool:
-        return len(self.links) >= self.config.max_tabs or self._addresses[address] >= max(1, self.config.max_tabs // SHARE_OF_ADDRESS)
+        return len(self.links) >= self.config.max_tabs or self._addresses[address] >= max(TABS_OF_ADDRESS, self.config.max_tabs // 30)
 
     def _disconnect(self, link: Link) -> None:
         del self.links[link.number]
