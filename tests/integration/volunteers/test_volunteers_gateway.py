@@ -183,9 +183,9 @@ def test_there_is_room_for_so_many_tabs(broker: Any, tmp_path: Path) -> None:
         hall.start_gateway()
         address = f"ws://127.0.0.1:{hall.port}{PATH}"
         with ExitStack() as tabs:
-            for _ in range(2):  # one after the other: a gateway shows out who says nothing for long
-                first_games(tabs.enter_context(connect(address)), 1)
-            with connect(address) as three:
+            for host in ("127.0.0.2", "127.0.0.3"):  # an address has room for one of two; who says nothing for long is shown out
+                first_games(tabs.enter_context(connect(address, source_address=(host, 0))), 1)
+            with connect(address, source_address=("127.0.0.4", 0)) as three:
                 assert "as many tabs as it can take" in heard(three, Refused).reason
         until(lambda: gets_a_game(address), "room for another")
     finally:
