@@ -3,7 +3,7 @@
 Usage: gpu_first.py WHEELS OUT [STEP ...] [--left 540] [--device cuda:0] [--venv FOLDER] [--small]
 WHEELS is the folder that carry_wheels.py filled; the Python that runs this has PyTorch. OUT gets log.txt and results.json, written after
 each step. A second call in the same OUT, or beside the same environment, goes on with what is missing, then with what failed.
-`--small` is a rehearsal with tiny networks, for `--device cpu`
+`gpu_rows.py OUT/results.json` makes rows of docs/benchmarks.md of them. `--small` is a rehearsal with tiny networks, for `--device cpu`
 too. The exit code is that of the first step that failed, or 124 where the time was too short.
 """
 
@@ -13,8 +13,6 @@ import argparse
 import hashlib
 import json
 import os
-import platform
-import shutil
 import signal
 import subprocess
 import sys
@@ -27,12 +25,22 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gpu_machine import machine_facts, problems
+
 REPO = Path(__file__).resolve().parents[2]
 RTC = "TORCH_CUDNN_V8_API_RTC_ENABLED"
 OUT_OF_TIME = 124
 GRACE_S = 20.0  # after a step's time, until it is killed
 MOST_FIGURES, MOST_LOG_BYTES = 12, 2 << 20  # of a step
 SLOW_S = 120.0  # of recording graphs, near what an inference worker has until it must serve
+EVENTS = ("way_chosen", "way_skipped", "weights_switched", "weights_refused", "forward_pass_failed", "child_died")
+#: a part of what pip and CUDA say, in small letters -> what to do about it, where azq does not say so itself
+REMEDIES = {
+    "not a supported wheel": "fill WHEELS by `carry_wheels.py --python` with a Python of this version",
+    "no module named 'azq'": "WHEELS has no wheel of azq; fill it by `carry_wheels.py`",
+    "no space left": "free some, or give --venv and TMPDIR on another disk",
+    "ensurepip": "this Python has no pip; on Debian: apt-get install python3-venv",
+}
 
 
 @dataclass(frozen=True)
@@ -172,6 +180,13 @@ def up(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
     return [Command([site.python, "-m", "azq", *words, *settings], {**chosen.env, "AZQ_HOME": str(site.scratch / "home")})]
 
 
+def peers(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
+    size, kind = site.size, "cuda" if site.device.startswith("cuda") else "cpu"
+    shape = [f"--blocks={size.blocks}", f"--channels={size.channels}", f"--games={size.batch}", f"--device={kind}"]
+    words = [site.python, str(REPO / "ops/bench/peers.py"), "pgx", str(size.seconds), *shape]
+    return [Command([*words, f"--num-simulations={simulations}"]) for simulations in (200, 32)]
+
+
 def strength(site: Site, chosen: Chosen, limit_s: float) -> list[Command]:
     """Up to 1 % of errors; the curve says when it was at 4 %."""
     words = [site.python, str(REPO / "ops/bench/time_to_strength.py"), str(site.scratch / "strength.json"), *site.size.preset]
@@ -201,6 +216,7 @@ STEPS = (
     Step("selfplay-32", 30, 100, part("selfplay", 32)),
     Step("learner", 20, 70, learner),
     Step("up", 60, 130, up),
+    Step("pgx", 40, 90, peers),
     Step("strength", 90, 260, strength),
     Step("tests", 40, 180, tests),
 )
@@ -236,13 +252,6 @@ def link_packages(venv: Path) -> None:
     (site / "machine.pth").write_text("\n".join(sorted(own)) + "\n")
 
 
-def machine_facts() -> dict[str, Any]:
-    """What a figure depends on."""
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,memory.used,compute_mode", "--format=csv,noheader"]
-    cards = subprocess.run(query, capture_output=True, text=True, timeout=30).stdout if shutil.which(query[0]) else ""
-    return {"python": platform.python_version(), "cores": len(os.sched_getaffinity(0)), "cards": cards.splitlines()}
-
-
 def todo(names: Sequence[str], entries: Mapping[str, Mapping[str, Any]]) -> list[Step]:
     """Steps that have no figures yet, then those that failed; before them what every step needs. Pure."""
     open_ones = [step for step in STEPS if step.name in names or (not names and entries.get(step.name, {}).get("state") != "done")]
@@ -267,7 +276,8 @@ def take(step: Step, site: Site, chosen: Chosen, limit_s: float) -> dict[str, An
         figures.append(json.loads(written.read_text()))
     state = "done" if code == 0 else "cut" if code == OUT_OF_TIME else "failed"
     said = said.partition("reason=")[2].partition(" role=")[0].strip("'\"") or said  # of a line of azq's log
-    return {"state": state, "code": code, "seconds": round(time.monotonic() - began_s, 1), "said": said[:400], "figures": figures}
+    remedy = next((f"; {words}" for part, words in REMEDIES.items() if part in said.lower()), "") if code else ""
+    return {"state": state, "code": code, "seconds": round(time.monotonic() - began_s, 1), "said": said[:400] + remedy, "figures": figures}
 
 
 def run(command: Command, site: Site, end_s: float) -> tuple[int, str]:
@@ -299,6 +309,14 @@ def figures_of(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def events_of(site: Site) -> dict[str, int]:
+    """How often the logs of `azq up` name what is to be known; they go to log.txt."""
+    texts = [path.read_text("utf-8", "replace")[-MOST_LOG_BYTES:] for path in sorted(site.scratch.glob("home/*/logs/*.log"))]
+    with (site.out / "log.txt").open("a", encoding="utf-8") as log:
+        log.writelines(texts)
+    return {name: sum(text.count(name) for text in texts) for name in EVENTS}
+
+
 def save(results: Mapping[str, Any], site: Site) -> None:
     """Whole at any moment; beside the environment too, since OUT may be emptied between two calls."""
     for folder in (site.out, site.venv):
@@ -322,6 +340,9 @@ def work(site: Site, names: Sequence[str], left_s: float) -> int:
     end_s, results = time.monotonic() + left_s, known(site)
     entries, codes = results["steps"], list[int]()
     results["machine"] = machine_facts()
+    results["problems"] = problems(results["machine"])
+    for problem in results["problems"]:
+        print(f"problem: {problem}", flush=True)
     for step in todo(names, entries):
         limit_s = min(step.most_s, end_s - GRACE_S - time.monotonic())
         if limit_s < step.least_s:
@@ -331,6 +352,8 @@ def work(site: Site, names: Sequence[str], left_s: float) -> int:
         entry = take(step, site, Chosen.of(entries.get("networks", {}).get("figures", ())), limit_s)
         if step.name == "install" and not entry["code"]:
             (site.venv / "wheels.sha256").write_text(wheels_hash(site.wheels))
+        if step.name == "up":
+            entry["events"] = events_of(site)
         if entry["figures"] or step.name not in entries:  # what was measured stays, whatever a later try does
             entries[step.name] = entry
         save(results, site)

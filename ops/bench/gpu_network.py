@@ -4,8 +4,9 @@
 
 Ways on a GPU, in CUDA graphs: `fused` (convolutions of cuDNN with bias, sum and relu in one kernel), `compiled` (torch.compile for this
 one size), `plain` (as torch runs it, channels last). A way that fails is named with its reason, and the next one goes on. Beside the rate:
-`first_s`, until the largest batch's graphs were there (cuDNN's search and torch's compiler included), and `again_s`, the same for the next
-version of the weights. With `--learner-batch N` the seconds of a learner's first steps in a new process come instead.
+`first_s`, until the largest batch's graphs were there (cuDNN's search and torch's compiler included), `again_s`, the same for the next
+version of the weights, `all_s`, until graphs of all sizes were, and the kernels that take longest. With `--learner-batch N` the seconds of
+a learner's first steps in a new process come instead.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.profiler import ProfilerActivity, profile, supported_activities
 
 from azq import games
 from azq.config import InferenceConfig, LearnerConfig, NetworkConfig, RunConfig, RunSections
@@ -38,6 +41,7 @@ from azq.nets.residual import ResNet
 from azq.parts.lab.bench.learner import steps_for, whole_step, workplace
 
 ROUNDS = 3
+KERNELS, PROFILED = 12, 10  # the longest, over so many batches
 RTC = "TORCH_CUDNN_V8_API_RTC_ENABLED"
 
 
@@ -60,7 +64,7 @@ def main() -> None:
 
 
 def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
-    """A line for each way."""
+    """A line for each way, then one that says how long all graphs of the fastest take."""
     spec, config = NetSpec.of(games.load("connect_four")), InferenceConfig(device=given.device, max_batch=given.batch, compile=True)
     placement = place(config)
     prepare_process(placement.threads)
@@ -77,6 +81,7 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
             forward.refresh(largest_only=True)
         return forward
 
+    rates: dict[str, float] = {}
     names = engine.to_measure(fastest_layout(module), engine.execution, (spec, network)) or ("",)
     for way in names:
         if given.only and (way or "plain") != given.only:
@@ -84,11 +89,15 @@ def measure(network: NetworkConfig, given: argparse.Namespace) -> None:
         figures = {"way": way or "plain", "rtc": os.environ.get(RTC, ""), "blocks": given.blocks, "channels": given.channels}
         try:
             forward, first_s = timed(make, way)
-            rate = max(rate_of(forward, packed, engine.in_flight, given.seconds / ROUNDS) for _ in range(ROUNDS))
-            figures |= {"batch": len(packed), "evaluations_per_s": round(rate), "first_s": first_s, "again_s": timed(make, way)[1]}
-            say(figures)
+            rates[way] = max(rate_of(forward, packed, engine.in_flight, given.seconds / ROUNDS) for _ in range(ROUNDS))
+            figures |= {"batch": len(packed), "evaluations_per_s": round(rates[way]), "first_s": first_s, "again_s": timed(make, way)[1]}
+            say(figures | {"kernels": longest_kernels(forward, packed)})
         except Exception as error:  # of a compiler, or of a torch that lacks it
             say({**figures, "failed": reason_of(error)})
+    if rates:
+        best = max(rates, key=rates.__getitem__)
+        forward = engine.forward(module, replace(engine.execution, kernels=best), (spec, network))[1]
+        say({"fastest": best or "plain", "all_s": timed(forward.refresh)[1]})
 
 
 def first_steps(network: NetworkConfig, device: str, batch: int) -> list[float]:
@@ -107,6 +116,18 @@ def timed(work: Callable[..., Any], *given: Any) -> tuple[Any, float]:
     began_s = time.perf_counter()
     result = work(*given)
     return result, round(time.perf_counter() - began_s, 2)
+
+
+def longest_kernels(forward: Forward, packed: NDArray[np.uint8]) -> list[list[Any]]:
+    """Name, microseconds a batch and calls a batch of the kernels that take longest."""
+    kinds = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & supported_activities()  # type: ignore[no-untyped-call]
+    with profile(activities=kinds) as seen:
+        for _ in range(PROFILED):
+            forward.launch(packed).wait()
+    time_of = attrgetter("self_device_time_total" if ProfilerActivity.CUDA in kinds else "self_cpu_time_total")
+    spent = [(row.key, time_of(row), row.count) for row in seen.key_averages()]
+    spent.sort(key=lambda row: -row[1])
+    return [[name[:120], round(us / PROFILED, 1), round(count / PROFILED, 1)] for name, us, count in spent[:KERNELS]]
 
 
 def rate_of(forward: Forward, packed: NDArray[np.uint8], in_flight: int, seconds: float) -> float:

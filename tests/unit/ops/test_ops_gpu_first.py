@@ -1,4 +1,4 @@
-"""`ops/bench/gpu_first.py`: what is measured stays, whatever fails."""
+"""`ops/bench/gpu_first.py` and `gpu_rows.py`: what is measured stays, whatever fails, and the page's rows are made of it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import gpu_first as first
+import gpu_machine
+import gpu_rows
 import pytest
 from pydantic import TypeAdapter
 from waiting import until
@@ -17,6 +19,7 @@ from waiting import until
 from azq.parts.lab.bench import plan, rig, suite
 from azq.process.proc import status_of
 
+ROOT = Path(__file__).parents[3]
 FIGURE = 'import json; print(json.dumps({"rate": %d}), flush=True); '
 WAY = {"first_s": 5.0, "rtc": "0"}
 
@@ -53,7 +56,7 @@ def test_a_step_that_fails_keeps_its_figures_and_stops_no_other(site, steps):
     assert first.work(site, (), 300.0) == 1
     kept = results(site)
     assert (kept["bad"]["state"], kept["bad"]["code"], kept["bad"]["figures"]) == ("failed", 1, [{"rate": 1}])
-    assert kept["bad"]["said"] == "no space left on device"
+    assert kept["bad"]["said"] == f"no space left on device; {first.REMEDIES['no space left']}"
     assert (kept["good"]["state"], kept["good"]["figures"]) == ("done", [{"rate": 2}])
     assert len(list(site.out.iterdir())) <= 8
 
@@ -126,6 +129,14 @@ def test_later_steps_run_the_network_in_the_way_that_was_fastest(ways, settings,
     assert (chosen.settings, chosen.env) == (settings, env)
 
 
+def test_what_may_spoil_figures_is_named_with_its_remedy():
+    holder = "4711, python, 900 MiB"
+    assert gpu_machine.problems({"holders": []}) == []
+    (taken,) = gpu_machine.problems({"holders": [holder]})
+    assert holder in taken
+    assert taken.endswith("end it, or figures are of a part of it")
+
+
 def test_every_step_is_made_of_commands_of_the_size_asked_for(site):
     for step in first.STEPS[1:]:
         commands = step.commands(site, first.Chosen(("inference.compile=true",)), 120.0)
@@ -140,3 +151,43 @@ def test_every_step_is_made_of_commands_of_the_size_asked_for(site):
     case = TypeAdapter(plan.Case).validate_python(asked["case"])
     config = suite.config_of(case, asked["num_simulations"], asked["device"], case.batch, asked["overrides"])
     assert (config.worker.concurrency, config.inference.compile, config.network.channels) == (2, True, 8)
+
+
+MEASURED: dict[str, list[dict[str, Any]]] = {
+    "networks": [{"way": "plain", "evaluations_per_s": 2_600_000}, {"way": "fused", "evaluations_per_s": 4_000_000}, {"all_s": 9.0}],
+    "stream": [{"batch": 8192, "stream_evaluations_per_s": 3_600_000, "bare_evaluations_per_s": 3_900_000}],
+    "selfplay-200": [
+        {
+            "evaluations_per_s": 3e6,
+            "games_per_s": 512.4,
+            "simulations_per_s": 6e6,
+            "inference_mean_batch": 8000.0,
+            "gpu_busy": 0.93,
+            "cpu_cores": 9.0,
+        }
+    ],
+    "selfplay-32": [{"simulations_per_s": 4e6}],
+    "pgx": [{"simulations_per_s": 2e6}, {"simulations_per_s": 4e6}],
+    "learner": [{"first_steps_s": [4.2, 0.1, 0.1]}, {"samples_per_s": 800_000, "share_of_bare": 0.95}],
+    "up": [{"ledger": {"finished": 900, "balanced": True}, "active_s": 60.0}],
+    "strength": [{"wall_s": 200.0, "rows": [{"seconds": s, "error_share": e} for s, e in ((30, 0.2), (90, 0.03), (150, 0.015))]}],
+}
+
+
+def test_figures_fill_the_rows_of_the_page():
+    page = (ROOT / "docs" / "benchmarks.md").read_text("utf-8")
+    text, made = gpu_rows.filled(page, MEASURED)
+    assert len(made) == len(gpu_rows.ROWS), "a row of the page has another name now"
+    assert {cells[1].strip(): cells[3].strip() for cells in (line.split("|") for line in made)} == {
+        "bare network, 5x128, batch 8,192": "4.00 M evaluations/s (plain 2.60, fused 4.00)",
+        "stream / bare network": "0.900; 3.60 M evaluations/s",
+        "self-play / bare network, 200 simulations": "0.750; 512 games/s",
+        "the same / pgx + mctx, at 200 and 32 simulations": "3.00x, 1.00x",
+        "mean batch / bucket; GPU busy; CPU cores": "0.98; 93%; 9.0",
+        "learner / bare loop, 5x128, batch 16,384": "0.950; 800,000 samples/s, first step 4.2 s",
+        "a minute of `azq up --preset sprint`: games/s; ledger": "15.0; balanced",
+        "connect four to <= 4 %, <= 1 % errors at 100 simulations": "90 s; not within 200 s (1.5 %)",
+    }
+    assert [line.count("|") for line in text.splitlines()] == [line.count("|") for line in page.splitlines()]
+    assert text.partition("## Several learners")[2] == page.partition("## Several learners")[2]
+    assert gpu_rows.filled(page, {}) == (page, [])
