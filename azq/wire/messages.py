@@ -268,6 +268,7 @@ class Fleet(Message, frozen=True):
     heartbeat_life_s: float
     sent_ms: int
     data_urls: tuple[str, ...] = ()  # all data planes, where there are several; data_url is the first
+    unused: int = 0  # the place of a setting of earlier versions, which still read and write it
     over: str = ""  # why all machines end now, once they have drained; empty: they go on
     host: str = ""  # of the daemon
     inference_hosts: tuple[str, ...] = ()  # where live inference workers are

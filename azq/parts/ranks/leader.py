@@ -142,7 +142,7 @@ class Leader(Ranks[AnyStepper]):
         yield _timed(changed(self._own_status, seen_ms=now_ms()), "trains", timings.get(0))
         for rank, health in self._health.items():
             beat = self._beats.get(rank)
-            state = "left_out" if self._health[rank].left_out else "trains" if rank in members else "waits" if beat else "away"
+            state = "left_out" if health.left_out else "trains" if rank in members else "waits" if beat else "away"
             status = changed(beat.status, seen_ms=beat.sent_ms) if beat else RankStatus(rank)
             yield _timed(changed(status, errors=health.errors, reason=health.reason), state, timings.get(rank))
 
@@ -161,7 +161,7 @@ class Leader(Ranks[AnyStepper]):
     def _remember(self, rank: int, health: RankHealth) -> None:
         was_out = self._health[rank].left_out
         self._health[rank] = health
-        if self._health[rank].left_out and not was_out:
+        if health.left_out and not was_out:
             log.warning("rank_left_out", rank=rank, errors=health.errors, reason=health.reason, for_s=FORGIVEN_AFTER_S)
 
     def _log_unreachable(self) -> None:

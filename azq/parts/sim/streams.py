@@ -13,7 +13,7 @@ from azq.parts.sim.keyspace import NAMES, OK, Keyspace, Reply, reads, writes
 
 StreamId: TypeAlias = tuple[int, int]
 
-FIRST, LAST = (0, 0), (2**63, 2**63)
+FIRST = (0, 0)
 
 
 @dataclass

@@ -104,8 +104,8 @@ def test_ctrl_c_ends_an_estimate_and_all_that_it_started(tmp_path: Path) -> None
 @pytest.mark.parametrize("evaluator", ["stream", "local"])
 def test_a_waste_of_games_is_found_and_written(tmp_path: Path, evaluator: str) -> None:
     """One game at a time is far slower than four: no noise hides that."""
-    wasteful = ("--set", "selfplay.games_in_flight=1", "--set", "selfplay.answer_within_ms=0", "--longer", "100")
-    process = started(tmp_path, "tune", "tic_tac_toe", "--seconds", "60", "--shared", "--evaluator", evaluator, *wasteful, "--json")
+    wasteful = ("--set", "selfplay.games_in_flight=1", "--set", "selfplay.answer_within_ms=0")
+    process = started(tmp_path, "tune", "tic_tac_toe", "--seconds", "60", "--evaluator", evaluator, *wasteful, "--json")
     said, complaint = process.communicate(timeout=600)
     assert process.returncode == 0, complaint
     found = json.loads(said)

@@ -8,7 +8,7 @@ from actor_doubles import GAME, RUN, Table, after, sections
 
 from azq import games
 from azq.actor import Arenas, Stop
-from azq.actor.groups import FEWEST_GAMES, FIRST_GAMES, Forks, Width
+from azq.actor.groups import FEWEST_GAMES, FIRST_GAMES, FORK_SOURCES, Forks, Width
 from azq.config import RunSections, SearchConfig, parse_run
 from azq.errors import ConfigError
 from azq.search.search import exploring, make_search
@@ -147,6 +147,11 @@ def test_games_under_way_none_of_the_share_and_the_first_ones_are_left_alone():
     forks = kept(LINE, share=0.5)
     begun = [bool(forks.begin(TOE, fresh).actions) for _ in range(400)]
     assert 150 < sum(begun) < 250
+
+
+def test_no_more_games_are_kept_than_needed():
+    forks = kept(*[LINE] * (FORK_SOURCES + 5))
+    assert len(forks._games) == FORK_SOURCES
 
 
 def test_chance_is_left_to_the_game():

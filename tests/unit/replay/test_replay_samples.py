@@ -54,10 +54,6 @@ def test_values_of_three_seats_start_with_the_mover():
             assert samples.values[row, seat] == pytest.approx(wanted, abs=1e-6)
 
 
-def searched_plies(event):
-    return np.flatnonzero(np.frombuffer(event.record.simulations, "<u2")).tolist()
-
-
 def test_plies_of_chance_carry_no_sample():
     game = SecretSum(2)
     event = event_where(game, capped=False)

@@ -19,7 +19,19 @@ from azq.errors import WireError
 from azq.wire import machines, messages
 from azq.wire.codec import MAX_FRAME_BYTES, answer_bytes, body_of, checksum, decode, decode_either, encode, most_leaves, printable, uid_of
 from azq.wire.kinds import Kind
-from azq.wire.messages import DENSE, SCHEMA, UNCHECKED, DeadLetter, EvalReply, EvalRequest, GameRecord, Message, SampleEvent
+from azq.wire.messages import (
+    DENSE,
+    SCHEMA,
+    UNCHECKED,
+    DeadLetter,
+    EvalReply,
+    EvalRequest,
+    EvalRound,
+    Fleet,
+    GameRecord,
+    Message,
+    SampleEvent,
+)
 
 MODULES = (messages, machines)
 KINDS = [
@@ -205,6 +217,22 @@ def test_frames_of_the_second_schema_have_a_plain_checksum():
     body = msgspec.msgpack.encode(GameRecord(7))
     frame = msgspec.msgpack.encode((DENSE, zlib.crc32(body).to_bytes(4, "little"), msgspec.Raw(body)))
     assert decode(frame, GameRecord) == GameRecord(7)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (
+            ("Fleet", "0.1.0", "", "redis://a", "redis", 20.0, 2.0, 8.0, 5, (), 3, "all runs have ended", "first", ("first",)),
+            Fleet("0.1.0", "", "redis://a", "redis", 20.0, 2.0, 8.0, 5, (), 3, "all runs have ended", "first", ("first",)),
+        ),
+        (("EvalRound", 3, 5, 7, True), EvalRound(3, 5, 7)),
+    ],
+    ids=["a setting that went keeps its place", "a last field that went"],
+)
+def test_what_the_version_before_wrote_is_read(written, read):
+    """Daemons and machines are upgraded one after the other."""
+    assert decode(forged(msgspec.msgpack.encode(written)), type(read)) == read
 
 
 def test_the_number_of_a_game_is_read_from_frames_of_each_schema_and_from_damaged_ones():
