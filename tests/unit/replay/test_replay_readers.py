@@ -93,6 +93,15 @@ def test_a_file_that_was_cut_and_written_anew_is_read_anew(tmp_path: Path) -> No
     assert uids(reader, 9) == [6, 5]
 
 
+def test_reading_changes_nothing_on_disk(tmp_path: Path) -> None:
+    log_of(tmp_path, *range(1, 10), roll_bytes=PER_FILE).close()
+    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    reader = SegmentReader(tmp_path)
+    reader.newest(9)
+    reader.find(3)
+    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
+
+
 def test_no_log_here_is_said_with_where_it_is(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="learner's host"):
         SegmentReader(tmp_path / "none").newest(3)

@@ -156,6 +156,12 @@ def test_weights_lie_in_the_runs_folder_or_on_another_host_below_its_home(tmp_pa
         assert blobs.weights_folder(RunRecord("ttt", b"{}", {}, said, 0), home) == home / "ttt" / "weights"
 
 
+def test_a_moved_folder_keeps_its_blobs(tmp_path):
+    sha256, uri = open_store("file", directory=tmp_path / "one").put(b"weights")
+    (tmp_path / "one").rename(tmp_path / "two")
+    assert open_store("file", directory=tmp_path / "two").get(uri, sha256) == b"weights"
+
+
 def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
     store = open_store("file", directory=tmp_path)
 
