@@ -248,7 +248,7 @@ def games_export(
 ) -> None:
     """Write a run's recorded games as JSON lines (any game) or SGF (gomoku, hex, Othello)."""
     from azq.console.samples import games_of
-    from azq.files import publish_file
+    from azq.files import write_output
     from azq.notation.writing import export
 
     with answers_apart() as sink:
@@ -257,7 +257,7 @@ def games_export(
         if out is None:
             sink.writelines(pieces)
         else:
-            publish_file(out, "".join(pieces).encode())
+            write_output(out, "".join(pieces).encode())
 
 
 @with_settings

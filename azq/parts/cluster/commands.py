@@ -125,7 +125,7 @@ def translate(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> Answer:
     """What each key of another system's settings becomes here; with `--out`, as a cluster's file."""
-    from azq.files import publish_file
+    from azq.files import write_output
     from azq.parts.cluster.foreign import cluster_text, read_foreign, settings_of
 
     mappings = read_foreign(file)
@@ -133,7 +133,7 @@ def translate(
         text = cluster_text(mappings, out.stem, file.name, game)
         if out.exists() and out.read_text("utf-8") != text and not force:
             raise StateConflict(f"{out} exists and says something else; name another with --out, or lose it with --force")
-        publish_file(out, text.encode())
+        write_output(out, text.encode())
     next_step = [f"{out}: the cluster; `azq cluster check {out}`"] if out else []
     return Answer({"settings": settings_of(mappings), "keys": mappings}, [*map(str, mappings), *next_step])
 
