@@ -53,7 +53,7 @@ export class StudyView {
 
 const short = (name) => name.split(".").at(-1);
 
-const bar = (share) => s("svg", { class: "interval share", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
+const bar = (share) => s("svg", { class: "share", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" },
   s("rect", { x: 0, y: 1, width: 100 * share, height: 8 }));
 
 /** Parallel coordinates (Inselberg, 1985): an axis a setting, the metric last; a line a trial. */
