@@ -10,7 +10,7 @@ read_globals = {
   "JOB_PREFIX", "HELD_PREFIX",
   -- constants of the rules
   "COMPANY", "JOB_FIELDS", "KEPT_ENDED_JOBS", "KEPT_EVENTS", "LEARNING", "LOST_WITH_IT", "MAKES_GAMES", "MOST_COMPANY", "OF_RUN",
-  "ONCE_LIFE_S", "RECENT", "SET_ASIDE", "SET_ASIDE_REASON", "SUSPECT", "TRANSITIONS", "UNCHECKED", "WRITTEN_OFF",
+  "ONCE_LIFE_S", "RECENT", "SET_ASIDE", "SET_ASIDE_REASON", "SPELT_FIELDS", "SUSPECT", "TRANSITIONS", "UNCHECKED", "WRITTEN_OFF",
   -- prelude.lua, strikes.lua, leases.lua
   "ONCE", "FIRST", "JOB", "HELD", "number", "token", "owner", "life_ms", "call", "text", "now", "note", "note_job", "first_answer",
   "remember", "view", "strikes_of", "strike", "moved_on", "is_testing", "next_suspect", "lost", "may_work", "renew", "give_back",

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -53,6 +54,8 @@ JOB_FIELDS = (
     *("spec", "state", "attempt", "owner"),
     *("lease_until_ms", "published_ms", "created_ms", "claimed_ms", "ended_ms", "error"),
 )
+#: the fields of a `Job` that stand beside its frame: scripts read the first two, an azq of before `spec` reads, and wrote, all of them
+SPELT_FIELDS = ("kind", "tag", "priority", "games", "slice_s", "payload")
 LEARNING = "learning"  # what a run is whose learner holds its place
 
 Constant = str | int | bool | tuple[str, ...] | Mapping[str, bool] | Mapping[str, str] | Mapping[Kind, bool] | Mapping[int, int]
@@ -87,6 +90,7 @@ _CONSTANTS: Mapping[str, Constant] = {
     "RECENT": types.RECENT,
     "SET_ASIDE": types.SET_ASIDE,
     "SET_ASIDE_REASON": types.SET_ASIDE_REASON,
+    "SPELT_FIELDS": SPELT_FIELDS,
     "SUSPECT": types.SUSPECT,
     "TRANSITIONS": {f"{before} {after}": True for before, allowed in types.TRANSITIONS.items() for after in sorted(allowed)},
     "TYPES": {name: key.type for key in keys.TABLE if (name := key.pattern.removeprefix("azq:{run}:")) in _MENDED},
@@ -241,23 +245,29 @@ def _written_by_azq(what: str) -> Iterator[None]:
 
 
 def spelt(job: Job) -> list[Argument]:
-    """A new job's own fields for its hash, names and values in turn: its frame, and what scripts read of it."""
-    return ["spec", encode(job), "kind", job.kind, "tag", job.tag]
+    """A new job's own fields for its hash: names and values in turn."""
+    return ["spec", encode(job), *chain.from_iterable((name, getattr(job, name)) for name in SPELT_FIELDS)]
 
 
 def job_view(run: str, answer: Sequence[Any]) -> JobView:
-    """A job from its number and the values of `JOB_FIELDS`. Raises `WireError` for others."""
+    """A job from its number, the values of `JOB_FIELDS` and, without a spec, those of `SPELT_FIELDS`. Raises `WireError` for others."""
     with _written_by_azq(f"a job of run {run}"):
-        number, (spec, state, attempt, owner, *times, error) = answer
-        named = msgspec.structs.replace(decode(spec, Job), job_id=f"{run}:{number.decode()}")
+        number, (spec, state, attempt, owner, *times, error), *fields = answer
+        job = decode(spec, Job) if spec else _spelt_job(run, *fields)
+        named = msgspec.structs.replace(job, job_id=f"{run}:{number.decode()}")
         lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms = map(int, times)
         when_and_why = (lease_until_ms, published_ms, created_ms, claimed_ms, ended_ms, text_of(error))
         return JobView(named, JobState(state.decode()), int(attempt), text_of(owner), *when_and_why)
 
 
+def _spelt_job(run: str, fields: Sequence[Any]) -> Job:
+    kind, tag, priority, games, slice_s, payload = fields
+    return Job("", run, Kind(kind.decode()), tag.decode(), int(priority), int(games), float(slice_s), payload)
+
+
 def new_job(run: str, values: Mapping[str, bytes]) -> JobView:
     """A job from its hash, with its number among the fields."""
-    return job_view(run, (values["number"], [values.get(name) for name in JOB_FIELDS]))
+    return job_view(run, (values["number"], *([values.get(name) for name in names] for names in (JOB_FIELDS, SPELT_FIELDS))))
 
 
 def run_view(now_ms: int, values: Mapping[str, bytes]) -> RunView:

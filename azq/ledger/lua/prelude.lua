@@ -63,6 +63,9 @@ local function remember(fingerprint, key, of)
   call('EXPIRE', ONCE, ONCE_LIFE_S)
 end
 
+-- A job of before specs consists of its spelt fields.
 local function view(of)
-  return {of, call('HMGET', JOB_PREFIX .. of, unpack(JOB_FIELDS))}
+  local key = JOB_PREFIX .. of
+  local job = call('HMGET', key, unpack(JOB_FIELDS))
+  return {of, job, not job[1] and call('HMGET', key, unpack(SPELT_FIELDS)) or nil}
 end

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, cast
 
 from celery.exceptions import Ignore
 
-from azq import games
 from azq.bus.redis import RedisBus
 from azq.config import RunConfig, RunSections, SearchConfig, SelfPlayConfig
 from azq.config.host import HostSections
 from azq.errors import BrokerError, JobFailed, NotFound, StateConflict
-from azq.games import Game
+from azq.games import Game, GameFiles
 from azq.learner.data.intake import BATCH, Intake, game_key
 from azq.learner.data.intake_loop import IDLE_S, IntakeLoop
 from azq.ledger import Ledger
@@ -59,7 +58,7 @@ SECTIONS = RunSections(
     search=SearchConfig(num_simulations=2, reuse_subtree=False),
     selfplay=SelfPlayConfig(evaluator="uniform", games_in_flight=GAMES, groups=1, slice_s=SLICE_S, journal_s=2.0, cache_entries=0),
 )
-GAME = games.load(SECTIONS.run.game)
+GAME = GameFiles().load(SECTIONS.run.game, {})
 
 
 @dataclass

@@ -22,7 +22,7 @@ from azq.ledger.ledger import MAX_ATTEMPTS
 from azq.ledger.types import JobState, JobView
 from azq.ratings.matches import split
 from azq.status.observe import Standings, read_standing
-from azq.waiting import until
+from azq.waiting import meanwhile, until
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.connect import connect
@@ -192,9 +192,13 @@ def test_a_long_match_keeps_its_lease_and_a_revoked_one_ends(desk: Desk) -> None
 def test_a_stopped_worker_leaves_the_match_to_others_without_blame(desk: Desk) -> None:
     view = desk.job(MatchSpec("uct:20000", "uct:20000", 200, 16, 2, 3))
     for attempt in range(1, MAX_ATTEMPTS + 2):
-        desk.context.board = Board(1)
-        threading.Timer(0.1, desk.context.board.stop).start()
-        with pytest.raises(JobFailed, match="stopped"):
+        board = desk.context.board = Board(1)
+
+        def stop_once_it_plays(_: threading.Event, board: Board = board) -> None:
+            until(lambda: desk.ledger.job(view.job.job_id).state is JobState.LEASED, "the job is not claimed", PATIENCE_S)
+            board.stop()
+
+        with meanwhile("stop", stop_once_it_plays), pytest.raises(JobFailed, match="stopped"):
             evaluate.run(desk.context, view.job.job_id, attempt)
         left = desk.ledger.job(view.job.job_id)
         assert (left.state, left.attempt) == (JobState.QUEUED, attempt + 1)

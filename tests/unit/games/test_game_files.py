@@ -150,7 +150,6 @@ PERSONS: tuple[str, ...] = (
     "azq/console/doctor.py",
     "azq/console/show.py",
     "azq/console/grading.py",
-    "azq/parts/cluster/arithmetic.py",
 )
 PERSONS += (
     "azq/parts/lab/bench/",
