@@ -74,7 +74,11 @@ class ModelCatalog(VersionCatalog[ModelEvent]):
     """The networks of one run that were made for browsers, by version; up to date whenever it is asked."""
 
     def __init__(self, control: Bus, run: str) -> None:
-        super().__init__(control, keys.onnx(run), ModelEvent, "model")
+        super().__init__(control, keys.networks(run), ModelEvent, "model")
+        self._older = VersionCatalog(control, keys.onnx(run), ModelEvent, "model")  # not as verifiers evaluate now
+
+    def refresh(self) -> bool:
+        return self._older.refresh() | super().refresh()
 
     def find(self, version: int) -> ModelEvent | None:
         """The network of a version; None: none was made yet."""
@@ -82,9 +86,9 @@ class ModelCatalog(VersionCatalog[ModelEvent]):
         return event if event is not None or not self._read() else super().find(version)
 
     def all(self) -> list[ModelEvent]:
-        """Those of all versions that were made, the newest first."""
+        """Those of all versions that were made to play with, by an older azq too."""
         self._read()
-        return self.newest_first()
+        return [*{event.version: event for event in (*self._older.newest_first(), *self.newest_first())}.values()]
 
     def _read(self) -> bool:
         news = False

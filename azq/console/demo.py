@@ -94,7 +94,7 @@ def demo(port: int, *, open_browser: bool) -> None:
         print(f"azq: play the shipped networks at {url} (Ctrl-C ends it)", flush=True)  # noqa: T201
         if open_browser:
             webbrowser.open(url)
-        threading.Thread(target=importlib.import_module, args=("azq.nets.onnx",), daemon=True).start()  # torch, before it is asked for
+        threading.Thread(target=importlib.import_module, args=("azq.nets.whole",), daemon=True).start()  # torch, before it is asked for
         with contextlib.suppress(asyncio.CancelledError):  # a Ctrl-C that comes before uvicorn handles signals
             uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 
@@ -178,10 +178,10 @@ def _entry(name: str) -> dict[str, Any]:
 def _write_network(folder: Path, name: str) -> Path:
     """A game's network as browsers take it, and beside it what the play page has to know; returns the latter."""
     from azq.nets import restore
-    from azq.nets.onnx import to_onnx
+    from azq.nets.whole import for_tabs
 
     card = pretrained.card(name)
-    data = to_onnx(restore(pretrained.verified(name).read_bytes(), GameFiles().load(name, card.params)))
+    data = for_tabs(restore(pretrained.verified(name).read_bytes(), GameFiles().load(name, card.params)))
     model = ModelEvent(card.version, hashlib.sha256(data).hexdigest(), "", len(data), b"", b"", b"", 0.0)
     (folder / NETWORKS / f"{model.sha256}.onnx").write_bytes(data)
     path = folder / NETWORKS / f"{name}.json"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from azq.errors import WeightsError
 from azq.nets.network import Network, PlaceLinear
 from azq.nets.residual import POLICY_CHANNELS, VALUE_HIDDEN, Block, GlobalResNet, Mlp, ResNet
 
@@ -37,7 +38,10 @@ def has_whole_form(network: Network) -> bool:
 
 
 def to_whole(network: Network) -> bytes:
-    """The description of a network with such a form, without its auxiliary heads: the same bytes wherever it is made."""
+    """The description of a network with such a form, without its auxiliary heads: the same bytes wherever it is made.
+
+    Raises WeightsError where a weight is not finite.
+    """
     spec = network.spec
     parts = [MAGIC, struct.pack("<16i", *_shape(network))]
     if spec.num_outcomes:
@@ -46,6 +50,15 @@ def to_whole(network: Network) -> bytes:
     for layer in _layers(network):
         parts += _described(layer, bytewise=layer in bytewise, first=layer is network.stem)
     return b"".join(parts)
+
+
+def for_tabs(network: Network) -> bytes:
+    """A network as browsers take it: in whole numbers, or as ONNX where it has no such form. Raises as `to_whole`."""
+    if has_whole_form(network):
+        return to_whole(network)
+    from azq.nets.onnx import to_onnx
+
+    return to_onnx(network)
 
 
 def _shape(network: Network) -> list[int]:
@@ -75,6 +88,8 @@ def _described(layer: Layer, *, bytewise: bool, first: bool) -> list[bytes]:
     weight = weight.reshape(len(weight), -1)
     most = _BYTE if bytewise else min(_INPUT_WORD, _ROOM // (weight.shape[1] * _INPUT)) if first else _WORD
     scale = np.abs(weight).max(1) / np.float32(most)
+    if not (np.isfinite(scale).all() and np.isfinite(bias).all()):
+        raise WeightsError("weights hold a number that is not finite; the ones before stay in use")
     whole = np.rint(weight / np.where(scale > 0, scale, np.float32(1))[:, None]).astype("<i1" if bytewise else "<i2").tobytes()
     return [whole, bytes(-len(whole) % 4), scale.astype("<f4").tobytes(), bias.astype("<f4").tobytes()]
 

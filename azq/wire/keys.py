@@ -76,7 +76,8 @@ TABLE = (
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
     _key("azq:{run}:promotions", "stream", "PromotionEvent: which version serves; plain readers", daemon="rw", **_PLAYS_BY),
-    _key("azq:{run}:onnx", "stream", "ModelEvent: weights that browsers have asked for; plain readers", daemon="rw", gateway="rw"),
+    _key("azq:{run}:networks", "stream", "ModelEvent: weights that browsers have asked for; plain readers", daemon="rw", gateway="rw"),
+    _key("azq:{run}:onnx", "stream", "ModelEvent of an older azq, for people to play with; plain readers", daemon="rw", gateway="r"),
     _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="rw"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),
     _key("azq:{run}:once:<name>", "hash", "what a request under an idempotency key created; a day", daemon="rw"),
@@ -177,6 +178,7 @@ held_prefix = _of_run("held:")
 samples = _of_run("samples")
 weights = _of_run("weights")
 promotions = _of_run("promotions")
+networks = _of_run("networks")
 onnx = _of_run("onnx")
 results = _of_run("results")
 events = _of_run("events")
@@ -249,6 +251,6 @@ def reply(client: str) -> str:
 #: what is left of a run until it is deleted: its single jobs, which `jobs` and `jobs_done` name, and what expires by itself, are not here
 OF_RUN = (
     *(run, ledger, open_games, pool, abandoned, jobs, jobs_done, samples, results, stall, events),
-    *(weights, promotions, learner_status, learned, learner_lease, strikes, ranks, history, eval_round, eval_stream, onnx, purges),
-    *(cost, mended),
+    *(weights, promotions, learner_status, learned, learner_lease, strikes, ranks, history, eval_round, eval_stream, networks, purges),
+    *(cost, mended, onnx),
 )

@@ -15,7 +15,7 @@ from azq.errors import WireError
 from azq.wire.codec import printable
 from azq.wire.messages import GameRecord
 
-TAB_SCHEMA = 2  # 2: a game is searched in one way, which its hand-out names
+TAB_SCHEMA = 3  # 2: a game is searched in one way, which its hand-out names; 3: networks in whole numbers
 MAX_TAB_BYTES = 1024 * 1024  # of a frame from a tab
 GAMES_PER_FRAME = 64
 MATCHES = "eval"  # feature of a tab that plays matches

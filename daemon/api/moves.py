@@ -62,7 +62,7 @@ def run_networks(run: str, use: Use) -> Playable:
 
 @router.get("/networks/{sha256}", response_class=Response, responses=FILE, dependencies=[READ])
 def read_network(run: str, sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], use: Use) -> Response:
-    """One of them, as ONNX."""
+    """One of them, as browsers take it."""
     record = use.ledger.run(run).record
     for model in ModelCatalog(use.bus, run).all():
         if model.sha256 == sha256:

@@ -139,7 +139,7 @@ def forget_run(use: Services, run: str) -> None:
 def weights_in(bus: Bus, run: str) -> set[str]:
     """Where in the control plane a run's weights are, those for browsers too."""
     uris: set[str] = set()
-    for stream in (keys.weights(run), keys.onnx(run)):
+    for stream in (keys.weights(run), keys.networks(run), keys.onnx(run)):
         last = "0"
         while entries := bus.after(stream, last, count=READ_AT_ONCE):
             last = entries[-1].id

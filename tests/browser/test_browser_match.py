@@ -6,25 +6,18 @@ import itertools
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 from browsing import launched
-from numpy.typing import NDArray
 from sharp_nets import sharp_bytes
 from tab_site import RUN, Believer, TabSite
 from waiting import until
+from whole_networks import tab_forward
 
-from azq.config import InferenceConfig
-from azq.inference.device.engine import Engine
-from azq.inference.device.model import Model
 from azq.ledger.types import JobState
-from azq.nets import NetSpec, from_bytes
-from azq.nets.weights import network_of
 from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict
 from azq.parts.volunteers.plausibility import SearchOrder
 from azq.parts.volunteers.reputation import Judgement
 from azq.parts.volunteers.verifier import Verification
-from azq.search.recomputation import Outputs
 from azq.status.observe import Standings, read_standing
 from azq.wire.codec import encode
 from azq.wire.kinds import Kind
@@ -32,7 +25,6 @@ from azq.wire.messages import Job, MatchSpec
 
 SEEDS = {1: 3, 2: 5}
 GAMES = 40
-EXACT = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
 
 
 class Recomputer(Believer):
@@ -41,24 +33,15 @@ class Recomputer(Believer):
     def __init__(self, site: TabSite) -> None:
         super().__init__(site.game)
         self._site = site
-        self._models = {version: self._model(seed) for version, seed in SEEDS.items()}
+        self._forwards = {version: tab_forward(sharp_bytes(site.kind, seed), site.game) for version, seed in SEEDS.items()}
         self.judgements: list[Judgement] = []
         self.contributors: set[str] = set()
-
-    def _model(self, seed: int) -> Model:
-        state, meta = from_bytes(sharp_bytes(self._site.kind, seed))
-        model = Model(NetSpec.of(self._site.game), network_of(meta), Engine(EXACT))
-        model.take(state, meta)
-        return model
-
-    def _evaluate(self, version: int, packed: NDArray[np.uint8]) -> Outputs:
-        return self._models[version].evaluate(packed)
 
     def judge(self, batch: GamesBatch) -> GamesVerdict:
         if batch.match is None:
             return super().judge(batch)
         order = SearchOrder.of_match(self._site.game, batch.search, batch.match)
-        found = Verification(self._evaluate, random.Random(1)).judge(order, 1.0, batch.games)
+        found = Verification(lambda version, packed: self._forwards[version](packed), random.Random(1)).judge(order, 1.0, batch.games)
         self.judgements.append(found)
         self.contributors.add(batch.contributor)
         return GamesVerdict(found.returns, found.refused)

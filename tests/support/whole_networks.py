@@ -1,19 +1,23 @@
-"""Shipped networks in whole numbers, and the hash of what they evaluate to wherever they run."""
+"""Networks in whole numbers: what they evaluate to in tabs, and the hash of what shipped ones evaluate to wherever they run."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from azq import games, pretrained
+from azq.inference.device.forward import EagerForward, buckets
+from azq.inference.device.native import NativeForward, fastest_kernel
 from azq.nets import Network, restore
-from azq.nets.whole import to_whole
+from azq.nets.whole import has_whole_form, to_whole
 from azq.parts.volunteers.model_maker import probe_positions
+from azq.search.recomputation import Outputs
 
 POSITIONS = 400
 GOLDEN = {
@@ -22,6 +26,16 @@ GOLDEN = {
     "tic_tac_toe": "54a82ab93ae7deec220421e001dd9b5433cf14e08dbbb57468e2f5e94033324e",  # a perceptron
     "backgammon": "291b4e3a9ca8e910093999c9d1c1480bf21bbe6e0cd78ed4d41a038cad8f826e",  # with scalars and outcomes
 }
+
+
+def tab_forward(data: bytes, game: games.Game) -> Callable[[NDArray[np.uint8]], Outputs]:
+    """What a tab evaluates packed observations (L, P) to by these weights; without a form in whole numbers in float32."""
+    network = restore(data, game)
+    if has_whole_form(network):
+        whole = NativeForward(fastest_kernel(), network, lambda: 1)
+        return lambda packed: whole.launch(packed).wait()
+    eager = EagerForward(network, torch.device("cpu"), buckets(1024, per_octave=1, smallest=32))
+    return lambda packed: eager.launch(packed).wait()
 
 
 def shipped(name: str) -> Network:

@@ -100,23 +100,27 @@ def make_model(control: Bus, store: Store, game: Game, weights: WeightEvent, cat
     if (made := catalog.find(weights.version)) is not None:
         return made
     event = _made(store, game, weights)
-    control.publish(keys.onnx(weights.run), encode(event))
+    control.publish(keys.networks(weights.run), encode(event))
     return event
 
 
 def _made(store: Store, game: Game, weights: WeightEvent) -> ModelEvent:
     import torch
 
+    from azq.inference.device.native import NativeForward, fastest_kernel
     from azq.nets import restore, unpack
-    from azq.nets.onnx import to_onnx
+    from azq.nets.whole import for_tabs, has_whole_form
 
     network = restore(store.get(weights.uri, weights.sha256), game)
-    positions = probe_positions(game)
-    with torch.inference_mode():
-        logits, values = (output.numpy() for output in network(*unpack(torch.from_numpy(positions), network.spec)))
-    data = to_onnx(network)
+    data, positions = for_tabs(network), probe_positions(game)
+    if has_whole_form(network):
+        logits, values = NativeForward(fastest_kernel(), network, lambda: 1).launch(positions).wait()
+        tolerance = 0.0
+    else:
+        with torch.inference_mode():
+            logits, values = (output.numpy() for output in network(*unpack(torch.from_numpy(positions), network.spec)))
+        tolerance = TOLERANCE * max(1.0, float(np.abs(logits).max()))
     sha256, uri = store.put(data)
-    tolerance = TOLERANCE * max(1.0, float(np.abs(logits).max()))
     answers = logits.astype("<f4").tobytes(), values.astype("<f4").tobytes()
     return ModelEvent(weights.version, sha256, uri, len(data), positions.tobytes(), *answers, tolerance)
 

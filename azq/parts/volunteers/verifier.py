@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Protocol
 
@@ -93,7 +94,7 @@ def _answer(judge: Callable[[JudgeRequest], Judgement], body: bytes) -> Answer:
 
 
 class RunVerifications:
-    """The verification of each run that games came from, with its weights in float32."""
+    """The verification of each run that games came from, as tabs evaluate: in whole numbers, or float32 where a network lacks that form."""
 
     def __init__(self, config: Config, client: redis.Redis) -> None:
         self._config, self._client = config, client
@@ -125,9 +126,11 @@ class RunVerifications:
         from azq.inference.ask.local import CatalogSource
         from azq.inference.device.engine import Engine
         from azq.inference.device.model import Model
-        from azq.inference.weights import WeightCatalog, fetch_from
+        from azq.inference.device.native import NativeForward, fastest_kernel
+        from azq.inference.weights import RESIDENT_VERSIONS, WeightCatalog, fetch_from
         from azq.nets import NetSpec
         from azq.nets.device import prepare_process
+        from azq.nets.whole import has_whole_form
         from azq.store import open_run_store
 
         prepare_process(1)
@@ -141,7 +144,16 @@ class RunVerifications:
             catalog.refresh()
             return [event.version for event in catalog.newest_first()[:NEWEST_VERSIONS]] + list(needed(catalog.promotions.events))
 
-        return Verification(lambda version, packed: source(version).evaluate(packed)), versions
+        @lru_cache(RESIDENT_VERSIONS)
+        def in_whole_numbers(version: int) -> NativeForward | None:
+            network = source(version).reference
+            return NativeForward(fastest_kernel(), network, lambda: 1) if has_whole_form(network) else None
+
+        def evaluate(version: int, packed: NDArray[np.uint8]) -> Outputs:
+            forward = in_whole_numbers(version)
+            return source(version).evaluate(packed) if forward is None else forward.launch(packed).wait()
+
+        return Verification(evaluate), versions
 
 
 def _uniform(game: Game) -> Opened:

@@ -273,7 +273,7 @@ function build() {
   button.addEventListener("click", () => (running() ? stop() : start()));
   $("main").replaceChildren(
     h("section", { class: "panel lead" }, h("div", {}, h("h1", { id: "title" }, "Help train a game AI"),
-      h("p", { class: "muted" }, "Your browser plays practice games, and the network learns from those that pass a check. It uses CPU and battery, never your files. The first start downloads about 6 MB; it pauses on battery unless you change that.")),
+      h("p", { class: "muted" }, "Your browser plays practice games, and the network learns from those that pass a check. It uses CPU and battery, never your files. The first start downloads about 1 MB, for some networks 6 MB; it pauses on battery unless you change that.")),
     h("div", { class: "go" }, button, h("span", { id: "state", role: "status", "aria-live": "polite" }))),
     h("p", { id: "problem", class: "bad", role: "alert" }),
     h("div", { class: "halves" },

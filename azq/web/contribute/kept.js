@@ -1,6 +1,8 @@
 // Finished games that the gateway has not answered for, kept by the browser: they outlive a reload, and a tab that is closed.
 // A browser that keeps nothing forgets them with the page. Tabs of one browser tell each other what was answered.
 
+import { SCHEMA } from "./wire.js";
+
 const NAME = "azq-finished", STORE = "games";
 const LIFE_MS = 24 * 3_600_000; // others have played them by then
 const MOST = 1000;
@@ -10,10 +12,10 @@ const done = (request) => new Promise((resolve, reject) => {
   request.onerror = () => reject(request.error);
 });
 
-/** The oldest first: those that are still worth bringing, and the others. Pure. */
+/** The oldest first: those that are still worth bringing, and the others, among them games of another schema. Pure. */
 export function sifted(games, now_ms) {
   const inOrder = [...games].sort((one, other) => one.at_ms - other.at_ms);
-  const worth = inOrder.filter(({ at_ms }) => Math.abs(now_ms - at_ms) < LIFE_MS).slice(-MOST);
+  const worth = inOrder.filter(({ at_ms, schema }) => schema === SCHEMA && Math.abs(now_ms - at_ms) < LIFE_MS).slice(-MOST);
   return { worth, rest: inOrder.filter((game) => !worth.includes(game)) };
 }
 
@@ -41,7 +43,7 @@ export class Kept {
   }
 
   put(game) {
-    this.#change((store) => store.put({ ...game, at_ms: Date.now() }));
+    this.#change((store) => store.put({ ...game, at_ms: Date.now(), schema: SCHEMA }));
   }
 
   /** They were answered for. */

@@ -2,7 +2,7 @@
 
 import { decode, encode } from "../vendor/msgpack.mjs";
 
-const SCHEMA = 2;
+export const SCHEMA = 3;
 const MATCH_UIDS = 2 ** 52;
 export const GROUP_UIDS = 64; // of a match: the rest is the seat of its first player
 

@@ -13,32 +13,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from honest_tabs import games_of, with_arrays
 from inference_doubles import weights
 from match_tabs import play_match
-from numpy.typing import NDArray
 from waiting import PATIENCE_S
+from whole_networks import tab_forward
 
 from azq import games
 from azq.bus.redis import RedisBus
-from azq.config import GatewayConfig, InferenceConfig, RunSections
+from azq.config import GatewayConfig, InferenceConfig, NetworkConfig, RunSections
 from azq.errors import EvaluationTimeout, EvaluatorFailure
 from azq.inference.ask.local import LocalEvaluator
-from azq.inference.device.engine import Engine
-from azq.inference.device.model import Model
 from azq.learner.publish import Publisher
 from azq.ledger import Ledger
 from azq.ledger.records import record_of
-from azq.nets import NetSpec, from_bytes
-from azq.nets.weights import network_of
 from azq.parts.volunteers.contributor_store import ContributorStore, Volunteer
 from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict, Returned, Terms
 from azq.parts.volunteers.matches import deal_match
 from azq.parts.volunteers.plausibility import SearchOrder
 from azq.parts.volunteers.reputation import Trusted
 from azq.parts.volunteers.verifier import VerifierProcess, VerifyingJudge
-from azq.search.recomputation import Outputs
 from azq.store import open_run_store
 from azq.wire.arrays import arrays_of
 from azq.wire.codec import encode
@@ -52,10 +46,11 @@ SECTIONS = RunSections.model_validate({"run": {"game": "connect_four", "seed": 5
 SEARCH = SECTIONS.search.model_copy(update={"reuse_subtree": False})
 EXACT = InferenceConfig(device="cpu", precision="float32", compile=False, threads=1)
 VERSIONS = 3
+ATTENTION = NetworkConfig(kind="transformer", blocks=1, channels=16, heads=4)  # of version 2, which has no form in whole numbers
 
 
 class Court:
-    """A run with weights, a judge with a verifier of its own, and tabs that evaluate by torch."""
+    """A run with weights, a judge with a verifier of its own, and what tabs evaluate."""
 
     def __init__(self, broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("AZQ_BROKER__CONTROL_URL", broker.control_url)
@@ -64,6 +59,7 @@ class Court:
         self.record = record_of("r", SECTIONS, tmp_path / "r", created_ms=1)
         Ledger(self.client).create_run(self.record)
         self.weights = {version: weights(seed=version, version=version) for version in range(1, VERSIONS + 1)}
+        self.weights[2] = weights(seed=2, version=2, network=ATTENTION)
         publisher = Publisher(RedisBus(self.client), open_run_store("file", self.record, tmp_path, self.client), "r")
         for version, data in self.weights.items():
             publisher.publish(data, version, 0)
@@ -72,7 +68,6 @@ class Court:
         self.judge = VerifyingJudge(self.contributors, self.verifier)
         self.order = SearchOrder.of(GAME, SECTIONS, SEARCH, self.weights)
         self._next = 1
-        torch.set_num_threads(1)
 
     def contributor(self) -> str:
         guest = self.contributors.welcome("", "", "10.0.0.1", "")
@@ -86,20 +81,10 @@ class Court:
     def play(self, count: int = 6, *, weights_of: int = VERSIONS, says: int = VERSIONS, **search: Any) -> list[Returned]:
         """Games made with the weights of a version that are said to be of another."""
 
-        model = self.model(weights_of)
-
-        def evaluate(_: int, packed: NDArray[np.uint8]) -> Outputs:
-            return model.evaluate(packed)
-
+        forward = tab_forward(self.weights[weights_of], GAME)
         changed = SearchOrder.of(GAME, SECTIONS, SEARCH.model_copy(update=search), self.weights)
         config = changed.config(changed.search.num_simulations)
-        return games_of(self.order, evaluate, self.uids(count), version=says, config=config)
-
-    def model(self, version: int) -> Model:
-        state, meta = from_bytes(self.weights[version])
-        model = Model(NetSpec.of(GAME), network_of(meta), Engine(EXACT))
-        model.take(state, meta)
-        return model
+        return games_of(self.order, lambda _, packed: forward(packed), self.uids(count), version=says, config=config)
 
     def judged(self, contributor: str, batch: Sequence[Returned]) -> GamesVerdict:
         return self.judge.judge(GamesBatch(self.record, SEARCH, contributor, tuple(batch)))
@@ -203,8 +188,8 @@ def test_games_of_a_match_are_searched_again_with_the_network_of_their_movers(co
     asked = match.message("r", networks, [(record, b"") for record in match.records])
 
     def brought(swapped: bool) -> tuple[Returned, ...]:
-        models = {version: court.model(VERSIONS + 1 - version if swapped else version) for version in (1, 3)}
-        played = play_match(asked, lambda version, packed: models[version].evaluate(packed))
+        forwards = {version: tab_forward(court.weights[VERSIONS + 1 - version if swapped else version], GAME) for version in (1, 3)}
+        played = play_match(asked, lambda version, packed: forwards[version](packed))
         return tuple(Returned(game.record, handed) for game, handed in zip(played, match.records, strict=True))
 
     ann, eve = court.contributor(), court.contributor()

@@ -122,14 +122,17 @@ def test_finished_games_are_offered_again_until_they_are_answered_for():
     assert said == [[[1], [2], [3]], [[2, 3, 4]], [3, ["r 3", "r 4"]], [5], [3, 4], ["Bye", True, 2]]
 
 
-def test_what_outlives_a_page_is_bounded_in_time_and_number():
+def test_what_outlives_a_page_is_bounded_in_time_and_number_and_of_its_schema():
     script = f"""
         import {{ sifted }} from "{CONTRIBUTE}/kept.js";
-        const games = Array.from({{ length: 1100 }}, (_, i) => ({{ run: "r", uid: i, at_ms: 90_000_000 - 1000 * i }}));
-        const {{ worth, rest }} = sifted([...games, {{ run: "r", uid: -1, at_ms: 1 }}, {{ run: "r", uid: -2, at_ms: 9e9 }}], 90_000_000);
-        console.log(JSON.stringify([worth.length, worth.at(-1).uid, worth[0].uid, rest.length, rest[0].uid]));
+        const made = (uid, at_ms, schema = {tabs.TAB_SCHEMA}) => ({{ run: "r", uid, at_ms, schema }});
+        const games = Array.from({{ length: 1100 }}, (_, i) => made(i, 90_000_000 - 1000 * i));
+        const others = [made(-1, 1), made(-2, 9e9), made(-3, 90_000_000, null)];
+        const {{ worth, rest }} = sifted([...games, ...others], 90_000_000);
+        const ends = [rest[0], rest.at(-2), rest.at(-1)].map(({{ uid }}) => uid);
+        console.log(JSON.stringify([worth.length, worth.at(-1).uid, worth[0].uid, rest.length, ends]));
     """
-    assert json.loads(node(script)) == [1000, 0, 999, 102, -1]
+    assert json.loads(node(script)) == [1000, 0, 999, 103, [-1, -3, -2]]
 
 
 def test_games_of_matches_are_brought_as_such():

@@ -15,7 +15,7 @@ from azq.ledger.types import RunState
 from azq.status.brokers import Plane
 from azq.wire import keys
 from azq.wire.codec import encode
-from azq.wire.messages import RunRecord, WeightEvent
+from azq.wire.messages import ModelEvent, RunRecord, WeightEvent
 from daemon.api.weights import READ_AT_ONCE, weights_in
 
 JOB = {"run": "r0", "kind": "selfplay", "games": 1}
@@ -108,13 +108,15 @@ def test_a_run_is_deleted_with_the_weights_that_are_its_alone() -> None:
     for run, version, uri in (("mine", 1, "redis:aa"), ("mine", 2, "redis:bb"), ("mine", 3, "file:cc"), ("other", 1, "redis:bb")):
         weights(front, run, version, uri)
     front.bus.publish(keys.weights("mine"), b"garbage")
+    front.bus.publish(keys.onnx("mine"), encode(ModelEvent(1, "a" * 64, "redis:dd", 9, b"", b"", b"", 0.0)))
     refused = front.http.delete("/v1/runs/mine")
     assert (refused.status_code, "pause or finish" in refused.json()["detail"]) == (409, True)
     front.http.post("/v1/runs/mine/finish")
     for _ in range(2):
         answer = front.http.delete("/v1/runs/mine")
         assert (answer.status_code, answer.content) == (204, b"")
-    assert front.shelf.deleted == ["redis:aa"]
+    assert sorted(front.shelf.deleted) == ["redis:aa", "redis:dd"]
+    assert front.bus.length(keys.onnx("mine")) == 0
     assert [run["name"] for run in front.http.get("/v1/runs").json()] == ["other"]
     assert [plane.forgotten for plane in front.planes] == [[], ["mine"]]
     assert front.bus.length(keys.weights("mine")) == 0

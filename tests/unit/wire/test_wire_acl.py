@@ -27,7 +27,7 @@ def test_a_role_has_its_rows_of_the_table_and_no_other():
     assert worker["azq:{*}:run"] == "%R"
     assert worker["azq:{*}:samples"] == "%W"
     assert worker["azq:{*}:open"] == ""
-    assert not {"azq:{*}:once:*", "azq:{*}:onnx"} & set(worker)
+    assert not {"azq:{*}:once:*", "azq:{*}:networks"} & set(worker)
     assert len(worker) == sum("worker" in row.rights for row in keys.TABLE)
 
 
