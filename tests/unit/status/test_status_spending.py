@@ -15,7 +15,7 @@ from memory_broker import MemoryBus
 from azq.config import BudgetConfig, RunSections
 from azq.goals import Done
 from azq.ledger.types import LedgerCounts, RunState
-from azq.status.spending import HOUR_MS, Accountant, Present, charged, cost_of, money_of, present_of, read_spending, shares_of, warning
+from azq.status.spending import Accountant, Present, charged, cost_of, money_of, present_of, read_spending, shares_of, warning
 from azq.status.state import Desired, DesiredRun, Observed, ObservedRun
 from azq.status.workers import staying
 from azq.wire import keys
@@ -23,7 +23,7 @@ from azq.wire.machines import MachineTime, Spending
 from azq.wire.messages import Heartbeat
 
 COUNTS = LedgerCounts(0, 0, 0, 0, 0, 0, 0)
-HOUR = int(HOUR_MS)
+HOUR = 3_600_000  # ms
 BUDGET = BudgetConfig()
 
 
@@ -40,7 +40,7 @@ def world(*beats: Heartbeat, **active_h: float) -> tuple[Desired, Observed]:
 
 def test_an_hour_of_a_machine_costs_its_price_and_one_without_a_price_is_counted_apart() -> None:
     present = present_of([beat("a"), beat("a", "eval"), beat("b", price=None)])
-    assert present["a"] == Present("box", 2.0, ("eval", "selfplay"), 100 * HOUR_MS)
+    assert present["a"] == Present("box", 2.0, ("eval", "selfplay"), 100 * HOUR)
     spending = charged(Spending(at_ms=HOUR), present, 3 * HOUR)
     assert money_of(spending) == pytest.approx(4.0)
     assert (spending.machines["b"].ms, spending.machines["b"].unpriced_ms, spending.machines["b"].money) == (2 * HOUR, 2 * HOUR, 0.0)
@@ -155,9 +155,9 @@ SPENT = Spending(
     per_hour=3.0,
     currency="EUR",
     machines={
-        "gpu1": MachineTime("tower", 1.0, ("inference",), 2 * HOUR_MS, 0.0, 2.0),
-        "gpu2": MachineTime("tower", 1.0, ("inference",), 1 * HOUR_MS, 0.0, 1.0),
-        "old": MachineTime("", None, ("selfplay",), 4 * HOUR_MS, 4 * HOUR_MS, 0.0),
+        "gpu1": MachineTime("tower", 1.0, ("inference",), 2 * HOUR, 0.0, 2.0),
+        "gpu2": MachineTime("tower", 1.0, ("inference",), 1 * HOUR, 0.0, 1.0),
+        "old": MachineTime("", None, ("selfplay",), 4 * HOUR, 4 * HOUR, 0.0),
     },
 )
 
@@ -196,7 +196,7 @@ def test_a_machine_without_a_price_and_hours_from_before_its_price_are_both_told
 
 
 def test_money_is_told_to_a_hundredth_of_a_cent() -> None:
-    odd = Spending(per_hour=1 / 3, currency="EUR", machines={"h": MachineTime("tower", 1 / 3, ("inference",), HOUR_MS, 0.0, 2 / 3)})
+    odd = Spending(per_hour=1 / 3, currency="EUR", machines={"h": MachineTime("tower", 1 / 3, ("inference",), HOUR, 0.0, 2 / 3)})
     cost = cost_of(odd, {"minutes": 20.0}, Done(0, 0, 0), {}, running=True)
     assert (cost.money, cost.per_hour, cost.ends_money) == (0.6667, 0.3333, 0.7778)
 
