@@ -12,7 +12,6 @@ from contextlib import closing
 from functools import cached_property
 from typing import Any
 
-import redis
 from billiard.process import current_process
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
@@ -23,6 +22,7 @@ from azq.config import Config, forget_environment
 from azq.errors import AzqError, BrokerUnavailable, ConfigError, ExitCode, JobFailed
 from azq.ledger import Ledger
 from azq.process.liveness import STOPPING, notify
+from azq.process.start import end_with, parent_pipe
 from azq.queue import detect_tags, make_app
 from azq.wire.connect import address, agree_on_schema, connect
 from azq.wire.fitness import CONTROL, facts_of, judge
@@ -87,21 +87,17 @@ class WorkerParts:
         return another_control(self.config.broker)
 
     def open_ledger(self) -> Ledger:
-        return Ledger(self._connect())
+        return Ledger(connect(self.config.broker.control_url))
 
     def takes_writes(self) -> bool:
         """Whether the control plane is there and takes writes; where it never will, the next connection says why."""
         try:
-            with closing(self._connect()) as client:
+            with closing(connect(self.config.broker.control_url)) as client:
                 return judge(facts_of(client), CONTROL, address(self.config.broker.control_url)).verdict not in ("full", "passing")
         except BrokerUnavailable:
             return False
         except AzqError:
             return True
-
-    def _connect(self) -> redis.Redis:
-        broker = self.config.broker
-        return connect(broker.control_url)
 
     @cached_property
     def context(self) -> Any:
@@ -142,6 +138,7 @@ def _add_task(app: Celery, kind: Kind, module: str) -> None:
 def _connect_signals(app: Celery) -> None:
     """The hooks of the worker's life; weak=False because nothing else refers to these functions."""
     shared: WorkerParts = app.azq
+    life = parent_pipe()  # of this process, from which children are forked
 
     def init(sender: Any, **_: Any) -> None:
         read_only()
@@ -172,6 +169,7 @@ def _connect_signals(app: Celery) -> None:
     def child(**_: Any) -> None:
         logs.setup("job")
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a terminal that goes away says so to the main process, too, which stops this one
+        end_with(life, signal.SIGKILL)  # celery has prctl do so, which only Linux has; children hold each other's pipes open
         forget_environment()  # games in Python run in this process
         shared.child_heartbeat.start()
 

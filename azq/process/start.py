@@ -51,13 +51,17 @@ def bound_to_this(env: Mapping[str, str]) -> dict[str, Any]:
 
 def die_with_parent() -> None:
     """Sends SIGTERM to this process once its parent is dead, where that one started it with `bound_to_this`."""
-    if not os.environ.pop(PARENT_PIPE, ""):
-        return
+    if os.environ.pop(PARENT_PIPE, ""):
+        end_with(0, signal.SIGTERM)
+
+
+def end_with(pipe: int, number: signal.Signals) -> None:
+    """Sends this process a signal once the `parent_pipe` of another ends, because that one is dead: of its parent, or of what forked it."""
 
     def watch() -> None:
-        while os.read(0, 1):
+        while os.read(pipe, 1):
             pass
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), number)
 
     threading.Thread(target=watch, name="parent watch", daemon=True).start()
 

@@ -24,7 +24,9 @@ def test_it_trains_recovers_and_ends_as_one(tmp_path: Path, monkeypatch: pytest.
     with azq.Local("tic_tac_toe", settings=SMALL, folder=tmp_path) as run:
         trains(run, 100)
         for role in ("broker-control", "selfplay", "learner", "daemon"):
+            forked = run.kin.processes()[role].process.children()
             recovers(run, role)
+            until(lambda: not any(alive(child.pid) for child in forked), f"the end of {forked}", PATIENCE_S)  # noqa: B023
         balances(run)
         everyone = [victim.process for victim in run.kin.processes().values()]
         everyone += [child for process in everyone for child in process.children()]

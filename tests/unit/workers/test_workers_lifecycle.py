@@ -226,7 +226,7 @@ def test_a_broker_takes_writes_or_never_will(found: str | Exception, answer: boo
         return ServerFacts(probe=found)
 
     monkeypatch.setattr(worker, "facts_of", facts_of)
-    monkeypatch.setattr(parts, "_connect", lambda: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(worker, "connect", lambda _url: SimpleNamespace(close=lambda: None))
     assert parts.takes_writes() is answer
 
 
