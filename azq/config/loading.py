@@ -63,7 +63,7 @@ def load(path: Path | None = None, overrides: Iterable[str] = (), base: Mapping[
 def _retired(layer: Mapping[str, Any]) -> Iterator[str]:
     """Settings of earlier versions in what a human wrote; a run that azq wrote names them all, and goes on."""
     for section, values in layer.items():
-        kind = field.annotation if (field := Config.model_fields.get(section)) else None
+        kind = Config.model_fields[section].annotation
         if isinstance(values, Mapping) and isinstance(kind, type) and issubclass(kind, Section):
             yield from (f"{section}.{name}" for name in values if name in kind.retired)
 

@@ -94,7 +94,7 @@ def demo(port: int, *, open_browser: bool) -> None:
         print(f"azq: play the shipped networks at {url} (Ctrl-C ends it)", flush=True)  # noqa: T201
         if open_browser:
             webbrowser.open(url)
-        threading.Thread(target=importlib.import_module, args=("azq.nets.whole",), daemon=True).start()  # torch, before it is asked for
+        threading.Thread(target=importlib.import_module, args=("azq.nets.whole",), daemon=True).start()  # loads torch meanwhile
         with contextlib.suppress(asyncio.CancelledError):  # a Ctrl-C that comes before uvicorn handles signals
             uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listener])
 

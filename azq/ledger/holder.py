@@ -99,10 +99,7 @@ def lock_folder(directory: Path) -> Iterator[None]:
 def held_place(
     ledger: Ledger, run: str, pause: Callable[[float], bool], holder: str = "", clock: Callable[[], float] = time.monotonic
 ) -> Iterator[LearnerLease]:
-    """Holds the one learner's place of a run, for `holder` or this process; waits while a dead learner may still have it.
-
-    Raises `StateConflict` naming who has it.
-    """
+    """Holds a run's place of the learner once no dead one may have it. Raises `StateConflict` naming who has it."""
     holder = holder or holder_name()
     lease = wait_for_place(lambda: ledger.take_learner(run, holder, PLACE_LIFE_S), PLACE_LIFE_S, pause, clock)
     try:

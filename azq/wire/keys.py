@@ -76,7 +76,7 @@ TABLE = (
     _key("azq:{run}:jobs_done", "list", "the newest ended jobs; capped", **_PLAYED),
     _key("azq:{run}:weights", "stream", "WeightEvent, all of them; plain readers", **_LEARNT),
     _key("azq:{run}:promotions", "stream", "PromotionEvent: which version serves; plain readers", daemon="rw", **_PLAYS_BY),
-    _key("azq:{run}:networks", "stream", "ModelEvent: weights that browsers have asked for; plain readers", daemon="rw", gateway="rw"),
+    _key("azq:{run}:networks", "stream", "ModelEvent: weights that browsers requested; plain readers", daemon="rw", gateway="rw"),
     _key("azq:{run}:onnx", "stream", "ModelEvent of an older azq, for people to play with; plain readers", daemon="rw", gateway="r"),
     _key("azq:{run}:results", "stream", "MatchResult, GradeResult; plain readers", daemon="rw", learner="r", worker="w", gateway="rw"),
     _key("azq:{run}:events", "stream", "RunEvent: what became of the run and its jobs; capped", learner="w", **_HANDED_OVER),

@@ -37,7 +37,7 @@ export class Overview {
     this.#chosen = names.split(",").filter(Boolean);
     this.by = AXES.includes(by) ? by : AXES[0];
     this.#draw();
-    this.refreshComparison().catch(() => {});  // asked again by the page's own rhythm
+    this.refreshComparison().catch(() => {});  // the page requests it again
   }
 
   #go(names, by) {

@@ -35,7 +35,7 @@ export class Viewer {
   /** Opens the game and ply that the address names. */
   goTo([uid, ply]) {
     this.wanted = uid ? { uid, ply: Number(ply ?? 0) } : null;
-    if (uid && String(this.shown?.uid) !== uid) this.refresh().catch(() => {});  // asked again by the page's own rhythm
+    if (uid && String(this.shown?.uid) !== uid) this.refresh().catch(() => {});  // the page requests it again
     else if (this.shown && ply !== undefined) this.replay.goToPly(Number(ply));
   }
 

@@ -56,8 +56,8 @@ class StreamEvaluator:
     At most `max_in_flight` requests are on their way (credits); further ones wait here, so that the stream stays bounded.
     A request unanswered for many times the usual, at most `resend_after_s`, is sent again under its id: evaluation is pure,
     so only the first answer counts.
-    A broker that is away is waited for; `result` returns None meanwhile. Once it is lost, or no answers come over it, all is asked again
-    over the one that `elsewhere` gives.
+    A broker that is away is waited for; `result` returns None meanwhile. Once it is lost, or no answers come over it, all requests are
+    sent again over the one that `elsewhere` gives.
     """
 
     bus: AskingBus
@@ -214,12 +214,10 @@ class StreamEvaluator:
         while self._unsent and credits > 0:
             waiting = self._outstanding.get(self._unsent[0])
             if waiting is not None:
-                request, frame = waiting.request, waiting.frame
-                if waiting.sends or request.client != self.client:
-                    request = msgspec.structs.replace(request, client=self.client, sends=waiting.sends + 1)
-                    frame = codec.encode(request)
-                self.bus.post(self._stream, frame, max_length=STREAM_FUSE)
-                waiting.request, waiting.frame = request, frame
+                if waiting.sends or waiting.request.client != self.client:
+                    waiting.request = msgspec.structs.replace(waiting.request, client=self.client, sends=waiting.sends + 1)
+                    waiting.frame = codec.encode(waiting.request)
+                self.bus.post(self._stream, waiting.frame, max_length=STREAM_FUSE)
                 waiting.sent_s = self.clock_s()
                 waiting.sends += 1
                 self.resent += waiting.sends > 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -238,10 +239,6 @@ def populate(site: Site, workers: int) -> None:
     mains: dict[str, Callable[[Site, Actor], None]] = {"operator": operator, "daemon-1": daemon, "daemon-2": daemon}
     mains |= {f"worker-{number}": worker for number in range(1, workers + 1)} | {"learner-1": learner, "learner-2": learner}
     for name, main in mains.items():
-        site.world.spawn(name, _bound(main, site))
+        site.world.spawn(name, partial(main, site))
     for number in range(1, workers + 1):
-        site.world.spawn(f"pool-{number}", lambda actor, number=number: worker_main(site, actor, f"selfplay@host{number}"))  # type: ignore[misc]
-
-
-def _bound(main: Callable[[Site, Actor], None], site: Site) -> Callable[[Actor], None]:
-    return lambda actor: main(site, actor)
+        site.world.spawn(f"pool-{number}", partial(worker_main, site, worker=f"selfplay@host{number}"))

@@ -37,10 +37,7 @@ class SimulatedNetwork:
     def exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
         """A round trip of the actor that runs. Raises `redis.ConnectionError`."""
         world = self.world
-        actor = world.current
-        world.note(" ".join(map(_named, commands)))
-        world.pause(world.latency_s())
-        cut, actor.cut = actor.cut, ""
+        cut = world.send(" ".join(map(_named, commands)))
         if cut == "before" or self._down_until_ns > world.now_ns:
             raise redis.ConnectionError("the connection was cut")
         lives, broker = self._lives, self.broker
@@ -87,14 +84,10 @@ class Delivery:
 
     def publish(self, view: JobView, _game: str = "") -> None:
         """As `azq.queue.publish`. Raises `BrokerUnavailable`."""
-        world = self.world
-        actor = world.current
-        world.note(f"publish {view.job.job_id} {view.attempt}")
-        world.pause(world.latency_s())
-        cut, actor.cut = actor.cut, ""
+        cut = self.world.send(f"publish {view.job.job_id} {view.attempt}")
         if cut == "before":
             raise BrokerUnavailable("the connection was cut")
-        message = QueuedMessage(view.job.job_id, view.attempt, world.now_ns)
+        message = QueuedMessage(view.job.job_id, view.attempt, self.world.now_ns)
         self.messages += self.trouble.pop(0)(message) if self.trouble else [message]
         if cut:
             raise BrokerUnavailable("the connection was cut")

@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from azq.ledger.types import RunState
@@ -67,7 +68,7 @@ class SeedRun:
         with self.disk.installed():
             populate(self.site, WORKERS)
             for fault in self.faults:
-                self.world.at(fault.at_s, lambda fault=fault: self._do(fault))  # type: ignore[misc]
+                self.world.at(fault.at_s, partial(self._do, fault))
             self._go_on(seconds)
             stuck = self._heal() or self._rest()
             self.world.end()

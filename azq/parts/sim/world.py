@@ -98,6 +98,14 @@ class World:
             raise Killed
         return False
 
+    def send(self, what: str) -> str:
+        """Lets what the actor that runs sends travel one way; where the round trip breaks, as its `cut` has it. Raises `Killed`."""
+        actor = self.current
+        self.note(what)
+        self.pause(self.latency_s())
+        cut, actor.cut = actor.cut, ""
+        return cut
+
     def latency_s(self) -> float:
         """Of one way over the network."""
         return self.rng.expovariate(1.0) * LATENCY_S * self.current.slowness

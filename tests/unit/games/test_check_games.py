@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reference.blob import VARIANTS
 from typer.testing import CliRunner
 
 from azq import games
@@ -16,17 +17,10 @@ from azq.games.check import BUDGET_S, check
 
 NIM = f"{Path(__file__).parents[2] / 'games' / 'nim.py'}:Nim"
 SMALL: dict[str, dict[str, Any]] = {"gomoku": {"size": 9}, "hex": {"size": 5}, "othello": {"size": 6}, "backgammon": {"start": "bearoff"}}
-BLOBS: list[dict[str, Any]] = [
-    {"players": 4, "cards": 5},
-    {"players": 3, "cards": 7, "trump": "none"},
-    {"players": 5, "cards": 3, "trump": "hearts", "dealer": 2},
-    {"players": 8, "cards": 6, "trump": "clubs", "hook": False},
-    {"players": 4, "cards": 4, "trump": "any", "any_cards": True},
-]
 
 
 @pytest.mark.parametrize(
-    ("name", "params"), [*((name, SMALL.get(name, {})) for name in (*games.names(), NIM)), *(("blob", x) for x in BLOBS)]
+    ("name", "params"), [*((name, SMALL.get(name, {})) for name in (*games.names(), NIM)), *(("blob", params) for params in VARIANTS[:5])]
 )
 def test_every_game_is_sound(name: str, params: dict[str, Any]) -> None:
     report = check(games.load(name, **params), games=4)

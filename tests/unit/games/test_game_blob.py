@@ -9,23 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reference.blob import CARDS, SUITS, PlainRound
+from reference.blob import CARDS, SUITS, VARIANTS, PlainRound
 
 from azq import games
 from azq.errors import ConfigError
 from azq.games import State
-
-VARIANTS: list[dict[str, Any]] = [
-    {"players": 4, "cards": 5},
-    {"players": 3, "cards": 7, "trump": "none"},
-    {"players": 5, "cards": 3, "trump": "hearts", "dealer": 2},
-    {"players": 8, "cards": 6, "trump": "clubs", "hook": False},
-    {"players": 4, "cards": 4, "trump": "any", "any_cards": True},
-    {"players": 6, "cards": 2, "scoring": "square"},
-    {"players": 7, "cards": 4, "scoring": "plus"},
-    {"players": 4, "cards": 6, "scoring": "openspiel", "points_per_trick": 2},
-    {"players": 3, "cards": 17, "scoring": "openspiel", "off_bid_penalty": True},
-]
 
 
 def draw(state: State, rng: random.Random) -> None:
