@@ -36,7 +36,7 @@ up: setup
 	$(BIN)/azq up
 
 # As root: azq and an environment of its own below PREFIX, which services can read, then user, folders and units. Once more is an upgrade
-# in place: settings and runs are kept, and what runs is started anew. It compiles below PREFIX too, so that root owns nothing here.
+# in place: settings and runs are kept, and what runs is restarted. It compiles below PREFIX too, so that root owns nothing here.
 install:
 	@rm -f $(PREFIX)/.built
 	umask 022 && $(MAKE) setup VENV=$(PREFIX) WHAT=". -C build-dir=$(PREFIX)/build"
