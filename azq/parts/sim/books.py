@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -84,12 +84,18 @@ class Kept:
 
 def logged(segments: Path) -> list[Game]:
     """The games of a run's log, read without its index."""
-    games = []
+    return [game_of(decode(frame, SampleEvent)) for frame in _frames(segments)]
+
+
+def games_in(segments: Path) -> int:
+    return sum(1 for _ in _frames(segments))
+
+
+def _frames(segments: Path) -> Iterator[framing.Buffer]:
     for number in segments_in(segments):
         data = segment_path(segments, number).read_bytes()
         start = framing.read_header(data, "").size
-        games += [game_of(decode(frame, SampleEvent)) for frame in framing.frames(data, start, framing.parse(data, start).end)]
-    return games
+        yield from framing.frames(data, start, framing.parse(data, start).end)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from azq.parts.sim.scripts import as_bytes, shared
 
 LoggedCommand: TypeAlias = tuple[int, str, Sequence[bytes]]  # when it ran (ms), its name and its arguments
 
-REWRITE_AFTER = 4000  # units of the file
+REWRITE_AFTER = 300  # units of the file, which come to some ten seconds
 
 
 class Broker:
@@ -48,8 +48,9 @@ class Broker:
         if self._unit:
             self._file.append(self._unit)
             self._unit = []
-            if len(self._file) > REWRITE_AFTER:
-                self._base, self._file = copy.deepcopy(self.keys), []
+            if len(self._file) > 2 * REWRITE_AFTER:
+                _replay(self._base, self._file[:REWRITE_AFTER])
+                del self._file[:REWRITE_AFTER]
         return replies
 
     def written_since(self, at_ms: int) -> int:
@@ -60,14 +61,14 @@ class Broker:
         """Dies and starts without the newest `lost` units of its file; returns how many there were to lose."""
         rest = self._file[: max(0, len(self._file) - lost)]
         gone = len(self._file) - len(rest)
-        self.keys, self._file = copy.deepcopy(self._base), rest
+        if gone:
+            self.keys, self._file = copy.deepcopy(self._base), rest
+            _replay(self.keys, rest)
         self._loaded.clear()
-        for self.keys.now_ms, name, words in (command for unit in rest for command in unit):
-            COMMANDS[name](self.keys, *words)
         return gone
 
     def _do(self, words: Sequence[bytes]) -> Reply:
-        name, arguments = words[0].decode().upper(), words[1:]
+        name, arguments = words[0].decode(), words[1:]
         match name:
             case "EVALSHA":
                 return self._call(arguments[0], arguments[1:])
@@ -77,11 +78,16 @@ class Broker:
                 return self._load(arguments[1])
             case "MULTI" | "EXEC":
                 return OK
+        return self._run(words)
+
+    def _run(self, words: Sequence[bytes]) -> Reply:
+        """What a command answers that is no script."""
+        name = words[0].decode()
         if name not in COMMANDS:
             raise ResponseError(f"ERR unknown command '{name}'")
-        reply = COMMANDS[name](self.keys, *arguments)
+        reply = COMMANDS[name](self.keys, *words[1:])
         if name in WRITES:
-            self._unit.append((self.keys.now_ms, name, arguments))
+            self._unit.append((self.keys.now_ms, name, words[1:]))
         return reply
 
     def _load(self, source: bytes) -> bytes:
@@ -93,4 +99,9 @@ class Broker:
         if sha not in self._loaded:
             raise NoScriptError("NOSCRIPT No matching script. Please use EVAL.")
         count = int(rest[0])
-        return self._scripts.call(sha, rest[1 : 1 + count], rest[1 + count :], self._do)
+        return self._scripts.call(sha, rest[1 : 1 + count], rest[1 + count :], self._run)
+
+
+def _replay(keys: Keyspace, units: Sequence[Sequence[LoggedCommand]]) -> None:
+    for keys.now_ms, name, words in (command for unit in units for command in unit):
+        COMMANDS[name](keys, *words)

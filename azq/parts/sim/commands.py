@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from azq.cli.options import Answer, with_answer
-from azq.errors import ExitCode
+from azq.errors import ConfigError, ExitCode
 from azq.process.interrupts import end_as_ctrl_c
 
 if TYPE_CHECKING:
     from azq.parts.sim.simulation import SeedOutcome
+
+MOST_PAGES = 10
 
 
 @with_answer
@@ -28,23 +31,41 @@ def sim(
     ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print what happened, line by line: time, process, call.")] = False,
     shrinks: Annotated[bool, typer.Option("--shrink", help="Of each seed that fails, leave out faults while it still fails.")] = False,
+    until: Annotated[
+        int,
+        typer.Option("--until", min=1, metavar="EVENT", help="Of the trace, by number: debug there; in a pipe print the state."),
+    ] = 0,
+    version: Annotated[str, typer.Option("--protocol", help="That of the azq which printed the seed; another is an error.")] = "",
+    out: Annotated[Path, typer.Option("--out", help="Folder for timelines, one page for each seed that fails.")] = Path(),
 ) -> Answer:
     """Run daemon, workers, learner and broker in this process under faults, and judge what was kept; the same seed, the same course."""
     from azq import logs
+    from azq.files import write_output
     from azq.parts.sim.faults import parse, plan
-    from azq.parts.sim.simulation import shrink, simulate
+    from azq.parts.sim.simulation import protocol, shrink, simulate
+    from azq.parts.sim.timeline import page
 
+    if version and version != protocol():
+        raise ConfigError(
+            f"seed {seed} is of protocol {version}, this azq runs {protocol()}: take the azq that printed it, or leave out --protocol"
+        )
     end_as_ctrl_c()
     logs.setup("sim", level=logging.CRITICAL)
-    outcomes = []
+    outcomes, pages = [], []
     for number in range(seed, seed + seeds):
-        outcome = simulate(number, parse(only) if only else plan(number, rate, 60 * minutes), 60 * minutes, trace=trace)
+        outcome = simulate(number, parse(only) if only else plan(number, rate, 60 * minutes), 60 * minutes, trace=trace, until=until)
         if outcome.failed and shrinks:
             outcome = shrink(outcome, 60 * minutes)
+        if outcome.failed and len(pages) < MOST_PAGES:
+            outcome = outcome if outcome.trace else simulate(number, outcome.faults, 60 * minutes, trace=True)
+            pages.append(out / f"azq-sim-{number}.html")
+            title, *words = described(outcome, rate, minutes)
+            write_output(pages[-1], page(title, words, outcome.trace).encode())
         outcomes.append(outcome)
     values, failed = summary(outcomes), [outcome for outcome in outcomes if outcome.failed]
-    text = [*(line for outcome in outcomes for line in outcome.trace), *(f"{name}: {value}" for name, value in values.items())]
-    text += [line for outcome in failed for line in described(outcome, rate, minutes)]
+    text = [line for outcome in outcomes for line in (*([f"protocol {protocol()}", *outcome.trace] if trace else ()), *outcome.state)]
+    text += [f"{name}: {value}" for name, value in values.items()]
+    text += [line for outcome in failed for line in described(outcome, rate, minutes)] + [f"timeline: {path}" for path in pages]
     return Answer(values, text, ExitCode.CRASH if failed else ExitCode.OK)
 
 
@@ -66,7 +87,9 @@ def summary(outcomes: Sequence[SeedOutcome]) -> dict[str, object]:
 
 def described(outcome: SeedOutcome, rate: float, minutes: float) -> list[str]:
     """A seed that failed, and how to see it again."""
-    again = f"azq sim --seed {outcome.seed} --faults {rate:g} --minutes {minutes:g}"
+    from azq.parts.sim.simulation import protocol
+
+    again = f"azq sim --seed {outcome.seed} --faults {rate:g} --minutes {minutes:g} --protocol {protocol()}"
     return [
         f"seed {outcome.seed} failed: {again}",
         *([f"  {outcome.stuck}"] if outcome.stuck else []),

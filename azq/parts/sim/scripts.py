@@ -30,11 +30,10 @@ end
 
 def as_bytes(word: Any) -> bytes:
     """An argument of a command as it is sent."""
-    if isinstance(word, bytes):
-        return word
-    if isinstance(word, str):
-        return word.encode()
-    return repr(word).encode()
+    kind = type(word)
+    if kind is bytes:
+        return word  # type: ignore[no-any-return]
+    return word.encode() if kind is str else bytes(word) if isinstance(word, bytes) else str(word).encode()
 
 
 class Scripts:
@@ -48,6 +47,7 @@ class Scripts:
         self._lua = lua51.LuaRuntime(encoding=None, unpack_returned_tuples=True)
         self._type = lua51.lua_type
         self._loader = self._lua.compile(_LOADER)
+        self._parts = self._lua.eval("function(list) return list.err, list.ok, unpack(list) end")
         self._compiled: dict[bytes, Any] = {}
         self._run: Run = _no_server
 
@@ -65,7 +65,9 @@ class Scripts:
         return self._reply(self._compiled[sha](table(keys), table(arguments)))
 
     def _called(self, *words: Any) -> Any:
-        return self._value(self._run([b"%.17g" % word if isinstance(word, float) else as_bytes(word) for word in words]))
+        plain = [word if type(word) is bytes else b"%.17g" % word if type(word) is float else as_bytes(word) for word in words]
+        reply = self._run(plain)
+        return reply if type(reply) is bytes or type(reply) is int else self._value(reply)
 
     def _tried(self, *words: Any) -> Any:
         try:
@@ -78,23 +80,23 @@ class Scripts:
         if reply is None:
             return False
         if isinstance(reply, list):
-            return self._lua.table_from([self._value(part) for part in reply])
+            return self._lua.table_from([part if type(part) is bytes else self._value(part) for part in reply])
         return self._lua.table_from({b"ok": bytes(reply)}) if isinstance(reply, Status) else reply
 
     def _reply(self, value: Any) -> Reply:
         """A value of Lua as a server answers it: a list ends at its first nil, a number loses its fraction."""
-        if self._type(value) == "table":
-            if (error := value[b"err"]) is not None:
-                raise ResponseError(error.decode())
-            if (status := value[b"ok"]) is not None:
-                return Status(status)
-            parts: list[Reply] = []
-            while (part := value[len(parts) + 1]) is not None:
-                parts.append(self._reply(part))
-            return parts
+        if type(value) is bytes:
+            return value
         if value is None or value is False:
             return None
-        return value if isinstance(value, bytes) else int(value)
+        if self._type(value) != "table":
+            return int(value)
+        error, status, *parts = self._parts(value)
+        if error is not None:
+            raise ResponseError(error.decode())
+        if status is not None:
+            return Status(status)
+        return list(map(self._reply, parts[: parts.index(None)] if None in parts else parts))
 
     def _packed(self, value: Any) -> bytes:
         return bytes(msgpack.packb(self._plain(value), unicode_errors="surrogateescape"))

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
+from azq.ledger.scripts import BODIES
 from azq.ledger.types import RunState
 from azq.parts.sim.actors import RUN, Site, populate
-from azq.parts.sim.books import Kept, imbalances, judge, logged
+from azq.parts.sim.books import Kept, games_in, imbalances, judge
 from azq.parts.sim.disk import SimulatedDisk
 from azq.parts.sim.faults import KINDS, Fault
 from azq.parts.sim.keyspace import Hash, Scores
 from azq.parts.sim.network import Delivery, SimulatedNetwork
+from azq.parts.sim.stop import stop
 from azq.parts.sim.streams import Stream
 from azq.parts.sim.world import World
 from azq.wire import keys
+from azq.wire.messages import SCHEMA
 
 WORKERS = 3
 LOOK_EVERY_S = 1.0
 HEALED_WITHIN_S = 180.0  # after the last fault new games are in the log: a freeze, a message's and a lease's life, strikes
 NEW_GAMES = 10
 AT_REST_WITHIN_S = 120.0  # after the run was paused
+
+
+@cache
+def protocol() -> str:
+    """Which courses seeds take: the schema of messages, and a digest of the ledger's rules and of the simulation."""
+    sources = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+    return f"{SCHEMA}-{hashlib.sha256(repr((sorted(BODIES.items()), sources)).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,7 @@ class SeedOutcome:
     trace_hash: str
     cpu_s: float
     trace: Sequence[str] = ()
+    state: Sequence[str] = ()  # at the event where it was to stop
 
     @property
     def failed(self) -> bool:
@@ -51,10 +63,12 @@ class SeedOutcome:
 class SeedRun:
     """A seed's world with a plan of faults."""
 
-    def __init__(self, seed: int, faults: Sequence[Fault], folder: Path, *, trace: bool = False) -> None:
+    def __init__(self, seed: int, faults: Sequence[Fault], folder: Path, *, trace: bool = False, until: int = 0) -> None:
         self.seed = seed
         self.faults = faults
-        self.world = World(seed, trace=trace)
+        self.state: list[str] = []
+        self.world = World(seed, trace=trace or until > 0)
+        self.world.until, self.world.stop = until, partial(stop, self)
         self.network = SimulatedNetwork(self.world)
         self.delivery = Delivery(self.world)
         self.site = Site(self.world, self.network, self.delivery, folder / "run")
@@ -74,28 +88,36 @@ class SeedRun:
             self.world.end()
         record = Kept.read(RUN, self.network.broker.keys, self.site.segments)
         verdict = judge(self.site.books, record, rolled_back=self.network.rolled_back)
-        wrong = [*self.world.crashes, *self._wrong, *verdict.wrong]
+        stuck, late = ("", verdict.wrong) if self._wrong else (stuck, [*filter(None, [stuck]), *verdict.wrong])
+        self._break(line for line in late if line not in self._wrong)
+        wrong = [line for line in self._wrong if line != stuck]
         cpu_s = time.process_time() - began
         facts = (len(record.log), verdict.lost, verdict.doubled, stuck, wrong, self.world.trace_hash, cpu_s)
-        return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts, self.world.lines)
+        return SeedOutcome(self.seed, self.faults, self.world.monotonic(), *facts, self.world.lines, self.state)
 
     def free_disk(self) -> None:
         self.disk.full = False
 
     def _do(self, fault: Fault) -> None:
-        actors = self.world.actors
-        self.world.note(str(fault))
-        KINDS[fault.kind][0](self, actors[fault.pick % len(actors)], fault.amount)
+        actor = self.world.actors[fault.pick % len(self.world.actors)]
+        self.world.note(f"fault {fault} {actor.name}")
+        KINDS[fault.kind][0](self, actor, fault.amount)
+
+    def _break(self, promises: Iterable[str]) -> None:
+        """Promises that were seen broken now."""
+        for line in promises:
+            self._wrong.append(line)
+            self.world.note(f"broken {' '.join(line.split())}")
 
     def _go_on(self, seconds: float, over: Callable[[], bool] = lambda: False) -> bool:
-        """Runs for so long, or until it is over; whether it is."""
+        """Runs for so long, until it is over or until a promise is broken; whether it is over."""
         end_s = self.world.monotonic() + seconds
-        while self.world.monotonic() < end_s:
+        while self.world.monotonic() < end_s and not self._wrong:
             if over():
                 return True
             self.world.run(min(end_s, self.world.monotonic() + LOOK_EVERY_S))
-            if not self._wrong:
-                self._wrong += imbalances(RUN, self.network.broker.keys)
+            books = [] if self.network.rolled_back else self.site.books.wrong
+            self._break([*self.world.crashes, *books, *imbalances(RUN, self.network.broker.keys)])
         return over()
 
     def _heal(self) -> str:
@@ -103,8 +125,8 @@ class SeedRun:
         self.free_disk()
         self.delivery.trouble.clear()
         self.site.meddles = False
-        enough = len(logged(self.site.segments)) + NEW_GAMES
-        if self._go_on(HEALED_WITHIN_S, lambda: len(logged(self.site.segments)) >= enough):
+        enough = games_in(self.site.segments) + NEW_GAMES
+        if self._go_on(HEALED_WITHIN_S, lambda: games_in(self.site.segments) >= enough):
             return ""
         return f"no {NEW_GAMES} games within {HEALED_WITHIN_S:.0f} s after the last fault; last ends: {self.world.endings[-2:]}"
 
@@ -124,10 +146,10 @@ class SeedRun:
         return paused and b"leased" not in states and not stream.ids
 
 
-def simulate(seed: int, faults: Sequence[Fault], seconds: float, *, trace: bool = False) -> SeedOutcome:
-    """A seed with these faults, in a folder that goes with it; with its trace where that is wanted."""
+def simulate(seed: int, faults: Sequence[Fault], seconds: float, *, trace: bool = False, until: int = 0) -> SeedOutcome:
+    """A seed with these faults, in a folder that goes with it; with its trace where that is wanted, with its state at an event."""
     with tempfile.TemporaryDirectory(prefix="azq-sim-", ignore_cleanup_errors=True) as folder:
-        return SeedRun(seed, faults, Path(folder), trace=trace).run(seconds)
+        return SeedRun(seed, faults, Path(folder), trace=trace, until=until).run(seconds)
 
 
 def shrink(outcome: SeedOutcome, seconds: float, most: int = 200) -> SeedOutcome:

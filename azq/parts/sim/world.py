@@ -62,6 +62,9 @@ class World:
         self.endings: list[str] = []
         self.lines: list[str] = []  # of the trace, where it is wanted
         self._traces = trace
+        self.events = 0
+        self.until = 0  # the event at which `stop` is called, where it runs
+        self.stop: Callable[[], None] = lambda: None
         self.is_over = False
         self._waiting: list[tuple[int, int, Actor | Callable[[], None], int]] = []
         self._number = 0
@@ -111,11 +114,14 @@ class World:
         return self.rng.expovariate(1.0) * LATENCY_S * self.current.slowness
 
     def note(self, what: str) -> None:
-        """Adds a line to the trace."""
-        line = f"{self.now_ns} {self._current.owner if self._current else '-'} {what}"
+        """Adds a line to the trace: number, time, whose, what."""
+        self.events += 1
+        line = f"{self.events} {self.now_ns / SECOND:.6f} {self._current.owner if self._current else '-'} {what}"
         self._hash.update(line.encode())
         if self._traces:
             self.lines.append(line)
+        if self.events == self.until:
+            self.stop()
 
     # -- of who stages
 
@@ -206,7 +212,8 @@ class World:
             with wall_clock(lambda: START_NS + self.now_ns + actor.skew_ns):
                 actor.main(actor)
         except Killed:
-            self.note("killed")
+            if not self.is_over:
+                self.note("killed")
         except AzqError as error:
             self.note(f"ended {type(error).__name__}")
             self.endings.append(f"{actor.owner}: {type(error).__name__}: {error}")
