@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -30,6 +31,7 @@ def holder_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{time.time_ns()}:{process_space()}"
 
 
+@cache
 def process_space() -> str:
     """Where a process id means the same: this boot of this kernel and this pid namespace; empty where unknown."""
     try:

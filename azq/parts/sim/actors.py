@@ -51,7 +51,8 @@ if TYPE_CHECKING:
 RUN = "sim"
 GAMES = 3  # in flight of a job
 SLICE_S = 10.0
-EVALUATION_S = 0.15  # mean
+EVALUATION_S = 0.4  # mean
+PACE = 4  # times as long as in azq are pauses in which nothing happens: of the daemon between ticks, of learners between reads
 ROLL_BYTES = 6000  # of a segment, so that some are closed
 WINDOW = 64  # samples
 SECTIONS = RunSections(
@@ -91,7 +92,7 @@ def daemon(site: Site, actor: Actor) -> None:
     lock = DaemonLock(client, f"{actor.owner}::", clock=world.monotonic)
 
     def enter() -> None:
-        lock.wait(world.pause)
+        lock.wait(lambda seconds: world.pause(PACE * seconds))
         agree_on_schema(client, upgrade=True)
 
     loop = Loop(
@@ -109,7 +110,7 @@ def daemon(site: Site, actor: Actor) -> None:
     )
     while True:
         loop.tick()
-        world.pause(TICK_S)
+        world.pause(PACE * TICK_S)
 
 
 def worker_main(site: Site, _: Actor, worker: str) -> None:
@@ -204,7 +205,7 @@ def learner(site: Site, actor: Actor) -> None:
         loop = IntakeLoop(intake, world.monotonic)
         while True:
             if loop.turn() < BATCH:
-                world.pause(IDLE_S)
+                world.pause(PACE * IDLE_S)
 
 
 def operator(site: Site, _: Actor) -> None:

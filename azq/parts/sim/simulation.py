@@ -25,6 +25,8 @@ from azq.wire import keys
 from azq.wire.messages import SCHEMA
 
 WORKERS = 3
+AT_A_CALL = ("kill", "freeze")  # faults that meet a process between two of its calls: by the clock alone they meet it mostly at rest
+SOON = 20  # calls, at most
 LOOK_EVERY_S = 1.0
 HEALED_WITHIN_S = 180.0  # after the last fault new games are in the log: a freeze, a message's and a lease's life, strikes
 NEW_GAMES = 10
@@ -101,7 +103,11 @@ class SeedRun:
     def _do(self, fault: Fault) -> None:
         actor = self.world.actors[fault.pick % len(self.world.actors)]
         self.world.note(f"fault {fault} {actor.name}")
-        KINDS[fault.kind][0](self, actor, fault.amount)
+        begin, calls = partial(KINDS[fault.kind][0], self, actor, fault.amount), fault.pick // len(self.world.actors) % SOON
+        if fault.kind in AT_A_CALL and calls:
+            actor.ahead.append((calls, begin))
+        else:
+            begin()
 
     def _break(self, promises: Iterable[str]) -> None:
         """Promises that were seen broken now."""
@@ -122,6 +128,7 @@ class SeedRun:
 
     def _heal(self) -> str:
         """Why games no longer reach the log once nothing goes wrong any more; empty where they do."""
+        self.world.calm()
         self.free_disk()
         self.delivery.trouble.clear()
         self.site.meddles = False

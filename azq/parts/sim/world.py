@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ START_NS = 1_700_000_000 * 10**9  # of the wall clock
 SECOND = 10**9
 LATENCY_S = 0.002  # mean, one way
 SLOWNESS = (1.0, 1.0, 1.0, 1.0, 10.0, 100.0)  # of a process's network, drawn at its start: rare orders of events need slow ones
+CHANGE_EVERY = 300  # events, on average, from one change point to the next
+LONGEST_HOLD_S = 20.0  # at a change point: longer than a learner's place and a slice last
 RESTART_S = (0.2, 3.0)  # after which a supervisor starts a process again
 
 
@@ -42,6 +45,7 @@ class Actor:
     frozen_until_ns: int = 0
     cut: str = ""  # when its next round trip breaks: "before" or "after" the broker did what it was sent
     due: int = 0  # number of the wake-up that counts
+    ahead: list[tuple[int, Callable[[], None]]] = field(default_factory=list)  # what meets it after so many more calls
     at_exit: list[Callable[[], None]] = field(default_factory=list)  # what its host does for the dead
     running: greenlet.greenlet | None = None
 
@@ -56,6 +60,7 @@ class World:
 
     def __init__(self, seed: int, *, trace: bool = False) -> None:
         self.rng = random.Random(f"schedule {seed}")
+        self._change_at = self._until_change() if seed // 2 % 2 else math.inf  # PCT in every second pair of seeds
         self.now_ns = 0
         self.actors: list[Actor] = []
         self.crashes: list[str] = []  # ends that no process of azq may have
@@ -111,7 +116,20 @@ class World:
 
     def latency_s(self) -> float:
         """Of one way over the network."""
-        return self.rng.expovariate(1.0) * LATENCY_S * self.current.slowness
+        return self.delay_s(LATENCY_S * self.current.slowness)
+
+    def delay_s(self, mean_s: float) -> float:
+        """Of a call of the actor that runs. At a change point it comes behind all others for long.
+
+        So rare orders, which depend on few preemptions, come up often (Burckhardt et al. 2010, section 2, whose priorities are `slowness`).
+        """
+        if self.events < self._change_at:
+            return self.rng.expovariate(1.0) * mean_s
+        self._change_at = self.events + self._until_change()
+        return LONGEST_HOLD_S * self.rng.random() ** 2
+
+    def _until_change(self) -> float:
+        return self.rng.expovariate(1.0) * CHANGE_EVERY
 
     def note(self, what: str) -> None:
         """Adds a line to the trace: number, time, whose, what."""
@@ -122,6 +140,12 @@ class World:
             self.lines.append(line)
         if self.events == self.until:
             self.stop()
+        if self._current and self._current.ahead:
+            self._meet(self._current)
+
+    def _meet(self, actor: Actor) -> None:
+        calls, do = actor.ahead.pop()
+        actor.ahead.append((calls - 1, do)) if calls > 1 else do()
 
     # -- of who stages
 
@@ -140,6 +164,12 @@ class World:
         """Has something done at a time, between two steps of actors."""
         self._number += 1
         heapq.heappush(self._waiting, (round(seconds * SECOND), self._number, do, 0))
+
+    def calm(self) -> None:
+        """From here on calls take as long as they take, and nothing meets any actor."""
+        self._change_at = math.inf
+        for actor in self.actors:
+            actor.ahead.clear()
 
     def kill(self, actor: Actor) -> None:
         """SIGKILL."""
