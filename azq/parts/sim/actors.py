@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 RUN = "sim"
 GAMES = 3  # in flight of a job
 SLICE_S = 10.0
-EVALUATION_S = 0.4  # mean
+EVALUATION_S = 0.1  # mean
 PACE = 4  # times as long as in azq are pauses in which nothing happens: of the daemon between ticks, of learners between reads
 ROLL_BYTES = 6000  # of a segment, so that some are closed
 WINDOW = 64  # samples

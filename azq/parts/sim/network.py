@@ -29,10 +29,11 @@ class SimulatedNetwork:
         self.rolled_back = False
         self._down_until_ns = 0
         self._lives = 0
+        self._client = SimulatedClient(self.exchange)  # keeps nothing, and is slow to make
 
     def client(self) -> SimulatedClient:
         """A connection for one process."""
-        return SimulatedClient(self.exchange)
+        return self._client
 
     def exchange(self, commands: Sequence[Command], atomic: bool) -> list[Reply]:
         """A round trip of the actor that runs. Raises `redis.ConnectionError`."""

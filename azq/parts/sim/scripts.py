@@ -49,12 +49,13 @@ class Scripts:
         self._loader = self._lua.compile(_LOADER)
         self._parts = self._lua.eval("function(list) return list.err, list.ok, unpack(list) end")
         self._compiled: dict[bytes, Any] = {}
+        self._shas: dict[bytes, bytes] = {}
         self._run: Run = _no_server
 
     def compile(self, source: bytes) -> bytes:
         """Makes a script ready; returns its SHA-1 in hexadecimal."""
-        sha = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
-        if sha not in self._compiled:
+        if (sha := self._shas.get(source)) is None:
+            sha = self._shas[source] = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
             self._compiled[sha] = self._loader(source, self._called, self._tried, self._packed, self._unpacked)
         return sha
 
