@@ -33,7 +33,7 @@ def sim(
     shrinks: Annotated[bool, typer.Option("--shrink", help="Of each seed that fails, leave out faults while it still fails.")] = False,
     until: Annotated[
         int,
-        typer.Option("--until", min=1, metavar="EVENT", help="Of the trace, by number: debug there; in a pipe print the state."),
+        typer.Option("--until", min=0, metavar="EVENT", help="Of the trace, by number: debug there; in a pipe print the state."),
     ] = 0,
     version: Annotated[str, typer.Option("--protocol", help="That of the azq which printed the seed; another is an error.")] = "",
     out: Annotated[Path, typer.Option("--out", help="Folder for timelines, one page for each seed that fails.")] = Path(),
@@ -59,8 +59,8 @@ def sim(
         if outcome.failed and len(pages) < MOST_PAGES:
             outcome = outcome if outcome.trace else simulate(number, outcome.faults, 60 * minutes, trace=True)
             pages.append(out / f"azq-sim-{number}.html")
-            title, *words = described(outcome, rate, minutes)
-            write_output(pages[-1], page(title, words, outcome.trace).encode())
+            title = f"Seed {number}: {[*outcome.wrong, outcome.stuck][0].strip().splitlines()[-1]}"
+            write_output(pages[-1], page(title, described(outcome, rate, minutes), outcome.trace).encode())
         outcomes.append(outcome)
     values, failed = summary(outcomes), [outcome for outcome in outcomes if outcome.failed]
     text = [line for outcome in outcomes for line in (*([f"protocol {protocol()}", *outcome.trace] if trace else ()), *outcome.state)]

@@ -129,6 +129,13 @@ def test_a_lost_count_of_abandoned_games_is_counted_again(world: World) -> None:
     assert world.ledger.mend() == {}
 
 
+def test_games_that_are_inserted_and_open_again_are_not_counted_as_finished(world: World) -> None:
+    """As after a broker lost its last commands, and the learner has more games than it counted."""
+    world.ledger.client.hset(LEDGER, "inserted", 2)
+    assert world.ledger.mend() == {}
+    assert (world.ledger.counts("r").finished, world.ledger.counts("r").balanced) == (1, True)
+
+
 def test_what_stops_a_run_is_refused_to_machines_and_mended_whoever_does_it(
     world: World, machine: redis.Redis, client: redis.Redis
 ) -> None:

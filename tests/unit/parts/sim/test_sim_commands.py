@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from typer.testing import CliRunner
 
 from azq.cli.app import app
-from azq.errors import ExitCode
+from azq.errors import ConfigError, ExitCode
+from azq.parts.sim import simulation
 from azq.parts.sim.commands import described, summary
 from azq.parts.sim.faults import Fault
 from azq.parts.sim.simulation import SeedOutcome
@@ -24,6 +26,7 @@ def test_it_answers_with_its_figures():
 
 def test_its_trace_names_who_did_what():
     lines = CliRunner().invoke(app, ["sim", "--minutes", "0.05", "--faults", "0", "--trace"]).output.splitlines()
+    assert lines[0] == f"protocol {simulation.protocol()}"
     assert any(line.endswith(" daemon-1:1 snapshot") for line in lines)
     assert any(line.endswith(" fsync") for line in lines)
 
@@ -31,7 +34,34 @@ def test_its_trace_names_who_did_what():
 def test_a_seed_that_failed_prints_how_to_see_it_again():
     assert summary([FAILED])["failed"] == [7]
     assert described(FAILED, 2.0, 0.5) == [
-        "seed 7 failed: azq sim --seed 7 --faults 2 --minutes 0.5",
+        f"seed 7 failed: azq sim --seed 7 --faults 2 --minutes 0.5 --protocol {simulation.protocol()}",
         "  game 4 was finished and is lost",
         "  --fault 1.500:kill:3:0.2500",
     ]
+
+
+def test_it_stops_at_an_event_and_prints_the_state_where_no_debugger_can_be_used():
+    lines = CliRunner().invoke(app, ["sim", "--minutes", "0.05", "--faults", "0", "--until", "60"]).output.splitlines()
+    assert lines[0].startswith("at event 60 ")
+    assert any(line.startswith("process worker-1:1: ") for line in lines)
+    assert any(line.startswith("ledger: ") for line in lines)
+
+
+def test_a_seed_of_another_protocol_is_named():
+    answer = CliRunner().invoke(app, ["sim", "--seed", "7", "--protocol", "2-0"])
+    assert isinstance(answer.exception, ConfigError)
+    assert "seed 7 is of protocol 2-0, this azq runs" in str(answer.exception)
+
+
+def test_a_seed_that_fails_is_shrunk_and_drawn_with_its_trace(monkeypatch, tmp_path):
+    def simulated(seed, faults, seconds, *, trace=False, until=0):
+        lines = [f"{number} {fault.at_s:.6f} - fault {fault} worker-1" for number, fault in enumerate(faults)] if trace else []
+        return replace(
+            FAILED, seed=seed, faults=faults, wrong=["game 4 is lost"] * any(fault.kind == "kill" for fault in faults), trace=lines
+        )
+
+    monkeypatch.setattr(simulation, "simulate", simulated)
+    answer = CliRunner().invoke(app, ["sim", "--seed", "1", "--shrink", "--trace", "--out", str(tmp_path)])
+    assert answer.exit_code == ExitCode.CRASH
+    assert sum(" - fault " in line for line in answer.output.splitlines()) == 1
+    assert "fault kill" in (tmp_path / "azq-sim-1.html").read_text("utf-8")

@@ -56,4 +56,5 @@ def test_a_planted_fault_is_found(patch, tmp_path):
 def test_patches_apply_to_what_they_change():
     for patch in PLANTED:
         run = ["git", "apply", "--check", str(patch)]
-        assert subprocess.run(run, cwd=ROOT, capture_output=True, text=True).stderr == "", patch.name
+        error = subprocess.run(run, cwd=ROOT, capture_output=True, text=True).stderr
+        assert not error, f"{patch.name} no longer applies; plant its fault again where the code is now: {error}"

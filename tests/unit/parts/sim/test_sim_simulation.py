@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from azq.parts.sim import simulation
 from azq.parts.sim.faults import KINDS, Fault, parse, plan
 from azq.parts.sim.simulation import SeedOutcome, shrink, simulate
 
+SEEDS = Path(__file__).parents[3] / "sim" / "seeds.txt"
 QUICK = 24  # seeds of each test run
 SECONDS = 12.0  # of faults in each
 RATE = 2.0
@@ -43,6 +45,13 @@ def test_seeds_lose_nothing_double_nothing_and_get_on(first):
         outcome = simulate(seed, plan(seed, RATE, SECONDS), SECONDS)
         assert verdict(outcome) == (0, 0, "", []), f"azq sim --seed {seed} --faults {RATE} --minutes {SECONDS / 60}"
         assert outcome.games > simulation.NEW_GAMES
+
+
+@pytest.mark.parametrize("line", [line for line in SEEDS.read_text("utf-8").splitlines() if line[:1].isdigit()])
+def test_seeds_that_failed_once_fail_no_more(line):
+    seed, rate, minutes, _ = line.split(" ", 3)
+    outcome = simulate(int(seed), plan(int(seed), float(rate), 60 * float(minutes)), 60 * float(minutes))
+    assert verdict(outcome) == (0, 0, "", [])
 
 
 def test_a_seed_takes_the_same_course_in_each_process():

@@ -1,0 +1,44 @@
+"""Some seeds hold a call now and then until all others have gone on; a fault may meet a process between two of its calls."""
+
+from __future__ import annotations
+
+import pytest
+
+from azq.parts.sim.world import Actor, World
+
+
+def caller(world: World, seconds: list[float]) -> Actor:
+    """A process that calls all the time; notes how long its calls take."""
+
+    def main(_: Actor) -> None:
+        while True:
+            began_s = world.monotonic()
+            world.send("call")
+            seconds.append(world.monotonic() - began_s)
+
+    return world.spawn("caller", main)
+
+
+@pytest.mark.parametrize(("seed", "held"), [(0, False), (1, False), (2, True), (3, True)])
+def test_at_change_points_a_call_comes_behind_all_others(seed, held):
+    world, seconds = World(seed), []
+    caller(world, seconds)
+    while len(seconds) < 3000:
+        world.run(world.monotonic() + 1.0)
+    assert (max(seconds) > 5.0) is held
+    world.calm()
+    seconds.clear()
+    world.run(world.monotonic() + 30.0)
+    assert max(seconds) < 5.0
+    world.end()
+
+
+def test_a_process_dies_at_its_third_call():
+    world, seconds = World(0), []
+    actor = caller(world, seconds)
+    actor.ahead.append((3, lambda: world.kill(actor)))
+    world.at(9.0, world.end)
+    while actor.life < 2:
+        before = len(seconds)
+        world.run(world.monotonic() + 0.001)
+    assert before == 2
