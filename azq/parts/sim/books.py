@@ -91,7 +91,7 @@ def games_in(segments: Path) -> int:
     return sum(1 for _ in _frames(segments))
 
 
-def _frames(segments: Path) -> Iterator[framing.Buffer]:
+def _frames(segments: Path) -> Iterator[bytes]:
     for number in segments_in(segments):
         data = segment_path(segments, number).read_bytes()
         start = framing.read_header(data, "").size

@@ -51,7 +51,8 @@ def sim(
         )
     end_as_ctrl_c()
     logs.setup("sim", level=logging.CRITICAL)
-    outcomes, pages = [], []
+    outcomes: list[SeedOutcome] = []
+    pages: list[Path] = []
     for number in range(seed, seed + seeds):
         outcome = simulate(number, parse(only) if only else plan(number, rate, 60 * minutes), 60 * minutes, trace=trace, until=until)
         if outcome.failed and shrinks:

@@ -7,8 +7,9 @@ import pytest
 from azq.parts.sim.world import Actor, World
 
 
-def caller(world: World, seconds: list[float]) -> Actor:
-    """A process that calls all the time; notes how long its calls take."""
+def caller(world: World) -> tuple[Actor, list[float]]:
+    """A process that calls all the time, and how long its calls took."""
+    seconds: list[float] = []
 
     def main(_: Actor) -> None:
         while True:
@@ -16,13 +17,13 @@ def caller(world: World, seconds: list[float]) -> Actor:
             world.send("call")
             seconds.append(world.monotonic() - began_s)
 
-    return world.spawn("caller", main)
+    return world.spawn("caller", main), seconds
 
 
 @pytest.mark.parametrize(("seed", "held"), [(0, False), (1, False), (2, True), (3, True)])
 def test_at_change_points_a_call_comes_behind_all_others(seed, held):
-    world, seconds = World(seed), []
-    caller(world, seconds)
+    world = World(seed)
+    _, seconds = caller(world)
     while len(seconds) < 3000:
         world.run(world.monotonic() + 1.0)
     assert (max(seconds) > 5.0) is held
@@ -34,8 +35,8 @@ def test_at_change_points_a_call_comes_behind_all_others(seed, held):
 
 
 def test_a_process_dies_at_its_third_call():
-    world, seconds = World(0), []
-    actor = caller(world, seconds)
+    world = World(0)
+    actor, seconds = caller(world)
     actor.ahead.append((3, lambda: world.kill(actor)))
     world.at(9.0, world.end)
     while actor.life < 2:
