@@ -14,7 +14,7 @@ from itertools import pairwise
 from string import Template
 from typing import NamedTuple
 
-MOST = 240  # events shown beside faults: those nearest to the end
+LAST, NEAR = 160, 160  # events shown: those nearest to the end, and those behind faults
 ROW, TOP, NAMES, AXIS = 34.0, 58.0, 92, 22.0  # pixels
 SECOND, CLOSEST, WIDEST = 90.0, 13.0, 64.0  # pixels of a second, and of the way from an event to the next
 ORDER = ("operator", "daemon", "worker", "learner", "inference", "pool")
@@ -73,8 +73,10 @@ class Picture:
 
     def __init__(self, events: Sequence[TraceEvent]) -> None:
         telling = [event for event in events if event.kind]
+        faults = [place for place, event in enumerate(telling) if event.kind == "fault"]
+        near = {place + step for place in faults for step in range(1 + NEAR // len(faults))}
         self.events = events
-        self.shown = [event for event in telling if event.kind in ("fault", "broken") or event in telling[-MOST:]]
+        self.shown = [event for place, event in enumerate(telling) if place in near or place >= len(telling) - LAST]
         self._numbers = [event.number for event in self.shown]
         places = {name: [*ORDER, name].index(name.split("-")[0]) for name in {event.lane for event in events} if name}
         self.rows = {name: TOP + ROW * (row + 0.5) for row, name in enumerate(sorted(places, key=lambda name: (places[name], name)))}
@@ -92,7 +94,9 @@ class Picture:
         yield from self._axis()
         yield from self._lives()
         yield from self._arrows()
-        for row, event in enumerate(event for event in self.shown if event.kind in ("fault", "broken")):
+        broken = [event for event in self.shown if event.kind == "broken"]
+        labelled = [event for event in self.shown if event.kind == "fault" or event in broken[:1]]
+        for row, event in enumerate(labelled):
             (x, y), top = self.place(event), 20 + 14 * (row % 3)
             down = y if event.kind == "fault" else self.height - AXIS
             yield f'<line class="to-{event.kind}" x1="{x}" x2="{x}" y1="{top}" y2="{down}"/>'
@@ -120,7 +124,8 @@ class Picture:
             bands.append(("frozen", fault, next(later, self.events[-1])))
         for kind, first, last in bands:
             (x, y), end = self.place(first), self.place(last)[0]
-            yield f'<rect class="{kind}" x="{x - 5}" width="{end - x + 10}" y="{y - 11}" height="22" rx="5"/>'
+            if end > x:
+                yield f'<rect class="{kind}" x="{x - 5}" width="{end - x + 10}" y="{y - 11}" height="22" rx="5"/>'
 
     def _arrows(self) -> Iterator[str]:
         sent: dict[str, TraceEvent] = {}
