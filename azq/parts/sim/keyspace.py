@@ -195,14 +195,6 @@ def _hincrby(keys: Keyspace, key: bytes, name: bytes, by: bytes) -> Reply:
     return count
 
 
-@writes("HDEL")
-def _hdel(keys: Keyspace, key: bytes, *names: bytes) -> Reply:
-    held = keys.get(key, Hash)
-    gone = [name for name in dict.fromkeys(names) if held.pop(name, None) is not None]
-    keys.trimmed(key, held)
-    return len(gone)
-
-
 # -- sets
 
 
@@ -214,16 +206,6 @@ def _sadd(keys: Keyspace, key: bytes, *members: bytes) -> Reply:
     return len(held) - before
 
 
-@writes("SREM")
-def _srem(keys: Keyspace, key: bytes, *members: bytes) -> Reply:
-    held = keys.get(key, Set)
-    gone = [member for member in dict.fromkeys(members) if member in held]
-    for member in gone:
-        del held[member]
-    keys.trimmed(key, held)
-    return len(gone)
-
-
 # -- sorted sets
 
 
@@ -233,14 +215,6 @@ def _zadd(keys: Keyspace, key: bytes, score: bytes, member: bytes) -> Reply:
     is_new = member not in held
     held[member] = float(score)
     return int(is_new)
-
-
-@writes("ZREM")
-def _zrem(keys: Keyspace, key: bytes, member: bytes) -> Reply:
-    held = keys.get(key, Scores)
-    gone = held.pop(member, None) is not None
-    keys.trimmed(key, held)
-    return int(gone)
 
 
 @reads("ZRANGE")
@@ -264,30 +238,6 @@ def _lindex(keys: Keyspace, key: bytes, place: bytes) -> Reply:
     return items[0] if items else None
 
 
-@writes("LPUSH")
-def _lpush(keys: Keyspace, key: bytes, *items: bytes) -> Reply:
-    held = keys.made(key, list)
-    held[:0] = items[::-1]
-    return len(held)
-
-
-@writes("RPUSH")
-def _rpush(keys: Keyspace, key: bytes, *items: bytes) -> Reply:
-    held = keys.made(key, list)
-    held.extend(items)
-    return len(held)
-
-
-@writes("LPOP")
-def _lpop(keys: Keyspace, key: bytes) -> Reply:
-    return _popped(keys, key, 0)
-
-
-@writes("RPOP")
-def _rpop(keys: Keyspace, key: bytes) -> Reply:
-    return _popped(keys, key, -1)
-
-
 @writes("LREM")
 def _lrem(keys: Keyspace, key: bytes, count: bytes, item: bytes) -> Reply:
     held = keys.get(key, list)
@@ -296,6 +246,26 @@ def _lrem(keys: Keyspace, key: bytes, count: bytes, item: bytes) -> Reply:
         held.remove(item)
     keys.trimmed(key, held)
     return gone
+
+
+def _removed(kind: type) -> Callable[..., Reply]:
+    """A command that takes fields or members away."""
+
+    def command(keys: Keyspace, key: bytes, *names: bytes) -> Reply:
+        held = keys.get(key, kind)
+        gone = [name for name in dict.fromkeys(names) if name in held]
+        for name in gone:
+            del held[name]
+        keys.trimmed(key, held)
+        return len(gone)
+
+    return command
+
+
+def _pushed(keys: Keyspace, key: bytes, *items: bytes, first: bool = False) -> int:
+    held = keys.made(key, list)
+    held[:] = [*items[::-1], *held] if first else [*held, *items]
+    return len(held)
 
 
 def _popped(keys: Keyspace, key: bytes, place: int) -> bytes | None:
@@ -331,4 +301,15 @@ LOOKUPS: dict[str, Callable[..., Reply]] = {
     "LLEN": lambda keys, key: len(keys.get(key, list)),
     "LRANGE": lambda keys, key, first, last: _span(keys.get(key, list), first, last),
 }
-COMMANDS.update(LOOKUPS)
+#: commands that change an end of a list, or take something away
+CHANGES: dict[str, Callable[..., Reply]] = {
+    "HDEL": _removed(Hash),
+    "SREM": _removed(Set),
+    "ZREM": _removed(Scores),
+    "LPUSH": lambda keys, key, *items: _pushed(keys, key, *items, first=True),
+    "RPUSH": _pushed,
+    "LPOP": lambda keys, key: _popped(keys, key, 0),
+    "RPOP": lambda keys, key: _popped(keys, key, -1),
+}
+COMMANDS.update(LOOKUPS | CHANGES)
+WRITES.update(CHANGES)

@@ -1,4 +1,4 @@
-"""`azq sim --until`: a simulation stands at one event, in a debugger where a person is there, else it tells its state and goes on."""
+"""`azq sim --until`: a simulation stands at one event, in a debugger where a person is there, else it prints its state and goes on."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from collections.abc import Iterator
 from traceback import extract_stack
 from typing import TYPE_CHECKING
 
-from azq.parts.sim.actors import RUN
-from azq.parts.sim.keyspace import Hash, Scores
-from azq.wire import keys
-
 if TYPE_CHECKING:
     from azq.parts.sim.simulation import SeedRun
 
-FRAMES = 14  # of the stack
+FRAMES, MOST = 14, 300  # of the stack; characters of a key's value
 
 
 def stop(sim: SeedRun) -> None:
@@ -26,7 +22,7 @@ def stop(sim: SeedRun) -> None:
 
 
 def state(sim: SeedRun) -> Iterator[str]:
-    """Event, stack, processes, ledger, messages, disk."""
+    """Event, stack, processes, what the broker holds, messages, disk."""
     world, space = sim.world, sim.network.broker.keys
     yield f"at event {world.lines[-1]}"
     for frame in [frame for frame in extract_stack() if "/parts/sim/" not in frame.filename][-FRAMES:]:
@@ -34,15 +30,9 @@ def state(sim: SeedRun) -> Iterator[str]:
     for actor in world.actors:
         frozen = f"frozen until {actor.frozen_until_ns / 1e9:.3f} s" if actor.frozen_until_ns > world.now_ns else "runs"
         yield f"process {actor.owner}: {frozen if actor.running and not actor.dead else 'is dead'}"
-    yield f"ledger: {_text(space.get(keys.ledger(RUN).encode(), Hash))}"
-    for number in space.get(keys.jobs(RUN).encode(), Scores):
-        job = space.get(keys.job(RUN, number.decode()).encode(), Hash)
-        yield f"job {number.decode()}: {_text({name: job.get(name, b'') for name in (b'state', b'attempt', b'owner', b'lease_until_ms')})}"
+    for key, value in sorted(space.values.items()):
+        yield f"key {key.decode()}: {str(value)[:MOST]}"
     for message in sim.delivery.messages:
         yield f"message of job {message.job_id}, attempt {message.attempt}: visible from {message.visible_ns / 1e9:.3f} s"
     for path in sorted(sim.site.segments.iterdir()):
         yield f"file {path.name}: {path.stat().st_size} bytes"
-
-
-def _text(fields: dict[bytes, bytes]) -> str:
-    return " ".join(f"{name.decode()}={value.decode(errors='replace')}" for name, value in fields.items())
