@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from azq.errors import SegmentError
 from azq.ledger import Ledger
 from azq.ledger.types import Directive, Lease
 from azq.parts.sim.keyspace import Hash, Keyspace, Scores, Set
@@ -94,7 +95,10 @@ def games_in(segments: Path) -> int:
 def _frames(segments: Path) -> Iterator[bytes]:
     for number in segments_in(segments):
         data = segment_path(segments, number).read_bytes()
-        start = framing.read_header(data, "").size
+        try:
+            start = framing.read_header(data, "").size
+        except SegmentError:  # begun when the power was cut: it holds no game
+            continue
         yield from framing.frames(data, start, framing.parse(data, start).end)
 
 
