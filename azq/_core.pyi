@@ -232,7 +232,9 @@ class Search:
     def record(self, slot: int) -> Record: ...
     def broken_slots(self) -> dict[int, tuple[int, str]]: ...  # none: only the rules of a game in Python may fail (PortableSearch)
     def changed_slots(self) -> list[int]: ...  # slots whose record grew since this was last asked (open games only)
-    def result(self, slot: int) -> Result: ...
+    def result(self, slot: int) -> Result:
+        """Of a spent search; under PUCT also of one under way, from its first simulation on. RuntimeError where there is none."""
+
     def play(self, slot: int, action: int) -> None:
         """Without autoplay: applies an action (anyone's), keeps its subtree, and searches on if the game is not over."""
     def state(self, slot: int) -> State: ...

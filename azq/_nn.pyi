@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 def supported() -> bool:
     """True when this CPU has the instructions; nothing else of the module may be used otherwise."""
 
+def multiply(rounds: int) -> int:
+    """Multiplies and adds whole numbers in registers for so many rounds, as fast as this CPU does; how many products that is."""
+
 class Network:
     """A network that `azq.nets.whole.to_whole` describes; ValueError says what is wrong with a description.
 

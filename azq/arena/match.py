@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from azq import _core
 from azq.arena.player import RESIGN, SEED_BITS, Played, Player, position
+from azq.arena.players import NetworkPlayer
 from azq.clock import now_ms
 from azq.errors import ConfigError
 from azq.notation.units import unit
+from azq.process.proc import whole_cpu_s
 from azq.wire.messages import MatchResult, MatchSpec
 
 OPENING_TRIES = 1000
@@ -52,6 +55,27 @@ class MatchGame:
         if self.resigned is None:
             return self.state.returns()
         return [-1.0 if seat == self.resigned else 1.0 for seat in range(len(self.state.returns()))]
+
+
+class MeteredPlayer(Player):
+    """A player, and what its moves took; CPU is counted of this process and all that it started."""
+
+    def __init__(self, player: Player, clock: Callable[[], float] = time.perf_counter, cpu_clock: Callable[[], float] = whole_cpu_s) -> None:
+        self.name = player.name
+        self._player, self._clocks = player, (clock, cpu_clock, lambda: player.simulations if isinstance(player, NetworkPlayer) else 0)
+        self._moves, self._spent = 0, [0.0, 0.0, 0.0]
+
+    def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
+        begun = [clock() for clock in self._clocks]
+        actions = self._player.choose(histories)
+        self._moves += len(actions)
+        self._spent = [spent + clock() - start for spent, clock, start in zip(self._spent, self._clocks, begun, strict=True)]
+        return actions
+
+    def a_move(self) -> dict[str, float]:
+        """Milliseconds, CPU-seconds and simulations a move."""
+        seconds, cpu_s, simulations = (spent / max(1, self._moves) for spent in self._spent)
+        return {"ms": round(1000 * seconds, 1), "cpu_s": round(cpu_s, 4), "simulations": round(simulations, 1)}
 
 
 def play_match(spec: MatchSpec, game: _core.Game, first: Player, second: Player) -> MatchResult:

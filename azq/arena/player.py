@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -52,6 +53,8 @@ class Ground:
     slots: int = MAX_SLOTS
     tick: Tick = no_tick
     deadline_s: float = DEADLINE_S
+    move_ms: int = 0  # of a move, in place of so many simulations; 0: no clock
+    clock: Callable[[], float] = time.perf_counter  # seconds, by which a move is timed
     engines: Sequence[str] = ()  # the commands that `gtp:<command>` may start
     owner: str = ""  # the player `azq:<game>` or `file:<weights>` whose weights the evaluator has, in place of the run's
 

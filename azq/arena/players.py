@@ -42,7 +42,14 @@ class NetworkPlayer(Player):
             weight_version=max(versions),
             seed=ground.seed,
             tick=ground.tick,
+            move_ms=ground.move_ms,
+            clock=ground.clock,
         )
+
+    @property
+    def simulations(self) -> int:
+        """Done so far."""
+        return self._searcher.simulations
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
         return [result.best_action for result in self.results(histories)]
@@ -101,6 +108,7 @@ class PlayerKind:
     make: Callable[[str, Ground], Player]
     games: tuple[str, ...] = ()  # that it knows; none: it says so itself
     network: bool = False  # whether it needs an evaluator
+    fixed: bool = False  # whether its name says how many simulations a move has
     requested: str | None = ""  # the pattern of names that requests may have, where it is narrower; None: they have none
 
 
@@ -161,7 +169,7 @@ def _gtp(name: str, ground: Ground) -> Player:
 
     if _detail(name) not in ground.engines:
         raise EngineError(f"player {name} is not among this host's engines; its operator can name the command in worker.engines")
-    return GtpPlayer(_detail(name), ground.game, deadline_s=ground.deadline_s, tick=ground.tick)
+    return GtpPlayer(_detail(name), ground.game, move_ms=ground.move_ms, deadline_s=ground.deadline_s, tick=ground.tick)
 
 
 PLAYERS = (
@@ -170,8 +178,8 @@ PLAYERS = (
     PlayerKind("azq:<game>", "azq:[a-z0-9][a-z0-9_]{0,39}", _owner, network=True),
     PlayerKind("file:<weights>", r"file:[^\x00-\x1f\x7f]+", _owner, network=True, requested=None),
     PlayerKind("random", "random", lambda name, ground: RandomPlayer(ground)),
-    PlayerKind("uct:<simulations>", "uct:[1-9][0-9]{0,6}", _uct),
-    PlayerKind("pimc:<determinizations>", "pimc:[1-9][0-9]{0,6}", _pimc),
+    PlayerKind("uct:<simulations>", "uct:[1-9][0-9]{0,6}", _uct, fixed=True),
+    PlayerKind("pimc:<determinizations>", "pimc:[1-9][0-9]{0,6}", _pimc, fixed=True),
     PlayerKind("rule", "rule", _rule),
     PlayerKind("solver", "solver", _solver, games=("connect_four",)),
     PlayerKind("gnubg:<plies>", "gnubg:[0-9]", _gnubg, games=("backgammon",)),
@@ -202,6 +210,8 @@ def make_player(name: str, ground: Ground) -> Player:
     kind = kind_of(name)
     if kind.games and ground.game.name not in kind.games:
         raise ConfigError(f"player {name} knows {', '.join(kind.games)} only, not {ground.game.name}")
+    if ground.move_ms and kind.fixed:
+        raise ConfigError(f"player {name} has a fixed number of simulations and none of --move-ms; seat networks or engines, or leave it out")
     return kind.make(name, ground)
 
 

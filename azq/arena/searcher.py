@@ -5,6 +5,7 @@ Letters: B states, V values per state.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from azq.arena.player import MAX_SLOTS, Line, Played, Tick, no_tick, position
 from azq.config import SearchConfig
 from azq.search.evaluator import Evaluation, Evaluator
 from azq.search.portable import PortableSearch
-from azq.search.search import Result, check_search, leaves_at_once, make_search, strongest
+from azq.search.search import Result, check_search, leaves_at_once, make_search, strongest, until_stopped
 from azq.waiting import until
 from azq.wire.codec import most_leaves
 from azq.wire.messages import LATEST
@@ -40,7 +41,11 @@ def evaluate(evaluator: Evaluator, packed: NDArray[np.uint8], *, weight_version:
 
 
 class Searcher:
-    """A player's search over lists of positions, without exploration, by one pinned weight version; `tick` is called between steps."""
+    """A player's search over lists of positions, without exploration, by one pinned weight version; `tick` is called between steps.
+
+    With `move_ms` each position is searched alone until so many milliseconds of `clock` have passed: at least one simulation, and at most
+    a step of `leaves_per_step` too long.
+    """
 
     def __init__(
         self,
@@ -53,21 +58,30 @@ class Searcher:
         weight_version: int = LATEST,
         seed: int = 0,
         tick: Tick = no_tick,
+        move_ms: int = 0,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._game = game
         self._evaluator = evaluator
         self._weight_version = weight_version
         self._tick = tick
         check_search(config, game)
-        leaves = leaves_at_once(search := strongest(config, num_simulations), game)
+        self._move_s, self._clock = move_ms / 1000, clock
+        search = until_stopped(config, move_ms) if move_ms else strongest(config, num_simulations)
+        leaves = leaves_at_once(search, game)
         most = most_leaves(game.packed_size(), game.num_distinct_actions(), game.value_size()) // leaves
-        self._slots = max(1, min(slots, MAX_SLOTS, most))
+        self._slots = max(1, min(1 if move_ms else slots, MAX_SLOTS, most))
         self._search = make_search(game, search, num_slots=self._slots, seed=seed, autoplay=False)
         capacity = self._slots * leaves
         self._packed = np.zeros((capacity, game.packed_size()), np.uint8)
         self._leaf_slots = np.zeros(capacity, np.int32)
         self._num_actions, self._value_size = game.num_distinct_actions(), game.value_size()
         self._next_uid = 1
+
+    @property
+    def simulations(self) -> int:
+        """Done so far."""
+        return self._search.simulations
 
     def results(self, histories: Sequence[Sequence[int]]) -> list[Result]:
         """Root statistics of each position, given as its actions from the initial state or as a `Line`.
@@ -108,7 +122,7 @@ class Searcher:
         return results
 
     def _chunk(self, histories: Sequence[Sequence[int]], read: Callable[[int], T]) -> list[T]:
-        waiting = 0
+        waiting, end_s, begun = 0, self._clock() + self._move_s, self._search.simulations
         try:
             for slot, actions in enumerate(histories):
                 self._start(slot, actions)
@@ -117,6 +131,8 @@ class Searcher:
                 evaluation = evaluate(self._evaluator, packed, weight_version=self._weight_version, tick=self._tick)
                 self._search.apply(evaluation.logits, evaluation.values, evaluation.weight_version)
                 waiting = 0
+                if self._move_s and self._clock() >= end_s and self._search.simulations > begun:
+                    break
             return [read(slot) for slot in range(len(histories))]
         finally:
             if waiting:  # interrupted: the core wants its answer before it forgets the question

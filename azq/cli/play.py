@@ -26,6 +26,8 @@ Latest = Annotated[
     typer.Option("--weights", help="What `latest` means: a file, a version, `latest` of the run, `azq:GAME`, or several: `a,b`."),
 ]
 
+MoveMs = Annotated[int | None, typer.Option("--move-ms", help="Milliseconds a move of networks and GTP engines, in place of simulations.")]
+
 
 @with_settings
 def play(
@@ -93,15 +95,17 @@ def match(
     games: Annotated[int, typer.Option("--games", help="Rounded up so that every deal is played once from each seat.")] = 100,
     run: RunName = None,
     weights: Latest = "latest",
-    num_simulations: Annotated[int, typer.Option(help="Simulations a move, of networks.")] = 64,
+    num_simulations: Annotated[int | None, typer.Option(help="Simulations a move, of networks; 64 by default.")] = None,
+    move_ms: MoveMs = None,
     opening_plies: Annotated[int, typer.Option(help="Random plies before each group of games.")] = 0,
     seed: Annotated[int, typer.Option(help="Of openings, dice, deals and players.")] = 0,
 ) -> Answer:
     """Play a match between two players on this machine."""
-    from azq.console.play import Seating, game_named, match_players, match_text, two_named
+    from azq.console.play import Seating, budget, game_named, match_players, match_text, two_named
 
     player, opponent = two_named(players or (), first, second)
-    seating = Seating(game_named(settings, game, run, player, opponent, weights), run, weights, num_simulations, seed)
+    bounds = budget(num_simulations, move_ms, 64)
+    seating = Seating(game_named(settings, game, run, player, opponent, weights), run, weights, seed=seed, **bounds)
     result = match_players(settings, seating, player, opponent, games, opening_plies)
     return Answer(result, match_text(result))
 
@@ -113,15 +117,17 @@ def gtp(
     player: Annotated[str, typer.Option("--player", help=PLAYER_FORMS)] = "latest",
     run: RunName = None,
     weights: Latest = "latest",
-    num_simulations: Annotated[int, typer.Option(help="Simulations a move, of networks.")] = 400,
+    num_simulations: Annotated[int | None, typer.Option(help="Simulations a move, of networks; 400 by default.")] = None,
+    move_ms: MoveMs = None,
     seed: Annotated[int, typer.Option(help="Of the player.")] = 0,
 ) -> None:
     """Play on boards that speak the Go Text Protocol, such as Sabaki and GoGui: commands on standard input, answers on standard output."""
     from azq.console.gtp import serve
-    from azq.console.play import Seating, game_named
+    from azq.console.play import Seating, budget, game_named
 
     with answers_apart() as sink:
-        seating = Seating(game_named(settings, game, run, player, weights), run, weights, num_simulations, seed)
+        bounds = budget(num_simulations, move_ms, 400)
+        seating = Seating(game_named(settings, game, run, player, weights), run, weights, seed=seed, **bounds)
         serve(settings, seating, player, sys.stdin, sink)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from azq import pretrained
 from azq.arena.levels import drawn, nearest
-from azq.arena.match import draw_outcome, play_match, share_of_first_place, whole_groups
+from azq.arena.match import MeteredPlayer, draw_outcome, play_match, share_of_first_place, whole_groups
 from azq.arena.player import Ground, Player, position
 from azq.arena.players import FILE, kind_of, make_player
 from azq.config import Config, SearchConfig
@@ -39,6 +39,15 @@ class Seating:
     num_simulations: int
     seed: int = 0
     slots: int = 1
+    move_ms: int = 0  # of a move, in place of simulations
+
+
+def budget(num_simulations: int | None, move_ms: int | None, usual: int) -> dict[str, int]:
+    """What of a `Seating` bounds a move, one of the two. Raises `ConfigError` for both, and for a time that is none."""
+    if move_ms is not None and (move_ms < 1 or num_simulations is not None):
+        instead = "" if num_simulations is None else f", and takes the place of --num-simulations {num_simulations}; give one of them"
+        raise ConfigError(f"--move-ms {move_ms} is a move's time in milliseconds, at least 1{instead}")
+    return {"num_simulations": usual if num_simulations is None else num_simulations, "move_ms": move_ms or 0}
 
 
 @contextmanager
@@ -54,7 +63,7 @@ def seated(config: Config, seating: Seating, names: Sequence[str]) -> Iterator[t
         _check_alike(agents)
         game = next((agent.game for agent in agents.values()), None) or _rules(config, seating)
         engines = [name.partition(":")[2] for name in names]  # the user of this terminal may start any program
-        ground = Ground(game, None, SearchConfig(), seating.num_simulations, slots=seating.slots, engines=engines)
+        ground = Ground(game, None, SearchConfig(), seating.num_simulations, slots=seating.slots, engines=engines, move_ms=seating.move_ms)
         players = []
         for number, name in enumerate(names):
             here = replace(ground, seed=seating.seed + number)
@@ -133,7 +142,11 @@ def match_players(config: Config, seating: Seating, first: str, second: str, gam
         raise ConfigError(f"--games {games} must be at least 1 and --opening-plies {opening_plies} at least 0")
     spec = MatchSpec(first, second, games, seating.num_simulations, opening_plies, seating.seed)
     with seated(config, replace(seating, slots=whole_groups(games, MAX_SEATS)), [first, second]) as (game, players):
-        return match_figures(play_match(spec, game, *players), unit(game))
+        if not seating.move_ms:
+            return match_figures(play_match(spec, game, *players), unit(game))
+        metered = [MeteredPlayer(player) for player in players]
+        figures = match_figures(play_match(spec, game, *metered), unit(game))
+        return figures | {"move_ms": seating.move_ms, "a_move": [player.a_move() for player in metered]}
 
 
 def match_figures(result: MatchResult, measure: Unit) -> dict[str, Any]:
@@ -162,7 +175,11 @@ def _second_figures(result: MatchResult) -> dict[str, Any]:
 
 
 def match_text(result: dict[str, Any]) -> str:
-    """The result in two lines."""
+    """The result in two lines; and what a move took, where it had a time."""
+    if "a_move" in result:
+        moves = ("{ms:g} ms, {cpu_s:g} CPU-s, {simulations:,g} simulations".format_map(spent) for spent in result["a_move"])
+        rest = {name: value for name, value in result.items() if name != "a_move"}
+        return f"{match_text(rest)}\na move of {result['move_ms']} ms: {'; '.join(moves)}"
     if result["seats"] == 1:
         return _scores_text(result)
     fair = f", {1 / result['seats']:.1%} between equals" if result["seats"] > 2 else ""

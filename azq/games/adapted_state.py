@@ -25,6 +25,7 @@ MAX_OUTCOME = 65_535  # what fits a record
 MAX_PLIES = 100_000  # of any game
 RAISED = (Exception, SystemExit)  # by a game: `sys.exit` in one would end a command as if all were well
 T = TypeVar("T")
+Redraw = Callable[[Any, int, Callable[[], float]], Any]  # a position which this player cannot tell from this one, by random numbers
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class GameForm:
     has_notation: bool
     chance: bool
     observe: Callable[[Any, int], Any]  # what the object shows a player, as a list or an array; read at once, so that it may be used again
+    redraw: Redraw
     scores: ScoreScale | None = None  # on which returns are a score; none: they are values
     shape: tuple[int, ...] = ()  # of an observation, (C, H, W) or flat; () until it is known
     user_scalars: int = -1  # that the object itself counts; -1 until it is known
@@ -317,7 +319,10 @@ class AdaptedState:
         if not self._form.hidden:
             return self.clone()
         source = np.random.default_rng(rng).random if isinstance(rng, int) else rng
-        twin = self._ask("resample_from_infostate", player, source)
+        try:
+            twin = self._form.redraw(self._inner, player, source)
+        except RAISED as error:
+            raise self._raised("resample_from_infostate", error) from error
         if twin is None or twin is self._inner:
             raise self._broken("resample_from_infostate gave its own position; return a new one;")
         history = [int(action) for action in twin.history()] if callable(getattr(twin, "history", None)) else list(self._history)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from azq.errors import AzqError, ConfigError, GameContractError, IllegalActionError
-from azq.games.adapted_state import MAX_OUTCOME, MAX_PLIES, RAISED, AdaptedState, GameForm
+from azq.games.adapted_state import MAX_OUTCOME, MAX_PLIES, RAISED, AdaptedState, GameForm, Redraw
 from azq.games.scores import ScoreScale
 
 SCALE = 16.0  # numbers that are no bits travel as int8, this many to one
@@ -28,7 +28,7 @@ class AdaptedGame:
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
     state_from_notation(text) to the position's notation(), where actions lie on the board: `action_layout`, "cells" or "columns", and
     token_groups(), which bits of the observation belong together.
-    `binary`, `scale`, `utility`, `scores` and `observe`: see `GameForm`; `lacks`: methods that the object has and the game has not.
+    `binary`, `scale`, `utility`, `scores`, `observe` and `redraw`: see `GameForm`; `lacks`: methods that the object has and the game has not.
     Its own methods are those of `azq._core.Game`.
     Raises `GameContractError` naming what is wrong.
     """
@@ -49,6 +49,7 @@ class AdaptedGame:
         scores: ScoreScale | None = None,
         lacks: frozenset[str] = frozenset(),
         observe: Callable[[Any, int], Any] = lambda position, player: position.observation_tensor(player),
+        redraw: Redraw = lambda position, player, rng: position.resample_from_infostate(player, rng),
     ) -> None:
         self.name, self.params, self._lacks = name, dict(params), lacks
         self._make, self._rules = make, rules
@@ -59,7 +60,7 @@ class AdaptedGame:
         self._chance = self._both(first, "is_chance_node", first, "chance_outcomes")
         has_notation = self._both(first, "notation", rules, "state_from_notation")
         declared = GameForm(
-            name, players, actions, binary, scale, utility, hidden, has_notation, self._chance, observe, scores, longest=max_length
+            name, players, actions, binary, scale, utility, hidden, has_notation, self._chance, observe, redraw, scores, longest=max_length
         )
         self._form = self._observe_once(declared, first)
         self._symmetries = self._read_symmetries()

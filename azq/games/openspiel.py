@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ _A_PATH = re.compile(r"[/\\]|\.\.|^~")
 _A_GAME = re.compile(r"([a-z0-9_]+)(?:\(([^()]*)\))?")
 _A_PLACE = re.compile(r"^\S+:\d+ ")  # of open_spiel's source
 _A_CHECK = re.compile(r"CHECK_\w+\((.*)\)$")
+ALL_ACT_OPENLY = {"liars_dice"}  # nothing is hidden but what chance did, and open_spiel cannot draw that again
+REDRAWS = 100_000
 PROBE_S = 120.0
 PROBE = """
 import json, random, sys, pyspiel
@@ -93,6 +96,7 @@ def from_openspiel(name: str, params: Mapping[str, Any]) -> AdaptedGame:
         raise ConfigError(f"game {name} shows a network nothing: {str(error).splitlines()[0]}") from None
     secrets = () if hidden else SECRETS  # though its states have such methods
     adapted = partial(AdaptedGame, name, params, game.new_initial_state, utility=utility, observe=view, **sizes)
+    adapted = partial(adapted, redraw=_redrawn) if short in ALL_ACT_OPENLY else adapted
     seen = _probe(adapted(binary=False, lacks=frozenset(secrets)), name, hidden)
     rolls = seen.rolls or game.get_type().chance_mode == pyspiel.GameType.ChanceMode.EXPLICIT_STOCHASTIC
     scale = min(SCALE, 127.0 / seen.largest) if seen.largest else SCALE
@@ -204,6 +208,24 @@ def _record(state: AdaptedState, seen: _Seen) -> None:
     numbers = state.raw_observation(state.current_player())
     seen.bits = seen.bits and bool(((numbers == 0.0) | (numbers == 1.0)).all())
     seen.largest = max(seen.largest, float(np.abs(numbers).max()))
+
+
+def _redrawn(state: Any, player: int, rng: Callable[[], float]) -> Any:
+    """The same actions after other chance, drawn until the player knows what he knew."""
+    seen, game = state.information_state_string(player), state.get_game()
+    for _ in range(REDRAWS):
+        twin = game.new_initial_state()
+        for action in state.history():
+            twin.apply_action(_outcome(twin.chance_outcomes(), rng()) if twin.is_chance_node() else action)
+        if twin.information_state_string(player) == seen:
+            return twin
+    raise ConfigError(f"{REDRAWS:,} deals did not bring what player {player} knows; choose fewer dice")
+
+
+def _outcome(outcomes: Sequence[tuple[int, float]], share: float) -> int:
+    """The outcome at which the probabilities so far come to this share."""
+    reached = accumulate(probability for _, probability in outcomes)
+    return next((outcome for (outcome, _), total in zip(outcomes, reached, strict=True) if share < total), outcomes[-1][0])
 
 
 def _redraw(state: AdaptedState, name: str) -> None:

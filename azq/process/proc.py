@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -56,6 +57,11 @@ def tree_cpu_s(pid: int) -> float:
     with contextlib.suppress(psutil.Error):
         return sum(map(sum, map(_cpu_s, (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))))))
     return 0.0
+
+
+def whole_cpu_s() -> float:
+    """CPU-seconds of this process, finely, and of all that it started and that lives."""
+    return time.process_time() + sum(map(tree_cpu_s, children(os.getpid())))
 
 
 def resident_bytes(pid: int | None = None) -> int:

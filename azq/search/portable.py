@@ -79,6 +79,11 @@ class PortableGame:
     def open(self) -> bool:
         return self.status not in (SlotStatus.EMPTY, SlotStatus.FINISHED) and not self.broken
 
+    @property
+    def stoppable(self) -> bool:
+        """Whether the search under way has an answer, though its budget is not spent."""
+        return self.status is SlotStatus.BUSY and self._config.algorithm == "puct" and bool(self._ply and self._ply.simulations)
+
     def clear(self) -> None:
         """Forgets the game, and why it broke."""
         self.status, self.broken, self.changed = SlotStatus.EMPTY, "", False
@@ -329,7 +334,7 @@ class PortableSearch:
     def result(self, slot: int) -> PortableResult:
         if self._slots[slot].broken:
             raise GameContractError(self._slots[slot].broken)
-        if self._slots[slot].status != SlotStatus.IDLE:
+        if self._slots[slot].status != SlotStatus.IDLE and not self._slots[slot].stoppable:
             raise RuntimeError(f"slot {slot} has no spent search; see idle_slots()")
         return self._slots[slot].result()
 

@@ -9,6 +9,9 @@ from azq.config import SearchConfig
 from azq.errors import ConfigError
 from azq.search.portable import PortableRecord, PortableResult, PortableSearch
 
+FASTEST = 50  # simulations a millisecond: more than one tree with a network comes to
+MOST_SIMULATIONS = 1 << 20  # that the core takes
+
 #: What actors and the arena search with: `azq._core.Search` says what each call does.
 Search = _core.Search | PortableSearch
 Record = _core.Record | PortableRecord  # of a game
@@ -82,6 +85,11 @@ def greedy(search: SearchConfig, num_simulations: int) -> SearchConfig:
 def strongest(search: SearchConfig, num_simulations: int) -> _core.SearchConfig:
     """The settings of a player that wants to win."""
     return exploring(greedy(search, num_simulations))
+
+
+def until_stopped(search: SearchConfig, move_ms: int) -> _core.SearchConfig:
+    """The settings of a player whose move a clock ends: PUCT, whose answer is good at any moment, and more simulations than fit."""
+    return strongest(search.model_copy(update={"algorithm": "puct"}), min(MOST_SIMULATIONS, FASTEST * move_ms))
 
 
 def search_at(search: SearchConfig, progress: float, samples: int = 0) -> SearchConfig:

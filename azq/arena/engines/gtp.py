@@ -26,10 +26,11 @@ class GtpPlayer(EnginePlayer):
     """Plays the moves of a GTP engine; black is player 0.
 
     Raises `ConfigError` for a game that GTP engines do not play, `EngineError` where the engine cannot be started, dies,
-    stays silent, refuses a command or answers what is no legal action.
+    stays silent, refuses a command or answers what is no legal action. With `move_ms` it gets its time, in seconds; one that refuses the
+    command takes what it takes.
     """
 
-    def __init__(self, command: str, game: _core.Game, *, deadline_s: float = DEADLINE_S, tick: Tick = no_tick) -> None:
+    def __init__(self, command: str, game: _core.Game, *, move_ms: int = 0, deadline_s: float = DEADLINE_S, tick: Tick = no_tick) -> None:
         self._game = game
         self._cells = coordinates(game)
         name, remedy = f"gtp:{command}", f"try it by hand: echo name | {command}"
@@ -37,7 +38,10 @@ class GtpPlayer(EnginePlayer):
             words = shlex.split(command)
         except ValueError as error:
             raise ConfigError(f"player {name} is no command line: {error}") from None
-        super().__init__(EngineProcess(name, words, remedy=remedy, deadline_s=deadline_s, tick=tick))
+        super().__init__(EngineProcess(name, words, remedy=remedy, deadline_s=deadline_s + move_ms / 1000, tick=tick))
+        self._time = f"{move_ms / 1000:g} 1" if move_ms else ""  # and one move to make in it
+        if self._time:
+            self._command(f"time_settings 0 {self._time}", "its start", may_refuse=True)
         self._sent: list[int] | None = None  # the game on the engine's board
 
     def choose(self, histories: Sequence[Sequence[int]]) -> list[int]:
@@ -52,6 +56,8 @@ class GtpPlayer(EnginePlayer):
         about = f"{self._game.name} {state.notation()}"
         self._set_up(history, about)
         colour = COLOURS[state.current_player()]
+        if self._time:
+            self._command(f"time_left {colour} {self._time}", about, may_refuse=True)
         text = self._command(f"genmove {colour}", about)
         self._sent = None  # genmove plays its move on the engine's board
         if text.lower() == "resign":
@@ -79,7 +85,7 @@ class GtpPlayer(EnginePlayer):
     def _command(self, command: str, about: str, *, may_refuse: bool = False) -> str:
         """What follows the = of the answer; raises `EngineError` for a refusal.
 
-        A pass may be refused: gtp-rhino takes none, it passes by itself where the rules make a side pass.
+        A time may be refused, and a pass: gtp-rhino takes none, it passes by itself where the rules make a side pass.
         """
         lines = self._process.ask(command, about, complete=answered)
         reply = " ".join(line.strip() for line in lines[_start(lines) :]).strip()

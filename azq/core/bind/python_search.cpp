@@ -218,10 +218,18 @@ PyRecord PySearch::record(int slot) const {
                     static_cast<std::size_t>(game_.dimensions.actions), static_cast<std::size_t>(game_.dimensions.value_size)};
 }
 
-RootStatistics PySearch::result(int slot) const {
+/// PUCT has an answer from its first visit on, Gumbel once its schedule is done.
+RootStatistics PySearch::result(int slot) {
     check_slot(slot);
-    if (search_->status(slot) != SlotStatus::kIdle) raise_runtime("slot " + std::to_string(slot) + " has no spent search; see idle_slots()");
-    return search_->result(slot);
+    const SlotStatus status = search_->status(slot);
+    const bool stopped = status == SlotStatus::kBusy && config_.algorithm == Algorithm::kPuct;
+    if (stopped) check_still(slot);
+    if (stopped || status == SlotStatus::kIdle) {
+        RootStatistics result = search_->result(slot);
+        const auto visited = [](std::int32_t visits) { return visits > 0; };
+        if (!stopped || std::any_of(result.visit_counts.begin(), result.visit_counts.end(), visited)) return result;
+    }
+    raise_runtime("slot " + std::to_string(slot) + " has no spent search; see idle_slots()");
 }
 
 void PySearch::play(int slot, int action) {

@@ -47,7 +47,7 @@ class PySearch {
     std::vector<int> slots_with(SlotStatus status) const;
     std::vector<int> changed_slots();
     PyRecord record(int slot) const;
-    RootStatistics result(int slot) const;
+    RootStatistics result(int slot);
     void play(int slot, int action);
     PyState state(int slot) const;
     nb::dict tree(int slot);

@@ -65,6 +65,7 @@ NB_MODULE(AZQ_NN_MODULE, m) {
 #else
     m.def("supported", [] { return true; });
 #endif
+    m.def("multiply", &azq::nn::multiply, nb::arg("rounds"));
     nb::class_<Network>(m, "Network")
         .def(nb::init<const nb::bytes&>(), nb::arg("description"))
         .def("forward", &Network::forward, nb::arg("packed"), nb::arg("logits"), nb::arg("values"), nb::arg("threads"));

@@ -18,7 +18,10 @@ from numpy.typing import NDArray
 from azq.config import Config, RunConfig, RunSections
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
-from azq.parts.lab.bench.rig import Rig, in_turns, observations, percentile, rig
+from azq.inference.device.native import kernel_for
+from azq.nets import NetSpec, build
+from azq.nets.device import place
+from azq.parts.lab.bench.rig import Rig, in_turns, observations, percentile, rig, rules
 from azq.parts.lab.bench.selfplay import NETWORK
 from azq.phases import Phases
 
@@ -30,6 +33,7 @@ IN_FLIGHT = 2  # batches of the bare network, as many as a GPU's worker has
 REQUESTS = 3  # of the stream: as many, and one on its way
 ROUNDS = 3
 WARM_UP = 10
+PEAK_TRIES, PEAK_ROUNDS = 10, 2_000_000
 PATIENCE_S = 30.0
 
 
@@ -42,7 +46,8 @@ def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0
         batch = batch or config.selfplay.games_in_flight // config.selfplay.groups
         rates = throughput(machine, 2 * seconds, batch)
         share = rates["stream_evaluations_per_cpu_s"] / rates["bare_evaluations_per_cpu_s"]
-        return {**rates, "stream_share_of_bare": round(share, 4), **latency(machine, seconds, batch)}
+        peak = share_of_peak(machine, rates["bare_evaluations_per_cpu_s"])
+        return {**rates, "stream_share_of_bare": round(share, 4), **peak, **latency(machine, seconds, batch)}
 
 
 def throughput(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
@@ -58,6 +63,25 @@ def throughput(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
         **{f"{name}_evaluations_per_s": round(batch * done / wall_s) for name, (done, wall_s, _) in spent.items()},
         **{f"{name}_evaluations_per_cpu_s": round(batch * done / max(cpu_s, 1e-9)) for name, (done, _, cpu_s) in spent.items()},
     }
+
+
+def share_of_peak(machine: Rig, evaluations_per_cpu_s: float) -> dict[str, Any]:
+    """How many of the products that this CPU's instructions could make in a CPU-second are the network's own; nothing where torch evaluates.
+
+    A convolution's are counted as if it were written out; the CPU's are measured, by the same instructions on registers alone.
+    """
+    spec = NetSpec.of(rules(machine.sections))
+    module = build(machine.sections.network, spec, seed=0)
+    kernel = kernel_for(module, place(machine.config.inference))
+    if kernel is None:
+        return {}
+    products = sum(weight.numel() * (spec.rows * spec.cols if weight.ndim == 4 else 1) for weight in module.parameters() if weight.ndim > 1)
+    peak = 0.0
+    for _ in range(PEAK_TRIES):  # the best one was disturbed least
+        begun_s = time.thread_time()
+        peak = max(peak, kernel.multiply(PEAK_ROUNDS) / (time.thread_time() - begun_s))
+    share = {"share_of_integer_peak": round(products * evaluations_per_cpu_s / peak, 3)}
+    return {"products_an_evaluation": products, "peak_products_per_cpu_s": round(peak), **share}
 
 
 def latency(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:

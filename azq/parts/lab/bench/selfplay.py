@@ -44,7 +44,7 @@ def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str,
     """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
     sections = parse_run(preset_of(game), f"the preset of {game}") if preset else _sections(config, game)
     sections = changed(sections, selfplay={"evaluator": "stream"})
-    return selfplay_figures(config, sections, seconds, evaluator)
+    return selfplay_figures(config, sections, seconds, evaluator, config.worker.concurrency or 1)
 
 
 def selfplay_figures(config: Config, sections: RunSections, seconds: float, evaluator: str, processes: int = 1) -> dict[str, Any]:
@@ -82,6 +82,7 @@ def selfplay_figures(config: Config, sections: RunSections, seconds: float, eval
         "games_per_s": round(done["games"] / wall_s, 3),
         "cpu_cores": round(spent_s / wall_s, 2),
         "inference_mean_batch": round(served.get(metrics.MEAN_BATCH, 0.0), 1),
+        "request_ms": round(served.get(metrics.EVAL_LATENCY_MS, 0.0), 2),
         "network_busy": round(served.get(metrics.NETWORK_BUSY, 0.0), 3),
         **({"gpu_busy": served[GPU_FORWARD]} if GPU_FORWARD in served else {}),
         "selfplay_phases": phases,
@@ -144,7 +145,10 @@ def play_beside(sections: dict[str, Any], evaluator: str, seconds: float, warm_u
 
 
 def _sections(config: Config, game: str) -> RunSections:
-    return changed(config.run_sections(), run={"game": game}, search={"num_simulations": SIMULATIONS}, network=NETWORK)
+    """Those of the settings; of these, network and simulations only where they were set."""
+    search = {} if "num_simulations" in config.search.model_fields_set else {"num_simulations": SIMULATIONS}
+    network = config.network if "network" in config.model_fields_set else NETWORK
+    return changed(config.run_sections(), run={"game": game}, search=search, network=network)
 
 
 class Reading(NamedTuple):

@@ -1,0 +1,118 @@
+"""Matches at equal time: a clock ends each move, engines get theirs, and the result says what a move took; all by hand-made clocks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from azq import games
+from azq.arena.match import MeteredPlayer, play_match
+from azq.arena.player import Ground
+from azq.arena.players import make_player
+from azq.arena.searcher import Searcher
+from azq.config import SearchConfig, load
+from azq.console import play
+from azq.errors import ConfigError
+from azq.search.evaluator import UniformEvaluator
+from azq.wire.messages import MatchSpec
+
+GOMOKU = games.load("gomoku", size=9)
+ENGINE = """
+import sys
+stones, log = set(), open(sys.argv[1], "a", buffering=1)
+for line in sys.stdin:
+    name, *words = line.split()
+    log.write(line)
+    reply = "? unknown command" if name.startswith("time") and sys.argv[2] == "refuses" else "= "
+    if name == "clear_board":
+        stones = set()
+    elif name == "play":
+        stones.add(words[1])
+    elif name == "genmove":
+        move = next(cell for row in range(1, 10) for cell in (f"{letter}{row}" for letter in "ABCDEFGHJ") if cell not in stones)
+        stones.add(move)
+        reply += move
+    print(reply + "\\n", flush=True)
+"""
+
+
+class Ticking:
+    """Each look at it is so many milliseconds later."""
+
+    def __init__(self, tick_ms: float) -> None:
+        self._tick_s, self._now_s = tick_ms / 1000, 0.0
+
+    def __call__(self) -> float:
+        self._now_s += self._tick_s
+        return self._now_s
+
+
+def searcher(game: games.Game, move_ms: int, tick_ms: float, **search: object) -> Searcher:
+    evaluator = UniformEvaluator(game.num_distinct_actions(), game.value_size())
+    return Searcher(game, evaluator, SearchConfig(**search), 64, slots=8, move_ms=move_ms, clock=Ticking(tick_ms))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["connect_four", "gomoku", "backgammon", "blob", "tests/games/nim.py:Nim"])
+def test_a_move_is_searched_until_its_time_is_over(name: str) -> None:
+    game = games.load(name)
+    state, opening = game.new_initial_state(), list[int]()
+    while state.is_chance_node():
+        opening.append(state.chance_outcomes()[0][0])
+        state.apply_action(opening[-1])
+    short, long = searcher(game, 20, 1.0), searcher(game, 60, 1.0)
+    (result,) = short.results([opening])
+    long.results([opening, opening])
+    assert result.best_action in state.legal_actions()
+    assert sum(result.visit_counts) == short.simulations
+    assert 1 < short.simulations < long.simulations / 4  # twice as many positions, three times as long each
+    slow = searcher(game, 20, 1000.0)  # every look is too late: one simulation all the same
+    (result,) = slow.results([opening])
+    assert sum(result.visit_counts) == slow.simulations == 1
+
+
+def test_several_leaves_at_once_end_within_a_step() -> None:
+    one, many = (searcher(GOMOKU, 20, 1.0, leaves_per_step=leaves) for leaves in (1, 8))
+    for some in (one, many):
+        some.results([[]])
+    assert one.simulations < many.simulations <= 8 * (one.simulations + 1)
+
+
+@pytest.mark.parametrize("manner", ["takes", "refuses"])
+def test_an_engine_gets_its_time_before_each_move(manner: str, tmp_path: Path) -> None:
+    (script := tmp_path / "engine.py").write_text(ENGINE)
+    command, log = f"{sys.executable} {script} {tmp_path / 'log'} {manner}", tmp_path / "log"
+    network = Ground(GOMOKU, UniformEvaluator(81), SearchConfig(), 0, latest=1, engines=[command], move_ms=250, clock=Ticking(100.0))
+    first, second = (MeteredPlayer(make_player(name, network), Ticking(500.0), Ticking(250.0)) for name in ("latest", f"gtp:{command}"))
+    try:
+        play_match(MatchSpec("latest", f"gtp:{command}", 4, 0, 0, 1), GOMOKU, first, second)
+    finally:
+        second.close()
+    lines = log.read_text().splitlines()
+    moves = [number for number, line in enumerate(lines) if line.startswith("genmove")]
+    assert lines[0] == "time_settings 0 0.25 1"
+    assert moves
+    assert {lines[number - 1] for number in moves} == {"time_left black 0.25 1", "time_left white 0.25 1"}
+    assert first.a_move()["simulations"] >= 1
+    assert second.a_move()["simulations"] == 0
+    assert 0 < second.a_move()["cpu_s"] < second.a_move()["ms"] / 1000  # a tick for all the games that are searched in a step
+
+
+def test_the_result_says_what_a_move_took() -> None:
+    seating = play.Seating("tic_tac_toe", None, "latest", seed=1, **play.budget(None, 1, 64))
+    result = play.match_players(load(), seating, "azq:tic_tac_toe", "random", 4, 0)
+    assert result["move_ms"] == 1
+    assert result["a_move"][0]["simulations"] >= 1
+    assert "a move of 1 ms: " in play.match_text(result)
+
+
+@pytest.mark.parametrize(("simulations", "move_ms"), [(None, 0), (None, -5), (64, 100)])
+def test_a_time_that_is_none_and_two_bounds_are_one_error(simulations: int | None, move_ms: int) -> None:
+    with pytest.raises(ConfigError, match=f"--move-ms {move_ms} is"):
+        play.budget(simulations, move_ms, 64)
+
+
+def test_a_player_of_fixed_simulations_is_refused() -> None:
+    with pytest.raises(ConfigError, match="uct:50 has a fixed number"):
+        make_player("uct:50", Ground(GOMOKU, None, SearchConfig(), 0, move_ms=100))
