@@ -33,18 +33,9 @@ class NetworkPlayer(Player):
         self.name = ground.owner or f"weights:{','.join(map(str, versions))}"
         if ground.evaluator is None:
             raise ConfigError(f"player {self.name} needs an evaluator")
-        self._searcher = Searcher(
-            ground.game,
-            joined(ground.evaluator, versions),
-            ground.search,
-            ground.num_simulations,
-            slots=ground.slots,
-            weight_version=max(versions),
-            seed=ground.seed,
-            tick=ground.tick,
-            move_ms=ground.move_ms,
-            clock=ground.clock,
-        )
+        evaluator = joined(ground.evaluator, versions)
+        options = {name: getattr(ground, name) for name in ("slots", "seed", "tick", "move_ms", "clock")}
+        self._searcher = Searcher(ground.game, evaluator, ground.search, ground.num_simulations, weight_version=max(versions), **options)
 
     @property
     def simulations(self) -> int:
@@ -211,7 +202,9 @@ def make_player(name: str, ground: Ground) -> Player:
     if kind.games and ground.game.name not in kind.games:
         raise ConfigError(f"player {name} knows {', '.join(kind.games)} only, not {ground.game.name}")
     if ground.move_ms and kind.fixed:
-        raise ConfigError(f"player {name} has a fixed number of simulations and none of --move-ms; seat networks or engines, or leave it out")
+        raise ConfigError(
+            f"player {name} has a fixed number of simulations and none of --move-ms; seat networks or engines, or leave it out"
+        )
     return kind.make(name, ground)
 
 

@@ -130,8 +130,7 @@ def fleet_expire(settings: Config) -> Answer:
 @fleet_app.command("acl")
 @with_settings
 def fleet_acl(
-    settings: Config,
-    apply: Annotated[bool, typer.Option("--apply", help="Make these users on every broker of the settings.")] = False,
+    settings: Config, apply: Annotated[bool, typer.Option("--apply", help="Make these users on every broker of the settings.")] = False
 ) -> None:
     """Print the roles' users as lines of an ACL file, or make them; for servers that azq did not start."""
     from azq.host.brokers import resolve
@@ -177,8 +176,7 @@ def systemd_install(
 @systemd_app.command("uninstall")
 @with_answer
 def systemd_uninstall(
-    root: Annotated[Path, typer.Option("--root", help="Of an installation below this folder.")] = Path("/"),
-    dry_run: DryRun = False,
+    root: Annotated[Path, typer.Option("--root", help="Of an installation below this folder.")] = Path("/"), dry_run: DryRun = False
 ) -> Answer:
     """Stop the services and remove the units; settings, passwords and runs are kept."""
     from azq.host.systemd.install import uninstall

@@ -22,8 +22,7 @@ site_app = typer.Typer(name="site", no_args_is_help=True, help="Pages on which v
 
 Game = Annotated[str | None, typer.Option("--game", help="Name of the game; that of the weights where `azq:GAME` or a file is named.")]
 Latest = Annotated[
-    str,
-    typer.Option("--weights", help="What `latest` means: a file, a version, `latest` of the run, `azq:GAME`, or several: `a,b`."),
+    str, typer.Option("--weights", help="What `latest` means: a file, a version, `latest` of the run, `azq:GAME`, or several: `a,b`.")
 ]
 
 MoveMs = Annotated[int | None, typer.Option("--move-ms", help="Milliseconds a move of networks and GTP engines, in place of simulations.")]

@@ -35,8 +35,7 @@ def up(
     volunteers: Annotated[bool, typer.Option("--volunteers", help="Let browsers' tabs play: people open the link that is shown.")] = False,
     port: Annotated[int | None, typer.Option("--port", help="With --volunteers, of that link; 8090 by default.")] = None,
     origin: Annotated[
-        str | None,
-        typer.Option("--from", metavar="RUN[:VERSION]|FILE|azq:GAME", help="Begin with these weights, its network theirs."),
+        str | None, typer.Option("--from", metavar="RUN[:VERSION]|FILE|azq:GAME", help="Begin with these weights, its network theirs.")
     ] = None,
     freeze: Annotated[str, typer.Option("--freeze", metavar="trunk", help="With --from: `trunk` lets only the heads learn.")] = "",
     config: ConfigFile = None,
@@ -88,8 +87,7 @@ def worker(
 
 @process
 def inference(
-    settings: Config,
-    device: Annotated[str | None, typer.Option("--device", help="cpu, cuda:0, mps; the best there is by default.")] = None,
+    settings: Config, device: Annotated[str | None, typer.Option("--device", help="cpu, cuda:0, mps; the best there is by default.")] = None
 ) -> int:
     """Run an inference worker: evaluate leaves for every run."""
     from workers.inference import main

@@ -173,13 +173,7 @@ By = Annotated[str | None, typer.Option("--by", metavar="source|worker|version",
 
 @samples_app.command("stats")
 @with_settings
-def samples_stats(
-    settings: Config,
-    run: Run,
-    by: By = None,
-    games: Newest = 100_000,
-    opening_plies: OpeningPlies = 2,
-) -> Answer:
+def samples_stats(settings: Config, run: Run, by: By = None, games: Newest = 100_000, opening_plies: OpeningPlies = 2) -> Answer:
     """Show lengths, results, policies, values against results, versions, openings, duplicates and symmetry of a run's games."""
     from azq.console.samples import read, stats_text
     from azq.samples.stats import stats

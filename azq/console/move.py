@@ -30,15 +30,7 @@ if TYPE_CHECKING:
 
 BATCH_LINES = 256  # positions searched together
 MAX_LINE_BYTES = 1 << 20
-PRINTED = (
-    "action",
-    "action_text",
-    "value",
-    "visit_counts",
-    "priors",
-    "principal_variation",
-    "principal_variation_texts",
-)
+PRINTED = ("action", "action_text", "value", "visit_counts", "priors", "principal_variation", "principal_variation_texts")
 
 log = logs.get(__name__)
 
@@ -203,15 +195,7 @@ def folder_of(config: Config, game: str | None, run: str | None) -> rundir.RunDi
     return newest or rundir.RunDir(config.home, game or config.run.game)
 
 
-def move(
-    config: Config,
-    game: str,
-    run: str | None,
-    weights: str,
-    num_simulations: int,
-    source: TextIO,
-    sink: TextIO,
-) -> None:
+def move(config: Config, game: str, run: str | None, weights: str, num_simulations: int, source: TextIO, sink: TextIO) -> None:
     """Answers every line of `source` in order. A line that is wrong ends with `WireError` naming it; answers before it stand."""
     if num_simulations < 1:
         raise ConfigError(f"--num-simulations {num_simulations} must be at least 1")

@@ -152,34 +152,19 @@ def match_players(config: Config, seating: Seating, first: str, second: str, gam
 def match_figures(result: MatchResult, measure: Unit) -> dict[str, Any]:
     """Plain values; `points_95` is half the width of a 95 % interval. Pure."""
     same = ("first", "second", "seats", "games", "wins", "draws", "losses")
-    return (
-        {name: getattr(result, name) for name in same}
-        | {
-            "share": round(result.score, 4),
-            "unit": measure.name,
-            "points": round(result.points, 4),
-            "points_95": round(Z95 * result.points_se, 4),
-        }
-        | ({} if result.seats > 1 else _second_figures(result))
-    )
-
-
-def _second_figures(result: MatchResult) -> dict[str, Any]:
-    figures = {
-        "second_points": result.second_points,
-        "second_points_95": Z95 * result.second_points_se,
-        "gap": result.points - result.second_points,
-        "gap_95": Z95 * result.gap_se,
-    }
-    return {name: round(value, 4) for name, value in figures.items()}
+    figures = {"share": result.score, "unit": measure.name, "points": result.points, "points_95": Z95 * result.points_se}
+    if result.seats == 1:
+        second = {"second_points": result.second_points, "second_points_95": Z95 * result.second_points_se}
+        figures |= second | {"gap": result.points - result.second_points, "gap_95": Z95 * result.gap_se}
+    plain = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    return {name: getattr(result, name) for name in same} | plain
 
 
 def match_text(result: dict[str, Any]) -> str:
     """The result in two lines; and what a move took, where it had a time."""
-    if "a_move" in result:
-        moves = ("{ms:g} ms, {cpu_s:g} CPU-s, {simulations:,g} simulations".format_map(spent) for spent in result["a_move"])
-        rest = {name: value for name, value in result.items() if name != "a_move"}
-        return f"{match_text(rest)}\na move of {result['move_ms']} ms: {'; '.join(moves)}"
+    if moves := result.get("a_move"):
+        took = ("{ms:g} ms, {cpu_s:g} CPU-s, {simulations:,g} simulations".format_map(spent) for spent in moves)
+        return f"{match_text(result | {'a_move': ()})}\na move of {result['move_ms']} ms: {'; '.join(took)}"
     if result["seats"] == 1:
         return _scores_text(result)
     fair = f", {1 / result['seats']:.1%} between equals" if result["seats"] > 2 else ""

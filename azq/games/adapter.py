@@ -28,7 +28,7 @@ class AdaptedGame:
     with resample_from_infostate(player, rng), scalars(player), action_to_string. `rules`: what may have symmetries(), and
     state_from_notation(text) to the position's notation(), where actions lie on the board: `action_layout`, "cells" or "columns", and
     token_groups(), which bits of the observation belong together.
-    `binary`, `scale`, `utility`, `scores`, `observe` and `redraw`: see `GameForm`; `lacks`: methods that the object has and the game has not.
+    `binary`, `scale`, `utility`, `scores`, `observe` and `redraw`: see `GameForm`; `lacks`: methods of the object that the game has not.
     Its own methods are those of `azq._core.Game`.
     Raises `GameContractError` naming what is wrong.
     """

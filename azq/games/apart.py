@@ -57,12 +57,7 @@ class _Heard:
 
 
 def check_apart(
-    name: str,
-    params: Mapping[str, Any],
-    count: int,
-    progress: Callable[[int], None] = lambda done: None,
-    *,
-    patience_s: float = PATIENCE_S,
+    name: str, params: Mapping[str, Any], count: int, progress: Callable[[int], None] = lambda done: None, *, patience_s: float = PATIENCE_S
 ) -> Report:
     """As `check`, of a game by its name. Raises what loading it raises."""
     job = {"name": name, "params": dict(params), "games": count}

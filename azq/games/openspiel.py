@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -212,20 +211,14 @@ def _record(state: AdaptedState, seen: _Seen) -> None:
 
 def _redrawn(state: Any, player: int, rng: Callable[[], float]) -> Any:
     """The same actions after other chance, drawn until the player knows what he knew."""
-    seen, game = state.information_state_string(player), state.get_game()
+    seen, game, dice = state.information_state_string(player), state.get_game(), random.Random(rng())
     for _ in range(REDRAWS):
         twin = game.new_initial_state()
         for action in state.history():
-            twin.apply_action(_outcome(twin.chance_outcomes(), rng()) if twin.is_chance_node() else action)
+            twin.apply_action(dice.choices(*zip(*twin.chance_outcomes(), strict=True))[0] if twin.is_chance_node() else action)
         if twin.information_state_string(player) == seen:
             return twin
     raise ConfigError(f"{REDRAWS:,} deals did not bring what player {player} knows; choose fewer dice")
-
-
-def _outcome(outcomes: Sequence[tuple[int, float]], share: float) -> int:
-    """The outcome at which the probabilities so far come to this share."""
-    reached = accumulate(probability for _, probability in outcomes)
-    return next((outcome for (outcome, _), total in zip(outcomes, reached, strict=True) if share < total), outcomes[-1][0])
 
 
 def _redraw(state: AdaptedState, name: str) -> None:

@@ -66,9 +66,9 @@ def throughput(machine: Rig, seconds: float, batch: int) -> dict[str, Any]:
 
 
 def share_of_peak(machine: Rig, evaluations_per_cpu_s: float) -> dict[str, Any]:
-    """How many of the products that this CPU's instructions could make in a CPU-second are the network's own; nothing where torch evaluates.
+    """The network's products in a CPU-second, convolutions written out, over those that the same instructions make on registers alone.
 
-    A convolution's are counted as if it were written out; the CPU's are measured, by the same instructions on registers alone.
+    Nothing where torch evaluates.
     """
     spec = NetSpec.of(rules(machine.sections))
     module = build(machine.sections.network, spec, seed=0)
