@@ -152,7 +152,7 @@ def match_players(config: Config, seating: Seating, first: str, second: str, gam
 def match_figures(result: MatchResult, measure: Unit) -> dict[str, Any]:
     """Plain values; `points_95` is half the width of a 95 % interval. Pure."""
     same = ("first", "second", "seats", "games", "wins", "draws", "losses")
-    figures = {"share": result.score, "unit": measure.name, "points": result.points, "points_95": Z95 * result.points_se}
+    figures: dict[str, Any] = {"share": result.score, "unit": measure.name, "points": result.points, "points_95": Z95 * result.points_se}
     if result.seats == 1:
         second = {"second_points": result.second_points, "second_points_95": Z95 * result.second_points_se}
         figures |= second | {"gap": result.points - result.second_points, "gap_95": Z95 * result.gap_se}

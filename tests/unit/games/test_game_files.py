@@ -145,12 +145,7 @@ def test_openspiel_opens_no_file(params: dict[str, str]) -> None:
 
 
 #: they get names from the person who starts them; all others from data, and an import contract cannot tell `games.load` from `azq.games`
-PERSONS: tuple[str, ...] = (
-    "azq/cli/play.py",
-    "azq/console/doctor.py",
-    "azq/console/show.py",
-    "azq/console/grading.py",
-)
+PERSONS: tuple[str, ...] = ("azq/cli/play.py", "azq/console/doctor.py", "azq/console/show.py", "azq/console/grading.py")
 PERSONS += (
     "azq/parts/lab/bench/",
     "azq/parts/lab/drill/faults/",

@@ -19,6 +19,7 @@ GAMES: list[tuple[str, dict[str, Any]]] = [
     ("kuhn_poker", {}),
     ("kuhn_poker", {"players": 3}),
     ("leduc_poker", {}),
+    ("liars_dice", {"dice_sides": 3}),  # open_spiel cannot draw its dice again
     ("pig", {}),
     ("breakthrough", {"rows": 5, "columns": 4}),
     ("y", {"board_size": 4}),

@@ -12,20 +12,7 @@ from hypothesis import strategies as st
 
 from azq.config import NetworkConfig
 from azq.errors import ConfigError, EvaluationTimeout
-from azq.parts.lab.bench.plan import (
-    BEGIN,
-    CASES,
-    END,
-    Case,
-    Part,
-    cases,
-    markdown,
-    number,
-    parts,
-    replace_section,
-    split,
-    summary,
-)
+from azq.parts.lab.bench.plan import BEGIN, CASES, END, Case, Part, cases, markdown, number, parts, replace_section, split, summary
 from azq.parts.lab.bench.selfplay import together
 from azq.parts.lab.bench.suite import config_of, measured, run_all, write
 
