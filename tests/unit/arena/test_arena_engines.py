@@ -55,6 +55,8 @@ for line in sys.stdin:
         else:
             stones.add(move)
         reply += move
+    elif name.startswith("time") and manner == "timeless":
+        reply = "? unknown command"
     print("\\n# a comment\\n" + reply + "\\n", flush=True)
 """
 
@@ -202,6 +204,18 @@ def test_an_engine_may_resign(engine: str) -> None:
     player = GtpPlayer(f"{engine} resign", GOMOKU)
     assert player.choose([[72]]) == [RESIGN]
     player.close()
+
+
+@pytest.mark.parametrize("manner", ["", "timeless"])
+def test_an_engine_gets_its_time_before_each_move(manner: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, ask = list[str](), EngineProcess.ask
+    monkeypatch.setattr(EngineProcess, "ask", lambda self, line, *more, **named: lines.append(line) or ask(self, line, *more, **named))
+    player = GtpPlayer(f"{engine} {manner}", GOMOKU, move_ms=250)
+    assert len(player.choose([[72], []])) == 2  # the white stone, then the first black one
+    player.close()
+    assert lines[0] == "time_settings 0 0.25 1"
+    before = [lines[number - 1] for number, line in enumerate(lines) if line.startswith("genmove")]
+    assert before == ["time_left white 0.25 1", "time_left black 0.25 1"]
 
 
 def test_a_command_line_that_is_none_is_refused() -> None:

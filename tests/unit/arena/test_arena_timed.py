@@ -1,14 +1,11 @@
-"""Matches at equal time: a clock ends each move, engines get theirs, and the result says what a move took; all by hand-made clocks."""
+"""Matches at equal time: a clock ends each move, and the result says what a move took; all by hand-made clocks."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import pytest
 
 from azq import games
-from azq.arena.match import MeteredPlayer, play_match
+from azq.arena.match import MeteredPlayer
 from azq.arena.player import Ground
 from azq.arena.players import make_player
 from azq.arena.searcher import Searcher
@@ -16,26 +13,8 @@ from azq.config import SearchConfig, load
 from azq.console import play
 from azq.errors import ConfigError
 from azq.search.evaluator import UniformEvaluator
-from azq.wire.messages import MatchSpec
 
 GOMOKU = games.load("gomoku", size=9)
-ENGINE = """
-import sys
-stones, log = set(), open(sys.argv[1], "a", buffering=1)
-for line in sys.stdin:
-    name, *words = line.split()
-    log.write(line)
-    reply = "? unknown command" if name.startswith("time") and sys.argv[2] == "refuses" else "= "
-    if name == "clear_board":
-        stones = set()
-    elif name == "play":
-        stones.add(words[1])
-    elif name == "genmove":
-        move = next(cell for row in range(1, 10) for cell in (f"{letter}{row}" for letter in "ABCDEFGHJ") if cell not in stones)
-        stones.add(move)
-        reply += move
-    print(reply + "\\n", flush=True)
-"""
 
 
 class Ticking:
@@ -79,24 +58,13 @@ def test_several_leaves_at_once_end_within_a_step() -> None:
     assert one.simulations < many.simulations <= 8 * (one.simulations + 1)
 
 
-@pytest.mark.parametrize("manner", ["takes", "refuses"])
-def test_an_engine_gets_its_time_before_each_move(manner: str, tmp_path: Path) -> None:
-    (script := tmp_path / "engine.py").write_text(ENGINE)
-    command, log = f"{sys.executable} {script} {tmp_path / 'log'} {manner}", tmp_path / "log"
-    network = Ground(GOMOKU, UniformEvaluator(81), SearchConfig(), 0, latest=1, engines=[command], move_ms=250, clock=Ticking(100.0))
-    first, second = (MeteredPlayer(make_player(name, network), Ticking(500.0), Ticking(250.0)) for name in ("latest", f"gtp:{command}"))
-    try:
-        play_match(MatchSpec("latest", f"gtp:{command}", 4, 0, 0, 1), GOMOKU, first, second)
-    finally:
-        second.close()
-    lines = log.read_text().splitlines()
-    moves = [number for number, line in enumerate(lines) if line.startswith("genmove")]
-    assert lines[0] == "time_settings 0 0.25 1"
-    assert moves
-    assert {lines[number - 1] for number in moves} == {"time_left black 0.25 1", "time_left white 0.25 1"}
-    assert first.a_move()["simulations"] >= 1
-    assert second.a_move()["simulations"] == 0
-    assert 0 < second.a_move()["cpu_s"] < second.a_move()["ms"] / 1000  # a tick for all the games that are searched in a step
+def test_what_moves_took_is_counted_over_all_games() -> None:
+    ground = Ground(GOMOKU, UniformEvaluator(81), SearchConfig(), 0, latest=1, move_ms=250, clock=Ticking(100.0))
+    first, second = (MeteredPlayer(make_player(name, ground), Ticking(3000.0), Ticking(1500.0)) for name in ("latest", "random"))
+    first.choose([[], [40], [40, 41]])
+    second.choose([[]])
+    assert first.a_move() == {"ms": 1000.0, "cpu_s": 0.5, "simulations": 2.0}  # of three steps the first one is the root's
+    assert second.a_move() == {"ms": 3000.0, "cpu_s": 1.5, "simulations": 0.0}
 
 
 def test_the_result_says_what_a_move_took() -> None:
@@ -108,11 +76,8 @@ def test_the_result_says_what_a_move_took() -> None:
 
 
 @pytest.mark.parametrize(("simulations", "move_ms"), [(None, 0), (None, -5), (64, 100)])
-def test_a_time_that_is_none_and_two_bounds_are_one_error(simulations: int | None, move_ms: int) -> None:
+def test_a_time_that_is_none_and_a_second_bound_are_one_error(simulations: int | None, move_ms: int) -> None:
     with pytest.raises(ConfigError, match=f"--move-ms {move_ms} is"):
         play.budget(simulations, move_ms, 64)
-
-
-def test_a_player_of_fixed_simulations_is_refused() -> None:
     with pytest.raises(ConfigError, match="uct:50 has a fixed number"):
         make_player("uct:50", Ground(GOMOKU, None, SearchConfig(), 0, move_ms=100))

@@ -12,14 +12,7 @@ from azq.wire import keys
 from azq.wire.codec import encode
 from azq.wire.messages import LATEST, Deed, PromotionEvent
 
-SHORT: dict[str, Deed] = {
-    "+": "promoted",
-    "<": "rolled_back",
-    "p": "pinned",
-    "u": "unpinned",
-    "?": "candidate",
-    "-": "rejected",
-}
+SHORT: dict[str, Deed] = {"+": "promoted", "<": "rolled_back", "p": "pinned", "u": "unpinned", "?": "candidate", "-": "rejected"}
 
 
 def events(course: str) -> list[PromotionEvent]:

@@ -7,15 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from azq.errors import MissingExtra
-from azq.inference.serve.roster import (
-    AGAIN,
-    POLL_S,
-    REST_AFTER_MS,
-    REST_POLL_S,
-    Roster,
-    Unserved,
-    rests,
-)
+from azq.inference.serve.roster import AGAIN, POLL_S, REST_AFTER_MS, REST_POLL_S, Roster, Unserved, rests
 from azq.ledger import Ledger
 from azq.ledger.types import RunState, RunView
 from azq.wire.messages import RunRecord

@@ -40,13 +40,7 @@ def inputs(spec, count=5, seed=0):
 def test_every_head_has_its_shape_and_starts_at_zero(kind):
     outputs = network(kind, CARDS, "advantage", "margin", "hidden").forward_all(*inputs(CARDS))
     assert outputs.outcomes is None
-    shapes = {
-        "logits": (5, 20),
-        "values": (5, 4),
-        "advantage": (5, 20),
-        "margin": (5,),
-        "hidden": (5, 30),
-    }
+    shapes = {"logits": (5, 20), "values": (5, 4), "advantage": (5, 20), "margin": (5,), "hidden": (5, 30)}
     for name, shape in shapes.items():
         assert getattr(outputs, name).shape == shape
         assert not getattr(outputs, name).any()

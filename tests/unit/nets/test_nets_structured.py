@@ -180,8 +180,7 @@ def test_a_game_in_python_declares_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"dice": [[12]]}, {"dice": [[-1]]}, {"dice": [0, 1]}, {"dice": [[0.5]]}, {"dice": np.zeros((0, 2), int)}, {"Dice!": [[0]]}],
+    "wrong", [{"dice": [[12]]}, {"dice": [[-1]]}, {"dice": [0, 1]}, {"dice": [[0.5]]}, {"dice": np.zeros((0, 2), int)}, {"Dice!": [[0]]}]
 )
 def test_a_group_that_is_none_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(GameContractError, match=r"token group '(dice|Dice!)' is no array \(tokens, bits\) of places among the 12 bits"):

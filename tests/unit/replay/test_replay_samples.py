@@ -12,16 +12,7 @@ from replay_games import play_game, samples_of_one
 
 from azq import games
 from azq.errors import WireError
-from azq.replay.samples import (
-    NO_COLUMNS,
-    Columns,
-    count_samples,
-    count_trained,
-    judge,
-    mark_of,
-    mean_weight_version,
-    samples_of,
-)
+from azq.replay.samples import NO_COLUMNS, Columns, count_samples, count_trained, judge, mark_of, mean_weight_version, samples_of
 from azq.replay.segments import LogEntry, SegmentLog
 from azq.replay.window import Window, rebuild
 from azq.wire.codec import encode

@@ -92,8 +92,7 @@ def test_tail_begins_within_a_block_of_games_where_the_samples_do(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("samples", "start"),
-    [(1, (1, 0)), (7, (1, 0)), (8, (0, 256)), (12, (0, 256)), (13, (0, 0)), (22, (0, 0)), (23, (0, 0)), (99, (0, 0))],
+    ("samples", "start"), [(1, (1, 0)), (7, (1, 0)), (8, (0, 256)), (12, (0, 256)), (13, (0, 0)), (22, (0, 0)), (23, (0, 0)), (99, (0, 0))]
 )
 def test_a_tail_begins_at_the_block_that_fills_it(samples, start):
     assert _start_of_tail([(10, 5), (7,), ()], samples) == start

@@ -172,8 +172,7 @@ def test_memory_of_a_sample(actions, mask):
 
 
 @pytest.mark.parametrize(
-    ("total", "size"),
-    [(0, 0), (99, 99), (100, 100), (101, 100), (201, 100), (202, 101), (1999, 999), (2000, 1000), (9000, 1000)],
+    ("total", "size"), [(0, 0), (99, 99), (100, 100), (101, 100), (201, 100), (202, 101), (1999, 999), (2000, 1000), (9000, 1000)]
 )
 def test_the_window_is_a_share_of_all_samples_within_its_bounds(total, size):
     assert window_size(total, LearnerConfig(min_window=100, max_window=1000)) == size
