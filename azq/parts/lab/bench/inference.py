@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from azq.config import Config, RunConfig, RunSections
+from azq.config import Config
 from azq.errors import EvaluationTimeout
 from azq.inference.ask.client import StreamEvaluator
 from azq.inference.device.native import kernel_for
 from azq.nets import NetSpec, build
 from azq.nets.device import place
 from azq.parts.lab.bench.rig import Rig, in_turns, observations, percentile, rig, rules
-from azq.parts.lab.bench.selfplay import NETWORK
+from azq.parts.lab.bench.selfplay import sections_for
 from azq.phases import Phases
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def bench_inference(config: Config, *, seconds: float, game: str, batch: int = 0
 
     Then what the stream adds to the round trip of one such batch.
     """
-    with rig(config, RunSections(run=RunConfig(game=game), network=NETWORK), inference=1) as machine:
+    with rig(config, sections_for(config, game), inference=1) as machine:
         batch = batch or config.selfplay.games_in_flight // config.selfplay.groups
         rates = throughput(machine, 2 * seconds, batch)
         share = rates["stream_evaluations_per_cpu_s"] / rates["bare_evaluations_per_cpu_s"]

@@ -42,7 +42,7 @@ PEERS_SCRIPT = Path(os.environ.get("AZQ_PEERS_SCRIPT", Path(__file__).parents[4]
 
 def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:
     """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
-    sections = parse_run(preset_of(game), f"the preset of {game}") if preset else _sections(config, game)
+    sections = parse_run(preset_of(game), f"the preset of {game}") if preset else sections_for(config, game)
     sections = changed(sections, selfplay={"evaluator": "stream"})
     return selfplay_figures(config, sections, seconds, evaluator, config.worker.concurrency or 1)
 
@@ -144,7 +144,7 @@ def play_beside(sections: dict[str, Any], evaluator: str, seconds: float, warm_u
     return done_between(before, after)
 
 
-def _sections(config: Config, game: str) -> RunSections:
+def sections_for(config: Config, game: str) -> RunSections:
     """Those of the settings; of these, network and simulations only where they were set."""
     search = {} if "num_simulations" in config.search.model_fields_set else {"num_simulations": SIMULATIONS}
     network = config.network if "network" in config.model_fields_set else NETWORK

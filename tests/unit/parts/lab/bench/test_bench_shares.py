@@ -14,11 +14,11 @@ from azq.parts.lab.bench import inference, selfplay
 
 
 def test_network_and_simulations_are_the_benchmarks_unless_they_are_set() -> None:
-    usual = selfplay._sections(load(overrides=["search.c_puct=2.0"]), "othello")
+    usual = selfplay.sections_for(load(overrides=["search.c_puct=2.0"]), "othello")
     assert (usual.run.game, usual.search.num_simulations, usual.search.c_puct) == ("othello", selfplay.SIMULATIONS, 2.0)
     assert usual.network == selfplay.NETWORK
     wanted = ["search.num_simulations=90", 'network.kind="mlp"', "run.params.players=4"]
-    chosen = selfplay._sections(load(overrides=wanted), "blob")
+    chosen = selfplay.sections_for(load(overrides=wanted), "blob")
     assert (chosen.search.num_simulations, chosen.network.kind, chosen.run.params) == (90, "mlp", {"players": 4})
 
 
