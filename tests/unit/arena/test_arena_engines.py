@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -210,12 +209,7 @@ def test_an_engine_may_resign(engine: str) -> None:
 @pytest.mark.parametrize("manner", ["", "timeless"])
 def test_an_engine_gets_its_time_before_each_move(manner: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     lines, ask = list[str](), EngineProcess.ask
-
-    def recorded(self: EngineProcess, line: str, *more: Any, **named: Any) -> list[str]:
-        lines.append(line)
-        return ask(self, line, *more, **named)
-
-    monkeypatch.setattr(EngineProcess, "ask", recorded)
+    monkeypatch.setattr(EngineProcess, "ask", lambda self, line, *more, **named: lines.append(line) or ask(self, line, *more, **named))
     player = GtpPlayer(f"{engine} {manner}", GOMOKU, move_ms=250)
     assert len(player.choose([[72], []])) == 2  # the white stone, then the first black one
     player.close()
