@@ -10,7 +10,7 @@ from azq.parts.lab.bench.inference import bench_inference
 
 def test_inference() -> None:
     figures = bench_inference(Config(inference=CONFIG), seconds=0.3, game="connect_four", batch=32)
-    assert set(figures) == {
+    assert set(figures) - {"products_an_evaluation", "peak_products_per_cpu_s", "share_of_integer_peak"} == {  # of some CPUs
         "batch",
         "bare_evaluations_per_s",
         "bare_evaluations_per_cpu_s",
