@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,7 @@ def test_the_share_of_the_peak_is_products_over_products(monkeypatch: pytest.Mon
         sections=RunSections.model_validate({"run": {"game": "tic_tac_toe"}, "network": network}), config=Config()
     )
     monkeypatch.setattr(inference, "kernel_for", lambda *_: SimpleNamespace(multiply=lambda rounds: 1000 * rounds))
-    monkeypatch.setattr(inference.time, "thread_time", count(0.0, 2.0).__next__)  # each try takes two seconds
+    monkeypatch.setattr(time, "thread_time", count(0.0, 2.0).__next__)  # each try takes two seconds
     figures = inference.share_of_peak(machine, 1e9)
     peak = 500 * inference.PEAK_ROUNDS
     assert figures["peak_products_per_cpu_s"] == peak
