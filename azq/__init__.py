@@ -20,7 +20,7 @@ The packages, in dependency order (a package imports only from those above it; t
     azq.cli                                               the command line, which finds the parts by `azq.parts.extensions`
     azq.parts.cluster | azq.parts.volunteers | azq.parts.ranks | azq.parts.sim    machines; tabs; several learners; faults from a seed
     azq.parts.lab.bench | azq.parts.lab.drill             what this machine reaches; failures rehearsed
-    azq.parts.lab.validate | azq.parts.lab.sweep | azq.parts.lab.calibrate    learning repeated; settings searched; machine measured
+    azq.parts.lab.validate | azq.parts.lab.sweep | azq.parts.lab.calibrate | azq.parts.lab.speedrun    proofs; settings; rates; records
 """
 
 from importlib import import_module

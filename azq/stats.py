@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -93,6 +95,26 @@ def chance_of_sum(logs: Sequence[float]) -> float:
     total = sum(logs) - 1e-12
     count = sum(sum(signed) >= total for signed in itertools.product(*((log, -log) for log in logs)))
     return count / float(2 ** len(logs))
+
+
+def rank_sum_chance(first: Sequence[float], second: Sequence[float]) -> float:
+    """How often the ranks of so many of all numbers, dealt at random, sum to as little as those of `first`; equals share their ranks' mean.
+
+    The exact one-sided test of Wilcoxon (Biometrics Bulletin 1945) and of Mann and Whitney (Annals of Mathematical Statistics 1947).
+    """
+    ordered = sorted([*first, *second])
+    doubled = {number: bisect_left(ordered, number) + bisect_right(ordered, number) + 1 for number in ordered}
+    ways = [Counter({0: 1}), *(Counter[int]() for _ in first)]  # by how many were dealt: how often their ranks sum to what
+    for number in ordered:
+        for size in range(len(first), 0, -1):
+            ways[size].update({total + doubled[number]: count for total, count in ways[size - 1].items()})
+    limit = sum(doubled[number] for number in first)
+    return sum(count for total, count in ways[-1].items() if total <= limit) / math.comb(len(ordered), len(first))
+
+
+def chance_above(gap: float, error: float) -> float:
+    """How often a normal number of mean 0 and this standard error is larger than a gap; one of 0 is no surprise without any error."""
+    return math.erfc(gap / error / math.sqrt(2)) / 2 if error else float(gap <= 0)
 
 
 def chi_square_chance(statistic: float, freedom: int) -> float:

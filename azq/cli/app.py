@@ -67,7 +67,7 @@ for part in parts.extensions("commands"):
     COMMANDS |= part.COMMANDS
 #: what `azq help` lists, by panel: those of every day, then those that `--all` adds; a part's are left out where it is missing
 PANELS = {
-    "Start": ("demo up doctor estimate games", "tune sweep validate bench drill sim devices"),
+    "Start": ("demo up doctor estimate games", "tune sweep validate bench drill speedrun sim devices"),
     "Watch": ("status top why report", "ledger workers events profile compare samples cost"),
     "Play": ("play match weights", "move gtp grade exploitability solve replay site"),
     "Fleet": ("runs join cluster config", "join-token worker inference learner daemon gateway front broker "

@@ -183,15 +183,16 @@ def _write_table(path: tuple[str, ...], values: Mapping[str, Any], tables: list[
     plain = {key: value for key, value in values.items() if not isinstance(value, Mapping)}
     if plain or (path and not values):
         header = [f"[{'.'.join(path)}]"] if path else []
-        tables.append("\n".join([*header, *(f"{key} = {_toml_value(value)}" for key, value in plain.items()), ""]))
+        tables.append("\n".join([*header, *(f"{key} = {toml_value(value)}" for key, value in plain.items()), ""]))
     for key, value in values.items():
         if isinstance(value, Mapping):
             _write_table((*path, key), value, tables)
 
 
-def _toml_value(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value as TOML writes it, on one line."""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {toml_value(item)}" for key, item in value.items()) + "}"
     return json.dumps(value)  # numbers, booleans and strings are written alike in JSON and TOML

@@ -74,9 +74,10 @@ def up(figures: Figures) -> str:
 
 def strength(figures: Figures) -> str:
     """Seconds to the first version at or below so many errors, or how few there were."""
-    rows, wall_s = last(figures, "strength", "rows"), last(figures, "strength", "wall_s")
-    least = f"not within {wall_s:.0f} s ({100 * min((row['error_share'] for row in rows), default=1.0):.1f} %)"
-    reached = [next((f"{row['seconds']:.0f} s" for row in rows if row["error_share"] <= goal), least) for goal in (0.04, 0.01)]
+    (seed,) = last(figures, "strength", "seeds")
+    rows = seed["rows"]
+    least = f"not within {rows[-1]['seconds']:.0f} s ({100 * min(row['loss'] for row in rows):.1f} %)" if rows else "not measured"
+    reached = [next((f"{row['seconds']:.0f} s" for row in rows if row["loss"] <= goal), least) for goal in (0.04, 0.01)]
     return "; ".join(reached)
 
 

@@ -1,9 +1,10 @@
-"""Commands that measure, search and prove: `azq bench`, `estimate`, `tune`, `sweep`, `validate` and `drill`."""
+"""Commands that measure, search and prove: `azq bench`, `estimate`, `tune`, `sweep`, `validate`, `drill` and `speedrun`."""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
+import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -160,8 +161,7 @@ def sweep(
         raise MissingExtra("azq sweep needs Optuna; `pip install 'azq[sweep]'`, or `pip install optuna`")
     from azq import logs
     from azq.parts.lab.sweep.plan import read_plan
-    from azq.parts.lab.sweep.report import as_text, as_values, swept
-    from azq.parts.lab.sweep.sweep import open_study
+    from azq.parts.lab.sweep.sweep import as_text, as_values, open_study, swept
 
     end_as_ctrl_c()
     logs.setup("sweep", level=logging.WARNING)
@@ -268,8 +268,74 @@ def _answer(rehearsal: Rehearsal) -> Answer:
     return Answer(rehearsal.values(), rehearsal.as_text(), ExitCode.OK if rehearsal.passed() else ExitCode.CRASH)
 
 
+speedrun_app = typer.Typer(no_args_is_help=True, help="Who learns fastest: entries with their logs and weights, each claim checked.")
+
+Tracks = Annotated[Path | None, typer.Option("--tracks", help="A file of tracks and classes in place of azq's.")]
+
+
+@speedrun_app.command("list")
+@with_answer
+def speedrun_list(tracks: Tracks = None) -> Answer:
+    """The entries with what their seeds cost, and the tracks with what of them cannot be done here."""
+    import msgspec
+
+    from azq.console.table import tabled
+    from azq.parts.lab.speedrun.exam import missing
+    from azq.parts.lab.speedrun.rules import rules_of, shipped
+
+    rules, entries = rules_of(tracks), shipped()
+    rows = [(entry.track, entry.machines, name, entry.author, entry.date, entry.cost) for name, entry in entries.items()]
+    away = {name: missing(track) for name, track in rules.tracks.items()}
+    lines = [": ".join(filter(None, (name, rules.tracks[name].title, why))) for name, why in away.items()]
+    values = {**msgspec.to_builtins(rules), "missing": away, "entries": msgspec.to_builtins(entries)}
+    return Answer(values, [*tabled(sorted(rows), "track", "class", "entry", "author", "date", "cost"), *lines])
+
+
+@speedrun_app.command("run")
+@with_answer
+@rehearsal
+def speedrun_run(
+    entry: Annotated[str, typer.Argument(help="One that `list` names, or a file of TOML.")],
+    out: Annotated[Path | None, typer.Option("--out", help="Folder of the seeds, with which a later call continues.")] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many, from 1 on; five make a claim.")] = 5,
+    tracks: Tracks = None,
+) -> Answer:
+    """Learn each seed from nothing to the track's target; keep its log, games and weights."""
+    import msgspec
+
+    from azq.parts.lab.speedrun.claim import run_entry
+    from azq.parts.lab.speedrun.rules import entry_named, rules_of
+
+    end_as_ctrl_c()
+    folder = out or Path(f"speedrun-{Path(entry).stem}")
+    logs = run_entry(entry_named(entry), rules_of(tracks), folder, seeds, _progress)
+    lines = [f"seed {log.seed}: {log.ended or f'{log.rows[-1].cpu_s:,.0f} CPU-seconds, {log.rows[-1].seconds:,.0f} s'}" for log in logs]
+    seeds_run = [{"seed": log.seed, "ended": log.ended, "rows": msgspec.to_builtins(log.rows)} for log in logs]
+    return Answer({"folder": str(folder), "seeds": seeds_run}, [*lines, f"azq speedrun verify {folder}"])
+
+
+@speedrun_app.command("verify")
+@with_answer
+@rehearsal
+def speedrun_verify(
+    folder: Annotated[Path, typer.Argument(help="What `run` wrote.")],
+    seed: Annotated[int, typer.Option("--seed", min=-1, help="Of the fresh positions and the games drawn; -1 draws it, too.")] = -1,
+    games: Annotated[int, typer.Option("--games", min=1, help="Games of each seed that are searched again.")] = 3,
+    tracks: Tracks = None,
+) -> Answer:
+    """Check a claim by its logs, by games searched again and by fresh positions; exit code 1 where something does not hold."""
+    from azq.findings import conclusion
+    from azq.parts.lab.speedrun.claim import verify
+    from azq.parts.lab.speedrun.rules import rules_of
+
+    end_as_ctrl_c()
+    findings, values = verify(folder, rules_of(tracks), random.randrange(1 << 31) if seed < 0 else seed, games, _progress)
+    return Answer(values, [*map(str, findings), conclusion(findings)], ExitCode.OK if values["holds"] else ExitCode.CRASH)
+
+
 def _progress(line: str) -> None:
     typer.echo(line, err=True)
 
 
-COMMANDS = {"estimate": estimate, "tune": tune, "sweep": sweep, "validate": validate, "bench": bench_app, "drill": drill_app}
+COMMANDS: dict[str, Any] = {"estimate": estimate, "tune": tune, "sweep": sweep, "validate": validate}
+COMMANDS |= {"bench": bench_app, "drill": drill_app, "speedrun": speedrun_app}

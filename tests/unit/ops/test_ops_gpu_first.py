@@ -170,7 +170,7 @@ MEASURED: dict[str, list[dict[str, Any]]] = {
     "pgx": [{"simulations_per_s": 2e6}, {"simulations_per_s": 4e6}],
     "learner": [{"first_steps_s": [4.2, 0.1, 0.1]}, {"samples_per_s": 800_000, "share_of_bare": 0.95}],
     "up": [{"ledger": {"finished": 900, "balanced": True}, "active_s": 60.0}],
-    "strength": [{"wall_s": 200.0, "rows": [{"seconds": s, "error_share": e} for s, e in ((30, 0.2), (90, 0.03), (150, 0.015))]}],
+    "strength": [{"seeds": [{"rows": [{"seconds": s, "loss": e} for s, e in ((30, 0.2), (90, 0.03), (200, 0.015))]}]}],
 }
 
 

@@ -10,8 +10,8 @@ from azq.console.table import tabled
 
 
 def measure(name: str, config: Config, **options: Any) -> dict[str, Any]:
-    """The figures of one benchmark: `bench_NAME` in the module of that name, loaded only now."""
-    module = importlib.import_module(f"azq.parts.lab.bench.{name}")
+    """The figures of one benchmark: `bench_NAME` in the module of that name, that of the search beside self-play's; loaded only now."""
+    module = importlib.import_module(f"azq.parts.lab.bench.{name.replace('search', 'selfplay')}")
     figures: dict[str, Any] = getattr(module, f"bench_{name}")(config, **options)
     return figures
 

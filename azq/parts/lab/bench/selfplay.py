@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from azq import metrics
+from azq import _core, games, metrics
 from azq.actor import Arenas, Progress, SelfPlay, Slice
 from azq.config import Config, NetworkConfig, RunSections, dump_run, load, parse_run
 from azq.errors import EvaluationTimeout, MissingExtra, NotFound
@@ -24,6 +24,7 @@ from azq.phases import CPU, DEVICE, Phases, of_heartbeat, part
 from azq.presets import preset as preset_of
 from azq.process.proc import cpu_s, peak_resident_bytes
 from azq.process.start import PYTHON, child_environment
+from azq.search.search import exploring
 from azq.wire.connect import connect
 from azq.wire.kinds import Kind
 from azq.wire.messages import Job
@@ -36,8 +37,32 @@ NETWORK = NetworkConfig(kind="resnet", blocks=3, channels=32)
 LEASE_S = 60.0
 GPU_FORWARD = DEVICE + "forward"
 WARM_UP_S = 5.0
+UNIFORM_TREES, UNIFORM_CHUNK = 256, 200_000  # of the search alone; simulations between two looks at the clock
 PEER_PACKAGES = {"pgx": ("jax", "pgx", "mctx"), "openspiel": ("pyspiel", "open_spiel")}
 PEERS_SCRIPT = Path(os.environ.get("AZQ_PEERS_SCRIPT", Path(__file__).parents[4] / "ops" / "bench" / "peers.py"))  # a wheel has it not
+
+
+def bench_search(config: Config, *, seconds: float, game: str) -> dict[str, Any]:
+    """Simulations per CPU-second of PUCT and Gumbel with the core's own evaluator; the run's other search settings as they are."""
+    figures = {algorithm: _uniform_rate(config, game, algorithm, seconds / 2) for algorithm in ("puct", "gumbel")}
+    chosen = config.search.algorithm
+    return {
+        "game": game,
+        "num_simulations": SIMULATIONS,
+        "algorithm": chosen,
+        "simulations_per_cpu_s": figures[chosen],
+        **{f"simulations_per_cpu_s_{name}": rate for name, rate in figures.items()},
+    }
+
+
+def _uniform_rate(config: Config, game: str, algorithm: str, seconds: float) -> float:
+    settings = config.search.model_copy(update={"algorithm": algorithm, "num_simulations": SIMULATIONS})
+    search = _core.Search(games.load(game), exploring(settings), num_slots=UNIFORM_TREES, seed=1)
+    search.run_uniform(UNIFORM_CHUNK)
+    done, begun = 0, time.process_time()
+    while (spent := time.process_time() - begun) < seconds:
+        done += search.run_uniform(UNIFORM_CHUNK)
+    return done / spent
 
 
 def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str, preset: bool = False) -> dict[str, Any]:

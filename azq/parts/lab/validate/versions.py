@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from azq.config import InferenceConfig, RunSections, dump_run, merge, parse_run
+from azq.config.loading import toml_value
 from azq.presets import preset
 from azq.wire.messages import WeightEvent
 
@@ -88,11 +89,7 @@ def lockstep_sections(game: str, seed: int, evaluator: str, more: Mapping[str, M
 
 def overrides_of(sections: RunSections) -> list[str]:
     """All settings of a run as after `--set`, so that no file and no environment has a say."""
-    return [f"{name}.{key}={_toml(value)}" for name, section in dump_run(sections).items() for key, value in section.items()]
-
-
-def _toml(value: Any) -> str:
-    return f"{{{', '.join(f'{key} = {_toml(item)}' for key, item in value.items())}}}" if isinstance(value, dict) else json.dumps(value)
+    return [f"{name}.{key}={toml_value(value)}" for name, section in dump_run(sections).items() for key, value in section.items()]
 
 
 def fingerprint(sections: RunSections) -> str:

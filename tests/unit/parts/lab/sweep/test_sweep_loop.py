@@ -18,7 +18,7 @@ from azq.parts.lab.sweep.trial import TrialFailed
 optuna = pytest.importorskip("optuna")
 
 from azq.parts.lab.sweep import sweep as sweeping  # noqa: E402
-from azq.parts.lab.sweep.report import as_text, as_values  # noqa: E402
+from azq.parts.lab.sweep.sweep import as_text, as_values  # noqa: E402
 
 Play = Callable[["Run"], Iterator[tuple[float, float | None]]]  # progress and share of errors
 
