@@ -139,10 +139,12 @@ class Unsound(AzqError):
 def verify(folder: Path, tracks: SpeedrunRules, seed: int, games: int, progress: Progress) -> tuple[list[Finding], dict[str, Any]]:
     """Judges each seed by itself, then all together: what was checked, and the claim in plain values.
 
-    Raises `ConfigError` for a folder without an entry, and as `sheet_of`.
+    Raises `ConfigError` for a folder without an entry, `EngineError` where its weights cannot be examined here, and as `sheet_of`.
     """
     entry, rng = read(SpeedrunEntry, folder / rules.ENTRY), random.Random(seed)
     track, kind = tracks.places(entry)
+    if why := missing(track):
+        raise EngineError(why)
     sheets = sheet_of(track), sheet_of(track, 1 + seed)
     findings, costs = list[Finding](), list[float]()
     for place in sorted(folder.glob("seed-*"), key=lambda path: (len(path.name), path.name)):

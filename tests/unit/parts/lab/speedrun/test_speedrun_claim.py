@@ -17,6 +17,7 @@ from replay_games import play_game
 from azq import games, pretrained
 from azq.config import dump_run
 from azq.config.loading import to_toml
+from azq.errors import EngineError
 from azq.host.rundir import RunDir
 from azq.nets.weights import describe
 from azq.parts.lab.speedrun import claim as claims
@@ -153,3 +154,10 @@ def test_a_seed_that_is_left_out_is_missed_and_the_table_goes_on(sound: Sound, t
     refused = judged(tmp_path / "entry", sound[2])
     assert refused.keys() == {"seed-2", "seed-3", "seed-4", "seed-6", "seeds"}
     assert "there are seed-1, seed-2, seed-3, seed-4, seed-6" in refused["seeds"]
+
+
+def test_a_claim_whose_opponent_is_not_here_is_not_judged(sound: Sound) -> None:
+    folder, _, tracks = sound
+    away = replace(tracks, tracks={"small": replace(tracks.tracks["small"], exam="gtp:no-such-engine")})
+    with pytest.raises(EngineError, match="its opponent is not here; install no-such-engine"):
+        claims.verify(folder, away, 5, 2, lambda line: None)
