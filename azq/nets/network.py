@@ -56,6 +56,7 @@ class Network(nn.Module, ABC):
     """
 
     _outcome_weights: Tensor
+    shares_batches = True  # between threads: its rows cost far more than a pass of few
 
     def __init__(self, spec: NetSpec, auxiliary: Sequence[str] = ()) -> None:
         super().__init__()
