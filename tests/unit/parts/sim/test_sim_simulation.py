@@ -17,7 +17,7 @@ from azq.parts.sim.faults import KINDS, Fault, parse, plan
 from azq.parts.sim.simulation import SeedOutcome, shrink, simulate
 
 SEEDS = Path(__file__).parents[3] / "sim" / "seeds.txt"
-QUICK = 24  # seeds of each test run
+QUICK = 60  # seeds of each test run
 SECONDS = 12.0  # of faults in each
 RATE = 2.0
 IN_A_PROCESS = """
