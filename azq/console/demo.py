@@ -35,7 +35,7 @@ from azq.ratings.elo import Rating
 from azq.wire.messages import ModelEvent
 
 WEB = Path(str(files("azq") / "web"))
-PAGES = ("play", "gallery", "boards", "vendor")  # folders of it; the others are pages of a daemon or a gateway
+PAGES = ("play", "gallery", "boards", "plug", "vendor")  # folders of it; the others are pages of a daemon or a gateway
 GAMES, NETWORKS = "games.json", "site"
 SHOWN_PLIES = 30  # of random play, on the gallery's boards
 LEAST_SHARE = 0.5  # of the points, in a match that says how strong a network is

@@ -59,3 +59,15 @@ def test_what_is_not_shipped_is_not_there(url: str, browser: Any) -> None:
     assert page.goto(f"{url}/site/chess.json").status == 404
     assert page.goto(f"{url}/web/contribute/").status == 404
     page.close()
+
+
+def test_a_visitor_pulls_twenty_plugs_and_the_ledger_balances(url: str, browser: Any) -> None:
+    seen = Visit(browser, url)
+    seen.page.get_by_role("link", name="pull a plug").click()
+    for pull in range(20):
+        seen.page.locator("#plugs button").nth(pull % 4).click()
+        begun, open_, on_their_way, given_up, on_disk, lost, twice = map(int, re.findall(r"\d+", seen.text("#sum")))
+        assert begun == open_ + on_their_way + given_up + on_disk
+        assert (lost, twice) == (0, 0)
+    assert seen.complaints == []
+    seen.context.close()

@@ -1,0 +1,75 @@
+"""Records what azq's page of plugs replays: one simulated course without faults, and what becomes of it after each fault at some moments.
+
+Usage: plug.py > azq/web/plug/plug.json
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from azq import logs
+from azq.parts.sim.actors import RUN, populate
+from azq.parts.sim.books import Kept, judge
+from azq.parts.sim.faults import KINDS, Fault
+from azq.parts.sim.simulation import WORKERS, SeedRun
+
+SEED, SECONDS, MOMENTS = 8, 40, range(4, 29, 4)
+PROCESSES = ("daemon-1", "daemon-2", "worker-1", "worker-2", "worker-3", "learner-1", "learner-2")
+PLUGS = {"kill": "Kill a worker", "freeze": "Hang the learner", "broker_restart": "Cut the broker off", "disk_full": "Fill the disk"}
+
+
+def states(run: SeedRun) -> str:
+    """A letter for each process, the broker and the disk; of two daemons and two learners one stands by, which starts again and again."""
+    world, letters = run.world, ""
+    for actor in (actor for actor in world.actors if actor.name in PROCESSES):
+        gone = "x" if actor.name.startswith("worker") else "s"
+        letters += gone if actor.running is None else "z" if actor.frozen_until_ns > world.now_ns else "."
+    return letters + ("d" if run.network._down_until_ns > world.now_ns else ".") + ("f" if run.disks[0].full else ".")
+
+
+def frame(run: SeedRun) -> list[str | int]:
+    """Processes; games begun, in play, on their way, on disk, given up, lost, twice: each counted by itself."""
+    kept = Kept.read(RUN, run.network.broker.keys, run.site.segments)
+    verdict = judge(run.site.books, kept, rolled_back=False)
+    stored = {uid for uid, _ in kept.log}
+    way = {uid for uid, _ in kept.waiting} - stored
+    return [states(run), kept.opened, len(kept.open), len(way), len(stored), len(kept.abandoned), verdict.lost, verdict.doubled]
+
+
+def course(fault: Fault | None = None) -> list[list[str | int]]:
+    """A frame for each second, from the fault's on. The operator leaves the run alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = SeedRun(SEED, [fault] if fault else [], Path(folder))
+        run.site.meddles = False
+        with ExitStack() as stack:
+            for disk in run.disks:
+                stack.enter_context(disk.installed())
+            populate(run.site, WORKERS)
+            if fault:
+                do, actor = KINDS[fault.kind][0], run.world.actors[fault.pick]
+                run.world.at(fault.at_s, partial(do, run, actor, fault.amount))
+            frames = []
+            for second in range(SECONDS):
+                run.world.run(float(second))
+                frames.append(frame(run))
+            run.world.end()
+        return frames[round(fault.at_s) :] if fault else frames
+
+
+def main() -> None:
+    logs.setup("plug", level=logging.CRITICAL)
+    courses = {"": course()}
+    for moment in MOMENTS:
+        for plug in PLUGS:
+            place = 3 if plug == "kill" else 6
+            courses[f"{plug} {moment}"] = course(Fault(float(moment), plug, place, 0.6))
+    record = {"names": [*PROCESSES, "broker", "disk"], "moments": list(MOMENTS), "plugs": PLUGS, "courses": courses}
+    print(json.dumps(record, separators=(",", ":")))
+
+
+main()
