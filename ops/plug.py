@@ -8,15 +8,13 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 
 from azq import logs
-from azq.parts.sim.actors import RUN, populate
+from azq.parts.sim.actors import RUN
 from azq.parts.sim.books import Kept, judge
-from azq.parts.sim.faults import KINDS, Fault
-from azq.parts.sim.simulation import WORKERS, SeedRun
+from azq.parts.sim.faults import LONGEST_FULL_S, Fault
+from azq.parts.sim.simulation import SeedRun
 
 SEED, SECONDS, MOMENTS = 8, 40, range(4, 29, 4)
 PROCESSES = ("daemon-1", "daemon-2", "worker-1", "worker-2", "worker-3", "learner-1", "learner-2")
@@ -29,7 +27,8 @@ def states(run: SeedRun) -> str:
     for actor in (actor for actor in world.actors if actor.name in PROCESSES):
         gone = "x" if actor.name.startswith("worker") else "s"
         letters += gone if actor.running is None else "z" if actor.frozen_until_ns > world.now_ns else "."
-    return letters + ("d" if run.network._down_until_ns > world.now_ns else ".") + ("f" if run.disks[0].full else ".")
+    full = any(0 <= world.monotonic() - fault.at_s < LONGEST_FULL_S * fault.amount for fault in run.faults if fault.kind == "disk_full")
+    return letters + ("d" if run.network._down_until_ns > world.now_ns else ".") + ("f" if full else ".")
 
 
 def frame(run: SeedRun) -> list[str | int]:
@@ -41,24 +40,16 @@ def frame(run: SeedRun) -> list[str | int]:
     return [states(run), kept.opened, len(kept.open), len(way), len(stored), len(kept.abandoned), verdict.lost, verdict.doubled]
 
 
-def course(fault: Fault | None = None) -> list[list[str | int]]:
+def course(*faults: Fault) -> list[list[str | int]]:
     """A frame for each second, from the fault's on. The operator leaves the run alone."""
+    frames: list[list[str | int]] = []
     with tempfile.TemporaryDirectory() as folder:
-        run = SeedRun(SEED, [fault] if fault else [], Path(folder))
+        run = SeedRun(SEED, faults, Path(folder))
         run.site.meddles = False
-        with ExitStack() as stack:
-            for disk in run.disks:
-                stack.enter_context(disk.installed())
-            populate(run.site, WORKERS)
-            if fault:
-                do, actor = KINDS[fault.kind][0], run.world.actors[fault.pick]
-                run.world.at(fault.at_s, partial(do, run, actor, fault.amount))
-            frames = []
-            for second in range(SECONDS):
-                run.world.run(float(second))
-                frames.append(frame(run))
-            run.world.end()
-        return frames[round(fault.at_s) :] if fault else frames
+        for second in range(SECONDS):
+            run.world.at(float(second), lambda: frames.append(frame(run)))
+        run.run(float(SECONDS))
+    return frames[round(faults[0].at_s) if faults else 0 :]
 
 
 def main() -> None:
