@@ -149,6 +149,7 @@ class OpenSegment:
             self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
             os.ftruncate(self._file, self.end)
             os.fsync(self._file)
+            sync_folder(self.path.parent)  # who began the file may have died before its name was on disk
         return self._file
 
     def _note(self, frames: Iterable[tuple[int, bytes]], count: Callable[[SampleEvent], int], uids: UidSet) -> None:

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 RUN = "sim"
 GAMES = 3  # in flight of a job
 SLICE_S = 10.0
-EVALUATION_S = 0.1  # mean
-PACE = 4  # times as long as in azq are pauses in which nothing happens: of the daemon between ticks, of learners between reads
+EVALUATION_S = 0.15  # mean
+PACES = (1, 1, 7, 7)  # times as long as in azq are pauses in which nothing happens, drawn each time: of daemons, of idle learners
 ROLL_BYTES = 6000  # of a segment, so that some are closed
 WINDOW = 64  # samples
 SECTIONS = RunSections(
@@ -85,6 +85,10 @@ class Site:
         return Phases(clock=self.world.monotonic, cpu_clock=self.world.monotonic)
 
 
+def _rest(world: World, seconds: float) -> bool:
+    return world.pause(seconds * world.rng.choice(PACES))
+
+
 def daemon(site: Site, actor: Actor) -> None:
     """As `daemon.main`, without its REST interface: waits for the lock, then ticks."""
     world, client = site.world, site.network.client()
@@ -92,7 +96,7 @@ def daemon(site: Site, actor: Actor) -> None:
     lock = DaemonLock(client, f"{actor.owner}::", clock=world.monotonic)
 
     def enter() -> None:
-        lock.wait(lambda seconds: world.pause(PACE * seconds))
+        lock.wait(partial(_rest, world))
         agree_on_schema(client, upgrade=True)
 
     loop = Loop(
@@ -110,7 +114,7 @@ def daemon(site: Site, actor: Actor) -> None:
     )
     while True:
         loop.tick()
-        world.pause(PACE * TICK_S)
+        _rest(world, TICK_S)
 
 
 def worker_main(site: Site, _: Actor, worker: str) -> None:
@@ -205,7 +209,7 @@ def learner(site: Site, actor: Actor) -> None:
         loop = IntakeLoop(intake, world.monotonic)
         while True:
             if loop.turn() < BATCH:
-                world.pause(PACE * IDLE_S)
+                _rest(world, IDLE_S)
 
 
 def operator(site: Site, _: Actor) -> None:

@@ -51,7 +51,7 @@ def _freeze(sim: SeedRun, actor: Actor, amount: float) -> None:
 
 
 def _freeze_all(sim: SeedRun, _: Actor, amount: float) -> None:
-    sim.world.freeze(sim.world.actors, LONGEST_FREEZE_S * amount**4)
+    sim.world.freeze(sim.world.actors, LONGEST_FREEZE_S * amount**2)
 
 
 def _jump(_: SeedRun, actor: Actor, amount: float) -> None:

@@ -234,6 +234,15 @@ def test_opening_syncs_an_older_file_which_says_nothing(tmp_path, synced):
     assert [name for name in synced if name.endswith(".seg")] == ["000001.seg"]
 
 
+def test_a_file_that_another_began_is_appended_to_once_its_name_is_on_disk(tmp_path, synced):
+    filled(tmp_path, 1)
+    log = SegmentLog(tmp_path, GAME)
+    synced.clear()
+    log.append([entry(7)])
+    log.close()
+    assert synced == ["000001.seg", tmp_path.name, "000001.seg"]
+
+
 def test_others_may_read_a_file_and_not_write_it(tmp_path):
     before = os.umask(0)
     try:
