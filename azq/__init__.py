@@ -4,7 +4,7 @@ The packages, in dependency order (a package imports only from those above it; t
 
     azq.errors                                            every error, and the exit code it ends a process with
     azq.clock | azq.files | azq.findings | azq.goals | azq.masking | azq.metrics | azq.phases | azq.prices | azq.stats | azq.waiting  tools
-    azq.config | azq.logs                                 settings that humans write; log lines
+    azq.config | azq.logs | azq.tracing                   settings that humans write; log lines; a game's way through all processes
     azq.games | azq.presets | azq.pretrained              the rules of games, from azq._core (C++20: azq/core); settings; trained weights
     azq.wire                                              every message and every Redis key
     azq.process                                           what it means to be a process of azq: signals, liveness, children

@@ -12,7 +12,12 @@ _TIME_NS: ContextVar[Callable[[], int]] = ContextVar("wall clock", default=time.
 
 def now_ms() -> int:
     """Milliseconds since 1970, UTC; it may jump where somebody sets the clock, so durations are never measured with it."""
-    return _TIME_NS.get()() // 1_000_000
+    return now_ns() // 1_000_000
+
+
+def now_ns() -> int:
+    """The same in nanoseconds."""
+    return _TIME_NS.get()()
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from azq.ledger import Ledger
 from azq.process.liveness import STOPPING, notify
 from azq.process.start import end_with, parent_pipe
 from azq.queue import detect_tags, make_app
+from azq.tracing import TRACES
 from azq.wire.connect import address, agree_on_schema, connect
 from azq.wire.fitness import CONTROL, facts_of, judge
 from azq.wire.kinds import Kind, split_queue, task_name
@@ -178,3 +179,4 @@ def _connect_signals(app: Celery) -> None:
     signals.worker_shutting_down.connect(shutting_down, weak=False)
     signals.worker_shutdown.connect(shutdown, weak=False)
     signals.worker_process_init.connect(child, weak=False)
+    signals.worker_process_shutdown.connect(lambda **_: TRACES.stop(), weak=False)

@@ -16,7 +16,8 @@ from azq.actor.groups import Arenas, GameGroup
 from azq.actor.lease import HeldLease
 from azq.actor.progress import Progress, counts_of
 from azq.actor.slice import Moment, Slice, Stop, next_group, why_stop
-from azq.clock import now_ms
+from azq.actor.traced import TracedGames
+from azq.clock import now_ms, now_ns
 from azq.errors import (
     BrokerError,
     EvaluationRefused,
@@ -77,6 +78,7 @@ class SelfPlay:
         self._lease = part.lease
         self._limits = part.limits
         self._evaluator = evaluator
+        self._traced = TracedGames(part.lease, part.made_ms, evaluator)
         self._arenas = arenas
         self._should_stop = should_stop
         self._report = report
@@ -110,6 +112,7 @@ class SelfPlay:
         except BaseException:
             self._arenas.forget()  # their state is unknown
             raise
+        self._traced.end()
         for group in self._groups:
             group.drop()
         self._report_progress()
@@ -209,11 +212,13 @@ class SelfPlay:
                 with self._phases("wait"):
                     self._wait(POLL_S)
             return False
-        evaluation = self._result(group, group.handle)
+        handle = group.handle
+        evaluation = self._result(group, handle)
         if evaluation is None:
             return False
         self._evaluated_s = self._clock()
         after_s = self._evaluated_s - group.submitted_s
+        self._traced.evaluated(group, handle, after_s, evaluation)
         self._progress.answered(after_s, evaluation.weight_version)
         self._width.answered(group.games, after_s)
         with self._phases("search"):
@@ -248,8 +253,10 @@ class SelfPlay:
         room = self._room(group) if adopting and self._clock() >= self._fill_after_s else []
         if not events and not room:
             return
+        began_ns = now_ns()
         with self._phases("ledger"):
             records = self._held.replace(events, len(room))
+        self._traced.finish((event.record.uid for event in events), began_ns)
         group.clear_finished()
         for event in events:
             self._forks.keep(event.record)
@@ -257,6 +264,7 @@ class SelfPlay:
         self._progress.open_games += len(records) - len(events)
         self._weight_version = self._version_for(records[0].uid) if records else self._weight_version
         for slot, record in zip(room, records, strict=False):
+            self._traced.begin(record, group)
             try:
                 group.start(slot, self._forks.begin(self._game, record))
             except (WireError, IllegalActionError, GameContractError) as error:

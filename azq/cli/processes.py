@@ -56,12 +56,14 @@ def process(command: Command) -> Command:
 
     def run(config: Path | None, overrides: list[str] | None, device: str | None = None, tags: str = "", **values: Any) -> None:
         from azq.host.rundir import naming_folder
+        from azq.process import spans
         from azq.process.start import run_main, use_config
 
         chosen = [f'inference.device="{device}"'] if device else []
         settings = use_config(config, [*(overrides or []), *chosen], role, tags=names(tags))
 
         def main() -> int:
+            spans.start(settings.tracing, role)
             with naming_folder(settings.home):
                 return int(command(settings, **values))
 

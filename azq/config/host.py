@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 from azq.config.base import (
     Few,
     FewOrNone,
+    Fraction,
     Many,
     Natural,
     Positive,
@@ -260,6 +261,13 @@ class TrackingConfig(Section):
     backends: tuple[Literal["tensorboard", "wandb"], ...] = ("tensorboard",)
 
 
+class TracingConfig(Section):
+    """Where this host's processes send spans of the games that are followed: a file of OTLP JSON lines, or a collector."""
+
+    to: Url = ""  # a path, or as http://127.0.0.1:4318/v1/traces (extra `otel`); empty: no game is followed
+    share: Fraction = 0.001  # of games
+
+
 Money = Annotated[float, Field(ge=0.0, le=1e9)]
 Limit = Annotated[float, Field(gt=0.0, le=1e9)]
 
@@ -317,6 +325,7 @@ class HostSections(Section):
     inference: InferenceConfig = InferenceConfig()
     gateway: GatewayConfig = GatewayConfig()
     tracking: TrackingConfig = TrackingConfig()
+    tracing: TracingConfig = TracingConfig()
     machine: MachineConfig = MachineConfig()
     budget: BudgetConfig = BudgetConfig()
     notices: NoticesConfig = NoticesConfig()

@@ -10,12 +10,14 @@ from azq import logs
 from azq.bus.base import Bus, Entry
 from azq.bus.catalog import VersionCatalog
 from azq.bus.promotions import Promotions
+from azq.clock import now_ns
 from azq.config import NetworkConfig
 from azq.errors import AzqError, WeightsError
 from azq.inference.device.engine import Execution
 from azq.inference.device.model import Model
 from azq.nets import from_bytes, network_of
 from azq.store import Store
+from azq.tracing import SWITCH, TRACES, WEIGHT_VERSION, trace_of
 from azq.wire import keys
 from azq.wire.messages import LATEST, WeightEvent
 
@@ -91,6 +93,7 @@ class ResidentModels:
         with self._changing:
             if (model := self._used(event.version)) is not None:
                 return model
+        began_ns = now_ns()
         state, meta = from_bytes(self._fetch(event))  # damaged bytes cost no resident version
         if self._game and meta.game != self._game:
             raise WeightsError(f"weights version {event.version} of run {event.run} are for {meta.game}, the run plays {self._game}")
@@ -102,6 +105,7 @@ class ResidentModels:
             raise
         with self._changing:
             self._models[event.version] = model
+        TRACES.add((SWITCH, began_ns), [trace_of("weights", event.sha256)], began_ns, below=(WEIGHT_VERSION,), version=event.version)
         return model
 
     def prepare(self) -> bool:

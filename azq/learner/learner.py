@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from azq import logs
-from azq.clock import now_ms
+from azq.clock import now_ms, now_ns
 from azq.config import LearnerConfig, NetworkConfig
 from azq.errors import StoreError
 from azq.goals import Done, Goals
@@ -39,6 +39,7 @@ from azq.process.breaker import CircuitBreaker
 from azq.process.interrupts import StopSign
 from azq.process.liveness import WorkWatch
 from azq.replay.window import stall_selfplay, steps_allowed, window_size
+from azq.tracing import SAMPLE_EVENT, STEP, TRACES, WEIGHT_VERSION, span_of, trace_of
 from azq.waiting import MOST_DOUBLINGS
 from azq.wire import keys
 from azq.wire.codec import encode
@@ -106,6 +107,7 @@ class Learner:
         self._done_s = {"checkpoint": self.clock()} if start.resumed else {}
         self._saves, self._saved = 0, (self.trainer.step, start.version) if start.resumed else (-1, -1)
         self._done_step: dict[str, int] = {}  # and at which step
+        self._trained: list[bytes] = []  # traced games that are in no published weights yet
         self._began_at = self._new_at = self.trainer.step  # `_new_at`: no step of these shapes before
 
     def run(self, stop: StopSign, on_turn: Callable[[LearnerStatus], None] = lambda status: None, watch: WorkWatch | None = None) -> None:
@@ -197,12 +199,16 @@ class Learner:
         size = self._window_size()
         if not steps or not size:  # the first games may be on disk, and so allow steps, a moment before they are in the window
             return
-        start, batch = self.clock(), self.config.batch_size
+        start, began_ns, batch = self.clock(), now_ns(), self.config.batch_size
         with self._watch.does("step"):
             done = self.ranks.train(TrainingRound(self.trainer.step, steps, batch, size, self._progress))
         self._step_s = max(1e-6, (self.clock() - start) / max(1, done))
         self._rate.add(done * batch)
         self._consumed += done * batch
+        waiting = self.intake.traced
+        traced = [waiting.popleft() for _ in range(len(waiting) if done else 0)]
+        TRACES.add((STEP,), traced, began_ns, below=(SAMPLE_EVENT,), step=self.trainer.step)
+        self._trained += traced
 
     def _do_due(self) -> None:
         if self._is_due("status", STATUS_EVERY_S):
@@ -275,21 +281,22 @@ class Learner:
         """Publishes when there is something new; the first weights go out before any data is in, in lockstep only whole versions."""
         if self.trainer.step <= self._published_step or (self.lockstep is not None and not self.lockstep.is_version(self.trainer.step)):
             return
-        state, step = under(AVERAGE, self.trainer.tensors()), self.trainer.step
+        state, step, began_ns = under(AVERAGE, self.trainer.tensors()), self.trainer.step, now_ns()
         self._read_losses()
         version = self.publisher.next_version()
         meta = replace(self.meta, version=version, step=step, network=self.network.description())
         data = state_to_bytes(state, meta)
         fields = {"blocks": self.network.blocks, "channels": self.network.channels, **(self.lockstep.witnessed() if self.lockstep else {})}
-        event = self.publisher.publish(data, version, step, samples=self._samples_made(), **fields)
+        samples = self.intake.segments.samples if self.lockstep is None else 0  # so far; in lockstep events depend on the version alone
+        event = self.publisher.publish(data, version, step, samples=samples, **fields)
         self._published_step = step
         log.info("weights_published", version=version, step=step, sha256=event.sha256[:12])
+        weights = trace_of("weights", event.sha256)
+        TRACES.add((WEIGHT_VERSION,), [weights], began_ns, version=version)
+        links, self._trained, trained = [(weights, span_of(weights, WEIGHT_VERSION))], [], self._trained
+        TRACES.add((WEIGHT_VERSION,), trained, began_ns, below=(STEP,), links=links, version=version)
         self._track()
         self.trainer.reset_losses()
-
-    def _samples_made(self) -> int:
-        """Samples so far, for the event of new weights; 0 in lockstep, where events depend on the version alone."""
-        return self.intake.segments.samples if self.lockstep is None else 0
 
     def _track(self) -> None:
         status = self.status()

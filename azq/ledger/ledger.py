@@ -71,7 +71,10 @@ class Ledger(LedgerRuns):
         """A lease on a queued job, or None: stale attempt, leased, ended, unknown, or its run does not want it now."""
         run, number = split_job_id(job_id)
         word, *answer = self.call("jobs.claim", run, number=number, holder=(attempt, owner, _milliseconds(lease_s)))
-        return Lease(job_view(run, answer[0]).job, attempt, owner, lease_s) if word == "ok" else None
+        if word != "ok":
+            return None
+        view = job_view(run, answer[0])
+        return Lease(view.job, attempt, owner, lease_s, view.created_ms, view.published_ms)
 
     def renew(self, lease: Lease) -> Directive:
         """Lengthens a lease to `lease_s` from now. Raises `LeaseLost`."""

@@ -86,6 +86,8 @@ class Lease:
     attempt: int
     owner: str
     lease_s: float
+    created_ms: int = 0  # the job was; 0: unknown
+    published_ms: int = 0  # this attempt was; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,19 +12,9 @@ from azq.nets.transformer import Structured, Transformer
 from azq.nets.weights import WeightsMeta, from_bytes, load_into, network_of, to_bytes
 
 __all__ = [
-    "NetSpec",
-    "Network",
-    "Outputs",
-    "WeightsMeta",
-    "build",
-    "from_bytes",
-    "load_into",
-    "network_of",
-    "restore",
-    "to_bytes",
-    "unpack",
-    "unpack_bits",
-]
+    "NetSpec", "Network", "Outputs", "WeightsMeta", "build", "from_bytes", "load_into", "network_of", "restore",
+    "to_bytes", "unpack", "unpack_bits",
+]  # fmt: skip
 
 
 def build(network: NetworkConfig, game: GameShape | NetSpec, *, seed: int | None = None) -> Network:

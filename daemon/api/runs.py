@@ -27,6 +27,7 @@ from azq.status.spending import RunCost, cost_of
 from azq.status.state import NOTHING_SPENT
 from azq.status.strength import game_of, headline_kind, measures, trends
 from azq.status.summary import LedgerStatus, RunStatus, ledger_status, network_status, summarise
+from azq.tracing import CREATE_RUN, TRACES, trace_of
 from azq.wire import keys
 from daemon.api.access import OPERATE, READ
 from daemon.api.conventions import LINKED, REPLAYS, Creating, Paged, answer
@@ -52,6 +53,8 @@ def create_run(body: NewRun, use: Use, creation: Creating) -> RunOut:
         with use.admit_run():
             view, replayed = use.ledger.create_run_once(record, once)
     creation.note(body.name, replayed=replayed)
+    created_ms = view.record.created_ms
+    TRACES.add((CREATE_RUN,), [] if replayed else [trace_of("run", body.name, created_ms)], created_ms * 1_000_000)
     return RunOut.of(view)
 
 

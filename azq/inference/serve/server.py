@@ -29,7 +29,7 @@ from azq.inference.serve.loading import LoadingThread
 from azq.inference.serve.requests import BadRequest, BatchPlan, EntryKey, Group, Pending, key_of, plan
 from azq.inference.serve.roster import NOT_THE_RUNS, Roster
 from azq.inference.serve.served import Admission, ServedRun
-from azq.inference.serve.stats import Stats
+from azq.inference.serve.stats import Stats, trace_requests
 from azq.inference.serve.trials import REQUEST, Trials, Verdict
 from azq.inference.weights import Fetch
 from azq.ledger import Ledger
@@ -383,6 +383,7 @@ class InferenceServer:
                 self._part(batch.members, error)
                 return 0
             self._answer(batch.members, replies)
+        trace_requests(batch.members, batch.leaves, batch.group.weight_version)
         return batch.leaves
 
     def _answer(self, members: tuple[Pending, ...], replies: list[tuple[str, bytes]]) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable
 from itertools import chain
 
 from azq import metrics
+from azq.clock import now_ns
+from azq.inference.serve.requests import Pending
+from azq.tracing import BATCH, REQUESTS, TRACES, trace_of
 
 WINDOW_S = 15.0  # of what a run has of it
 
@@ -64,3 +69,11 @@ class Stats:
             **self._latencies.named(metrics.EVAL_LATENCY_MS),
             **self._batch_leaves.named(metrics.BATCH_LEAVES),
         }
+
+
+def trace_requests(members: Iterable[Pending], leaves: int, weight_version: int) -> None:
+    """Records those requests of a batch of so many leaves that are traced."""
+    for pending in members if TRACES.on else ():
+        if TRACES.takes(trace := trace_of("request", pending.run, pending.request.request_id), REQUESTS):
+            start_ns = now_ns() - int(1e9 * (time.monotonic() - pending.arrived_s))
+            TRACES.add((BATCH,), [trace], start_ns, leaves=pending.count, of_leaves=leaves, weight_version=weight_version)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from azq import logs
 from azq.bus.base import Bus, Entry
+from azq.clock import now_ns
 from azq.config import RunSections
 from azq.errors import BrokerUnavailable, StateConflict, WireError
 from azq.ledger import Ledger
@@ -21,6 +22,7 @@ from azq.phases import Phases
 from azq.replay.samples import Rules, Samples, judge, mean_weight_version
 from azq.replay.segments import LogEnd, LogEntry, SegmentLog
 from azq.replay.window import Purges, Window
+from azq.tracing import FINISH, SAMPLE_EVENT, TRACES
 from azq.wire import keys
 from azq.wire.codec import decode, encode, uid_of
 from azq.wire.machines import PurgedGames, PurgeOrders
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 BATCH = 256  # games read at once
 PURGED_LIFE_S = 3600.0
+MOST_TRACED = 1024
 _READ = 1000  # entries of the sample stream at once
 log = logs.get(__name__)
 
@@ -181,6 +184,7 @@ class Intake:
     dead_letters: int = field(default=0, init=False)
     mean_weight_version: float = field(default=0.0, init=False)  # of the games of the last read
     unacked: UnackedReads = field(init=False)
+    traced: deque[bytes] = field(default_factory=partial(deque, maxlen=MOST_TRACED), init=False)  # games that no step followed yet
     _opened: int = field(default=0, init=False)  # games that the ledger knew of when it was asked last
 
     def __post_init__(self) -> None:
@@ -266,12 +270,15 @@ class Intake:
             self.bus.put(keys.purged(self.run, worker), report, life_s=PURGED_LIFE_S)
 
     def _take(self, entries: Sequence[Entry]) -> None:
-        result = self._sort(entries)
+        began_ns, result = now_ns(), self._sort(entries)
         self.segments.append(list(result.fresh.values()))
         if self.lockstep is not None:
             self.lockstep.bring(result.accepted)
         for samples in result.samples if self.lockstep is None else ():
             self.window.add(samples)
+        traced = TRACES.games(self.run, self.segments.created_ms, result.fresh)
+        TRACES.add((SAMPLE_EVENT,), traced, began_ns, below=(FINISH,))
+        self.traced += traced
         self.duplicates += result.duplicates
         ids = [entry.id for entry in entries]
         self.unacked.add(UnackedRead(self.segments.end, self.segments.games, self.duplicates, ids, result.refused, result.unreadable))

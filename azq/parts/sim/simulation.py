@@ -21,6 +21,7 @@ from azq.parts.sim.network import Delivery, SimulatedNetwork
 from azq.parts.sim.stop import stop
 from azq.parts.sim.streams import Stream
 from azq.parts.sim.world import World
+from azq.tracing import TRACES
 from azq.wire import keys
 from azq.wire.messages import SCHEMA
 
@@ -81,6 +82,8 @@ class SeedRun:
     def run(self, seconds: float) -> SeedOutcome:
         """The whole course, with faults for so long."""
         began = time.process_time()
+        if self.world.traces:
+            TRACES.start(lambda span: self.world.add_line(f"{span['name']} {span['traceId'][:8]}"), 1.0)
         with self.disk.installed():
             populate(self.site, WORKERS)
             for fault in self.faults:
@@ -88,6 +91,7 @@ class SeedRun:
             self._go_on(seconds)
             stuck = self._heal() or self._rest()
             self.world.end()
+        TRACES.stop()
         record = Kept.read(RUN, self.network.broker.keys, self.site.segments)
         verdict = judge(self.site.books, record, rolled_back=self.network.rolled_back)
         stuck, late = ("", verdict.wrong) if self._wrong else (stuck, [*filter(None, [stuck]), *verdict.wrong])

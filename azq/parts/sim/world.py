@@ -66,7 +66,7 @@ class World:
         self.crashes: list[str] = []  # ends that no process of azq may have
         self.endings: list[str] = []
         self.lines: list[str] = []  # of the trace, where it is wanted
-        self._traces = trace
+        self.traces = trace
         self.events = 0
         self.until = 0  # the event at which `stop` is called, where it runs
         self.stop: Callable[[], None] = lambda: None
@@ -134,14 +134,18 @@ class World:
     def note(self, what: str) -> None:
         """Adds a line to the trace: number, time, whose, what."""
         self.events += 1
-        line = f"{self.events} {self.now_ns / SECOND:.6f} {self._current.owner if self._current else '-'} {what}"
-        self._hash.update(line.encode())
-        if self._traces:
-            self.lines.append(line)
+        self._hash.update(self.add_line(what).encode())
         if self.events == self.until:
             self.stop()
         if self._current and self._current.ahead:
             self._meet(self._current)
+
+    def add_line(self, what: str) -> str:
+        """Adds one with the last one's number, which the hash leaves out, where lines are wanted; returns it."""
+        line = f"{self.events} {self.now_ns / SECOND:.6f} {self._current.owner if self._current else '-'} {what}"
+        if self.traces:
+            self.lines.append(line)
+        return line
 
     def _meet(self, actor: Actor) -> None:
         calls, do = actor.ahead.pop()

@@ -22,6 +22,7 @@ from azq.ledger import Ledger
 from azq.parts.lab.bench.rig import RUN, PartProcess, Rig, await_start, changed, last_words, published, rig, rules, start_together
 from azq.phases import CPU, DEVICE, Phases, of_heartbeat, part
 from azq.presets import preset as preset_of
+from azq.process import spans
 from azq.process.proc import cpu_s, peak_resident_bytes
 from azq.process.start import PYTHON, child_environment
 from azq.search.search import exploring
@@ -69,6 +70,7 @@ def bench_selfplay(config: Config, *, seconds: float, game: str, evaluator: str,
     """Simulations, evaluations and games per CPU-second of worker, broker and inference together."""
     sections = parse_run(preset_of(game), f"the preset of {game}") if preset else sections_for(config, game)
     sections = changed(sections, selfplay={"evaluator": "stream"})
+    spans.start(config.tracing, "bench")
     return selfplay_figures(config, sections, seconds, evaluator, config.worker.concurrency or 1)
 
 

@@ -13,6 +13,7 @@ from azq.parts.sim import simulation
 from azq.parts.sim.commands import described, summary
 from azq.parts.sim.faults import Fault
 from azq.parts.sim.simulation import SeedOutcome
+from azq.tracing import EVALUATE, FINISH, RECONCILE, SAMPLE_EVENT, SEND_JOB, SLICE
 
 FAILED = SeedOutcome(7, [Fault(1.5, "kill", 3, 0.25)], 60.0, 12, 1, 0, "", ["game 4 was finished and is lost"], "ab", 0.5)
 
@@ -29,6 +30,8 @@ def test_its_trace_names_who_did_what():
     assert lines[0] == f"protocol {simulation.protocol()}"
     assert any(line.endswith(" daemon-1:1 snapshot") for line in lines)
     assert any(line.endswith(" fsync") for line in lines)
+    spans = {line.split(maxsplit=2)[2].rpartition(" ")[0] for line in lines if line.count(" ") > 2}
+    assert {RECONCILE, SEND_JOB, SLICE, EVALUATE, FINISH, SAMPLE_EVENT} <= spans, "as in a real trace"
 
 
 def test_a_seed_that_failed_prints_how_to_see_it_again():
