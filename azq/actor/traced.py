@@ -30,9 +30,9 @@ class TracedGames:
             began_ns, run = now_ns(), trace_of("run", self._run, self._made_ms)
             self._open[trace] = began_ns, group
             created_ns, published_ns = (ms * 1_000_000 or began_ns for ms in (self._lease.created_ms, self._lease.published_ms))
-            of_run, about = [(run, span_of(run, CREATE_RUN))], {"run": self._run, "uid": record.uid, "job": self._lease.job.job_id}
+            of_run = [(run, span_of(run, CREATE_RUN))]
             decided, root = ((RECONCILE, *self._which), (RECONCILE,)) if record.actions else ((RECONCILE,), ())
-            TRACES.add(decided, [trace], created_ns, created_ns, below=root, links=of_run, **about)
+            TRACES.add(decided, [trace], created_ns, created_ns, below=root, links=of_run, run=self._run, uid=record.uid)
             TRACES.add((SEND_JOB, *self._which), [trace], created_ns, published_ns, below=decided, queue=self._lease.job.queue)
 
     def evaluated(self, group: GameGroup, handle: int, after_s: float, evaluation: Evaluation) -> None:
@@ -41,7 +41,7 @@ class TracedGames:
         if traced and TRACES.takes(request := trace_of("request", self._run, handle), REQUESTS):
             start_ns, links = now_ns() - int(after_s * 1e9), [(request, span_of(request, BATCH))] if self._by_message else []
             about = {"leaves": group.leaves, "weight_version": evaluation.weight_version}
-            TRACES.add((EVALUATE, handle), traced, start_ns, below=(SLICE, *self._which), links=links, **about)
+            TRACES.add((EVALUATE, handle, *self._which), traced, start_ns, below=(SLICE, *self._which), links=links, **about)
 
     def finish(self, uids: Iterable[int], began_ns: int) -> None:
         """Games were committed with their samples."""

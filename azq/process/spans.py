@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from azq.config import TracingConfig
+from azq.config.host import TracingConfig
 from azq.errors import ConfigError, MissingExtra
 from azq.tracing import TRACES, TraceSpan
 

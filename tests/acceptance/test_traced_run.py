@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import azq_here
 from recovering import SMALL, trains
 from waiting import PATIENCE_S
 
@@ -26,7 +25,7 @@ WAY = {
     names.STEP: names.SAMPLE_EVENT,
     names.WEIGHT_VERSION: names.STEP,
 }
-SETTINGS = ("tracing.share=1", "worker.evaluator=stream", "learner.publish_every_s=1", "selfplay.slice_s=5")
+SETTINGS = ("tracing.share=1", "worker.evaluator=stream", "learner.publish_every_s=1")
 Spans = dict[str, dict[str, Any]]  # of a trace, by id; a span with its `service`
 
 
@@ -45,23 +44,12 @@ def linked(traces: dict[str, Spans], spans: Iterable[Spans], name: str) -> list[
     return [traces[link["traceId"]][link["spanId"]] for link in links if link["spanId"] in traces.get(link["traceId"], {})]
 
 
-def requested(file: Path) -> bool:
-    """Whether a game leads back to the request that created its run."""
-    traces = read(file)
-    return {(span["name"], span["service"]) for span in linked(traces, traces.values(), names.RECONCILE)} == {
-        (names.CREATE_RUN, "azq-daemon")
-    }
-
-
 @pytest.mark.slow
 def test_a_games_trace_has_every_step_of_its_way(tmp_path: Path) -> None:
     file = tmp_path / "traces.jsonl"
     with Local("tic_tac_toe", run="first", settings=(*SMALL, *SETTINGS, f"tracing.to={file}"), folder=tmp_path) as run:
         trains(run, 200)
         run.until(lambda: f'"{names.SWITCH}"' in file.read_text("utf-8"), "a switch", PATIENCE_S)
-        created = azq_here(tmp_path, "runs", "create", "second", "--game", "tic_tac_toe", "--set", "selfplay.evaluator=uniform")
-        assert created.returncode == 0, created.stderr
-        run.until(lambda: requested(file), "a game of the run that was created by request", PATIENCE_S)
     traces = read(file)
     names_of = {trace: Counter(span["name"] for span in ids.values()) for trace, ids in traces.items()}
     whole = [traces[trace] for trace, there in names_of.items() if set(there) == set(WAY) and there[names.SLICE] == 1]  # adopted by none

@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 from actor_doubles import RUN, Table, after
 
-from azq.tracing import CREATE_RUN, EVALUATE, FINISH, RECONCILE, SEND_JOB, SLICE, TRACES, span_of, trace_of
+from azq.tracing import CREATE_RUN, EVALUATE, FINISH, RECONCILE, SEND_JOB, SLICE, TRACES, TraceSpan, span_of, trace_of
 
 
 @pytest.fixture
 def spans():
-    recorded = []
+    recorded: list[TraceSpan] = []
     TRACES.start(recorded.append, 1.0)
     yield recorded
     TRACES.stop()

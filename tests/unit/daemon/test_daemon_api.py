@@ -18,6 +18,7 @@ from rest_site import RestSite
 from azq.config import DaemonConfig
 from azq.config.access import check_binding, is_loopback
 from azq.errors import BrokerUnavailable, ConfigError
+from azq.tracing import CREATE_RUN, TRACES, TraceSpan, span_of, trace_of
 from azq.wire import keys
 from azq.wire.codec import decode, encode
 from azq.wire.machines import MachineTime, Spending
@@ -46,6 +47,16 @@ def assert_problem(response: Any, status: int, *words: str) -> dict[str, Any]:
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_is_created_has_the_span_that_its_games_link_to(site: RestSite) -> None:
+    spans: list[TraceSpan] = []
+    TRACES.start(spans.append, 0.0)
+    for _ in range(2):
+        created_ms = site.create(headers={"Idempotency-Key": "once"}).json()["created_ms"]
+    TRACES.stop()
+    trace = trace_of("run", "first", created_ms)
+    assert [(span["traceId"], span["spanId"]) for span in spans] == [(trace.hex(), span_of(trace, CREATE_RUN).hex())]
 
 
 def test_a_run_is_created_listed_and_shown(site: RestSite) -> None:
