@@ -30,7 +30,7 @@ def test_its_trace_names_who_did_what():
     assert lines[0] == f"protocol {simulation.protocol()}"
     assert any(line.endswith(" daemon-1:1 snapshot") for line in lines)
     assert any(line.endswith(" fsync") for line in lines)
-    spans = {line.split(maxsplit=2)[2].rpartition(" ")[0] for line in lines if line.count(" ") > 2}
+    spans = {line.split(" ", 3)[3].rpartition(" ")[0] for line in lines if line.count(" ") > 3}
     assert {RECONCILE, SEND_JOB, SLICE, EVALUATE, FINISH, SAMPLE_EVENT} <= spans, "as in a real trace"
 
 
