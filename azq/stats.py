@@ -83,6 +83,11 @@ def wilson(successes: float, tries: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
+def binomial_tail(successes: int, tries: int, share: float) -> float:
+    """The chance that so many tries or more succeed, each with this probability."""
+    return sum(math.comb(tries, count) * share**count * (1 - share) ** (tries - count) for count in range(successes, tries + 1))
+
+
 def paired_interval(differences: NDArray[np.float64]) -> tuple[float, float, float]:
     """The mean of differences with its 95 % interval; infinitely wide for fewer than two."""
     mean, count = float(differences.mean()), len(differences)

@@ -46,7 +46,7 @@ def replay_game(config: Config, run: str, uid: int, ply: int | None, report: Cal
 
         @cache
         def network(version: int) -> Evaluator:
-            return stack.enter_context(closing(_opened(config, folder, recorded, version)))
+            return stack.enter_context(closing(_opened(config, folder, recorded, version, by_tab=worker.startswith(BROWSER_PREFIX))))
 
         plies: list[ReplayedPly] = []
         end, evaluated = searched[-1] if ply is None else ply, 0
@@ -82,17 +82,17 @@ def read_game(config: Config, folder: rundir.RunDir, uid: int) -> tuple[Recorded
     event = SegmentReader(folder.path / "segments").find(uid)
     arrays = unpack_record(event.record, rules.num_distinct_actions(), rules.value_size())
     keeps_trees = sections.search.reuse_subtree and not event.worker.startswith(BROWSER_PREFIX)
-    recorded = RecordedGame(rules, sections, uid, arrays, keeps_trees)
+    recorded = RecordedGame(rules, sections, uid, arrays, keeps_trees, event.luck)
     if not recorded.searched:
         raise NotFound(f"game {uid} of run {folder.name!r} has no searched ply: a safety cap ended it; name another game")
     return recorded, event.worker
 
 
-def _opened(config: Config, folder: rundir.RunDir, recorded: RecordedGame, version: int) -> Evaluator:
+def _opened(config: Config, folder: rundir.RunDir, recorded: RecordedGame, version: int, *, by_tab: bool) -> Evaluator:
     if recorded.sections.selfplay.evaluator == "uniform":
         return UniformEvaluator(recorded.game.num_distinct_actions(), recorded.game.value_size())
     try:
-        return LocalEvaluator.from_file(recorded.game, weights_file(folder, str(version)), config.inference)
+        return LocalEvaluator.from_file(recorded.game, weights_file(folder, str(version)), config.inference, whole=by_tab)
     except NotFound:
         raise NotFound(
             f"weights of version {version} are not in {folder.path / 'weights'} any more, and the game was searched with them; "

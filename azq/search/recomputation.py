@@ -1,8 +1,8 @@
 """Searches plies of finished games again, and says how far what was recorded is from what comes out.
 
-A ply follows from the actions before it, the run's seed, the game's number, its budget, the tree that was kept from the ply before and
-one version of the weights, or two where new ones came meanwhile. What is left is that a network may be computed in another order, which
-moves a logit now and then to the next float16. Letters: L leaves, A actions, T plies, V values.
+A ply follows from the actions before it, the run's seed, the game's luck, its budget, the tree that was kept from the ply before and
+one version of the weights, or two where new ones came meanwhile: to the last bit with a network in whole numbers. In floats it may be
+computed in another order, which moves a logit now and then to the next float16. Letters: L leaves, A actions, T plies, V values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Outputs = tuple[NDArray[np.float16], NDArray[np.float16]]  # logits (L, A), valu
 Evaluate = Callable[[int, NDArray[np.uint8]], Outputs]  # a weight version's evaluations of packed observations
 Config = Callable[[int], _core.SearchConfig]  # of a search with so many simulations
 Arrays = Mapping[str, NDArray[Any]]  # of a record, as `azq.wire.arrays.arrays_of` names them
-#: A ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
+#: In floats a ply differs where its action or its simulations do, or where its policy (total variation) or its value does by more.
 MOST_POLICY, MOST_VALUE = 0.002, 0.001  # by which 1 to 6 of 185,542 honest ones did (docs/research.md)
 
 
@@ -36,6 +36,7 @@ class ChosenPly:
     game: Arrays
     ply: int
     budget: int  # simulations that were ordered
+    luck: int = 0  # by which its random numbers were drawn; 0: that of its number
 
     @property
     def version(self) -> int:
@@ -60,6 +61,7 @@ class Stretch:
     first: int
     last: int
     swaps: Mapping[int, Swap] = field(default_factory=dict)  # by ply
+    luck: int = 0  # as `ChosenPly` has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,10 @@ class Difference:
     value: float  # the largest of V
 
 
-def differs(difference: Difference) -> bool:
-    """Whether a ply is farther from its search than another order of computing the network explains."""
+def differs(difference: Difference, *, exact: bool = False) -> bool:
+    """Whether a ply is not `exact`ly what its search gives, or farther from it than another order of computing the network explains."""
+    if exact:
+        return distance(difference) != (False, 0, 0.0, 0.0)
     return difference.action or difference.simulations > 0 or difference.policy > MOST_POLICY or difference.value > MOST_VALUE
 
 
@@ -102,7 +106,7 @@ def recompute(game: _core.Game, seed: int, config: Config, chosen: Iterable[Chos
     for (_, budget), group in groupby(sorted(chosen, key=_alike), key=_alike):
         plies = list(group)
         for first in range(0, len(plies), SLOTS):
-            stretches = [Stretch(ply.uid, ply.game, ply.ply, ply.ply) for ply in plies[first : first + SLOTS]]
+            stretches = [Stretch(ply.uid, ply.game, ply.ply, ply.ply, luck=ply.luck) for ply in plies[first : first + SLOTS]]
             searched = search_again(game, seed, config(budget), stretches, evaluate)
             differences += [difference_of(stretch, ply) for stretch, (ply,) in zip(stretches, searched, strict=True)]
     return differences
@@ -157,7 +161,7 @@ class _Walk:
         self._search, self._slot, self._stretch = search, slot, stretch
         self._ply, self.steps = stretch.first, 0
         self.plies: list[Searched] = []
-        search.start(slot, luck_of(stretch.uid), stretch.game["actions"][: stretch.first])
+        search.start(slot, stretch.luck or luck_of(stretch.uid), stretch.game["actions"][: stretch.first])
 
     @property
     def version(self) -> int:

@@ -31,6 +31,7 @@ class RecordedGame:
     uid: int
     arrays: Arrays
     keeps_trees: bool  # from ply to ply, as servers do where `search.reuse_subtree` says so; tabs never do
+    luck: int = 0  # that a gateway handed it out with; 0: that of its number
 
     @property
     def searched(self) -> list[int]:
@@ -73,7 +74,7 @@ def replay(recorded: RecordedGame, evaluate: Evaluate, last: int | None = None) 
     """Each searched ply up to `last`, in order. Raises what `evaluate` raises."""
     plies = recorded.searched
     end = plies[-1] if last is None else last
-    way = _Way(Stretch(recorded.uid, recorded.arrays, plies[0], end), recorded.budgets(plies[0])[0])
+    way = _Way(Stretch(recorded.uid, recorded.arrays, plies[0], end, luck=recorded.luck), recorded.budgets(plies[0])[0])
     reasons: dict[int, str] = {}
     done = -1
     while done < end:
@@ -115,7 +116,7 @@ def _ways(recorded: RecordedGame, way: _Way, searched: Searched) -> Iterator[Seq
     """Other ways to search a ply, those that are searched together together, the likeliest first."""
     ply = searched.ply
     here = replace(way.stretch, last=ply)
-    alone = Stretch(recorded.uid, recorded.arrays, ply, ply)
+    alone = Stretch(recorded.uid, recorded.arrays, ply, ply, luck=recorded.luck)
     if recorded.keeps_trees and way.stretch.first != ply:
         yield [_Way(alone, way.budget, "searched with an empty tree: another worker took the game over")]
     for budget in recorded.budgets(ply):
@@ -150,7 +151,7 @@ def _search(recorded: RecordedGame, evaluate: Evaluate, ways: Sequence[_Way]) ->
 
 def _judge(recorded: RecordedGame, difference: Difference, why: str, spoilt: str) -> tuple[str, str]:
     """Verdict and reason."""
-    if distance(difference) == (False, 0, 0.0, 0.0):
+    if not differs(difference, exact=True):
         return EQUAL, why
     if not differs(difference):
         return ROUNDING, why or spoilt or ROUNDED

@@ -69,6 +69,7 @@ class SampleEvent(Message, frozen=True):
     returns: tuple[float, ...]
     worker: str
     finished_ms: int
+    luck: int = 0  # number that a gateway had its random numbers drawn by; 0: the game's own
 
 
 class WeightEvent(Message, frozen=True):

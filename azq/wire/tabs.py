@@ -15,7 +15,7 @@ from azq.errors import WireError
 from azq.wire.codec import printable
 from azq.wire.messages import GameRecord
 
-TAB_SCHEMA = 3  # 2: a game is searched in one way, which its hand-out names; 3: networks in whole numbers
+TAB_SCHEMA = 4  # 2: a game is searched in one way, which its hand-out names; 3: networks in whole numbers; 4: so is its luck
 MAX_TAB_BYTES = 1024 * 1024  # of a frame from a tab
 GAMES_PER_FRAME = 64
 MATCHES = "eval"  # feature of a tab that plays matches
@@ -58,6 +58,7 @@ class WorkerReady(TabMessage, frozen=True):
     features: Annotated[tuple[Name, ...], Meta(max_length=32)] = ()
     games: Annotated[int, Meta(ge=0, le=4096)] = 0  # at once, that it wants; 0: as the gateway sees fit
     version: Count = 0  # of the weights that it has loaded, with which it begins the games that come
+    versions: Annotated[tuple[Count, ...], Meta(max_length=8)] = ()  # that it has at hand, for games that others began
 
 
 class TabProgress(TabMessage, frozen=True, tag="Progress"):
@@ -82,7 +83,7 @@ class TabGame(TabMessage, frozen=True):
     root_values: Array
     simulations: Array
     weight_versions: Array
-    spent_ms: Count = 0
+    spent_ms: Count = 0  # unused
     support: Array = b""
 
     @property
@@ -139,6 +140,7 @@ class Handed(TabMessage, frozen=True):
     uid: int
     ticket: bytes
     record: bytes = b""  # frame of its `GameRecord`, as the codec writes it; empty: no ply
+    luck: int = 0  # number by which its random numbers are drawn; 0: its own
 
 
 class PlayGames(TabMessage, frozen=True):

@@ -19,7 +19,6 @@ from azq.wire.arrays import pack_record
 from azq.wire.messages import GameRecord
 
 SLOTS = 64
-SPENT_MS = 60_000
 
 
 class TinyNetworks:
@@ -48,25 +47,26 @@ def order_of(name: str, *, versions: Sequence[int] = (1, 2, 3), **search: Any) -
 
 
 def games_of(
-    order: SearchOrder, evaluate: Any, uids: Sequence[int], *, version: int = 3, config: _core.SearchConfig | None = None
+    order: SearchOrder, evaluate: Any, uids: Sequence[int], *, version: int = 3, config: _core.SearchConfig | None = None, luck: int = 0
 ) -> list[Returned]:
-    """Finished games with these numbers, handed out for this version and made as ordered or, with a `config`, otherwise."""
+    """Finished games with these numbers, each with `luck` more, for this version and made as ordered or, with a `config`, otherwise."""
     terms = Terms(version, order.search.num_simulations)
     config = config or order.config(terms.budget)
     search = _core.Search(order.game, config, num_slots=len(uids), seed=order.seed)
     for slot, uid in enumerate(uids):
-        search.start(slot, uid, np.zeros(0, np.uint16))
+        search.start(slot, uid + luck, np.zeros(0, np.uint16))
     capacity = len(uids) * config.leaves_per_step
     packed, slots = np.zeros((capacity, order.game.packed_size()), np.uint8), np.zeros(capacity, np.int32)
     while leaves := search.collect(packed, slots):
         logits, values = evaluate(version, packed[:leaves])
         search.apply(logits, values, version)
-    return [returned(pack_record(search.record(slot)), terms=terms) for slot in range(len(uids))]
+    records = [msgspec.structs.replace(pack_record(search.record(slot)), uid=uid) for slot, uid in enumerate(uids)]
+    return [returned(record, terms, record.uid + luck if luck else 0) for record in records]
 
 
-def returned(record: GameRecord, spent_ms: int = SPENT_MS, terms: Terms = NO_TERMS) -> Returned:
+def returned(record: GameRecord, terms: Terms = NO_TERMS, luck: int = 0) -> Returned:
     """A game that was handed out without any ply."""
-    return Returned(record, GameRecord(record.uid), spent_ms, terms)
+    return Returned(record, GameRecord(record.uid), terms, luck)
 
 
 def with_arrays(game: Returned, **arrays: NDArray[Any]) -> Returned:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+import msgspec
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
@@ -62,14 +63,16 @@ class Play:
         self._uniform = UniformEvaluator(game.num_distinct_actions(), game.value_size())
         self._group = GameGroup(make_search(game, config, num_slots=slots, seed=int(request.seed)), game, leaves_at_once(config, game))
         self.tickets: dict[int, bytes] = {}
+        self._numbers: dict[int, int] = {}  # of games, by their luck
         self.simulations = 0
 
     def take(self, request: PlayGames) -> None:
         """Starts the games that were handed out, as far as there are slots."""
         for slot, handed in zip(self._group.room(), request.games, strict=False):
             record = decode(handed.record, GameRecord) if handed.record else GameRecord(handed.uid)
-            self._group.start(slot, record)
-            self.tickets[handed.uid] = handed.ticket
+            luck = handed.luck or handed.uid
+            self._group.start(slot, msgspec.structs.replace(record, uid=luck))
+            self._numbers[luck], self.tickets[handed.uid] = handed.uid, handed.ticket
 
     def step(self, version: int) -> list[TabGame]:
         """One evaluation of all leaves; the games that ended with it."""
@@ -79,7 +82,8 @@ class Play:
             answer = self._uniform.result(self._uniform.submit(self._group.request()[0]), timeout_s=0.0)
             assert answer is not None
             self.simulations += self._group.apply(replace(answer, weight_version=version))
-        return [brought(pack_record(record), self.tickets.pop(record.uid)) for record in finished if record.uid in self.tickets]
+        ended = [msgspec.structs.replace(pack_record(record), uid=self._numbers[record.uid]) for record in finished]
+        return [brought(record, self.tickets.pop(record.uid)) for record in ended if record.uid in self.tickets]
 
 
 def brought(record: GameRecord, ticket: bytes) -> TabGame:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from azq.inference.device.engine import Engine
 from azq.inference.device.model import Model
 from azq.inference.weights import RESIDENT_VERSIONS, Fetch, ResidentModels, WeightCatalog
 from azq.nets import NetSpec, from_bytes, network_of
+from azq.nets.device import place
 from azq.nets.spec import GameShape
 from azq.nets.weights import naming
 from azq.search.evaluator import Evaluation
@@ -96,19 +98,19 @@ class LocalEvaluator:
         self.network_cpu_s = 0.0  # in forward passes; on several threads with what else this process does meanwhile
 
     @classmethod
-    def from_bytes(cls, game: GameShape | NetSpec, data: bytes, config: InferenceConfig) -> LocalEvaluator:
-        """An evaluator with the weights in `data`; the network is the one they describe. Raises WeightsError."""
+    def from_bytes(cls, game: GameShape | NetSpec, data: bytes, config: InferenceConfig, *, whole: bool = False) -> LocalEvaluator:
+        """An evaluator with the weights in `data`; `whole`: as tabs evaluate, where it can be so. Raises WeightsError."""
         state, meta = from_bytes(data)
-        engine = Engine(config)
+        engine = Engine(config, replace(place(config.model_copy(update={"device": "cpu"})), whole="int8") if whole else None)
         model = Model(NetSpec.of(game), network_of(meta), engine)
         model.take(state, meta)
         return cls(fixed_source(model), threads=engine.placement.threads)
 
     @classmethod
-    def from_file(cls, game: GameShape | NetSpec, path: Path, config: InferenceConfig) -> LocalEvaluator:
+    def from_file(cls, game: GameShape | NetSpec, path: Path, config: InferenceConfig, *, whole: bool = False) -> LocalEvaluator:
         """An evaluator with the weights of a file. Raises WeightsError naming the file."""
         with naming(path):
-            return cls.from_bytes(game, path.read_bytes(), config)
+            return cls.from_bytes(game, path.read_bytes(), config, whole=whole)
 
     @classmethod
     def from_catalog(cls, game: GameShape | NetSpec, catalog: WeightCatalog, fetch: Fetch, config: InferenceConfig) -> LocalEvaluator:

@@ -36,6 +36,7 @@ HOUR_S = 3_600
 DEVICES_PER_ADDRESS = 10  # whose games an address may send
 RENAMES_PER_DAY = 20  # of a contributor and its device
 NO_HANDS = HandOuts()
+HANDED = ("handed", "brought", "dropped")  # figures of `HandOuts` that are shown
 
 
 class Contributor(Message, frozen=True):
@@ -276,10 +277,10 @@ class ContributorStore(ContributionCounts):
         """Standing and figures of a contributor, with the `sums` of all. Raises `BrokerError`."""
         history, counts = contributor.history, sums.get(contributor.contributor, {})
         standing = standing_of(history)
-        hands = msgspec.structs.asdict(history.hands)
+        hands = {name: getattr(history.hands, name) for name in HANDED}
         if address:
-            of_address = msgspec.structs.asdict(self.address_hands(contributor.contributor))
-            hands |= {f"address_{name}": games for name, games in of_address.items()}
+            of_address = self.address_hands(contributor.contributor)
+            hands |= {f"address_{name}": getattr(of_address, name) for name in HANDED}
         return ContributorFigures(
             contributor=contributor.contributor,
             name=contributor.name,

@@ -1,6 +1,6 @@
 """Games as they are handed to contributors and come back: tickets, where each game is, what contributors do with them. Pure.
 
-A ticket names the only way in which its game is to be searched; only the gateway that wrote it can read it, so that a tab has no choice.
+A ticket names the only way in which its game is to be searched, and with it comes the luck that nobody foresees: all of the game follows.
 Counts and bounds have keys: contributors, and addresses with an @ before them.
 """
 
@@ -20,12 +20,13 @@ from azq.config.access import is_loopback
 from azq.parts.volunteers.reputation import HandOuts
 from azq.wire.codec import encode
 from azq.wire.messages import GameRecord, RunRecord
-from azq.wire.tabs import TabGame
+from azq.wire.tabs import TabGame, is_match
 
 REMEMBERED = 100_000  # contributors and addresses
 BYTES_EACH, BYTES_ADDRESS = 2**24, 2**26  # of finished games that wait
 BYTES_SHARE = 8  # the part of the machine's memory that all of them may take
 MAC_BYTES = 16
+LUCK_BITS = 52  # of the numbers that browsers hold
 _LAYOUT = struct.Struct("<IH8s")  # version, budget, digest of the record
 
 Keys = tuple[str, ...]
@@ -78,6 +79,12 @@ class Tickets:
         version, budget, moved = _LAYOUT.unpack(payload)
         return Ticket(Terms(version, budget), moved)
 
+    def luck(self, record: GameRecord) -> int:
+        """The number by which a game's random numbers are drawn, the same at every hand-out; 0, its own, where it was begun elsewhere."""
+        if record.actions or is_match(record.uid):
+            return 0
+        return 1 + int.from_bytes(hmac.digest(self._key, b"luck %d" % record.uid, "sha256")[:8]) % (2**LUCK_BITS - 1)
+
     def _mac(self, uid: int, contributor: str, payload: bytes) -> bytes:
         return hmac.digest(self._key, b" ".join((str(uid).encode(), contributor.encode(), payload)), "sha256")[:MAC_BYTES]
 
@@ -107,7 +114,8 @@ class HeldGame:
     keys: Keys = ()  # under which its hand-out is counted
     tab: int = 0  # where answers go
     brought: TabGame | None = None
-    terms: Terms = NO_TERMS  # of the ticket that it was brought with
+    terms: Terms = NO_TERMS  # of its first hand-out, that later ones keep; of the ticket that it was brought with
+    missed_by: Keys = ()  # who dropped it on these terms
     returns: tuple[float, ...] = ()
     since_s: float = 0.0  # at this place
 
@@ -130,6 +138,7 @@ class Tab:
     keys: Keys
     room: int = 0  # games that it plays at once
     match_room: int = 0  # games of matches, besides
+    versions: frozenset[int] = frozenset()  # of the weights that it has
     slow: bool = False  # it held one for too long, and gets no more
     plays: set[int] = field(default_factory=set)  # with a lease or without
 
@@ -140,8 +149,8 @@ class Returned:
 
     record: GameRecord
     handed: GameRecord
-    spent_ms: int = 0
     terms: Terms = NO_TERMS  # of its ticket
+    luck: int = 0  # that it was handed out with; 0: that of its number
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from azq.parts.volunteers.contributor_store import ContributorStore, Volunteer
 from azq.parts.volunteers.handouts import GatewayCounts, Terms, Tickets
 from azq.parts.volunteers.matches import TabMatch, in_hand
 from azq.parts.volunteers.models import Networks
-from azq.parts.volunteers.plausibility import QUALITIES, tab_budget
 from azq.parts.volunteers.sessions import Sessions, TabPatience
 from azq.parts.volunteers.verifier import Judge
 from azq.process.webserver import client_of
@@ -38,7 +37,8 @@ PAUSE_S = 0.05
 FRAMES_PER_S = 50.0  # of a tab; more are read more slowly
 NEWEST = 500  # finished games that visitors may open
 MOST_GAMES = 512  # that a tab plays at once
-LEAST_QUALITY = 50  # per cent of a move's simulations that a tab may settle for
+QUALITIES = (25, 50, 75, 100)  # percent of the simulations that are ordered, from which a tab may choose
+LEAST_QUALITY = 50  # that it gets
 MATCH_GAMES = 4  # of matches that each worker of a tab gets at once: few, so that many tabs have a share
 VERSIONS_BEHIND = 8  # weights versions that a tab may play with, the newest ones it got
 
@@ -119,13 +119,14 @@ class RunHub:
 
     def terms(self, version: int, quality: int = 100) -> Terms:
         """The terms of a tab that plays with this version and wants so many percent of the simulations."""
-        return Terms(version, tab_budget(self.search.num_simulations, max(quality, LEAST_QUALITY)))
+        return Terms(version, max(1, self.search.num_simulations * max(quality, LEAST_QUALITY) // 100))
 
     def play(self, handed: list[tuple[GameRecord, bytes]], terms: Terms) -> PlayGames:
         """The message with which a tab gets games."""
         settings = self.search.model_dump(exclude={"schedule"})
         settings |= {"num_simulations": terms.budget, "random_opening_plies": self.sections.selfplay.random_opening_plies}
-        return PlayGames(self.record.run, str(self.sections.run.seed), settings, in_hand(handed), version=terms.version)
+        games = in_hand(handed, self.sessions.tickets.luck)
+        return PlayGames(self.record.run, str(self.sections.run.seed), settings, games, version=terms.version)
 
 
 def make_hub(record: RunRecord, sections: RunSections, secret: bytes, patience: TabPatience, counts: GatewayCounts) -> RunHub:

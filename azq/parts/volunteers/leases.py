@@ -9,6 +9,8 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -36,25 +38,17 @@ InThread = Callable[..., Awaitable[Any]]
 log = logs.get(__name__)
 
 
+@dataclass(eq=False)
 class Leases:
-    """The leases of a gateway; `deliver` sends a run's tabs what waits for them."""
+    """The leases of a gateway; `_deliver` sends a run's tabs what waits for them."""
 
-    def __init__(
-        self,
-        backing: Backing,
-        stopping: threading.Event,
-        clock: Callable[[], float],
-        in_thread: InThread,
-        deliver: Callable[[RunHub], None],
-        patience_s: float,
-    ) -> None:
-        self._backing = backing
-        self._stopping = stopping
-        self._clock = clock
-        self._in_thread = in_thread
-        self._deliver = deliver
-        self._patience_s = patience_s  # that a match waits for tabs that play matches, and for its networks
-        self._judging = ThreadPoolExecutor(1, "judge")
+    _backing: Backing
+    _stopping: threading.Event
+    _clock: Callable[[], float]
+    _in_thread: InThread
+    _deliver: Callable[[RunHub], None]
+    _patience_s: float  # that a match waits for tabs that play matches, and for its networks
+    _judging: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1, "judge"))
 
     def close(self) -> None:
         """Waits for no judgement."""

@@ -7,7 +7,7 @@ all: tabs cannot choose which count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -82,9 +82,9 @@ def versions_named(job: Job) -> list[int]:
     return []
 
 
-def in_hand(handed: Iterable[tuple[GameRecord, bytes]]) -> tuple[Handed, ...]:
+def in_hand(handed: Iterable[tuple[GameRecord, bytes]], luck: Callable[[GameRecord], int] = lambda record: 0) -> tuple[Handed, ...]:
     """Games with their tickets, as a message holds them."""
-    return tuple(Handed(record.uid, ticket, encode(record) if record.actions else b"") for record, ticket in handed)
+    return tuple(Handed(record.uid, ticket, encode(record) if record.actions else b"", luck(record)) for record, ticket in handed)
 
 
 def version_played(player: str, latest: int) -> int:

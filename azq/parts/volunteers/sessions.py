@@ -25,7 +25,7 @@ from azq.parts.volunteers.handouts import (
     Tickets,
     keys_of,
 )
-from azq.parts.volunteers.reputation import HandOuts
+from azq.parts.volunteers.reputation import HandOuts, outcome
 from azq.wire.arrays import size_of
 from azq.wire.messages import BROWSER_PREFIX, GameRecord, SampleEvent
 from azq.wire.tabs import MAX_TAB_BYTES, Accepted, Refused, TabGame, is_match
@@ -59,7 +59,7 @@ class Sessions:
         self.counts, self._hand_outs, self._stock = counts.games, counts.hand_outs, counts.stock
         self._longest = longest  # bytes of a finished game
         self._barred: OrderedDict[int, set[str]] = OrderedDict()  # keys that do not get a game again, by the game
-        self._tickets = tickets
+        self.tickets = tickets
         self._patience = patience
         self._waiting: dict[int, None] = {}  # games at WAITING, first come first served
         self._matches_waiting: dict[int, None] = {}  # those of matches
@@ -103,15 +103,25 @@ class Sessions:
             elif game.place is Place.PLAYING and game.contributor == player.contributor and game.tab != tab:
                 self._give(uid, player.contributor, tab, now_s)
 
-    def hand(self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS) -> list[tuple[GameRecord, bytes]]:
-        """Games for a tab that has room, with their tickets on these terms; those of a match by its lease."""
+    def dropped_terms(self, tab: int) -> list[Terms]:
+        """The terms of games that others dropped, whose course must stay, as far as a tab has their versions."""
+        terms = dict.fromkeys(self.games[uid].terms for uid in self._waiting)
+        return [each for each in terms if each != NO_TERMS and each.version in self.tabs[tab].versions]
+
+    def hand(
+        self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS, *, dropped: bool = False
+    ) -> list[tuple[GameRecord, bytes]]:
+        """Games for a tab that has room, with tickets on these terms, fresh ones or those that others dropped; of a match by its lease."""
         player, handed = self.tabs[tab], []
-        shelf = self._matches_waiting if match else self._waiting
-        waiting = (uid for uid in shelf if self.games[uid].lease == match or not (match or self._is_barred(uid, player)))
+        if match:
+            waiting = (uid for uid in self._matches_waiting if self.games[uid].lease == match)
+        else:
+            those = (terms,) if dropped else (terms, NO_TERMS)
+            waiting = (uid for uid in self._waiting if self.games[uid].terms in those and not self._is_barred(uid, player))
         for uid in list(islice(waiting, self._room(player, now_s, match=bool(match)))):
             self._give(uid, player.contributor, tab, now_s)
-            record = self.games[uid].record
-            handed.append((record, self._tickets.issue(uid, player.contributor, record, terms)))
+            self.games[uid].terms, record = terms, self.games[uid].record
+            handed.append((record, self.tickets.issue(uid, player.contributor, record, terms)))
         if handed:
             self._hand_outs.add(player.keys, HandOuts(handed=len(handed)))
         return handed
@@ -119,7 +129,7 @@ class Sessions:
     def bring(self, tab: int, brought: TabGame, now_s: float) -> None:
         """A tab has finished a game, or repeats it."""
         uid, contributor, keys = brought.uid, self.tabs[tab].contributor, self.tabs[tab].keys
-        game, shown = self.games.get(uid), self._tickets.read(brought.ticket, uid, contributor)
+        game, shown = self.games.get(uid), self.tickets.read(brought.ticket, uid, contributor)
         if uid in self._done:
             self._answer_done(tab, uid, contributor)
         elif shown is None or (game is not None and not shown.fits(game.record)):
@@ -142,8 +152,10 @@ class Sessions:
             self._refuse(tab, uid, LATE, "late")
 
     def expire(self, now_s: float) -> None:
-        """Games of tabs that were silent, or kept a match waiting, for too long go to others; claims that waited too long are refused."""
+        """Games of tabs that were silent, or kept a match waiting, for too long go to others, later on other terms; old claims end."""
         for uid, game in self.games.items():
+            if game.place is Place.WAITING and now_s - game.since_s >= self._patience.late_s:
+                game.terms, game.missed_by = NO_TERMS, ()
             if game.place is not Place.PLAYING:
                 continue
             tab = self.tabs.get(game.tab)
@@ -226,7 +238,7 @@ class Sessions:
                 batch, games = games[:size], games[size:]
                 for game in batch:
                     game.place = Place.JUDGED
-                yield lease, contributor, tuple(_returned(game) for game in batch)
+                yield lease, contributor, tuple(self._returned(game) for game in batch)
 
     def judged(self, contributor: str, batch: Collection[Returned], verdict: GamesVerdict, now_s: float) -> None:
         """A batch has its verdict: what counts waits to be committed, the rest is handed out again. Games in neither are judged again."""
@@ -238,6 +250,7 @@ class Sessions:
             game.since_s = now_s
             if uid in verdict.returns:
                 game.place, game.returns = Place.ACCEPTED, verdict.returns[uid]
+                self._count(game)
             elif (reason := verdict.refused.get(uid)) is not None:
                 self._refuse(game.tab, uid, reason)
                 self._wait(uid, now_s)
@@ -247,7 +260,7 @@ class Sessions:
     def to_commit(self, lease: str, most: int, finished_ms: int) -> list[SampleEvent]:
         """Accepted games of a lease, at most so many, as the learner gets them."""
         accepted = (game for game in self.games.values() if game.lease == lease and game.place is Place.ACCEPTED)
-        return [_event(game, finished_ms) for game in islice(accepted, most)]
+        return [self._event(game, finished_ms) for game in islice(accepted, most)]
 
     def committed(self, events: Sequence[SampleEvent], totals: Mapping[str, Mapping[str, int]]) -> None:
         """Games are closed, their samples handed over; `totals` are each contributor's with these among them."""
@@ -274,14 +287,22 @@ class Sessions:
     def _return(self, uid: int, contributor: str, tab: int, brought: TabGame, terms: Terms, now_s: float) -> None:
         game = self._release(uid)
         game.place, game.contributor, game.tab, game.since_s = Place.RETURNED, contributor, tab, now_s
+        game.missed_by = tuple(key for key in game.missed_by if key not in self.tabs[tab].keys) if terms == game.terms else ()
         game.keys, game.brought, game.terms = self.tabs[tab].keys, brought, terms
         self._hand_outs.add(game.keys, HandOuts(brought=1))
+
+    def _count(self, game: HeldGame) -> None:
+        """How a game ended, of who brought it, and of who dropped it before."""
+        if not is_match(game.record.uid):
+            self._hand_outs.add(game.keys, outcome(game.returns))
+            self._hand_outs.add(game.missed_by, outcome(game.returns, missed=True))
 
     def _wait(self, uid: int, now_s: float) -> None:
         """A game waits for another contributor: the last one dropped it, or brought it otherwise than ordered."""
         game = self._release(uid)
         if game.place is Place.PLAYING:
             self._hand_outs.add(game.keys, HandOuts(dropped=1))
+            game.missed_by = tuple(dict.fromkeys((*game.missed_by, *game.keys)))
         if not is_match(uid):  # those come out the same in every tab
             self._barred.setdefault(uid, set()).update(game.keys)
             while len(self._barred) > DONE_KEPT:
@@ -362,12 +383,11 @@ class Sessions:
         self.counts[count] += 1
         self._answers.append((tab, Refused(reason, "", (uid,))))
 
+    def _returned(self, game: HeldGame) -> Returned:
+        assert game.brought is not None
+        return Returned(game.brought.record, game.record, game.terms, self.tickets.luck(game.record))
 
-def _returned(game: HeldGame) -> Returned:
-    assert game.brought is not None
-    return Returned(game.brought.record, game.record, game.brought.spent_ms, game.terms)
-
-
-def _event(game: HeldGame, finished_ms: int) -> SampleEvent:
-    assert game.brought is not None
-    return SampleEvent(game.brought.record, game.returns, f"{BROWSER_PREFIX}{game.contributor}", finished_ms)
+    def _event(self, game: HeldGame, finished_ms: int) -> SampleEvent:
+        assert game.brought is not None
+        worker = f"{BROWSER_PREFIX}{game.contributor}"
+        return SampleEvent(game.brought.record, game.returns, worker, finished_ms, self.tickets.luck(game.record))

@@ -24,10 +24,10 @@ from azq._core import Game
 from azq.errors import AzqError, EvaluationTimeout, EvaluatorFailure, ExitCode, NotFound
 from azq.parts.volunteers.contributor_store import ContributorStore
 from azq.parts.volunteers.handouts import GamesBatch, GamesVerdict, MatchOrder, Returned
-from azq.parts.volunteers.plausibility import Implausible, Outdated, RecentGames, Replayed, SearchOrder, check
-from azq.parts.volunteers.reputation import MORE_CHECKS, ContributorStanding, Judgement, after_batch, checks_of, disagrees, standing_of
+from azq.parts.volunteers.plausibility import Implausible, Outdated, Replayed, SearchOrder, check
+from azq.parts.volunteers.reputation import MORE_CHECKS, ContributorStanding, Judgement, after_batch, checks_of, most_wrong, standing_of
 from azq.process.start import PYTHON, bound_to_this
-from azq.search.recomputation import ChosenPly, Difference, Evaluate, Outputs, differs, recompute
+from azq.search.recomputation import ChosenPly, Difference, Evaluate, Outputs, differs, distance, recompute
 from azq.waiting import AwakeClock
 from azq.wire.messages import RunRecord
 
@@ -42,7 +42,6 @@ POLL_S = 1.0
 TRIES = 3  # of a batch, each by another process where one died over it
 NEWEST_VERSIONS = 50  # of the weights, that games may be played with, besides what serves and what served before it
 MOST_RUNS = 4  # with their weights, at once
-COPIED = "its moves are those of another game"
 
 log = logs.get(__name__)
 
@@ -63,13 +62,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     reason: str
 
 
-class JudgedBatch(msgspec.Struct, frozen=True, tag=True):
-    """The answer to a `JudgeRequest`."""
-
-    judgement: Judgement
-
-
-Answer = JudgedBatch | Failed
+Answer = Judgement | Failed
 
 
 def main(pipe: int) -> int:
@@ -88,7 +81,7 @@ def main(pipe: int) -> int:
 
 def _answer(judge: Callable[[JudgeRequest], Judgement], body: bytes) -> Answer:
     try:
-        return JudgedBatch(judge(msgspec.msgpack.decode(body, type=JudgeRequest)))
+        return judge(msgspec.msgpack.decode(body, type=JudgeRequest))
     except AzqError as error:
         return Failed(str(error))
 
@@ -105,7 +98,6 @@ class RunVerifications:
         from azq import _core
         from azq.config import SearchConfig
         from azq.ledger.records import sections_of
-        from azq.parts.volunteers.plausibility import SearchOrder
 
         sections = sections_of(request.run)
         game = _core.load_game(sections.run.game, sections.run.params)
@@ -153,7 +145,7 @@ class RunVerifications:
             forward = in_whole_numbers(version)
             return source(version).evaluate(packed) if forward is None else forward.launch(packed).wait()
 
-        return Verification(evaluate), versions
+        return Verification(evaluate, exact=lambda version: in_whole_numbers(version) is not None), versions
 
 
 def _uniform(game: Game) -> Opened:
@@ -171,23 +163,24 @@ class Verification:
 
     evaluate: Evaluate
     choice: random.Random = field(default_factory=random.SystemRandom)
-    recent: RecentGames = field(default_factory=RecentGames)
+    exact: Callable[[int], bool] = lambda version: True  # whether a version is evaluated to the same bits everywhere
 
     def judge(self, order: SearchOrder, share: float, games: Sequence[Returned]) -> Judgement:
         """The judgement on games of one contributor, of whose plies this share is searched again; raises what `evaluate` raises."""
         replayed, refused, late = self._checked(order, games)
         plies = [ply for game in replayed for ply in game.own]
-        differences = self._recomputed(order, share, plies)
-        refuses, differed = disagrees(differences), sum(map(differs, differences))
-        if refuses:
-            refused |= dict.fromkeys((game.uid for game in replayed), _deviation(differences))
+        exact = all(map(self.exact, {ply.version for ply in plies}))
+        recomputed, wrong = self._recomputed(order, share, plies, exact)
+        if refuses := len(wrong) > most_wrong(recomputed, exact):
+            refused |= dict.fromkeys((game.uid for game in replayed), _deviation(wrong, recomputed))
         return Judgement(
             returns={} if refuses else {game.uid: game.returns for game in replayed},
             refused=refused | late,
             plies=len(plies),
-            recomputed=len(differences),
-            differed=differed,
+            recomputed=recomputed,
+            differed=len(wrong),
             fault=bool(refused),
+            rounded=not exact,
         )
 
     def _checked(self, order: SearchOrder, games: Sequence[Returned]) -> tuple[list[Replayed], dict[int, str], dict[int, str]]:
@@ -197,34 +190,30 @@ class Verification:
         late: dict[int, str] = {}
         for returned in games:
             try:
-                game = check(order, returned)
-                if not order.players:  # a match's games follow from their openings: equal ones are no copies
-                    if self.recent.copied(game):
-                        raise Implausible(COPIED)
-                    self.recent.add(game)
-                replayed.append(game)
+                replayed.append(check(order, returned))
             except Outdated as error:
                 late[returned.record.uid] = str(error)
             except Implausible as error:
                 refused[returned.record.uid] = str(error)
         return replayed, refused, late
 
-    def _recomputed(self, order: SearchOrder, share: float, plies: Sequence[ChosenPly]) -> list[Difference]:
-        """Of plies chosen by chance; where one differs also of others, those of its game first."""
-        shuffled, count = self.choice.sample(plies, len(plies)), checks_of(len(plies), share)
+    def _recomputed(self, order: SearchOrder, share: float, plies: Sequence[ChosenPly], exact: bool) -> tuple[int, list[Difference]]:
+        """How many plies, chosen by chance, and which differ; in floats, where a few do, also of others, those of their games first."""
+        shuffled, count = self.choice.sample(plies, len(plies)), checks_of(len(plies), share, exact)
         first, rest = shuffled[:count], shuffled[count:]
         differences = recompute(order.game, order.seed, order.config, first, self.evaluate)
-        suspects = {difference.uid for difference in differences if differs(difference)}
-        if suspects and not disagrees(differences):
-            rest.sort(key=lambda ply: ply.uid not in suspects)
-            differences += recompute(order.game, order.seed, order.config, rest[:MORE_CHECKS], self.evaluate)
-        return differences
+        wrong = [difference for difference in differences if differs(difference, exact=exact)]
+        if 0 < len(wrong) <= most_wrong(count, exact):
+            rest.sort(key=lambda ply: ply.uid not in {difference.uid for difference in wrong})
+            more = recompute(order.game, order.seed, order.config, rest[:MORE_CHECKS], self.evaluate)
+            return count + len(more), wrong + list(filter(differs, more))
+        return count, wrong
 
 
-def _deviation(differences: Sequence[Difference]) -> str:
-    worst = max(filter(differs, differences), key=lambda difference: difference.policy)
+def _deviation(wrong: Sequence[Difference], recomputed: int) -> str:
+    worst = max(wrong, key=distance)
     return (
-        f"{sum(map(differs, differences))} of {len(differences)} plies are not what their search gives: "
+        f"{len(wrong)} of {recomputed} plies are not what their search gives: "
         f"game {worst.uid}, ply {worst.ply}: policy off by {worst.policy:.2g}, value by {worst.value:.2g}"
         + (", another action" if worst.action else "")
     )
@@ -243,7 +232,7 @@ class Judge(Protocol):
 
 
 class VerifyingJudge(Judge):
-    """Judges by recomputation: a batch of which two plies differ is refused as a whole."""
+    """Judges by recomputation: a batch of which a ply differs, or in floats three, is refused as a whole."""
 
     def __init__(self, contributors: ContributorStore, verifier: VerifierProcess) -> None:
         self._contributors = contributors
@@ -304,7 +293,7 @@ class VerifierProcess:
                 raise EvaluatorFailure(f"the verifier died {TRIES} times over {len(request.games)} games; its log says why")
         if isinstance(answer, Failed):
             raise EvaluatorFailure(answer.reason)
-        return answer.judgement
+        return answer
 
     def close(self) -> None:
         """Ends the process."""

@@ -117,7 +117,7 @@ function ready() {
   if (resting()) return tell();
   const wish = [...(settings.quality < 100 ? [`quality=${settings.quality}`] : []), ...(me.unfit ? [] : ["eval"])];
   const { workers, games } = settings;
-  link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games, version: crew.version });
+  link.send({ tag: "WorkerReady", backend: crew.backend || "wasm", workers, core, features: wish, games: AHEAD * workers * games, version: crew.version, versions: crew.versions });
   tell();
 }
 

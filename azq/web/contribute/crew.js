@@ -21,6 +21,11 @@ export class Crew {
     return this.#hands.flatMap(({ games }) => [...games.keys()]);
   }
 
+  /** Of the networks that games may be played with. */
+  get versions() {
+    return [...this.#models.keys()];
+  }
+
   /** Begins, or goes on with so many workers that play so many games each; what was being played is begun again from what was handed out. */
   start({ workers, games, backend }) {
     const handed = this.#dismiss();
@@ -123,8 +128,8 @@ export class Crew {
       hand.loaded = loaded.version;
       this.version = Math.min(...this.#hands.map((each) => each.loaded));
       this.backend = loaded.backend;
-      this.on.loaded(loaded, this.#hands.every((each) => each.loaded === loaded.version));
       this.#renew();
+      this.on.loaded(loaded, this.#hands.every((each) => each.loaded === loaded.version));
     }
     if (unfit?.match) for (const [uid, game] of hand.games) if (game.bout === hand.bout) hand.games.delete(uid);
     if (unfit && !unfit.match) this.#models.delete(unfit.version);

@@ -10,7 +10,7 @@ export class Table {
   constructor(game, { seed, search }, size) {
     this.game = game;
     this.search = game.search(search, { slots: size, seed: BigInt(seed), autoplay: true });
-    this.slots = Array(size).fill(null); // the game in each as it was handed, with the time spent on it
+    this.slots = Array(size).fill(null); // the game in each as it was handed
     this.waiting = []; // games that no slot plays yet
   }
 
@@ -26,9 +26,9 @@ export class Table {
   collect(most = this.slots.length) {
     for (let slot = 0; slot < this.slots.length && this.waiting.length && this.playing.length < most; slot++) {
       if (this.slots[slot]) continue;
-      this.slots[slot] = { spentMs: 0, ...this.waiting.shift() };
-      const { record, uid } = this.slots[slot];
-      this.search.start(slot, { ...record, uid: BigInt(luckOf(uid)) });
+      this.slots[slot] = this.waiting.shift();
+      const { record, uid, luck } = this.slots[slot];
+      this.search.start(slot, { ...record, uid: BigInt(luck || luckOf(uid)) });
     }
     return this.playing.length ? this.search.collect() : 0;
   }
@@ -63,8 +63,8 @@ export class Table {
     this.slots.forEach((each, slot) => {
       if (!each || this.search.status(slot) !== "finished") return;
       const { plies, actions, policies, rootValues, simulations, weightVersions } = this.search.record(slot);
-      const { uid, ticket, spentMs } = each;
-      found.push({ uid, ticket, actions, rootValues, simulations, weightVersions, ...withoutZeros(policies, this.game.numActions), spentMs: Math.round(spentMs), plies });
+      const { uid, ticket } = each;
+      found.push({ uid, ticket, actions, rootValues, simulations, weightVersions, ...withoutZeros(policies, this.game.numActions), plies });
       this.#clear(slot);
     });
     return found;

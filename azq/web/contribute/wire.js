@@ -2,20 +2,20 @@
 
 import { decode, encode } from "../vendor/msgpack.mjs";
 
-export const SCHEMA = 3;
+export const SCHEMA = 4;
 const MATCH_UIDS = 2 ** 52;
 export const GROUP_UIDS = 64; // of a match: the rest is the seat of its first player
 
 /** Whether a game is one of a match. */
 export const isMatch = (uid) => uid >= MATCH_UIDS;
 
-/** The number by which a game's random numbers are drawn. */
+/** The number by which a game's random numbers are drawn where its hand-out names none. */
 export const luckOf = (uid) => (isMatch(uid) ? uid - (uid % GROUP_UIDS) : uid);
 
 /** Fields by message, in the order of the wire; those that an older gateway leaves out at the end are undefined. */
 export const FIELDS = {
   Hello: ["page", "token", "invite", "device", "run", "name"],
-  WorkerReady: ["backend", "workers", "core", "features", "games", "version"],
+  WorkerReady: ["backend", "workers", "core", "features", "games", "version", "versions"],
   Progress: ["games", "simulations", "evaluations", "plies", "playing", "version", "cpu"],
   GamesComplete: ["games"],
   EvalResult: ["games"],
@@ -35,7 +35,7 @@ const RECORD = ["uid", "actions", "policies", "rootValues", "simulations", "weig
 export const toFrame = (message) => encode([SCHEMA, [message.tag, ...FIELDS[message.tag].map((name) => message[name])]]);
 
 /** A finished game as a message holds it. */
-export const tabGame = (game) => ["TabGame", ...TAB_GAME.map((name) => ({ support: new Uint8Array(0), ...game })[name])];
+export const tabGame = (game) => ["TabGame", ...TAB_GAME.map((name) => ({ spentMs: 0, support: new Uint8Array(0), ...game })[name])];
 
 /** The message {tag, ...fields} of a frame; throws an Error for anything else. */
 export function fromFrame(frame) {
@@ -45,7 +45,7 @@ export function fromFrame(frame) {
   if (!Object.hasOwn(FIELDS, tag)) throw new Error(`the gateway says ${tag}, which this page does not know; load the page again`);
   const message = Object.assign({ tag }, named(FIELDS[tag], values));
   if (tag === "EvalGames") message.networks = message.networks.map(([, ...fields]) => named(FIELDS.ModelUpdate, fields));
-  if (tag === "PlayGames" || tag === "EvalGames") message.games = (message.games ?? []).map(([, uid, ticket, record]) => ({ uid, ticket, record: fromRecord(record) }));
+  if (tag === "PlayGames" || tag === "EvalGames") message.games = (message.games ?? []).map(([, uid, ticket, record, luck]) => ({ uid, ticket, record: fromRecord(record), luck }));
   return message;
 }
 

@@ -135,13 +135,9 @@ async function step() {
   const whose = match ?? some[turn++ % some.length];
   if (!whose) return false;
   const at = whose.table, others = match ? [] : some.filter((each) => each !== whose);
-  const from = performance.now();
   const leaves = at.collect(at.slots.length - others.reduce((sum, { table }) => sum + table.playing.length, 0));
   if (leaves) await (match ? at.evaluateByMover(match.networks, leaves) : at.evaluate(whose.used, leaves));
   counts.evaluations += leaves;
-  const spent = performance.now() - from;
-  const playing = at.playing;
-  for (const each of playing) each.spentMs += spent / playing.length;
   const ended = at.harvest();
   for (const finished of ended) {
     counts.plies += finished.plies;

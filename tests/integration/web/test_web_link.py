@@ -28,7 +28,7 @@ def test_messages_have_the_fields_of_the_wire():
 
 def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood():
     handed = GameRecord(9, b"\1\0", b"\2\0", b"\3\0\0\0", b"\4\0", b"\5\0\0\0")
-    games = (tabs.Handed(9, b"t", encode(handed)), tabs.Handed(10, b"u"))
+    games = (tabs.Handed(9, b"t", encode(handed)), tabs.Handed(10, b"u", luck=2**51 + 1))
     frame = tabs.encode_tab(tabs.PlayGames("r", str(2**63 + 1), {"num_simulations": 8, "algorithm": "puct"}, games, version=6))
     script = f"""
         import {{ fromFrame, tabGame, toFrame }} from "{CONTRIBUTE}/wire.js";
@@ -37,7 +37,7 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
           weightVersions: bytes(6), spentMs: 7 }};
         const said = [
           {{ tag: "Hello", page: "1", token: "t", invite: "", device: "d", run: "r", name: "Ann" }},
-          {{ tag: "WorkerReady", backend: "wasm", workers: 2, core: "c", features: [], games: 8, version: 5 }},
+          {{ tag: "WorkerReady", backend: "wasm", workers: 2, core: "c", features: [], games: 8, version: 5, versions: [4, 5] }},
           {{ tag: "Progress", games: 1, simulations: 2, evaluations: 3, plies: 4, playing: [2 ** 40], version: 5, cpu: 0.5 }},
           {{ tag: "GamesComplete", games: [tabGame(game)] }},
           {{ tag: "EvalResult", games: [tabGame(game)] }},
@@ -50,16 +50,16 @@ def test_what_a_tab_says_is_read_by_the_gateway_and_what_it_hears_is_understood(
     told: dict[str, Any] = json.loads(node(script))
     hello, ready, progress, complete, result, bye = (tabs.from_tab(bytes.fromhex(each)) for each in told["said"])
     assert hello == tabs.Hello("1", "t", "", "d", "r", "Ann")
-    assert ready == tabs.WorkerReady("wasm", 2, "c", (), 8, 5)
+    assert ready == tabs.WorkerReady("wasm", 2, "c", (), 8, 5, (4, 5))
     assert progress == tabs.TabProgress(1, 2, 3, 4, (2**40,), 5, 0.5)
     assert complete == tabs.GamesComplete((tabs.TabGame(2**40, b"\1", b"\2", b"\3", b"\4", b"\5", b"\6", 7),))
     assert result == tabs.EvalResult(complete.games)
     assert bye == tabs.Bye()
     assert told["heard"]["seed"] == str(2**63 + 1)
     first, second = told["heard"]["games"]
-    assert second == {"uid": 10, "ticket": [ord("u")], "record": None}
+    assert second == {"uid": 10, "ticket": [ord("u")], "record": None, "luck": 2**51 + 1}
     arrays = {"actions": [1, 0], "policies": [2, 0], "rootValues": [3, 0, 0, 0], "simulations": [4, 0], "weightVersions": [5, 0, 0, 0]}
-    assert first["record"] == {"uid": 9, **arrays, "support": []}
+    assert (first["luck"], first["record"]) == (0, {"uid": 9, **arrays, "support": []})
 
 
 # A gateway and a clock for `Link`: what is sent is read at once, and nothing happens but what the story says.

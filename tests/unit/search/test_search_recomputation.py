@@ -52,29 +52,6 @@ def test_a_little_noise_of_rounding_is_no_difference() -> None:
     assert any(each.policy > 0 for each in found)
 
 
-def differing(order: SearchOrder, games: list[Returned], evaluate: TinyNetworks) -> float:
-    found = recompute(order.game, order.seed, order.config, plies_of(order, games), evaluate)
-    return sum(map(differs, found)) / len(found)
-
-
-def test_other_searches_show() -> None:
-    order = order_of("connect_four", num_simulations=32)
-    evaluate, uids = TinyNetworks(order.game), range(1, 9)
-
-    def uniform(version: int, packed: NDArray[np.uint8]) -> Outputs:
-        return tuple(np.zeros_like(part) for part in evaluate(version, packed))  # type: ignore[return-value]
-
-    ways = {
-        "uniform": games_of(order, uniform, uids),
-        "an old network": games_of(order, lambda _, packed: evaluate(1, packed), uids),
-        "no noise": games_of(order, evaluate, uids, config=order_of("connect_four", num_simulations=32, gumbel_scale=0.0).config(32)),
-    }
-    shown = {name: differing(order, games, evaluate) for name, games in ways.items()}
-    assert shown["uniform"] > 0.7
-    assert shown["an old network"] > 0.7
-    assert shown["no noise"] > 0.2
-
-
 @pytest.mark.parametrize(
     "difference",
     [Difference(1, 2, True, 0, 0.0, 0.0), Difference(1, 2, False, 1, 0.0, 0.0), Difference(1, 2, False, 0, 0.021, 0.0)],

@@ -112,5 +112,5 @@ def test_a_long_frame_is_refused_unread():
 
 
 def test_another_schema_is_named():
-    with pytest.raises(WireError, match="schema 1, this azq speaks 3"):
+    with pytest.raises(WireError, match="schema 1, this azq speaks 4"):
         tabs.from_tab(msgspec.msgpack.encode((1, Bye())))

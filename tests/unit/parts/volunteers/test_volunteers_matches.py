@@ -122,7 +122,7 @@ def test_numbers_fit_into_messages_and_are_no_self_play_games(number: int, group
 LIES: dict[str, tuple[str, Any]] = {
     "the same network for both": ("plies are not what", lambda match, good: played(match, lambda _, packed: good(3, packed))),
     "the players swapped": ("plies are not what", lambda match, good: played(match, lambda version, packed: good(5 - version, packed))),
-    "fewer simulations": ("were ordered", lambda match, good: played(match, good, num_simulations=4)),
+    "fewer simulations": ("plies are not what", lambda match, good: played(match, good, num_simulations=4)),
     "noise": ("plies are not what", lambda match, good: played(match, good, gumbel_scale=1.0)),
     "another opening": ("does not go on from", lambda match, good: [moved(game) for game in played(match, good)]),
     "cut short": ("is not over", lambda match, good: [cut(game) for game in played(match, good)]),

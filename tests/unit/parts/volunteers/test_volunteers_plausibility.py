@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from azq.parts.volunteers.handouts import Returned, Terms
-from azq.parts.volunteers.plausibility import Implausible, Outdated, RecentGames, SearchOrder, check
+from azq.parts.volunteers.plausibility import Implausible, Outdated, SearchOrder, check
 from azq.search.recomputation import differs, recompute
 from azq.wire.arrays import arrays_of
 from azq.wire.messages import GameRecord
@@ -77,33 +77,22 @@ LAST = len(C4_GAMES[0].record.actions) // 2 - 1
 @pytest.mark.parametrize(
     ("game", "reason"),
     [
-        (changed("simulations", LAST // 2, 3), "3 simulations were spent on a ply, 4 were ordered"),
-        (changed("simulations", LAST // 2, 400), "400 simulations were spent on a ply, 4 were ordered"),
         (changed("simulations", LAST // 2, 0), "targets where nothing was searched"),
-        (changed("policies", LAST // 2, FULL), "no distribution"),
+        (changed("policies", LAST // 2, FULL), "none where something was"),
         (changed("policies", LAST // 2, FULL + np.float16(0.2)), "no distribution"),
         (changed("policies", LAST // 2, np.float16("nan")), "no distribution"),
         (changed("root_values", LAST // 2, 1.5), "root value outside"),
         (changed("root_values", LAST // 2, np.nan), "root value outside"),
         (changed("weight_versions", LAST // 2, 4), "said to be of weights version 4, the game was handed out for 3"),
         (changed("weight_versions", LAST // 2, 2), "said to be of weights version 2, the game was handed out for 3"),
-        (replace(C4_GAMES[0], terms=Terms(3, 8)), "4 simulations were spent on a ply, 8 were ordered"),
         (replace(C4_GAMES[0], handed=C4_GAMES[1].record), "does not go on from what was handed out"),
-        (returned(GameRecord(1)), "not over after 0 plies"),
+        (returned(GameRecord(1)), "dice, cards or opening from ply 0 on"),
         (returned(GameRecord(1, b"\x00")), "no whole number of plies"),
     ],
 )
 def test_what_no_search_makes_is_refused_by_its_reason(game: Returned, reason: str) -> None:
     with pytest.raises(Implausible, match=reason):
         check(C4_ORDER, game)
-
-
-def test_impossible_speed_is_refused() -> None:
-    order = order_of("connect_four", num_simulations=4000)
-    game = games_of(order, TinyNetworks(order.game), [1])[0]
-    check(order, game)
-    with pytest.raises(Implausible, match="faster than any machine"):
-        check(order, replace(game, spent_ms=1))
 
 
 def test_a_game_cut_short_is_refused() -> None:
@@ -128,20 +117,6 @@ def test_given_plies_are_nobodys_to_be_judged_by() -> None:
     assert min(ply.ply for ply in check(C4_ORDER, replace(game, handed=handed)).own) >= 6
 
 
-def test_long_games_are_not_repeated_by_chance_and_short_ones_may_be() -> None:
-    known = RecentGames(most=2)
-    long = check(DICE_ORDER, DICE_GAMES[0])
-    known.add(long)
-    assert not known.copied(long), "the same number is the same game, handed out again"
-    renamed = long.__class__(77, long.actions, long.returns, long.own, long.log_chance)
-    assert known.copied(renamed)
-    likely = long.__class__(78, long.actions, long.returns, long.own, -1.0)
-    assert not known.copied(likely)
-    for game in (check(C4_ORDER, each) for each in C4_GAMES[1:]):
-        known.add(game)
-    assert not known.copied(renamed), "the oldest are forgotten"
-
-
 def test_weights_of_the_hand_out_that_are_kept_no_more_are_nobodys_fault() -> None:
     order = order_of("connect_four", num_simulations=4, versions=(4, 5))
     with pytest.raises(Outdated, match="version 3 is too old"):
@@ -155,9 +130,10 @@ def test_every_ply_has_the_budget_of_the_hand_out() -> None:
     half = games_of(order, networks, [1, 2, 3], config=order.config(16))
     plies = [ply for game in half for ply in check(order, replace(game, terms=Terms(3, 16))).own]
     assert {ply.budget for ply in plies} == {16}
-    assert not any(map(differs, recompute(order.game, order.seed, order.config, plies, networks)))
-    with pytest.raises(Implausible, match="16 simulations were spent on a ply, 32 were ordered"):
-        check(order, half[0])
+    found = recompute(order.game, order.seed, order.config, plies, networks)
+    assert not any(differs(each, exact=True) for each in found)
+    ordered = [ply for game in half for ply in check(order, game).own]
+    assert np.mean([differs(each, exact=True) for each in recompute(order.game, order.seed, order.config, ordered, networks)]) > 0.8
 
 
 @pytest.mark.parametrize("name", ["backgammon", "blob"])
@@ -170,7 +146,7 @@ def test_a_game_that_servers_began_goes_on_however_its_policies_were_kept(name: 
     support = np.packbits(there, axis=1, bitorder="little").tobytes()
     parts = {name: (array[there] if name == "policies" else array).tobytes() for name, array in kept.items()}
     handed = GameRecord(1, **parts, support=support)
-    whole = with_arrays(Returned(GameRecord(1), handed, 1000, games[0].terms), **found)
+    whole = with_arrays(Returned(GameRecord(1), handed, games[0].terms), **found)
     assert min(ply.ply for ply in check(order, whole).own) >= 30
     found["policies"][np.flatnonzero(found["simulations"])[2]] = 0.5
     with pytest.raises(Implausible, match="does not go on"):

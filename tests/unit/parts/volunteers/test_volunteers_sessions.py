@@ -299,6 +299,45 @@ def test_a_dropped_game_never_goes_to_the_same_one_or_his_address_again(way: str
     assert [record.uid for record, _ in sessions.hand(2, 31.0)] == [1]
 
 
+def test_a_dropped_game_goes_on_on_the_same_terms_and_what_became_of_it_counts_for_who_dropped_it():
+    counts, other = GatewayCounts(), Terms(9, 50)
+    sessions = Sessions(TICKETS, PATIENCE, counts)
+    for name, tab in {"ann": 1, "bob": 2}.items():
+        sessions.enter(tab, name, 0.0)
+        sessions.tabs[tab].room = 4
+    sessions.adopted("r:1", [GameRecord(1), GameRecord(2)], 0.0)
+    sessions.hand(1, 0.0, terms=TERMS)
+    sessions.leave(1, 1.0, for_good=True)
+    assert (sessions.dropped_terms(2), sessions.hand(2, 1.0, terms=other)) == ([], []), "he has no such version"
+    sessions.tabs[2].versions = frozenset({TERMS.version, 9})
+    assert sessions.dropped_terms(2) == [TERMS]
+    (first, mark), _ = sessions.hand(2, 1.0, terms=TERMS, dropped=True)
+    assert TICKETS.read(mark, first.uid, "bob").terms == TERMS
+    sessions.bring(2, TabGame(1, mark, b"\1\0", b"", b"", b"", b""), 2.0)
+    ((_, contributor, batch),) = sessions.batches(lambda _: 1, 2.0)
+    assert (batch[0].terms, batch[0].luck) == (TERMS, TICKETS.luck(GameRecord(1)))
+    sessions.judged(contributor, batch, GamesVerdict({1: (-1.0, 1.0)}), 2.0)
+    fresh = counts.hand_outs.take_fresh()
+    assert (fresh["ann"].missed_lost, fresh["bob"].lost, fresh["bob"].missed_lost) == (1, 1, 0)
+    (event,) = sessions.to_commit("r:1", 9, 7)
+    assert event.luck == batch[0].luck
+    sessions.leave(2, 3.0, for_good=True)
+    sessions.enter(3, "cid", 3.0)
+    sessions.tabs[3].room = 4
+    sessions.expire(3.0 + PATIENCE.late_s)
+    sessions.hear(3, (), 3.0 + PATIENCE.late_s)
+    assert len(sessions.hand(3, 3.0 + PATIENCE.late_s, terms=other)) == 1, "once nobody keeps its version, on other terms"
+
+
+def test_luck_is_the_same_at_every_hand_out_and_foreseen_by_nobody() -> None:
+    lucks = [TICKETS.luck(GameRecord(uid)) for uid in range(1, 2000)]
+    assert len(set(lucks)) == len(lucks)
+    assert all(0 < luck < 2**52 for luck in lucks)
+    assert lucks == [Tickets(b"secret", b"r 1").luck(GameRecord(uid)) for uid in range(1, 2000)]
+    assert lucks[0] != Tickets(b"another", b"r 1").luck(GameRecord(1))
+    assert (TICKETS.luck(GameRecord(1, b"\1\0")), TICKETS.luck(GameRecord(MATCH_UIDS))) == (0, 0), "they were begun elsewhere"
+
+
 def test_games_that_nobody_here_may_have_again_keep_no_others_away():
     sessions = opened(games=3, eve=1)
     sessions.hand(1, 0.0)
