@@ -212,9 +212,8 @@ class Gateway:
         hub.sessions.tabs[link.number].room = min(wanted, MOST_GAMES)
         plays_matches = MATCHES in link.ready.features and Kind.EVAL in hub.sections.volunteers.kinds
         hub.sessions.tabs[link.number].match_room = link.ready.workers * MATCH_GAMES if plays_matches else 0
-        hub.sessions.tabs[link.number].versions = frozenset(link.ready.versions).intersection(link.versions)
-        for terms in hub.sessions.dropped_terms(link.number):
-            if handed := hub.sessions.hand(link.number, self._clock(), terms=terms, dropped=True):
+        for terms in hub.sessions.dropped_terms(set(link.ready.versions).intersection(link.versions)):
+            if handed := hub.sessions.hand(link.number, self._clock(), terms=terms, again=True):
                 link.send(hub.play(handed, terms))
         terms = hub.terms(link.ready.version, quality_wished(link.ready))
         if terms.version in link.versions and (handed := hub.sessions.hand(link.number, self._clock(), terms=terms)):

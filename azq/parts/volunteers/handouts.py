@@ -138,7 +138,6 @@ class Tab:
     keys: Keys
     room: int = 0  # games that it plays at once
     match_room: int = 0  # games of matches, besides
-    versions: frozenset[int] = frozenset()  # of the weights that it has
     slow: bool = False  # it held one for too long, and gets no more
     plays: set[int] = field(default_factory=set)  # with a lease or without
 

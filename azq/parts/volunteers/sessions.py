@@ -103,20 +103,20 @@ class Sessions:
             elif game.place is Place.PLAYING and game.contributor == player.contributor and game.tab != tab:
                 self._give(uid, player.contributor, tab, now_s)
 
-    def dropped_terms(self, tab: int) -> list[Terms]:
-        """The terms of games that others dropped, whose course must stay, as far as a tab has their versions."""
+    def dropped_terms(self, versions: Collection[int]) -> list[Terms]:
+        """The terms of these versions, of games that were dropped: their course is to stay."""
         terms = dict.fromkeys(self.games[uid].terms for uid in self._waiting)
-        return [each for each in terms if each != NO_TERMS and each.version in self.tabs[tab].versions]
+        return [each for each in terms if each != NO_TERMS and each.version in versions]
 
     def hand(
-        self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS, *, dropped: bool = False
+        self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS, *, again: bool = False
     ) -> list[tuple[GameRecord, bytes]]:
-        """Games for a tab that has room, with tickets on these terms, fresh ones or those that others dropped; of a match by its lease."""
+        """Games for a tab that has room, with tickets on these terms; only such as others had on them, `again`; of a match by its lease."""
         player, handed = self.tabs[tab], []
         if match:
             waiting = (uid for uid in self._matches_waiting if self.games[uid].lease == match)
         else:
-            those = (terms,) if dropped else (terms, NO_TERMS)
+            those = (terms,) if again else (terms, NO_TERMS)
             waiting = (uid for uid in self._waiting if self.games[uid].terms in those and not self._is_barred(uid, player))
         for uid in list(islice(waiting, self._room(player, now_s, match=bool(match)))):
             self._give(uid, player.contributor, tab, now_s)

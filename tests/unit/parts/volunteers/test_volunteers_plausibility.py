@@ -132,8 +132,6 @@ def test_every_ply_has_the_budget_of_the_hand_out() -> None:
     assert {ply.budget for ply in plies} == {16}
     found = recompute(order.game, order.seed, order.config, plies, networks)
     assert not any(differs(each, exact=True) for each in found)
-    ordered = [ply for game in half for ply in check(order, game).own]
-    assert np.mean([differs(each, exact=True) for each in recompute(order.game, order.seed, order.config, ordered, networks)]) > 0.8
 
 
 @pytest.mark.parametrize("name", ["backgammon", "blob"])
