@@ -1,6 +1,6 @@
 """Games as they are handed to contributors and come back: tickets, where each game is, what contributors do with them. Pure.
 
-A ticket names the only way in which its game is to be searched, and with it comes the luck that nobody foresees: all of the game follows.
+A ticket names the only way in which its game is to be searched, and with it comes luck that tabs cannot foresee: all of the game follows.
 Counts and bounds have keys: contributors, and addresses with an @ before them.
 """
 
@@ -83,7 +83,7 @@ class Tickets:
         """The number by which a game's random numbers are drawn, the same at every hand-out; 0, its own, where it was begun elsewhere."""
         if record.actions or is_match(record.uid):
             return 0
-        return 1 + int.from_bytes(hmac.digest(self._key, b"luck %d" % record.uid, "sha256")[:8]) % (2**LUCK_BITS - 1)
+        return 1 + int.from_bytes(hmac.digest(self._key, b"luck %d" % record.uid, "sha256")[:8]) % ((1 << LUCK_BITS) - 1)
 
     def _mac(self, uid: int, contributor: str, payload: bytes) -> bytes:
         return hmac.digest(self._key, b" ".join((str(uid).encode(), contributor.encode(), payload)), "sha256")[:MAC_BYTES]

@@ -106,7 +106,7 @@ class Sessions:
     def dropped_terms(self, versions: Collection[int]) -> list[Terms]:
         """The terms of these versions, of games that were dropped: their course is to stay."""
         terms = dict.fromkeys(self.games[uid].terms for uid in self._waiting)
-        return [each for each in terms if each != NO_TERMS and each.version in versions]
+        return [dropped for dropped in terms if dropped != NO_TERMS and dropped.version in versions]
 
     def hand(
         self, tab: int, now_s: float, match: str = "", terms: Terms = NO_TERMS, *, again: bool = False
