@@ -38,7 +38,7 @@ class _Numbered(msgspec.Struct, array_like=True, tag="GameRecord"):
 
 
 # Of a `SampleEvent` no more than what leads to its game's number.
-_event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw])
+_event = msgspec.msgpack.Decoder(tuple[msgspec.Raw, ...])
 _record = msgspec.msgpack.Decoder(_Numbered)
 
 
