@@ -71,7 +71,8 @@ class MeteredPlayer(Player):
         begun = [clock() for clock in self._clocks]
         actions = self._player.choose(histories)
         self._moves += len(actions)
-        self._spent = [spent + clock() - start for spent, clock, start in zip(self._spent, self._clocks, begun, strict=True)]
+        ended = [clock() for clock in self._clocks]
+        self._spent = [spent + end - start for spent, end, start in zip(self._spent, ended, begun, strict=True)]
         return actions
 
     def a_move(self) -> dict[str, float]:
