@@ -253,7 +253,7 @@ def test_a_verifier_that_cannot_work_lets_nothing_in(court: Court, command: tupl
 
 
 def test_a_local_evaluator_in_float32_rounds_as_torch_does(court: Court) -> None:
-    """To the nearest float16, ties to even, whatever else is in the batch."""
+    """To the nearest float16, ties to even, whatever else is in the batch; in whole numbers to the bits that tabs have."""
 
     packed = np.stack([GAME.new_initial_state().packed_observation()] * 40)
     evaluator = LocalEvaluator.from_bytes(GAME, court.weights[1], EXACT)
@@ -263,3 +263,8 @@ def test_a_local_evaluator_in_float32_rounds_as_torch_does(court: Court) -> None
     assert whole is not None
     assert one is not None
     assert np.array_equal(whole.logits[0].view(np.uint16), one.logits[0].view(np.uint16))
+    as_tabs = LocalEvaluator.from_bytes(GAME, court.weights[1], EXACT, whole=True)
+    equal = as_tabs.result(as_tabs.submit(packed), timeout_s=PATIENCE_S)
+    as_tabs.close()
+    assert equal is not None
+    assert equal.logits.tobytes() == tab_forward(court.weights[1], GAME)(packed)[0].tobytes()
